@@ -1,4 +1,4 @@
-//! Everything of a hub in one file, and another hub from it.
+//! Backup of a hub into one file, and restore.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -16,7 +16,7 @@ use test_postgres::server;
 
 const SECRET: &str = "canary-5c1f0a";
 
-/// Has a hub do a little of everything.
+/// Uses many features of a hub.
 fn use_it(home: &Home) {
     home.ok(&["server", "connect", "demo"]);
     for number in 0..3 {
@@ -28,7 +28,7 @@ fn use_it(home: &Home) {
     home.run_with(SECRET, &["server", "credential", "set", "remote"]).said(0, &[]);
 }
 
-/// What a hub that runs says of itself. Sessions are not asked for.
+/// Returns the state of a running hub over REST, without sessions.
 fn said(home: &Home) -> Vec<Value> {
     let asked: [&[&str]; 4] = [&["calls"], &["agent", "list"], &["tool", "list"], &["token", "list"]];
     asked.into_iter().map(|arguments| home.json(arguments)).collect()
@@ -42,13 +42,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Another place, with the keys of this one.
+/// Another data directory with the same keys.
 fn with_keys_of(home: &Home, other: Home) -> Home {
     fs::copy(home.keys(), other.keys()).unwrap();
     other
 }
 
-/// A backup of a hub that runs is another hub, wherever that keeps everything.
+/// Asserts that the backup of a running hub restores to an equal hub, whatever the database.
 fn goes_from(one: &Home, other: Home) {
     let hub = one.start();
     use_it(one);
@@ -77,7 +77,7 @@ fn goes_from(one: &Home, other: Home) {
     assert!(!servers.contains(SECRET), "{servers}");
     other.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
     assert_eq!(other.json(&["audit", "verify"])["is_whole"], true);
-    // What is restored is not restored over.
+    // A restored hub is not overwritten.
     assert!(hub.end().0.success());
     let entries = exported(&other);
     let again = other.run(&["restore", text(&file)]);
@@ -103,7 +103,7 @@ fn from_postgres_to_file() {
     goes_from(&Home::on(server().url(&server().database())), Home::new());
 }
 
-/// A hub that has done something and has ended, and a backup of it.
+/// A stopped hub with data, and its backup.
 fn backed_up(arguments: &[&str]) -> (Home, PathBuf) {
     let home = Home::new();
     let hub = home.start();
@@ -200,7 +200,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     let count = whole.rfind("\"records\":").unwrap();
     refused(&format!("{}1{}", &whole[..count + 10], &whole[count + 10..]), &["the backup is damaged"]);
 
-    // Other keys, none, and none of ours.
+    // A missing key file, and the keys of another hub.
     fs::remove_file(other.keys()).unwrap();
     other.run(&["restore", text(&file)]).said(1, &["no key file at", "--key-file"]);
     let stranger = Home::new();
@@ -211,7 +211,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     other.run(&["restore", text(&file)]).said(1, &["others can read"]);
     other.run(&["restore", text(&home.file("none"))]).said(1, &["none`: "]);
     assert!(!other.data().exists(), "nothing was made");
-    // A hub that runs is not written under.
+    // A running hub is not overwritten.
     let _hub = home.start();
     fs::remove_file(home.data().join("checkpoints")).unwrap();
     home.run(&["restore", text(&file)]).said(1, &["a hub runs on"]);
@@ -241,7 +241,7 @@ fn an_older_state_comes_back_by_command_alone() {
     home.ok(&["audit", "accept"]);
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
 
-    // The backup, in the same place.
+    // The backup, restored into the same directory.
     fs::remove_dir_all(home.data()).unwrap();
     assert_eq!(home.json(&["restore", text(&file)])["audit"]["is_whole"], true);
     hub = home.start();
@@ -250,7 +250,7 @@ fn an_older_state_comes_back_by_command_alone() {
     assert!(hub.end().0.success());
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
 
-    // What was there before it is another history now.
+    // The state before the restore is a different history now.
     fs::remove_dir_all(home.data()).unwrap();
     copy(&newer, &home.data());
     let found = home.run(&["audit", "verify", "--json"]).json();

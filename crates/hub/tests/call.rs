@@ -1,4 +1,4 @@
-//! `linchpin call`: what goes in, what comes out, and what is asked meanwhile.
+//! `linchpin call`: arguments, results and elicitation.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn failures_end_with_one() {
     run(&["call", "zzzz", LINCHPIN, "demo"]).said(1, &["with `linchpin inspect`"]);
     let failed = run(&["--json", "call", "cuontdown", LINCHPIN, "demo"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(1), &Value::from("unknown_tool")));
-    // A tool's own failure is its result, and goes where it does not mix with results.
+    // An error result of a tool goes to standard error, so that it does not mix with results.
     let failed =
         run(&["call", "add", "--args", r#"{"a": 1}"#, LINCHPIN, "demo"]).said(1, &["missing field `b`"]);
     assert_eq!(failed.stdout, "");
@@ -66,7 +66,7 @@ fn failures_end_with_one() {
     run(&["call", "add", "sh", "-c", "echo no database >&2; exit 3"]).said(1, &["status 3", "no database"]);
 }
 
-/// A server of old whose tool takes for ever, ends the process, or gives what is asked for.
+/// A server of the session era whose tools never return, end the process, or return the requested result.
 const TOOLS: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -141,7 +141,7 @@ fn progress_is_told_in_lines() {
 fn progress_is_a_bar_on_a_terminal() {
     let run = on_terminal(&[], &["call", "countdown", "--args", r#"{"from": 2}"#, LINCHPIN, "demo"]);
     assert!(run.stdout.contains("━\x1b[0m\x1b[2m─"), "{}", run.stdout);
-    // The bar is gone in the end.
+    // The bar is removed at the end.
     assert!(run.stdout.ends_with("\r\x1b[KCounted down from 2.\r\n"), "{}", run.stdout);
 }
 
@@ -213,7 +213,7 @@ fn questions_are_answered_at_a_terminal() {
     assert_eq!((closed.code, refused.code), (Some(1), Some(1)));
 }
 
-/// Whether a process is there, and more than a dead one that nobody has asked about.
+/// Returns whether a process exists and is not a zombie.
 #[cfg(target_os = "linux")]
 fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", process.trim())).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Secrets are planted wherever one can enter the hub, and servers repeat what they get: nothing that the hub says or
-//! keeps has one of them in it, except for whoever it belongs to.
+//! Secrets are planted at every input of the hub, and servers repeat everything they receive: no output and no stored
+//! data of the hub contains a secret, except for its owner.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/canary.rs"]
@@ -33,12 +33,12 @@ use support::LINCHPIN;
 const LONG: Duration = Duration::from_secs(30);
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/repeating.py");
 
-/// A hub on a terminal, with everything that it logs.
+/// A hub on a terminal, with its log.
 struct Hub {
     child: Child,
     log: Arc<(Mutex<String>, Condvar)>,
     reading: Option<JoinHandle<()>>,
-    /// What it shows, up to where it says how it is ended.
+    /// Output of the terminal, up to the line about Ctrl-C.
     shown: String,
     _terminal: File,
 }
@@ -78,7 +78,7 @@ impl Hub {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until the log has said something so often.
+    /// Waits until the log contains a text this many times.
     #[track_caller]
     fn wait_for(&self, text: &str, times: usize) {
         let log = self.log.0.lock().unwrap();
@@ -108,8 +108,8 @@ struct Given {
     text: String,
 }
 
-/// A server on the network that repeats the headers that say who asks: in results, in its errors and in errors of the
-/// protocol. Gives its URL, and everything that it was sent.
+/// A remote server that repeats the authentication headers: in results, in tool errors and in errors of the
+/// protocol. Returns its URL and everything that it received.
 fn upstream() -> (String, Arc<Mutex<BTreeSet<String>>>) {
     let (last, all) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(BTreeSet::new())));
     let said = |last: &Arc<Mutex<String>>, text: String| {
@@ -146,7 +146,7 @@ fn upstream() -> (String, Arc<Mutex<BTreeSet<String>>>) {
     (url, all)
 }
 
-/// Fails every request with all that it was sent.
+/// A server that fails every request and repeats the request in the error.
 fn mirror() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -158,7 +158,7 @@ fn mirror() -> String {
             let length = head
                 .lines()
                 .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            let _ = reader.read_exact(&mut vec![0; length.unwrap_or_default()]); // whoever asked may have left
+            let _ = reader.read_exact(&mut vec![0; length.unwrap_or_default()]); // the client may have disconnected
             let answer = format!(
                 "HTTP/1.1 500 {0}\r\nx-said: {0}\r\ncontent-length: {1}\r\n\r\n{head}",
                 "no",
@@ -170,7 +170,7 @@ fn mirror() -> String {
     url
 }
 
-/// What is known of the hub, from outside.
+/// Hub under test, with the planted secrets and the observed outputs.
 struct Stage {
     rest: Rest,
     canaries: Vec<Canary>,
@@ -178,12 +178,12 @@ struct Stage {
 }
 
 impl Stage {
-    /// Plants a secret of ours.
+    /// Plants a secret of the test.
     fn plant(&mut self, name: &'static str) -> String {
         self.found(name, fresh())
     }
 
-    /// Knows of a secret of the hub's.
+    /// Registers a secret that the hub created.
     fn found(&mut self, name: &'static str, secret: impl Into<String>) -> String {
         let secret = secret.into();
         assert!(secret.len() >= 16, "{name}: {secret}");
@@ -196,7 +196,7 @@ impl Stage {
         self.sinks.push(Sink { name: name.into(), text, may: may.to_vec() });
     }
 
-    /// Asks, and keeps the answer, which may have some of them in it.
+    /// Sends a request and records the response, which may contain the given secrets.
     fn ask(&mut self, method: &str, path: &str, body: Option<&Value>, may: &[&'static str]) -> Answer {
         let answer = self.rest.send(method, &format!("/api/v1{path}"), body).unwrap();
         self.sink(format!("{method} {path}"), answer.text().as_bytes(), may);
@@ -216,7 +216,7 @@ impl Stage {
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
     }
 
-    /// Asks with exactly these headers.
+    /// Sends a request with exactly these headers.
     fn raw(
         &mut self,
         method: &str,
@@ -230,7 +230,7 @@ impl Stage {
         answer
     }
 
-    /// Calls a tool. Whoever calls sees what was given and what came of it, then and later.
+    /// Calls a tool. The caller may see the arguments and the result, now and later.
     #[track_caller]
     fn call(&mut self, server: &str, tool: &str, arguments: &Value, may: &[&'static str]) -> Value {
         let form = json!({ "server": server, "name": tool, "arguments": arguments });
@@ -242,7 +242,7 @@ impl Stage {
         call
     }
 
-    /// A server at a URL, with a credential.
+    /// Adds a remote server with a credential.
     fn server(&mut self, name: &str, url: &str, authentication: &Value, secret: Option<&str>) {
         let form = json!({ "name": name, "url": url, "authentication": authentication, "retry_attempts": 0,
             "credentials": if secret.is_some() { "shared" } else { "per-agent" } });
@@ -252,7 +252,7 @@ impl Stage {
         }
     }
 
-    /// Looks for each of them everywhere: what was found where it must not be.
+    /// Searches all outputs for all secrets. Returns every forbidden occurrence.
     fn search(&self) -> Vec<String> {
         let mut hits = Vec::new();
         for sink in &self.sinks {
@@ -266,7 +266,7 @@ impl Stage {
     }
 }
 
-/// Everything that happens, until the hub ends.
+/// Records all events until the hub exits.
 fn watch(ready: &Value) -> JoinHandle<Vec<u8>> {
     let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(address).unwrap();
@@ -328,7 +328,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     calls(&mut stage, &agent);
     mistakes(&mut stage);
 
-    // A mistake in the operator's file, on a line with a secret.
+    // A mistake in the configuration file, on a line with a secret.
     let typed = stage.plant("typed wrongly");
     let wrong = [
         format!("API_TOKEN = {typed}"),
@@ -361,7 +361,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     assert!(hits.is_empty(), "{hits:#?}");
 }
 
-/// What of a token nobody else knows: not its id.
+/// Returns the secret part of a token, without its id.
 fn secret_part(token: &str) -> &str {
     token.split('_').nth(2).unwrap()
 }
@@ -419,7 +419,7 @@ fn people(stage: &mut Stage, shown: &str) {
     }
 }
 
-/// An agent with a token and a credential of its own: its id and its token.
+/// Adds an agent with a token and its own credential. Returns its id and token.
 fn agents(stage: &mut Stage, url: &str) -> (String, String) {
     stage.server("each", url, &json!({ "type": "bearer" }), None);
     let form =
@@ -439,7 +439,7 @@ fn agents(stage: &mut Stage, url: &str) -> (String, String) {
     (agent, token)
 }
 
-/// Servers on the network: those that repeat what they get, and those that fail with it.
+/// Remote servers that repeat what they receive, and remote servers that fail with it.
 fn servers(stage: &mut Stage, url: &str, mirror: &str) {
     let kinds = [
         ("bearer", json!({ "type": "bearer" })),
@@ -458,7 +458,7 @@ fn servers(stage: &mut Stage, url: &str, mirror: &str) {
         }
         stage.ok("GET", &format!("/servers/{name}/credential"), None);
 
-        // Those that fail.
+        // Failing servers.
         let secret = stage.plant("sent to one that fails");
         let broken = format!("broken-{name}");
         stage.server(&broken, mirror, &authentication, Some(&secret));
@@ -474,7 +474,7 @@ fn servers(stage: &mut Stage, url: &str, mirror: &str) {
     }
 }
 
-/// Programs that repeat their environment, and one that dies of it.
+/// Stdio servers that repeat their environment, and one that crashes with it.
 fn programs(stage: &mut Stage) {
     stage.ok("POST", "/servers/repeating/connect", None);
     stage.ok("POST", "/servers/repeating/test", None);
@@ -492,7 +492,7 @@ fn programs(stage: &mut Stage) {
     assert!(answer.is_success(), "{}", answer.text());
 }
 
-/// Arguments and results: of calls that work, that fail, that are refused, and that wait for a person.
+/// Arguments and results of calls that succeed, fail, are rejected, and wait for approval.
 fn calls(stage: &mut Stage, (_, token): &(String, String)) {
     let argument = stage.plant("argument");
     for (tool, status) in [("show", "success"), ("fail", "error"), ("refuse", "error"), ("die", "unknown")] {
@@ -500,7 +500,7 @@ fn calls(stage: &mut Stage, (_, token): &(String, String)) {
         assert_eq!(call["status"], status, "{call}");
         assert!(call.to_string().contains("***"), "{call}");
     }
-    // A server that dies young is left alone for a moment, unless somebody insists.
+    // A server that exits early is restarted only after a backoff, unless a user requests it.
     stage.ok("POST", "/servers/repeating/connect", None);
     for wrong in [
         json!({ "text": [argument] }),
@@ -531,7 +531,7 @@ fn calls(stage: &mut Stage, (_, token): &(String, String)) {
     }
 }
 
-/// Secrets at places that are not for them.
+/// Secrets in fields that are not meant for secrets.
 fn mistakes(stage: &mut Stage) {
     let lost = stage.plant("elsewhere");
     let plain: String = lost.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -577,7 +577,7 @@ fn mistakes(stage: &mut Stage) {
     stage.raw("GET", &format!("/sign-in?token={plain}"), &[], "", &[]);
 }
 
-/// Everything that can be listed.
+/// Requests all lists.
 fn lists(stage: &mut Stage, home: &Home, ready: &Value) {
     for path in [
         "/servers",
@@ -599,7 +599,7 @@ fn lists(stage: &mut Stage, home: &Home, ready: &Value) {
         let answer = stage.ask("GET", path, None, &[]);
         assert!(answer.is_success(), "{path}: {}", answer.text());
     }
-    // Why a call failed is in lists for whoever may see the call.
+    // Lists show the error of a call to callers who may see the call.
     let may = ["argument", "argument that waits", "argument of a person", "answer"];
     for path in ["/calls?limit=500", "/approvals"] {
         assert!(stage.ask("GET", path, None, &may).is_success(), "{path}");
@@ -625,7 +625,7 @@ fn lists(stage: &mut Stage, home: &Home, ready: &Value) {
     }
 }
 
-/// Everything that the hub keeps, except for what the operator wrote and what says where it is.
+/// Returns all stored files, except the configuration file and `hub.json`.
 fn files(stage: &mut Stage, home: &Home, when: &str) {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(home.data()).unwrap() {

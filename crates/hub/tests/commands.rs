@@ -13,7 +13,7 @@ use rest::Rest;
 use serde_json::{Value, json};
 use support::{LINCHPIN, run, run_in};
 
-/// A server whose tool gives what it is asked for.
+/// A server whose tool returns the requested result.
 const GIVE: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -134,7 +134,7 @@ fn a_running_hub_prints_a_new_login_link() {
     let elsewhere = run_in(&[("LINCHPIN_TOKEN", token.trim())], &["--hub", &hub.url, "login-link"]);
     elsewhere.said(1, &["only the operator", "`linchpin login-link` on the machine of the hub"]);
     home.run_with("correct horse battery", &["user", "password", "local"]).said(0, &[]);
-    // The operator gets in although the name is locked.
+    // The operator can log in although the name is locked.
     let rest = Rest::new(&hub.url, "");
     let form = json!({ "password": "a wrong password" }).to_string();
     let wrong = || {

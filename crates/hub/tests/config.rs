@@ -143,7 +143,7 @@ fn a_backup_is_not_restored_while_a_hub_runs() {
     home.run(&["restore", backup.to_str().unwrap()]).said(1, &expected);
 }
 
-/// Runs a program as a user who is not above all permissions.
+/// Runs a program as a user without root permissions.
 const AS_USER: &str = "import os, sys
 if os.getuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -156,7 +156,7 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     let mut owned: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
     owned.extend([folder, data.clone(), home.keys()]);
     for path in owned {
-        let _ = chown(path, Some(65_534), Some(65_534)); // the owner of the tests is the user then
+        let _ = chown(path, Some(65_534), Some(65_534)); // fails without root: the user owns the files then
     }
     let start = || {
         let mut command = Command::new("python3");

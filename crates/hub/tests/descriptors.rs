@@ -1,4 +1,4 @@
-//! The limit of open files: connections never take what the hub needs for its own work.
+//! The limit of open files: connections never use the descriptors that the hub reserves for itself.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hub::Home;
 
-/// Sends a request on a connection that stays open: the status.
+/// Sends a request on a connection that stays open, and returns the status.
 fn ask(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result<String> {
     stream.get_mut().write_all(format!("GET /style.css HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
     let (mut status, mut length) = (String::new(), 0);

@@ -1,4 +1,4 @@
-//! A disk that fails: the hub does nothing that it cannot keep, and ends.
+//! A failing disk: the hub executes nothing that it cannot record, and exits.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -8,7 +8,7 @@ mod support;
 use hub::Home;
 use serde_json::json;
 
-/// The kernel refuses to let files grow beyond so many blocks.
+/// Shell command that limits the size of files.
 const SMALL_FILES: &str = "ulimit -f 2048; trap '' XFSZ; exec \"$@\"";
 
 #[test]
@@ -20,7 +20,7 @@ fn a_hub_that_cannot_keep_what_it_does_ends_with_a_code_of_its_own() {
     let call = || home.run(&["--json", "tool", "call", "mcp_demo__echo", "--args", &message]);
     let mut calls = (0..500).map(|_| call());
     let refused = calls.find(|call| call.code != Some(0)).expect("the disk has failed");
-    // The hub said so, or was gone already: what came of the call before could not be kept.
+    // The hub reported the failure, or had already exited because an earlier outcome could not be stored.
     let said = [
         "the disk does not do what is asked of it",
         "no hub reachable",
@@ -32,7 +32,7 @@ fn a_hub_that_cannot_keep_what_it_does_ends_with_a_code_of_its_own() {
     assert_eq!(status.code(), Some(74), "{log}");
     assert!(log.contains("linchpin: the disk does not do what is asked of it: look at it"), "{log}");
 
-    // What was said to be done is there, and the next hub goes on.
+    // All acknowledged calls are stored, and the next hub continues.
     let _hub = home.start();
     assert!(home.json(&["audit", "verify"])["is_whole"].as_bool().unwrap());
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "again"}"#]);

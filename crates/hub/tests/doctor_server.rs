@@ -1,4 +1,4 @@
-//! `linchpin server sign-in` and `linchpin doctor --server`, against a hub that runs and the authority of the test kit.
+//! `linchpin server sign-in` and `linchpin doctor --server`, with a running hub and the authority of the test kit.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -16,7 +16,7 @@ use linchpin::testing::authority::Authority;
 const DOCTOR: [&str; 3] = ["doctor", "--server", "guarded"];
 const LONG: Duration = Duration::from_secs(30);
 
-/// What a browser is told at an address.
+/// Requests a URL as a browser. Returns the status and the headers.
 async fn visit(url: &str, cookie: Option<&str>) -> (u16, HeaderMap) {
     let mut request = Request::get(url);
     if let Some(cookie) = cookie {
@@ -28,7 +28,7 @@ async fn visit(url: &str, cookie: Option<&str>) -> (u16, HeaderMap) {
     (answer.status().as_u16(), answer.headers().clone())
 }
 
-/// What the doctor shows, and whether the server can be used.
+/// Asserts the exit code and the words of the doctor's output.
 #[track_caller]
 fn examine(home: &Home, code: i32, words: &[&str]) {
     let run = home.run(&DOCTOR).said(code, &[]);
@@ -53,7 +53,7 @@ async fn from_nobody_to_a_revoked_grant() {
     home.ok(&["server", "add", "Guarded", "--url", &authority.mcp_url(), "--auth", "oauth"]);
     examine(&home, 1, &["not signed in", "sign in with `linchpin server sign-in guarded`"]);
 
-    // The link is all that a browser needs, which has never seen the hub.
+    // The link is sufficient for a browser without a session.
     let begun = home.json(&["server", "sign-in", "guarded", "--no-wait"]);
     assert_eq!(begun["status"], "waiting", "{begun}");
     let said = home.ok(&["server", "sign-in", "guarded", "--no-wait"]);
@@ -76,7 +76,7 @@ async fn from_nobody_to_a_revoked_grant() {
     let text = healthy.to_string();
     assert!(authority.secrets().iter().all(|secret| !text.contains(secret)), "{text}");
 
-    // It is still known when the hub is started again, and so is the end of the grant.
+    // The grant and its trace survive a restart of the hub, and so does the revocation.
     drop(hub);
     let hub = home.start();
     assert_eq!(home.json(&DOCTOR)["hops"].as_array().unwrap().len(), hops);

@@ -1,4 +1,4 @@
-//! What the operator's file says of the way out: a proxy, networks, and changes while the hub runs.
+//! The `[egress]` table of the configuration file: proxy, networks, and changes at run time.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -23,7 +23,7 @@ use terminator::{NAME, Terminator};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates/authority.pem");
 const TAKEN: &str = "egress configuration applied";
 
-/// What the hub says over HTTP.
+/// Returns a resource of the REST API.
 fn asked(home: &Home, noun: &str) -> Value {
     let rest = Rest::ready(&home.data().join("hub.json"));
     rest.send("GET", &format!("/api/v1/{noun}"), None).unwrap().json()
@@ -58,7 +58,7 @@ async fn everything_goes_through_the_proxy_of_the_file_and_no_other() {
         home.run(&["server", "test", "named"]).said(1, &["its name is a private address"]);
         assert!(proxy.strangers().is_empty());
 
-        // A proxy that cannot be asked changes nothing, and one that is not there is named.
+        // An invalid proxy changes nothing, and an unreachable one is named in the error.
         file(&format!("http://hub:$NOT_SET@{}", proxy.address()));
         running.signal(Signal::HUP);
         running.wait_for("the environment variable `NOT_SET` is not set");

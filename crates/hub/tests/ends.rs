@@ -1,4 +1,5 @@
-//! How a hub ends: in good order, with what is under way answered and its programs told; at once, if somebody insists.
+//! Shutdown of a hub: gracefully, with requests in flight completed and stdio servers stopped; at once after a second
+//! signal.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]

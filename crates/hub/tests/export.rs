@@ -1,4 +1,4 @@
-//! Servers as the files of other clients name them: without secrets, and imported again nothing changes.
+//! Export of servers to the files of other clients: without secrets, and unchanged after a new import.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -20,7 +20,7 @@ const CLIENTS: [(&str, &str); 4] = [
     ("vscode", "servers"),
 ];
 
-/// A hub with a server of each kind.
+/// Starts a hub with a server of each kind.
 fn home() -> Home {
     let home = Home::new().with("INHERITED_TOKEN", "canary-inherited");
     home.write(&format!(

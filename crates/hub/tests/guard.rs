@@ -1,5 +1,5 @@
-//! However a hub ends, nothing that it has started is left. Real processes: this program plays the hub, and the guard is
-//! the one of `linchpin`.
+//! No process outlives its hub, however the hub ends. Real processes: this test program acts as the hub, and the guard
+//! is that of `linchpin`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -32,17 +32,17 @@ use support::LINCHPIN;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Tells a process to play the hub, in this folder.
+/// Environment variable that makes a process act as the hub, in this folder.
 const HUB: &str = "LINCHPIN_TEST_HUB";
 const SERVERS: u128 = 20;
 const CYCLES: usize = 50;
-/// How long anything may live on after a hub was killed.
+/// Maximum lifetime of processes after their hub was killed.
 const SOON: Duration = Duration::from_secs(2);
-/// Long enough for any machine: it passes only when something is broken.
+/// Test timeout, reached only if something is broken.
 const LONG: Duration = Duration::from_mins(1);
 
-/// The demo server with two more children. One wants to outlive it by all means: it ignores the polite
-/// signals, has left the process group and closed what it could see the end of. The other one has lost its parent.
+/// The demo server with two more children. One tries to outlive it: it ignores termination
+/// signals, has left the process group and closed its pipes. The other one has lost its parent.
 const SERVER: &str = r#"
 exec 9>"$ALIVE"
 (setsid sh -c '(echo up >&9; exec sleep 1000) & exit' &)
@@ -50,16 +50,16 @@ setsid sh -c 'trap "" TERM HUP INT; exec <&- >&- 2>&-; echo up >&9; exec sleep 1
 exec "$0" demo
 "#;
 
-/// Whatever is counted here is counted for the whole process.
+/// Serializes the tests: they count resources of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a hub keeps its mark, and a pipe that stays open as long as any program that it has started lives.
+/// Folder with the lineage of a hub, and a pipe that stays open while any process of the hub lives.
 struct Place {
     folder: TempDir,
-    /// Two lines for each server that is up. Ends with the last of them.
+    /// Two lines per started server. Closed when the last process exits.
     alive: Receiver<String>,
 }
 
@@ -69,7 +69,7 @@ impl Place {
         let pipe = folder.path().join("alive");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let (up, alive) = sync_channel(1_000);
-        // Until somebody opens the other end nothing can be opened here.
+        // Opening the pipe blocks until the other end is opened.
         std::thread::spawn(move || {
             let lines = BufReader::new(File::open(pipe).unwrap()).lines();
             lines.for_each(|line| drop(up.send(line.unwrap())));
@@ -91,7 +91,7 @@ impl Place {
         }
     }
 
-    /// Asserts that everybody is gone soon. Some may have been on the way when it was decided.
+    /// Asserts that all processes exit soon, including those that were just being started.
     #[track_caller]
     fn is_empty_soon(&self, mark: &str) {
         let until = Instant::now() + SOON;
@@ -106,14 +106,14 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("lineage")
 }
 
-/// A hub in a process of its own, with its servers.
+/// A hub in a separate process, with its servers.
 struct Hub {
     place: Place,
     process: Child,
 }
 
 impl Hub {
-    /// Returns when so many servers are up.
+    /// Starts a hub and waits until this number of servers is running.
     fn start(servers: u128) -> Self {
         let place = Place::new();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -128,7 +128,7 @@ impl Hub {
         Pid::from_child(&self.process)
     }
 
-    /// Its guard, once there is one that is not `other`.
+    /// Returns the guard of the hub, as soon as it differs from `other`.
     fn guard(&self, other: Option<Pid>) -> Pid {
         let begun = Instant::now();
         loop {
@@ -154,7 +154,7 @@ impl Drop for Hub {
     }
 }
 
-/// What a hub does: it stands under guard, and connects to its servers, until its input ends.
+/// Acts as a hub: starts the guard and connects to the servers, until standard input ends.
 fn play(folder: &Path) {
     let guard = Guard::start(Path::new(LINCHPIN), &file(folder)).unwrap();
     let _alive = OpenOptions::new().write(true).open(folder.join("alive")).unwrap();
@@ -196,7 +196,7 @@ fn processes() -> impl Iterator<Item = i32> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
 }
 
-/// The living processes that carry the mark.
+/// Returns the live processes of a lineage.
 fn marked(mark: &str) -> Vec<i32> {
     let carries = |id: &i32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
@@ -205,7 +205,7 @@ fn marked(mark: &str) -> Vec<i32> {
     processes().filter(carries).collect()
 }
 
-/// What `/proc` says of a process after its name: its state, its parent, and more.
+/// Returns the fields of `/proc/PID/stat` after the name: state, parent, and more.
 fn fields(id: i32) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -215,7 +215,7 @@ fn parent(id: i32) -> Option<i32> {
     fields(id).get(1)?.parse().ok()
 }
 
-/// All children of this process, those that have ended and were not waited for among them.
+/// Returns all children of this process, including zombies.
 fn children() -> Vec<i32> {
     let own = i32::try_from(std::process::id()).ok();
     processes().filter(|id| parent(*id) == own).collect()
@@ -232,7 +232,7 @@ fn nothing_outlives_a_hub_that_is_killed() {
     }
     let _alone = alone();
     for kill in [kill_process, kill_process_group] {
-        // When all are there, and while others are being started.
+        // Kill when all servers are running, and while more are being started.
         for servers in [SERVERS, 1, 2, 3, 5, 8] {
             let hub = Hub::start(servers);
             let mark = hub.place.mark();

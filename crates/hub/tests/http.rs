@@ -29,12 +29,12 @@ const FIRST: Revision = Revision::V2024_11_05;
 const LAST: Revision = Revision::LATEST_SESSION;
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
 
-/// Another path of the demo server.
+/// Returns the URL of another path of the demo server.
 fn at(demo: &Demo, path: &str) -> String {
     demo.url.replace("/mcp", path)
 }
 
-/// Answers every request with the same bytes.
+/// Starts a server that responds to every request with the same bytes.
 fn answering(answer: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/mcp", listener.local_addr().expect("it is bound"));
@@ -42,7 +42,7 @@ fn answering(answer: &'static str) -> String {
         for stream in listener.incoming().flatten() {
             let mut lines = BufReader::new(stream.try_clone().expect("it is open")).lines();
             while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-            let _ = (&stream).write_all(answer.as_bytes()); // whoever asked may have left
+            let _ = (&stream).write_all(answer.as_bytes()); // the client may have disconnected
         }
     });
     url
@@ -98,7 +98,7 @@ fn what_is_no_hub_does_nothing() {
     run_in(&[("LINCHPIN_TOKEN", "x")], &removed).said(0, &[]);
 }
 
-/// What the doctor says of each step, and whether it went well.
+/// Returns name, result and text of each step.
 fn steps(run: &support::Run) -> Vec<(String, bool, String)> {
     let found = run.json();
     let text = |value: &Value| value.as_str().expect("a step has a name and a text").to_owned();
@@ -106,7 +106,7 @@ fn steps(run: &support::Run) -> Vec<(String, bool, String)> {
     found["steps"].as_array().expect("there are steps").iter().map(step).collect()
 }
 
-/// What it says of one step.
+/// Returns the text of one step.
 #[track_caller]
 fn says(run: &support::Run, step: &str) -> String {
     let found = steps(run).into_iter().find(|(name, ..)| name == step);
@@ -129,7 +129,7 @@ fn the_doctor_shows_every_step() {
     assert!(matches!(&steps(&started)[0], (name, true, _) if name == "program"));
 }
 
-/// What the doctor says of a server that lives in this process.
+/// Runs the doctor on a server of this process.
 async fn examined(url: &str, trusting: &str) -> support::Run {
     let (url, root) = (url.to_owned(), format!("{CERTIFICATES}/{trusting}"));
     let work = move || run_in(&[("SSL_CERT_FILE", &root)], &["--json", "doctor", &url]);
@@ -150,7 +150,7 @@ async fn the_doctor_tells_servers_of_the_session_era_apart() {
     }
 }
 
-/// Asserts that a server of the session era is well.
+/// Asserts that a server of the session era is usable.
 #[track_caller]
 fn assert_old(run: &support::Run, revision: Revision, session: &str) {
     assert_eq!(run.code, Some(0), "{}", run.stdout);
@@ -199,14 +199,14 @@ fn acceptor() -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config.expect("the key is the certificate's")))
 }
 
-/// Leads whoever comes by TLS to a server without it.
+/// Forwards TLS connections to a server without TLS.
 async fn secure(listener: TcpListener, plain: SocketAddr) {
     let mut tunnels = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         tunnels.spawn(async move {
             let Ok(mut secure) = acceptor().accept(stream).await else { return };
             let mut plain = TcpStream::connect(plain).await.expect("the server is there");
-            let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await; // whoever asked may have left
+            let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await; // the client may have disconnected
         });
     }
 }
@@ -256,7 +256,7 @@ fn the_doctor_says_what_to_do() {
         let ended = "The server is not usable.\n";
         assert!(failed.stdout.ends_with(ended), "{}", failed.stdout);
     }
-    // How long a resolver takes to know nothing is up to the machine.
+    // The duration of a failed name resolution depends on the machine.
     let unknown = run(&["doctor", "https://nosuch.invalid/mcp"]).said(1, &[]).stdout;
     assert!(
         unknown.contains("check the spelling") || unknown.contains("name resolution took too long"),

@@ -1,4 +1,4 @@
-//! Files of other clients, imported through the real program.
+//! Import of the configuration files of other clients.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -12,11 +12,11 @@ use hub::Home;
 use serde_json::{Value, json};
 use support::{Run, on_terminal, run_in};
 
-/// A place where nobody is: what is imported is not looked at here.
+/// URL without a server: these tests do not connect.
 const URL: &str = "https://127.0.0.1:9/mcp";
 const TOKEN: &str = "canary-environment-1";
 
-/// The files of all clients in a home of their own.
+/// Configuration files of all clients in a separate home directory.
 struct Files {
     home: Home,
     all: Vec<PathBuf>,
@@ -45,7 +45,7 @@ impl Files {
         path
     }
 
-    /// Imports some of them.
+    /// Imports some of the files.
     fn import(&self, files: &[PathBuf], options: &[&str]) -> Run {
         let data = self.home.data();
         let home = data.parent().unwrap();
@@ -72,7 +72,7 @@ impl Files {
         fs::read_to_string(self.home.config()).unwrap_or_default()
     }
 
-    /// No secret is in the operator's file, or in anything that the hub keeps.
+    /// Asserts that no secret is in the configuration file or in the stored data.
     fn has_no_canary(&self) {
         assert!(!self.config().contains("canary"), "{}", self.config());
         walk(&self.home.data());
@@ -91,7 +91,7 @@ fn walk(folder: &Path) {
     }
 }
 
-/// What becomes of each server, by its slug or, without one, its name.
+/// Returns the planned action for each server, by slug or name.
 fn steps(run: &Run) -> Vec<(String, String)> {
     let servers = run.json()["servers"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -154,7 +154,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     assert_eq!((&tracker["enabled"], &show("search")["enabled"]), (&json!(false), &json!(false)));
     files.home.ok(&["server", "credential", "show", "search"]);
     files.home.run(&["server", "credential", "show", "tracker"]).said(1, &["no credential is stored"]);
-    // What a user enters by the command that is shown is as good.
+    // Entering the secret with the suggested command works as well.
     files.home.run_with("canary-entered\n", &["server", "credential", "set", "tracker"]).said(0, &[]);
     files.home.run_with("canary-entered\n", &["server", "secret", "set", "local", "API_KEY"]).said(0, &[]);
 
@@ -163,7 +163,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     assert_eq!(steps(&again), all("unchanged", &NAMES), "nobody has to be asked");
     assert_eq!((files.config(), show("tracker")["version"].clone()), (config, version));
 
-    // Only a person starts it. Then it has its variable, and nobody sees it.
+    // Only a user can enable it. Then it receives its variable, which is never shown.
     assert_eq!(files.home.json(&["server", "enable", "github"])["enabled"], true);
     files.home.ok(&["server", "sync", "github"]);
     let said = files.home.ok(&["tool", "call", "show", "--server", "github"]);
@@ -254,7 +254,7 @@ fn a_person_is_asked_for_each_program() {
     assert_eq!(files.home.json(&["server", "show", "files"])["enabled"], false);
 }
 
-/// A file that others have written: it sends a secret of the environment away, in every way that it can.
+/// Hostile file that tries to send a secret of the environment to a server in every possible way.
 fn hostile(files: &Files, url: &str) -> PathBuf {
     let text = json!({"mcpServers": {
         "thief": {"type": "http", "url": url, "headers": {
@@ -326,7 +326,7 @@ fn each_variable_is_confirmed_for_each_server() {
     let two = files.home.json(&["server", "show", "two"]);
     assert_eq!((&two["enabled"], &two["headers"]), (&json!(false), &json!({})));
 
-    // Without --yes each is also approved before the hub connects to it.
+    // Without --yes, each server is also confirmed before the hub connects to it.
     files.home.ok(&["server", "remove", "one"]);
     files.home.ok(&["server", "remove", "two"]);
     let arguments = ["--data-dir", data.to_str().unwrap(), "import", file.to_str().unwrap()];
@@ -349,7 +349,7 @@ fn each_variable_is_confirmed_for_each_server() {
 fn a_confirmation_counts_only_for_the_url_that_was_shown() {
     let files = Files::new();
     let _hub = files.home.start();
-    // Without the variable the default leads elsewhere.
+    // Without the variable, the default gives another URL.
     let file = files.write("project/.mcp.json", &json!({"mcpServers": {
         "one": {"type": "http", "url": "https://127.0.0.1:9/a${PATH:-/other}", "headers": {"Authorization": "Bearer ${HOME}"}},
     }}).to_string());

@@ -1,4 +1,4 @@
-//! `linchpin inspect`: what a server offers, for people and for programs, and what is wrong with one that
+//! `linchpin inspect`: text and JSON output, and the errors for a server that
 //! fails.
 
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use serde_json::Value;
 use support::{LINCHPIN, on_terminal, run};
 
-/// A server that greets as of old and lists nothing, in Python.
+/// A server of the session era with stray output, in Python.
 const OLD: &str = r#"
 import json, sys
 print("starting", file=sys.stderr, flush=True)
@@ -90,7 +90,7 @@ fn only_what_is_announced_is_asked_for() {
     let shown = run(&["inspect", "python3", "-c", OLD])
         .said(0, &["not a JSON-RPC message to standard output: a stray line"]);
     assert!(!shown.stderr.contains("starting"), "{}", shown.stderr);
-    // What a server says cannot clear the screen.
+    // Texts of a server cannot clear the screen.
     assert!(shown.stdout.starts_with("old\u{FFFD}[2J 1\n"), "{}", shown.stdout);
     assert!(shown.stdout.contains("Resources (1)\n\n  a://b  b  x x"), "{}", shown.stdout);
     assert!(shown.stdout.contains("Resource templates (0)\n"), "{}", shown.stdout);

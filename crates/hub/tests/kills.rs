@@ -1,5 +1,5 @@
-//! The hub is killed at a hundred moments during five thousand calls: what it has said is so, nothing was done twice,
-//! nothing is left under way or alive, and it is back at once.
+//! The hub is killed a hundred times during five thousand calls: its responses stay true, no call runs twice,
+//! no call and no process is left over, and it restarts at once.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -29,12 +29,12 @@ use serde_json::{Value, json};
 const KILLS: usize = 100;
 const CALLS: usize = 5_000;
 const WORKERS: usize = 6;
-/// How soon everything is over after a kill, and the hub back after a start.
+/// Maximum time until all processes have exited after a kill, and until a started hub is ready.
 const SOON: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_mins(1);
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/counting.py");
 
-/// The same numbers in every run.
+/// Pseudo-random numbers with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -44,25 +44,25 @@ impl Dice {
     }
 }
 
-/// A call that somebody was told of.
+/// Call that a hub has acknowledged.
 struct Told {
     key: String,
     status: String,
 }
 
-/// What was done so far.
+/// Record of the calls so far.
 #[derive(Default)]
 struct Done {
-    /// Counts the keys.
+    /// Next key.
     keys: AtomicUsize,
-    /// Calls that a hub was there for.
+    /// Calls that were sent to a running hub.
     sent: AtomicUsize,
-    /// By the id of the call.
+    /// Acknowledged calls by id.
     told: Mutex<BTreeMap<String, Told>>,
 }
 
 impl Done {
-    /// Calls until the hub does not answer any more, and tells when so many calls have begun.
+    /// Makes calls until the hub stops responding, and signals when this number of calls has started.
     fn work(&self, rest: &Rest, begun: &AtomicUsize, calls: usize, told: &SyncSender<()>) {
         loop {
             if begun.fetch_add(1, Ordering::SeqCst) == calls {
@@ -88,7 +88,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// A hub with the counting server, killed and started again.
+/// A hub with the counting server, killed and restarted.
 struct Place {
     home: Home,
     ready: PathBuf,
@@ -107,9 +107,9 @@ impl Place {
         Place { home, ready, slowest_start: Duration::ZERO, slowest_end: Duration::ZERO }
     }
 
-    /// Starts the hub, which is ready soon.
+    /// Starts the hub and asserts that it is ready soon.
     fn start(&mut self) -> (Hub, Rest) {
-        let _ = fs::remove_file(&self.ready); // of the hub before, if there was one
+        let _ = fs::remove_file(&self.ready); // of the previous hub, if any
         let begun = Instant::now();
         let hub = self.home.start_with(&["--ready-file", self.ready.to_str().unwrap()]);
         let rest = Rest::ready(&self.ready);
@@ -121,7 +121,7 @@ impl Place {
         (hub, rest)
     }
 
-    /// What the programs of the hub that runs carry.
+    /// Returns the lineage of the running hub.
     fn mark(&self) -> String {
         fs::read_to_string(self.home.data().join("hub.guard")).unwrap().trim_end().to_owned()
     }
@@ -132,7 +132,7 @@ impl Place {
         answer
     }
 
-    /// All records of calls: their status, by id.
+    /// Returns the status of all call records, by id.
     fn calls(rest: &Rest) -> BTreeMap<String, String> {
         let (mut all, mut after) = (BTreeMap::new(), String::new());
         loop {
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// Waits until nobody carries the mark: how long that was after `begun`.
+/// Waits until no process of the lineage is left. Returns the time since `begun`.
 fn until_gone(mark: &str, begun: Instant) -> Duration {
     loop {
         let alive = marked(mark);
@@ -162,7 +162,7 @@ fn until_gone(mark: &str, begun: Instant) -> Duration {
     }
 }
 
-/// The living processes that carry the mark.
+/// Returns the live processes of a lineage.
 fn marked(mark: &str) -> Vec<i32> {
     let carries = |id: &i32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
@@ -173,7 +173,7 @@ fn marked(mark: &str) -> Vec<i32> {
     ids.filter(carries).collect()
 }
 
-/// Digests of arguments, as the audit names them.
+/// Returns the digests of the arguments, as recorded in the audit.
 fn digest(key: &str) -> String {
     Digest::of("linchpin arguments").json(&json!({ "key": key })).end().to_string()
 }
@@ -187,7 +187,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
     let mut children = 0;
     for kill in 1..=KILLS {
         let mark = place.mark();
-        // The last time as many as are missing.
+        // The last round makes all remaining calls.
         let missing = if kill == KILLS { CALLS.saturating_sub(done.sent.load(Ordering::SeqCst)) } else { 0 };
         let calls = missing + usize::try_from(dice.roll(110)).unwrap();
         let (begun, (tell, told)) = (AtomicUsize::new(0), sync_channel(1));
@@ -196,7 +196,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
                 scope.spawn(|| done.work(&rest, &begun, calls, &tell));
             }
             told.recv_timeout(LONG).unwrap();
-            // Somewhere on the road of this call, or of those after it.
+            // Kill at a random point of this call or of the next ones.
             let moment = Instant::now() + Duration::from_micros(dice.roll(15_000));
             while Instant::now() < moment {
                 spin_loop();
@@ -206,7 +206,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
             Instant::now()
         });
         drop(hub);
-        // Every other time the next hub comes while the guard of the last one is at work.
+        // Every other time, the next hub starts while the guard of the previous one is still working.
         if kill % 2 == 0 {
             place.slowest_end = place.slowest_end.max(until_gone(&mark, killed));
         }

@@ -1,5 +1,5 @@
-//! Servers that list tools which nobody can use, or announce what they do not have: the hub and every command say which, and
-//! why.
+//! Servers that list unusable tools, or announce unsupported features: the hub and every command name them and
+//! the reason.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -31,7 +31,7 @@ for line in sys.stdin:
 const REASON: &str = "malformed at \"/description\": ";
 const DOUBLED: &str = "the list contains another tool of this name";
 
-/// What was shown, with single spaces.
+/// Returns the output with single spaces.
 fn words(run: &Run) -> String {
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Every noun of the hub on the command line, for people and for programs.
+//! All resources of the hub on the command line, as text and as JSON.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -235,7 +235,7 @@ fn an_agent_asks_and_a_person_answers() {
     let second = home.json(&["calls", "show", &second]);
     assert_eq!(second["status"], "denied");
     assert!(second["error"].as_str().unwrap().contains("not today"), "{second}");
-    // The call is made at once, which takes as long as it takes.
+    // The call runs concurrently and may take a moment.
     let mut looks = (0..1_000).map(|_| as_agent(&["calls", "show", &first]).said(0, &[]).json());
     let first = looks.find(|call| call["completed"].is_string()).unwrap();
     assert_eq!((&first["summary"], &first["arguments"]["message"]), (&"three".into(), &"three".into()));
@@ -276,7 +276,7 @@ fn whoever_waits_for_input_can_be_asked_to_end() {
     ] {
         let place = ["--data-dir", data.to_str().unwrap()];
         let ended = run_until_asked(&[&place, command].concat());
-        // Before it has a server there is nothing to tidy up, and `call` just ends.
+        // Before it has a server there is nothing to clean up, and `call` just exits.
         let expected = (command[0] != "call").then_some(143);
         assert_eq!((ended.code, &*ended.stderr), (expected, ""), "{command:?}");
     }
@@ -355,7 +355,7 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     assert_eq!((&changed["is_whole"], &changed["broken"]), (&false.into(), &2.into()), "{changed}");
 }
 
-/// Changes the database behind everybody's back.
+/// Changes the database directly.
 fn sql(home: &Home, statement: &str) {
     let script =
         "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";

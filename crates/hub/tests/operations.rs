@@ -1,4 +1,4 @@
-//! What whoever runs a hub does with what it keeps.
+//! Operations on the data of a hub: retention, audit segments and verification.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -19,7 +19,7 @@ use linchpin_hub_core::world::{System, World};
 use linchpin_hub_store::Sqlite;
 use serde_json::Value;
 
-/// The world in so many days.
+/// The system clock, moved forward by a number of days.
 struct Later(i64);
 
 impl World for Later {
@@ -32,7 +32,7 @@ impl World for Later {
     }
 }
 
-/// A hub that has called a tool so often, and has ended.
+/// A stopped hub with this number of calls.
 fn used(calls: usize) -> Home {
     let home = Home::new();
     let hub = home.start();
@@ -45,7 +45,7 @@ fn used(calls: usize) -> Home {
     home
 }
 
-/// Seals what is old in so many days, if a day is kept.
+/// Seals old audit entries with a retention of one day, after a number of days.
 fn seal(home: &Home, days: i64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {

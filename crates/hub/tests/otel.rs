@@ -1,4 +1,4 @@
-//! What a collector of OpenTelemetry gets.
+//! Spans that an OpenTelemetry collector receives.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
 
-/// Takes whatever is sent: where it is, and the heads and bodies that come.
+/// Starts a collector. Returns its address, and the heads and bodies of the requests.
 fn collector(answer: &'static str) -> (SocketAddr, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -49,7 +49,7 @@ fn home(collector: SocketAddr) -> Home {
     Home::new().with("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{collector}"))
 }
 
-/// An attribute, with its kind.
+/// Returns an attribute with its type.
 fn attribute<'a>(span: &'a Value, name: &str) -> &'a Value {
     let all = span["attributes"].as_array().unwrap();
     all.iter().find(|each| each["key"] == name).map_or(&Value::Null, |each| &each["value"])
@@ -83,7 +83,7 @@ fn a_call_is_seen_in_the_trace_that_it_belongs_to() {
     let (status, log) = hub.end();
     assert!(status.success() && !log.contains("hunter"), "{log}");
 
-    // Everything is sent before the hub is gone.
+    // All spans are sent before the hub exits.
     let all: Vec<_> = sent.try_iter().collect();
     let mut spans = Vec::new();
     for (head, body) in &all {
@@ -117,7 +117,7 @@ fn a_call_is_seen_in_the_trace_that_it_belongs_to() {
     assert_eq!(*attribute(request, "http.response.status_code"), json!({ "intValue": status }));
     assert!(time(one, "startTimeUnixNano") < time(one, "endTimeUnixNano"), "{one}");
     assert!(time(one, "startTimeUnixNano") > 1_700_000_000_000_000_000, "{one}");
-    // Others have traces of their own.
+    // Other requests have separate traces.
     let own = spans.iter().find(|span| span["name"] == "POST /api/v1/servers/{server}/connect");
     let own = own.unwrap_or_else(|| panic!("{spans:?}"));
     assert!(own["parentSpanId"] == "" && own["traceId"] != TRACE && own["status"] == json!({}), "{own}");

@@ -1,4 +1,4 @@
-//! The hub with everything in PostgreSQL.
+//! The hub with a PostgreSQL database.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -28,7 +28,7 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
     drop(hub);
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
     assert!(home.ok(&["audit", "export"]).lines().count() > 2);
-    // The same by an option, and with the keys of somebody else.
+    // The same with an option, and with a key file of another hub.
     let url = server().url(&database);
     let other = Home::new();
     fs::create_dir_all(other.file("elsewhere")).unwrap();
@@ -38,7 +38,7 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
         .run(&options)
         .said(1, &["elsewhere/hub.keys` is missing", "in the database is encrypted with", "--key-file"]);
     assert!(!nowhere.exists(), "nobody needs new ones");
-    // What was changed is found.
+    // A manipulation is detected.
     server().sql(&database, "DELETE FROM audit WHERE number = 2");
     home.run(&["audit", "verify"]).said(1, &[]);
 }
@@ -76,7 +76,7 @@ fn a_hub_works_on_when_its_database_is_back() {
     server.end();
     home.run(&call).said(1, &["the database cannot be reached now"]);
     server.again();
-    // It looks again after a pause that grows to some seconds at most.
+    // The hub reconnects with a backoff of a few seconds at most.
     assert!((0..200).any(|_| home.run(&call).code == Some(0)), "it does not come back");
     assert!(hub.end().0.success());
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);

@@ -115,7 +115,7 @@ fn family(hub: &str) -> Vec<String> {
     found
 }
 
-/// Has the server start a process that tries to get away, and returns that.
+/// Lets the server start a process that tries to escape, and returns the process.
 fn detached(home: &Home) -> Pid {
     let file = home.file("detached");
     let said = call(home, "detach", &file);

@@ -1,5 +1,5 @@
-//! Three hubs on one database, behind something that gives each connection to the next of them: whoever asks does not
-//! notice which one answers, nor that one of them is killed.
+//! Three hubs on one database, behind a round-robin load balancer: clients do not
+//! notice which hub responds, nor that one of them is killed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -25,10 +25,10 @@ use test_postgres::server;
 
 const COUNTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/counting.py");
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The name that people know.
+/// Public host name.
 const HOST: &str = "hub.example";
 
-/// Gives each connection to the next hub that takes it.
+/// Forwards each connection to the next hub that accepts it.
 fn balance(hubs: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -41,7 +41,7 @@ fn balance(hubs: Vec<String>) -> String {
             for (from, to) in [(&client, &hub), (&hub, &client)] {
                 let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                 std::thread::spawn(move || {
-                    let _ = io::copy(&mut from, &mut to); // either side may end it
+                    let _ = io::copy(&mut from, &mut to); // either side may close it
                     let _ = to.shutdown(Shutdown::Both);
                 });
             }
@@ -50,12 +50,12 @@ fn balance(hubs: Vec<String>) -> String {
     address
 }
 
-/// The hubs, and the one address that people know.
+/// The hubs and their public address.
 struct Hubs {
     homes: Vec<Home>,
     running: Vec<Option<Hub>>,
     address: String,
-    /// The token of a person, which counts everywhere.
+    /// API token of a user, valid on all hubs.
     token: String,
 }
 
@@ -70,7 +70,7 @@ impl Hubs {
                  args = [\"-IS\", {COUNTING:?}, {came:?}]\n"
             ));
         }
-        // The first makes the keys; then all come at once.
+        // The first hub creates the keys; then all start at the same time.
         let first = begin(&homes[0], &homes[0]);
         assert!(first.end().0.success());
         let running: Vec<_> = std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn begin(home: &Home, first: &Home) -> Hub {
     home.start_with(&["--key-file", first.keys().to_str().unwrap()])
 }
 
-/// Asks whichever hub it is.
+/// Sends a request to any hub.
 fn ask(rest: &Rest, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
     let (authorization, body) = (rest.authorization(), body.map(Value::to_string).unwrap_or_default());
     let headers = [("host", HOST), ("authorization", &*authorization), ("content-type", "application/json")];
@@ -117,7 +117,7 @@ fn count(key: &str) -> Value {
     json!({ "server": "counting", "name": "count", "arguments": { "key": key } })
 }
 
-/// The events of one hub, from now on.
+/// Event stream of one hub.
 struct Stream(BufReader<TcpStream>);
 
 impl Stream {
@@ -137,12 +137,12 @@ impl Stream {
         line
     }
 
-    /// Waits until a call is told to be so; the id of that event.
+    /// Waits for the event of a call with this status, and returns the event id.
     fn until(&mut self, call: &str, status: &str) -> String {
         self.told(&[&format!("{call:?}"), &format!("{status:?}")])
     }
 
-    /// Waits for an event that says all this; its id.
+    /// Waits for an event that contains all these texts, and returns its id.
     fn told(&mut self, texts: &[&str]) -> String {
         let mut id = String::new();
         loop {
@@ -168,7 +168,7 @@ fn three_hubs_are_one() {
     let token = ok(&rest, "POST", &format!("/agents/{agent}/tokens"), Some(&json!({ "name": "test" })));
     let helper = Rest::new(&format!("http://{}", hubs.address), token["token"].as_str().unwrap());
 
-    // A yes at one lets go what waits at another, and everybody hears of it.
+    // An approval at one hub releases a call that waits at another, and all hubs publish it.
     let mut streams = [Stream::open(&rest), Stream::open(&rest), Stream::open(&rest)];
     for round in 0..12 {
         let wanted = count(&format!("asked-{round}"));
@@ -193,7 +193,7 @@ fn three_hubs_are_one() {
         });
     }
 
-    // What one of them is told counts at all of them at once: no call is made by rules of before.
+    // A change at one hub takes effect at all hubs at once: no call runs under the old rules.
     let path = format!("/agents/{agent}");
     for round in 0..30 {
         let (approval, status) = if round % 2 == 0 { ("auto", "success") } else { ("always-ask", "pending") };
@@ -210,7 +210,7 @@ fn three_hubs_are_one() {
         }
     }
 
-    // How often is counted for all of them together.
+    // Rate limits are counted across all hubs.
     ok(
         &rest,
         "PATCH",
@@ -225,7 +225,7 @@ fn three_hubs_are_one() {
     println!("{}", one_is_killed(hubs));
 }
 
-/// One is killed in the middle of everything: what came of it.
+/// Kills one hub during the calls, and returns the outcomes.
 fn one_is_killed(mut hubs: Hubs) -> String {
     let rest = hubs.rest();
     let (acknowledged, killed) = (AtomicUsize::new(0), hubs.running[1].take().unwrap());
@@ -236,7 +236,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
                 let mut told = BTreeMap::new();
                 for number in 0..100 {
                     let key = format!("work-{worker}-{number}");
-                    // What was cut off may have been done or not: it is not asked for again.
+                    // An interrupted call may or may not have run, so it is not repeated.
                     let Ok(answer) = ask(rest, "POST", "/calls", Some(&count(&key))) else { continue };
                     assert!(answer.is_success(), "{}", answer.text());
                     told.insert(text(&answer.json()["id"]), text(&answer.json()["status"]));
@@ -254,7 +254,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
     });
     drop(killed);
     assert!(told.len() > 500, "{}", told.len());
-    // Nothing that anybody was told of is missing, or something else; what was under way there is not known.
+    // No acknowledged outcome is missing or different; the outcome of calls that ran on the killed hub is unknown.
     let calls = loop {
         let calls = all_calls(&rest);
         if calls.values().all(|status| status != "running") {
@@ -270,7 +270,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
     let verified = hubs.homes[0].run(&["--json", "audit", "verify"]).said(0, &[]).json();
     assert_eq!(verified["is_whole"], true, "{verified}");
     let unknown = calls.values().filter(|status| *status == "unknown").count();
-    // It comes back, and is one of them again.
+    // The killed hub starts again and rejoins the cluster.
     hubs.running[1] = Some(begin(&hubs.homes[1], &hubs.homes[0]));
     for hub in hubs.running.into_iter().flatten() {
         assert!(hub.end().0.success());
@@ -278,7 +278,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
     format!("acknowledged={} recorded={} unknown={unknown} twice=0 missing=0", told.len(), calls.len())
 }
 
-/// The status of every call, by its id.
+/// Returns the status of every call, by id.
 fn all_calls(rest: &Rest) -> BTreeMap<String, String> {
     let (mut calls, mut after) = (BTreeMap::new(), String::new());
     loop {

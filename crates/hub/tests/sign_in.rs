@@ -1,4 +1,4 @@
-//! Signing in from the command line, against the authority of the test kit.
+//! OAuth sign-in from the command line, with the authority of the test kit.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 use linchpin::testing::authority::{Authority, Switch};
 use support::LINCHPIN;
 
-/// A home of its own for one test.
+/// Separate home directory of one test.
 struct Home(PathBuf);
 
 impl Home {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path); // of a run before
+        let _ = std::fs::remove_dir_all(&path); // left by an earlier run
         std::fs::create_dir_all(&path).unwrap();
         Home(path)
     }
@@ -32,7 +32,7 @@ impl Home {
         command
     }
 
-    /// How the command ended, and everything that it said.
+    /// Runs a command. Returns its exit code and its whole output.
     async fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = self.linchpin(arguments);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -40,7 +40,7 @@ impl Home {
         (output.status.code(), said.concat())
     }
 
-    /// Every file below it, as bytes.
+    /// Returns all files below the home directory, as bytes.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut folders = vec![self.0.clone()];
         let mut files = Vec::new();
@@ -64,14 +64,14 @@ impl Drop for Home {
     }
 }
 
-/// Runs a command that asks somebody to sign in, and does so.
+/// Runs a command that requires a sign-in, and performs it.
 async fn signing_in(home: &Home, authority: &Authority, arguments: &[&str]) -> (Option<i32>, String) {
     let mut child = home.linchpin(arguments).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let url = tokio::task::spawn_blocking(move || {
         let mut lines = (&mut errors).lines().map(|line| line.unwrap());
         let url = lines.find(|line| line.trim().starts_with("http")).expect("a URL to open");
-        std::thread::spawn(move || errors.lines().for_each(drop)); // it may have more to say
+        std::thread::spawn(move || errors.lines().for_each(drop)); // read the rest, so that the command does not block
         url.trim().to_owned()
     });
     let redirect = authority.approve(&url.await.unwrap()).await.unwrap_or_else(|error| panic!("{error}"));
@@ -130,10 +130,10 @@ async fn the_doctor_shows_each_hop_of_signing_in() {
     }
 }
 
-/// How the doctor shows a step that failed: its name, why, and what to do.
+/// Failed step of the doctor: name, reason and advice.
 type Shown<'a> = (&'a str, &'a str, &'a str);
 
-/// Asserts that exactly this step failed. Lines are wrapped, and there may be other places that were looked at in vain.
+/// Asserts that only this step failed. Lines are wrapped, and the step may appear several times, once per URL.
 #[track_caller]
 fn assert_failed_at((step, reason, fix): Shown<'_>, said: &str) {
     let failed: Vec<_> = said.lines().filter_map(|line| line.trim_start().strip_prefix("!! ")).collect();
@@ -201,7 +201,7 @@ async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
         (Switch::UnauthorizedForever, ("token", "the server rejected the token", MEND_SERVER)),
     ] {
         let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
-        let home = Home::new("refused"); // where nobody has signed in
+        let home = Home::new("refused"); // without a stored sign-in
         let (code, said) =
             signing_in(&home, &authority, &["doctor", "--sign-in", &authority.mcp_url()]).await;
         assert_eq!(code, Some(1), "{said}");

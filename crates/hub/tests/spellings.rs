@@ -1,5 +1,6 @@
-//! Every place where the hub is told where to go, with every spelling of a private address: nothing is connected to. The
-//! servers that say so are allowed, and in the same network as what they lead to: the hub's policy alone stands between.
+//! Every source of a URL for the hub, with every spelling of a private address: the hub connects to none. The
+//! servers that name these URLs are allowed and in the same network as the targets: only the egress policy
+//! separates them.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::io;
@@ -32,23 +33,23 @@ use canary::Canary;
 use clock::Clock;
 use http::{HttpScript, Reply};
 
-/// Where the servers are that the operator allows.
+/// Address of the allowed servers.
 const ALLOWED: &str = "127.77.7.7";
-/// Where every name leads.
+/// Address to which every name resolves.
 const NEAR: &str = "127.0.0.2";
 const PERSON: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
 const LONG: Duration = Duration::from_mins(5);
 
-/// Where the hub is told where to go.
+/// Source of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Site {
-    /// The URL of a server.
+    /// URL of a server.
     Server,
-    /// `Location` of an answer of the server.
+    /// `Location` header of a server response.
     ServerRedirect,
-    /// The event of HTTP+SSE that says where to post.
+    /// HTTP+SSE event with the endpoint for messages.
     SseEndpoint,
-    /// What is learned while somebody signs in.
+    /// URL discovered during a sign-in.
     SignIn(Learned),
 }
 
@@ -64,7 +65,7 @@ const SITES: [Site; 9] = [
     Site::SignIn(Learned::RevocationEndpoint),
 ];
 
-/// All names lead to the canary.
+/// Resolver that maps all names to the canary.
 struct Names;
 
 impl Resolve for Names {
@@ -73,7 +74,7 @@ impl Resolve for Names {
     }
 }
 
-/// Leads from an address that is allowed to a server of a test.
+/// Forwards connections from an allowed address to a test server.
 struct Door {
     origin: String,
     to: Arc<Mutex<Option<SocketAddr>>>,
@@ -93,7 +94,7 @@ impl Door {
                 let to = place.lock().unwrap().unwrap();
                 tunnels.spawn(async move {
                     let mut inner = TcpStream::connect(to).await.unwrap();
-                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut inner).await; // somebody has left
+                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut inner).await; // either side may close it
                 });
             }
         });
@@ -105,13 +106,13 @@ impl Door {
     }
 }
 
-/// A hub, and servers that name whatever they are told.
+/// A hub, and servers that name a configurable URL.
 struct Stage {
     hub: Arc<Hub>,
     clock: Arc<Clock>,
     site: Site,
     authority: Authority,
-    /// A server that names this, and where it is.
+    /// URL that the servers name.
     named: Arc<Mutex<String>>,
     url: String,
     _script: HttpScript,
@@ -154,7 +155,7 @@ impl Stage {
         Stage { hub, clock, site, authority, named, url, _script: script, _doors: doors, _folder: folder }
     }
 
-    /// Does what makes the hub go to this URL. Whether it says that it does not.
+    /// Makes the hub use this URL. Returns whether the hub refuses it.
     async fn refuses(&self, url: &str) -> bool {
         url.clone_into(&mut self.named.lock().unwrap());
         let draft = |url: &str, transport: &str| json!({ "name": "A", "url": url, "transport": transport, "retry_attempts": 0 });
@@ -174,7 +175,7 @@ impl Stage {
             sign_in = self.hub.return_from_sign_in(query, &proof).await.unwrap();
         }
         let is_refused = match (self.site, &sign_in.progress) {
-            // There the rest is found without it: what is well known is looked for next.
+            // Discovery continues with the well-known URL, so the sign-in succeeds without this one.
             (Site::SignIn(Learned::ResourceMetadata), _) => {
                 let shown = url.split('?').next().unwrap_or_default();
                 let is_it = |hop: &&linchpin_hub_core::hub::oauth::Hop| {
@@ -189,16 +190,16 @@ impl Stage {
             (_, progress) => matches!(progress, Progress::Failed { .. }),
         };
         if sign_in.progress == Progress::Done {
-            let _ = self.hub.sign_out_of(PERSON, "guarded", None).await; // it may be signed out already
+            let _ = self.hub.sign_out_of(PERSON, "guarded", None).await; // it may already be signed out
         }
         is_refused
     }
 }
 
-/// The path of what is named.
+/// Path of the named URL.
 const PATH: &str = "/learned";
 
-/// How many spellings were refused at one place.
+/// Tries all spellings for one source. Returns the number of refused ones.
 async fn try_all(site: Site, port: u16) -> usize {
     let (stage, mut refused) = (Stage::new(site).await, 0);
     for host in spellings::hosts() {
@@ -235,7 +236,7 @@ async fn what_is_allowed_is_gone_to_from_each_place() {
         let script = HttpScript::start(|_| Reply::status(500)).await;
         elsewhere.lead(script.address);
         stage.refuses(&format!("{}{PATH}", elsewhere.origin)).await;
-        // Redirects and endpoints stay at the origin that somebody has chosen, whatever is allowed.
+        // Redirects and endpoints must stay on the configured origin, even if the address is allowed.
         let stays = matches!(
             site,
             Site::ServerRedirect | Site::SseEndpoint | Site::SignIn(Learned::MetadataRedirect)

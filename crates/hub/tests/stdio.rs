@@ -1,4 +1,4 @@
-//! `linchpin demo` on everything that standard input and output can be: a pipe, a socket, a file and a terminal.
+//! `linchpin demo` with a pipe, a socket, a file and a terminal as standard input and output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -85,7 +85,7 @@ fn a_file() {
     assert_answered(&written);
 }
 
-/// Python's standard library has a terminal to give: the child gets it as standard input and output.
+/// Runs the server on a terminal, created with Python's standard library.
 const TERMINAL: &str = r#"
 import os, pty, sys, termios
 pid, terminal = pty.fork()
@@ -127,7 +127,7 @@ fn a_client_that_leaves_ends_the_server_quietly() {
     let mut child =
         demo().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    // The server may be gone before everything is written.
+    // The server may exit before everything is written.
     let _ = child.stdin.take().unwrap().write_all(INPUT.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());

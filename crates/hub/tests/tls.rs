@@ -1,4 +1,4 @@
-//! The hub for others: with TLS of its own, or behind proxies that do it.
+//! The public listener: with its own TLS certificate, or behind TLS proxies.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -26,7 +26,7 @@ const KEY: &str = include_str!("../../sdk/tests/egress/certificates/server.key")
 const FILES: &str = "[tls]\ncertificate = \"hub.pem\"\nkey = \"hub.key\"\n";
 const PASSWORD: &str = "a long password";
 
-/// A home with a certificate.
+/// Data directory with a certificate.
 fn home(file: &str) -> Home {
     let home = Home::new();
     home.write(file);
@@ -35,19 +35,19 @@ fn home(file: &str) -> Home {
     home
 }
 
-/// Whole at once, and private.
+/// Writes a private file atomically.
 fn put(home: &Home, name: &str, text: &str) {
     private::write(&home.data().join(name), text.as_bytes(), &System).unwrap();
 }
 
-/// A hub that runs there, and where others come in.
+/// Starts a hub. Returns it with the URL of its public listener.
 fn start(home: &Home) -> (Hub, String) {
     let mut hub = home.start_with(&["--log", "json"]);
     let line: Value = serde_json::from_str(&hub.wait_for("public listener ready")).unwrap();
     (hub, line["url"].as_str().unwrap().to_owned())
 }
 
-/// Every name is one of this machine.
+/// Resolver that maps every name to this machine.
 struct Here;
 
 impl Resolve for Here {
@@ -56,7 +56,7 @@ impl Resolve for Here {
     }
 }
 
-/// What somebody who trusts the authority is answered: the status and the cookie.
+/// Sends a request with the test authority as trusted root. Returns the status and the cookie.
 #[tokio::main(flavor = "current_thread")]
 async fn ask(url: &str, request: Request<Body>) -> Result<(u16, String), EgressError> {
     let egress = Egress::builder().root_certificate(AUTHORITY.as_bytes()).resolver(Here).build().unwrap();
@@ -88,7 +88,7 @@ fn others_come_by_tls_and_commands_do_not_notice() {
     let signed_in = ask(&format!("{url}/api/v1/session"), sign_in.body(Body::from(form)).unwrap());
     let (status, cookie) = signed_in.unwrap();
     assert!(cookie.starts_with("__Host-linchpin=") && cookie.ends_with("; Secure"), "{status} {cookie}");
-    // Without TLS there is nothing.
+    // The listener rejects plain HTTP.
     let plain = Rest::new(&url.replace("https", "http"), "").ask("GET", "/healthz", &[], "");
     assert!(plain.is_err(), "{plain:?}");
     assert!(hub.end().0.success());

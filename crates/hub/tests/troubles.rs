@@ -1,4 +1,4 @@
-//! What only a real process shows: files of the hub that are damaged or somebody else's, and servers that make trouble.
+//! Tests that require a real process: damaged or insecure files of the hub, and misbehaving servers.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/hub.rs"]
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/trouble.py");
 
-/// A hub that has a call in its history, and has ended.
+/// A stopped hub with a call in its history.
 fn used() -> Home {
     let home = Home::new();
     let hub = home.start();
@@ -27,7 +27,7 @@ fn used() -> Home {
     home
 }
 
-/// What the hub keeps: what the database says, or its bytes if it says nothing any more.
+/// Returns the data of the hub: the rows of the database, or its bytes if it cannot be read.
 fn kept(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
     let database = home.data().join("hub.db");
     let script = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).iterdump(), sep='\\n')";
@@ -36,7 +36,7 @@ fn kept(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
     (content, fs::read(home.data().join("checkpoints")).ok())
 }
 
-/// Starts a hub that ends at once, says why, and changes nothing.
+/// Asserts that a hub fails to start with these texts, and changes nothing.
 #[track_caller]
 fn is_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
     let before = kept(home);
@@ -59,7 +59,7 @@ fn a_folder_above_data_or_keys_that_others_can_write_to_is_refused() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     let keys = open.join("keys");
     is_refused(&home, &["--key-file", keys.to_str().unwrap()], &["the key file", "chmod go-w"]);
-    // As `/tmp` is.
+    // Sticky, like `/tmp`.
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     home.ok(&["--key-file", keys.to_str().unwrap(), "audit", "verify"]);
 }
@@ -84,7 +84,7 @@ fn the_keys_of_another_hub_are_refused_and_change_nothing() {
 fn a_damaged_database_is_told_and_left_as_it_is() {
     let home = used();
     let database = home.data().join("hub.db");
-    // The journal may have been left, and would mend what is damaged here: it is taken in first.
+    // Checkpoint the journal first, since it would repair the damage.
     let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('PRAGMA wal_checkpoint(TRUNCATE)'); db.close()";
     assert!(Command::new("python3").args(["-c", script]).arg(&database).status().unwrap().success());
     let _ = fs::remove_file(home.data().join("hub.db-wal"));
@@ -133,7 +133,7 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
     let died = call("trouble", "die", json!({}));
     assert_eq!(died["status"], "unknown", "{died}");
     assert_eq!(demo(), "success");
-    // One that dies young is left alone for a moment, unless somebody insists.
+    // A server that exits early is restarted only after a backoff, unless a user requests it.
     home.ok(&["server", "connect", "trouble"]);
     assert_eq!(call("trouble", "echo", json!({}))["status"], "success", "it is started again");
     assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each was made once");

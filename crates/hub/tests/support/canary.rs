@@ -1,4 +1,4 @@
-//! Secrets that are planted, and the search for them in whatever form.
+//! Planted secrets, and the search for them in every encoding.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use linchpin_hub_core::world::{System, random};
 use serde_json::Value;
 
-/// A secret, by a name that tells where it was planted.
+/// Planted secret, named after its location.
 pub(crate) struct Canary {
     pub(crate) name: &'static str,
     pub(crate) secret: String,
 }
 
-/// What can be searched: by whom it was said, and whose secrets it may hold.
+/// Searched output: its source, its text, and the secrets that it may contain.
 pub(crate) struct Sink {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) may: Vec<&'static str>,
 }
 
-/// A secret that is written differently in each form, and that nobody guesses.
+/// Creates a random secret that differs in each encoding.
 pub(crate) fn fresh() -> String {
     format!("Kea\"/+{}~?=", hex(&random::<12>(&System)))
 }
@@ -37,8 +37,8 @@ impl Canary {
         Canary { name, secret: secret.into() }
     }
 
-    /// Whether a text holds it: as it is, as JSON has it once or twice, in a URL, in hexadecimal digits, or in base64
-    /// beginning anywhere.
+    /// Returns whether a text contains the secret: plain, JSON-escaped once or twice, percent-encoded, hexadecimal, or
+    /// base64 at any alignment.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         self.forms().iter().any(|form| text.contains(form))
     }
@@ -54,7 +54,7 @@ impl Canary {
         });
         let once = escaped(secret);
         let mut forms = vec![secret.clone(), digits.to_uppercase(), digits, percent, escaped(&once), once];
-        // What nobody guesses of it is enough.
+        // The random parts alone count as a leak.
         forms.extend(
             secret
                 .split(|char: char| !char.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! The hub, run with a data directory of its own, and commands against it.
+//! A hub with a separate data directory, and commands for it.
 #![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
 
 use std::fs;
@@ -16,10 +16,10 @@ use crate::support::{LINCHPIN, Run, spawned};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a hub keeps everything.
+/// Data directory and environment of a hub.
 pub(crate) struct Home {
     folder: TempDir,
-    /// Variables of the environment.
+    /// Environment variables.
     variables: Vec<(String, String)>,
 }
 
@@ -28,12 +28,12 @@ impl Home {
         Home { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
 
-    /// With everything in another database than a file.
+    /// Creates a home with a PostgreSQL database.
     pub(crate) fn on(database: String) -> Self {
         Self::new().with("LINCHPIN_DATABASE", database)
     }
 
-    /// With a variable in the environment.
+    /// Adds an environment variable.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
         self
@@ -59,37 +59,37 @@ impl Home {
         self.folder.path().join(name)
     }
 
-    /// Writes the operator's file.
+    /// Writes the configuration file.
     pub(crate) fn write(&self, text: &str) {
         linchpin_hub_core::private::write(&self.config(), text.as_bytes(), &linchpin_hub_core::world::System)
             .unwrap();
     }
 
-    /// Runs a command about this hub.
+    /// Runs a command for this hub.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         self.run_with("", arguments)
     }
 
-    /// The same with something to read.
+    /// Runs a command with standard input.
     pub(crate) fn run_with(&self, input: &str, arguments: &[&str]) -> Run {
         let data = self.data();
         let place = ["--data-dir", data.to_str().unwrap()];
         spawned(input, &self.variables(), &[&place, arguments].concat())
     }
 
-    /// Runs a command that works.
+    /// Runs a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         self.run(arguments).said(0, &[]).stdout
     }
 
-    /// Runs a command that works, and reads what it prints for programs.
+    /// Runs a command that must succeed, with JSON output.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         self.run(&[&["--json"], arguments].concat()).said(0, &[]).json()
     }
 
-    /// Starts a hub here, and waits until it is ready.
+    /// Starts a hub and waits until it is ready.
     pub(crate) fn start(&self) -> Hub {
         self.start_with(&[])
     }
@@ -98,7 +98,7 @@ impl Home {
         self.start_by(&["env"], arguments)
     }
 
-    /// Starts a hub by another program, which becomes the hub.
+    /// Starts a hub through another program that executes it.
     pub(crate) fn start_by(&self, program: &[&str], arguments: &[&str]) -> Hub {
         let mut child = Command::new(program[0])
             .args(&program[1..])
@@ -128,7 +128,7 @@ impl Home {
     }
 }
 
-/// A hub that runs.
+/// Running hub.
 pub(crate) struct Hub {
     child: Child,
     pub(crate) url: String,
@@ -138,7 +138,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// The id of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -148,7 +148,7 @@ impl Hub {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until the log says something.
+    /// Waits for a log line that contains a text.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         loop {
@@ -172,13 +172,13 @@ impl Hub {
         std::mem::take(&mut self.said)
     }
 
-    /// Asks it to end, and waits for that: how it ended, and everything that it wrote.
+    /// Stops the hub with a signal. Returns its exit status and its whole output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         self.signal(Signal::TERM);
         self.ended()
     }
 
-    /// Waits for its end, which somebody has asked for.
+    /// Waits until a hub that was signalled exits.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         let mut written = self.end_of_log();
@@ -194,13 +194,13 @@ impl Drop for Hub {
     }
 }
 
-/// Whether only the owner may read a file.
+/// Returns whether only the owner may read a file.
 pub(crate) fn is_private(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     matches!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600 | 0o700)
 }
 
-/// A demo server over HTTP, until it is dropped.
+/// Demo server over HTTP, stopped on drop.
 pub(crate) struct Demo {
     child: Child,
     pub(crate) url: String,

@@ -1,4 +1,4 @@
-//! The program, run with pipes or on a terminal.
+//! Helpers that run `linchpin` with pipes or on a terminal.
 #![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
 
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How long a command may take.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The program itself, which is also the server.
+/// Path of `linchpin`, which is also the demo server.
 pub(crate) const LINCHPIN: &str = env!("CARGO_BIN_EXE_linchpin");
 
 pub(crate) struct Run {
@@ -27,14 +27,14 @@ impl Run {
         Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// The one object on standard output.
+    /// Parses standard output as one JSON object.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 
-    /// Asserts how it ended, and that these texts were on standard error.
+    /// Asserts the exit code, and that standard error contains these texts.
     #[track_caller]
     pub(crate) fn said(self, code: i32, texts: &[&str]) -> Self {
         for text in texts {
@@ -45,22 +45,22 @@ impl Run {
     }
 }
 
-/// Without a terminal, and with nothing to read.
+/// Runs a command without a terminal and with empty standard input.
 pub(crate) fn run(arguments: &[&str]) -> Run {
     run_with("", arguments)
 }
 
-/// Without a terminal; standard input is `input`.
+/// Runs a command without a terminal, with `input` as standard input.
 pub(crate) fn run_with(input: &str, arguments: &[&str]) -> Run {
     spawned(input, &[], arguments)
 }
 
-/// Without a terminal, with these variables and with nothing to read.
+/// Runs a command without a terminal, with these environment variables and empty standard input.
 pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     spawned("", variables, arguments)
 }
 
-/// Started, with pipes on all sides.
+/// Starts a command with pipes.
 fn start(variables: &[(&str, &str)], arguments: &[&str]) -> Child {
     Command::new(LINCHPIN)
         .args(arguments)
@@ -74,7 +74,7 @@ fn start(variables: &[(&str, &str)], arguments: &[&str]) -> Child {
 
 pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut child = start(variables, arguments);
-    // It need not read everything.
+    // The command need not read everything.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input.as_bytes());
     let (pid, (done, ended)) = (child.id(), sync_channel(1));
     std::thread::spawn(move || done.send(child.wait_with_output()));
@@ -86,7 +86,7 @@ pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str
     Run::new(output.expect("it ends"))
 }
 
-/// Without a terminal, and with something to read that never ends: asked to end when it is sure to read.
+/// Runs a command with endless standard input, and terminates it once it reads.
 pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
     let mut child = start(&[], arguments);
     let mut pipe = child.stdin.take().expect("it is a pipe");
@@ -94,7 +94,7 @@ pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("it has a number");
     let (step, steps) = sync_channel(2);
     std::thread::spawn(move || {
-        // There is room for more only when something was read.
+        // The pipe is full, so this write succeeds only after the command has read something.
         let written = pipe.write_all(&vec![b' '; size + 1]).map(|()| None);
         step.send(written).ok()?;
         let output = child.wait_with_output().map(Some);
@@ -112,7 +112,7 @@ pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
     Run::new(output.expect("it was asked to end"))
 }
 
-/// On a terminal of 80 columns: waits for each text, and types what belongs to it. Everything that was shown
+/// Runs a command on a terminal of 80 columns: waits for each text, then types the input. Everything shown
 /// is standard output here.
 pub(crate) fn on_terminal(steps: &[(&str, &str)], arguments: &[&str]) -> Run {
     let output = Command::new("python3")

@@ -1,4 +1,4 @@
-//! The smallest client of the hub's REST: one connection for each request, and an answer that came whole or did not.
+//! Minimal REST client: one connection per request, and responses that are either complete or missing.
 #![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
 
 use std::io::{self, Error, ErrorKind, Read as _, Write as _};
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Where a hub is, and who asks.
+/// Address of a hub and the credential.
 #[derive(Debug, Clone)]
 pub(crate) struct Rest {
     address: String,
     token: String,
 }
 
-/// What came back.
+/// Response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -38,7 +38,7 @@ impl Answer {
         format!("{}\r\n\r\n{}", self.head, String::from_utf8_lossy(&self.body))
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
@@ -50,13 +50,13 @@ impl Rest {
         Rest { address: url.strip_prefix("http://").unwrap().to_owned(), token: token.to_owned() }
     }
 
-    /// The hub that wrote this file when it was ready.
+    /// Creates a client from the ready file of a hub.
     pub(crate) fn ready(file: &std::path::Path) -> Self {
         let read: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
         Self::new(read["url"].as_str().unwrap(), read["token"].as_str().unwrap())
     }
 
-    /// Asks in the name of whoever has the token.
+    /// Sends a request with the token.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         let authorization = self.authorization();
         let body = body.map(Value::to_string);
@@ -65,7 +65,7 @@ impl Rest {
         self.ask(method, path, &headers, &body.unwrap_or_default())
     }
 
-    /// Asks with exactly these headers, and with its own host unless they name another one.
+    /// Sends a request with exactly these headers; `Host` is added if it is missing.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -80,7 +80,7 @@ impl Rest {
         whole(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
     }
 
-    /// The same up to the body, of so many bytes.
+    /// Sends only the head of a request, with this content length.
     pub(crate) fn begin(
         &self,
         method: &str,
@@ -103,13 +103,13 @@ impl Rest {
         Ok(socket)
     }
 
-    /// What proves who asks.
+    /// Returns the `Authorization` header.
     pub(crate) fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }
 }
 
-/// An answer, if all of it is there.
+/// Parses a response, if it is complete.
 fn whole(bytes: &[u8]) -> Option<Answer> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = str::from_utf8(&bytes[..end]).ok()?.to_owned();
@@ -123,7 +123,7 @@ fn whole(bytes: &[u8]) -> Option<Answer> {
     (answer.body.len() == length).then_some(answer)
 }
 
-/// What came in chunks, if the last one is there.
+/// Decodes a chunked body, if it is complete.
 fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     loop {
