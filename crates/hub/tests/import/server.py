@@ -1,4 +1,4 @@
-"""A server with one tool, which says what it got in its environment: secrets from their end to their beginning."""
+"""A server with one tool that returns its environment, with reversed secrets."""
 
 import json
 import os

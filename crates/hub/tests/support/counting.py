@@ -1,4 +1,4 @@
-"""A server that keeps the key of every call in a file before it answers, and has a child that wants to outlive it."""
+"""A server that writes the key of every call to a file before it responds, and has a child that tries to outlive it."""
 
 import json
 import os

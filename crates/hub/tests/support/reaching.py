@@ -1,4 +1,4 @@
-"""A server whose tools read files, open them, and start a process that tries to get away."""
+"""A server whose tools read files, open them, and start a process that tries to escape."""
 
 import base64
 import json

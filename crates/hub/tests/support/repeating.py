@@ -1,4 +1,4 @@
-"""A server that repeats its environment wherever it can, in several forms, and may die of it."""
+"""A server that repeats its environment in all outputs, in several encodings, and may crash with it."""
 
 import base64
 import json

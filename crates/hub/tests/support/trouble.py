@@ -1,4 +1,4 @@
-"""A server that makes trouble: it prints noise, dies while it is called, or never answers."""
+"""A misbehaving server: it prints noise, crashes during a call, or never responds."""
 
 import json
 import os
