@@ -52,7 +52,8 @@ pub(crate) fn all() -> Vec<Route> {
 
         get("/openapi.json", document).says("Get this OpenAPI document").anybody().gives::<Value>(),
         get("/status", status::get).says("Get the status of the hub").gives::<Status>(),
-        get("/events", events::watch).says("Stream events (SSE), resumable with Last-Event-ID").answers::<String>(200, "Event stream", EVENTS),
+        get("/events", events::watch).says("Stream events (SSE), resumable with Last-Event-ID")
+            .answers::<String>(200, "Event stream", EVENTS),
 
         get("/session", sessions::get).says("Get the authenticated caller").known().gives::<Session>(),
         post("/session", sessions::begin).says("Log in with a password; the response sets the session cookie")
@@ -63,7 +64,8 @@ pub(crate) fn all() -> Vec<Route> {
 
         get("/servers", servers::list).says("List servers").query(&servers::FILTERS).paged().gives::<Page<ServerView>>(),
         post("/servers", servers::add).says("Add a remote server").takes::<NewServer>().makes::<ServerView>(),
-        post("/servers/test", servers::try_out).says("Test a server configuration without saving it").takes::<ServerToTry>().gives::<Tried>(),
+        post("/servers/test", servers::try_out).says("Test a server configuration without saving it")
+            .takes::<ServerToTry>().gives::<Tried>(),
         get("/servers/{server}", servers::get).says("Get a server").gives::<ServerView>(),
         patch("/servers/{server}", servers::change).says("Update a server").takes::<ServerChanges>().gives::<ServerView>(),
         delete("/servers/{server}", servers::remove).says("Remove a server, its tools and its credentials").does(),
@@ -73,29 +75,44 @@ pub(crate) fn all() -> Vec<Route> {
         post("/servers/{server}/sync", servers::sync).says("Sync the tools of a server").query(&servers::SYNC).gives::<Synced>(),
         post("/servers/{server}/enable", servers::enable).says("Enable a server").gives::<ServerView>(),
         post("/servers/{server}/disable", servers::disable).says("Disable a server").gives::<ServerView>(),
-        post("/servers/{server}/trust", servers::trust).says("Trust all new tools of a server; changed tools stay quarantined").gives::<TrustedTools>(),
+        post("/servers/{server}/trust", servers::trust).says("Trust all new tools of a server; changed tools stay quarantined")
+            .gives::<TrustedTools>(),
         get("/servers/{server}/credential", credentials::get).says("Get the metadata of a credential, without the secret")
             .query(&WHOSE).gives::<CredentialView>(),
-        put("/servers/{server}/credential", credentials::set).says("Store a credential").query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
+        put("/servers/{server}/credential", credentials::set).says("Store a credential")
+            .query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
         delete("/servers/{server}/credential", credentials::remove).says("Delete a credential").query(&WHOSE).does(),
         put("/servers/{server}/secrets/{variable}", credentials::set_variable).says("Store an environment secret of a stdio server")
             .takes::<NewSecret>().gives::<ServerView>(),
-        delete("/servers/{server}/secrets/{variable}", credentials::remove_variable).says("Delete an environment secret of a stdio server").does(),
-        post("/servers/{server}/sign-in", sign_ins::begin).says("Start an OAuth sign-in to a server").query(&WHOSE).makes::<SignInView>(),
-        get("/servers/{server}/sign-in", sign_ins::standing).says("Get the OAuth grant status of a server").query(&WHOSE).gives::<StandingView>(),
-        delete("/servers/{server}/sign-in", sign_ins::end).says("Delete the OAuth grant and revoke its tokens").query(&WHOSE).does(),
-        get("/servers/{server}/trace", sign_ins::trace).says("List the HTTP trace of recent sign-ins and token refreshes").query(&WHOSE).paged().gives::<Page<Hop>>(),
+        delete("/servers/{server}/secrets/{variable}", credentials::remove_variable).says("Delete an environment secret of a stdio server")
+            .does(),
+        post("/servers/{server}/sign-in", sign_ins::begin).says("Start an OAuth sign-in to a server")
+            .query(&WHOSE).makes::<SignInView>(),
+        get("/servers/{server}/sign-in", sign_ins::standing).says("Get the OAuth grant status of a server")
+            .query(&WHOSE).gives::<StandingView>(),
+        delete("/servers/{server}/sign-in", sign_ins::end).says("Delete the OAuth grant and revoke its tokens")
+            .query(&WHOSE).does(),
+        get("/servers/{server}/trace", sign_ins::trace).says("List the HTTP trace of recent sign-ins and token refreshes")
+            .query(&WHOSE).paged().gives::<Page<Hop>>(),
         get("/sign-ins/{sign_in}", sign_ins::get).says("Get a sign-in that the caller has started").gives::<SignInView>(),
-        get("/servers/{server}/resources", offers::resources).says("List the resources of a server").known().paged().gives::<Page<Value>>(),
-        get("/servers/{server}/resource-templates", offers::templates).says("List the resource templates of a server").known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/resources/read", offers::read).says("Read a resource").known().takes::<ResourceToRead>().gives::<Value>(),
-        get("/servers/{server}/prompts", offers::prompts).says("List the prompts of a server").known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/prompts/{prompt}", offers::prompt).says("Get a prompt with its arguments filled in").known().may_take::<PromptArguments>().gives::<Value>(),
+        get("/servers/{server}/resources", offers::resources).says("List the resources of a server")
+            .known().paged().gives::<Page<Value>>(),
+        get("/servers/{server}/resource-templates", offers::templates).says("List the resource templates of a server")
+            .known().paged().gives::<Page<Value>>(),
+        post("/servers/{server}/resources/read", offers::read).says("Read a resource")
+            .known().takes::<ResourceToRead>().gives::<Value>(),
+        get("/servers/{server}/prompts", offers::prompts).says("List the prompts of a server")
+            .known().paged().gives::<Page<Value>>(),
+        post("/servers/{server}/prompts/{prompt}", offers::prompt).says("Get a prompt with its arguments filled in")
+            .known().may_take::<PromptArguments>().gives::<Value>(),
 
-        get("/tools", tools::list).says("List the tools of all servers").known().query(&tools::FILTERS).paged().gives::<Page<ToolView>>(),
+        get("/tools", tools::list).says("List the tools of all servers")
+            .known().query(&tools::FILTERS).paged().gives::<Page<ToolView>>(),
         get("/tools/{tool}", tools::get).says("Get a tool, with its changes since it was trusted").known().gives::<ToolView>(),
-        post("/tools/{tool}/trust", tools::trust).says("Trust a tool in the reviewed definition").takes::<ToolSeen>().gives::<ToolView>(),
-        post("/tools/{tool}/call", tools::call).says("Call a tool").known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
+        post("/tools/{tool}/trust", tools::trust).says("Trust a tool in the reviewed definition")
+            .takes::<ToolSeen>().gives::<ToolView>(),
+        post("/tools/{tool}/call", tools::call).says("Call a tool")
+            .known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
             .answers::<CallView>(200, "The call has finished", JSON).answers::<CallView>(202, "The call is pending or running", JSON),
 
         get("/export/{format}", export::get).says("Export callable tools in the format of openai, anthropic or gemini")
@@ -111,7 +128,8 @@ pub(crate) fn all() -> Vec<Route> {
         get("/calls/{call}", calls::get).says("Get a call").known().gives::<CallView>(),
         post("/calls/{call}/cancel", calls::cancel).says("Cancel a call that has not finished").known().gives::<CallView>(),
 
-        get("/approvals", approvals::list).says("List approvals, newest first").query(&approvals::FILTERS).paged().gives::<Page<ApprovalView>>(),
+        get("/approvals", approvals::list).says("List approvals, newest first")
+            .query(&approvals::FILTERS).paged().gives::<Page<ApprovalView>>(),
         get("/approvals/{approval}", approvals::get).says("Get an approval with the exact arguments").gives::<ApprovalView>(),
         post("/approvals/{approval}/approve", approvals::approve).says("Approve a pending call and execute it")
             .may_take::<Approve>().at_most(LONG).gives::<ApprovalView>(),
@@ -123,11 +141,14 @@ pub(crate) fn all() -> Vec<Route> {
         patch("/agents/{agent}", agents::change).says("Update an agent").takes::<AgentChanges>().gives::<AgentView>(),
         delete("/agents/{agent}", agents::remove).says("Remove an agent, its tokens and its credentials").does(),
         get("/agents/{agent}/tokens", tokens::list).says("List the tokens of an agent").paged().gives::<Page<TokenView>>(),
-        post("/agents/{agent}/tokens", tokens::issue).says("Issue an agent token; it is shown only once").takes::<NewToken>().makes::<IssuedToken>(),
+        post("/agents/{agent}/tokens", tokens::issue).says("Issue an agent token; it is shown only once")
+            .takes::<NewToken>().makes::<IssuedToken>(),
         delete("/agents/{agent}/tokens/{token}", tokens::revoke).says("Revoke an agent token").does(),
 
-        get("/tokens", tokens::list).says("List the tokens of the user, or of all agents, too").query(&tokens::OWNERS).paged().gives::<Page<TokenView>>(),
-        post("/tokens", tokens::issue).says("Issue a token for the user; it is shown only once").takes::<NewToken>().makes::<IssuedToken>(),
+        get("/tokens", tokens::list).says("List the tokens of the user, or of all agents, too")
+            .query(&tokens::OWNERS).paged().gives::<Page<TokenView>>(),
+        post("/tokens", tokens::issue).says("Issue a token for the user; it is shown only once")
+            .takes::<NewToken>().makes::<IssuedToken>(),
         delete("/tokens/{token}", tokens::revoke).says("Revoke a token").does(),
 
         get("/users", users::list).says("List users").paged().gives::<Page<UserView>>(),
@@ -141,6 +162,7 @@ pub(crate) fn all() -> Vec<Route> {
         get("/audit/verify", audit::verify).says("Verify the integrity of the audit").gives::<Verified>(),
         get("/audit/export", audit::export).says("Export the audit as JSON lines")
             .query(&audit::AFTER).answers::<AuditView>(200, "Audit entries, one per line", LINES),
-        post("/keys/rotate", keys::rotate).says("Rotate the root key, and on request the tenant keys").may_take::<RotateKeys>().gives::<RotatedKeys>(),
+        post("/keys/rotate", keys::rotate).says("Rotate the root key, and on request the tenant keys")
+            .may_take::<RotateKeys>().gives::<RotatedKeys>(),
     ]
 }

@@ -1,4 +1,4 @@
-"""A server with one tool that returns its environment, with reversed secrets."""
+"""A server with one tool that returns variables of its environment, secrets also reversed."""
 
 import json
 import os
