@@ -1,4 +1,4 @@
-//! Snapshot of the OpenAPI document: every change of the API changes `openapi.json`.
+//! Snapshot of the `OpenAPI` document: every change of the API changes `openapi.json`.
 
 use std::path::Path;
 

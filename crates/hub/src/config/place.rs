@@ -58,7 +58,7 @@ pub(crate) struct Place {
     pub(crate) config: PathBuf,
     /// Key file.
     pub(crate) keys: PathBuf,
-    /// PostgreSQL URL; `None` for a SQLite file.
+    /// PostgreSQL URL; `None` for a `SQLite` file.
     database: Option<Secret>,
 }
 
@@ -156,7 +156,7 @@ impl Place {
         &self.data
     }
 
-    /// Returns the path of the SQLite database.
+    /// Returns the path of the `SQLite` database.
     fn file(&self) -> PathBuf {
         self.data.join("hub.db")
     }
@@ -169,7 +169,7 @@ impl Place {
         }
     }
 
-    /// Opens or creates the store of the hub. A SQLite file is accessible to its owner alone.
+    /// Opens or creates the store of the hub. A `SQLite` file is accessible to its owner alone.
     pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Failure> {
         if let Some(url) = &self.database {
             let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
@@ -304,7 +304,7 @@ fn database_name(url: &str) -> String {
     format!("postgres {}", url.split_ascii_whitespace().filter(is_name).collect::<Vec<_>>().join(" "))
 }
 
-/// Creates a file if it does not exist, and sets its mode to 0600. SQLite gives its journal files the same mode.
+/// Creates a file if it does not exist, and sets its mode to 0600. `SQLite` gives its journal files the same mode.
 fn private_file(path: &Path) -> Result<(), Failure> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
