@@ -35,7 +35,7 @@ fn arguments_come_from_where_they_are() {
 #[test]
 fn wrong_usage_says_what_is_wrong() {
     let cases = [
-        (["--args", r#"{"a":"#], "--args: unsupported JSON: the JSON text ends too early"),
+        (["--args", r#"{"a":"#], "--args: unsupported JSON: unexpected end of the JSON text"),
         (["--args", r#"{"a": 1, "a": 2}"#], "the key \"a\" stands twice"),
         (["--args", "[1]"], r#"must be a JSON object such as {"name": "value"}, not [1]"#),
         (["--args", "@/no/such/file"], "failed to read /no/such/file"),

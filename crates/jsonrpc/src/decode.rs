@@ -1,8 +1,8 @@
-//! Checked JSON text into types, through serde.
+//! Deserializer for checked JSON text.
 //!
-//! The scanner has accepted the text already, so what is decoded is not checked again: the ends of strings are
-//! found with vector instructions, text is copied only when it holds escapes, and an error remembers the value it
-//! is about. For text that was never checked the result may be wrong, or an error; it is never a panic.
+//! The scanner has already accepted the text, so it is not validated again: ends of strings are found with vector
+//! instructions, strings are copied only if they contain escapes, and errors carry the offset of the invalid value. For
+//! unchecked text the result may be wrong or an error, but decoding never panics.
 
 mod key;
 
@@ -19,12 +19,12 @@ use self::key::Key;
 use crate::scan::{Limits, Scan};
 use crate::string::{escape, find_special};
 
-/// Why a value does not fit into a type.
+/// Reason why a value cannot be deserialized.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Where the value begins, in bytes.
+    /// Byte offset of the value.
     pub at: Option<usize>,
-    /// What is wrong with it.
+    /// Description of the error.
     pub reason: String,
 }
 
@@ -44,7 +44,7 @@ impl de::Error for DecodeError {
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Decodes text that [`crate::check`] or [`crate::parse`] has accepted.
+/// Deserializes text that [`crate::check`] or [`crate::parse`] has accepted.
 pub fn from_checked<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T> {
     T::deserialize(&mut Decoder { text, at: 0, depth: 0 })
 }
@@ -55,7 +55,7 @@ struct Decoder<'de> {
     depth: u8,
 }
 
-/// Deeper than the scanner lets anything through.
+/// Maximum depth for unchecked text. The scanner never accepts as much.
 const MAX_DEPTH: u8 = 128;
 
 impl<'de> Decoder<'de> {
@@ -69,10 +69,10 @@ impl<'de> Decoder<'de> {
 
     #[cold]
     fn broken(&self) -> DecodeError {
-        DecodeError { at: Some(self.at.min(self.text.len())), reason: "this is not JSON".into() }
+        DecodeError { at: Some(self.at.min(self.text.len())), reason: "invalid JSON".into() }
     }
 
-    /// The string that begins here.
+    /// Reads the string at the current position.
     fn string(&mut self) -> Result<Cow<'de, str>> {
         let start = self.at + 1;
         let bytes = self.text.as_bytes();
@@ -98,7 +98,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// The key that begins here, and its colon.
+    /// Reads the key at the current position and its colon.
     fn key(&mut self) -> Result<Key<'de>> {
         if self.peek()? != b'"' {
             return Err(self.broken());
@@ -133,7 +133,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// An integer, which JSON may write as `2.0` or `2e3` as well.
+    /// Visits an integer. JSON may write it as `2.0` or `2e3`.
     fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         let start = self.at;
         let number = self.number();
@@ -142,7 +142,10 @@ impl<'de> Decoder<'de> {
             && number.fract() == 0.0
             && number.abs() <= SAFE
         {
-            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the number is an integer within the safe range"
+            )]
             return visitor.visit_i64(number as i64);
         }
         self.at = start;
@@ -180,7 +183,7 @@ impl<'de> Decoder<'de> {
         Ok(())
     }
 
-    /// The text of the value that begins here.
+    /// Returns the text of the value at the current position.
     fn raw(&mut self) -> Result<&'de str> {
         self.peek()?;
         let mut scan = Scan::new(&self.text[self.at..], Limits::default());
@@ -189,7 +192,7 @@ impl<'de> Decoder<'de> {
         Ok(text)
     }
 
-    /// Whether another member or element follows.
+    /// Reports whether another member or element follows.
     fn more(&mut self, place: &mut Place, end: u8) -> Result<bool> {
         match self.peek()? {
             byte if byte == end => {
@@ -209,7 +212,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Decodes the value that begins here; an error gets the place of the innermost value it is about.
+    /// Deserializes the value at the current position. An error gets the offset of the innermost value it concerns.
     fn placed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value> {
         self.peek()?;
         let at = self.at;
@@ -222,17 +225,17 @@ impl<'de> Decoder<'de> {
         if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(Place::First) }
     }
 
-    /// A type of fixed length stops reading before the end: there must be nothing more.
+    /// Checks the end of a container: a type of fixed length stops reading early, and further values are an error.
     fn close(&mut self, place: &mut Place, end: u8) -> Result<()> {
         if *place != Place::End && self.more(place, end)? {
-            return Err(de::Error::custom("there are more values than expected here"));
+            return Err(de::Error::custom("more values than expected"));
         }
         self.depth -= 1;
         Ok(())
     }
 }
 
-/// How far an object or array has been read.
+/// Read position in an object or array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     First,
@@ -240,10 +243,10 @@ enum Place {
     End,
 }
 
-/// Up to here a double tells every integer from the next.
+/// Largest integer up to which `f64` represents every integer exactly.
 const SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// The name under which `serde_json` asks for the text of a value.
+/// Name by which `serde_json` requests the raw text of a value.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 macro_rules! integers {
@@ -296,10 +299,10 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
                         self.at += 1;
                         Ok(value)
                     }
-                    _ => Err(de::Error::custom("an object with one member is expected here")),
+                    _ => Err(de::Error::custom("expected an object with one member")),
                 })
             }
-            _ => Err(de::Error::custom("a string or an object with one member is expected here")),
+            _ => Err(de::Error::custom("expected a string or an object with one member")),
         }
     }
 
@@ -340,15 +343,16 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
     }
 
-    /// Names are texts; a number must not be taken for the position of a name.
+    /// Accepts only strings: a number must not be interpreted as a field index.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.peek()? {
             b'"' => self.deserialize_any(visitor),
-            _ => Err(DecodeError { at: Some(self.at), reason: "a name in quotes is expected here".into() }),
+            _ => Err(DecodeError { at: Some(self.at), reason: "expected a string".into() }),
         }
     }
 
-    /// A struct is an object: a list of its fields, which serde would take, is not what its schema says.
+    /// Accepts only objects: serde would also accept an array of the fields, which the schema of a struct does not
+    /// allow.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -363,7 +367,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         if self.peek()? == b'"' {
-            self.string()?; // most of what is ignored is a word
+            self.string()?; // fast path: most ignored values are short strings
         } else {
             self.raw()?;
         }
@@ -418,7 +422,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-/// An enum written as an object with one member.
+/// Enum variant encoded as an object with one member.
 struct Variant<'a, 'de>(&'a mut Decoder<'de>);
 
 impl<'de, 'a> EnumAccess<'de> for Variant<'a, 'de> {
@@ -451,7 +455,7 @@ impl<'de> VariantAccess<'de> for &mut Decoder<'de> {
     }
 }
 
-/// The text of a value, as `serde_json::value::RawValue` wants to be given it.
+/// Raw text of a value in the form that `serde_json::value::RawValue` expects.
 struct RawMember<'de>(Option<&'de str>);
 
 impl<'de> MapAccess<'de> for RawMember<'de> {

@@ -1,4 +1,4 @@
-//! One line in, one message out: the envelope visitor.
+//! Message decoding: one line in, one message out.
 
 use std::borrow::Cow;
 
@@ -7,37 +7,38 @@ use crate::scan::{Limits, RawString, Scan};
 use crate::string::unescape;
 use crate::{Id, Params};
 
-/// A decoded message; every part borrows from the line.
+/// Decoded message. All parts borrow from the line.
 #[derive(Debug, Clone)]
 pub enum Message<'a> {
-    /// Wants an answer.
+    /// Request; expects a response.
     Request {
-        /// The sender's id for it.
+        /// Id chosen by the sender.
         id: Id<'a>,
-        /// What is asked.
+        /// Method name.
         method: Cow<'a, str>,
-        /// With what.
+        /// Parameters.
         params: Params<'a>,
     },
-    /// Wants none.
+    /// Notification; expects no response.
     Notification {
-        /// What is told.
+        /// Method name.
         method: Cow<'a, str>,
-        /// With what.
+        /// Parameters.
         params: Params<'a>,
     },
-    /// The answer to one of our requests.
+    /// Response to a request of the receiver.
     Response {
-        /// The id of that request; an error may come without one.
+        /// Id of the request. May be absent in an error response.
         id: Option<Id<'a>>,
-        /// What came of it.
+        /// Result or error.
         reply: Reply<'a>,
     },
-    /// Several messages in one line. Each element is JSON; its keys and its shape are checked when it is parsed.
+    /// Batch: several messages in one line. Each element is valid JSON; its keys and members are checked when it is
+    /// parsed.
     Batch(Vec<&'a str>),
 }
 
-/// The outcome inside a response, as JSON text.
+/// Result or error of a response, as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// The `result` member.
@@ -54,13 +55,13 @@ struct Parts<'a> {
     params: Option<Params<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
-    /// Whether there is a `result` or an `error`, readable or not.
+    /// Whether there is a `result` or an `error`, valid or not.
     answers: bool,
-    /// The first member of a wrong kind, kept until the whole line is known to be JSON.
+    /// First invalid member. It is reported only after the whole line has been checked: syntax errors take precedence.
     wrong: Option<ParseError>,
 }
 
-/// Decodes one line, strictly.
+/// Decodes one line strictly.
 pub fn parse(line: &[u8], limits: Limits) -> Result<Message<'_>, ParseError> {
     let text = std::str::from_utf8(line).map_err(|error| {
         ParseError::new(ParseErrorKind::Syntax, error.valid_up_to(), "the message is not valid UTF-8")
@@ -93,15 +94,15 @@ fn check_rest(scan: &mut Scan<'_>) -> Result<(), ParseError> {
     scan.end()
 }
 
-/// Only the grammar is checked here: each element is decoded strictly by itself, so that one bad message does not
-/// take the others with it.
+/// Splits a batch, checking only the grammar: each element is decoded separately, so that an invalid message does not
+/// affect the others.
 fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
     scan.allow_any_keys();
     let mut elements = Vec::new();
     scan.elements(0, |element| elements.push(element))?;
     scan.end()?;
     if elements.is_empty() {
-        return Err(ParseError::new(ParseErrorKind::Shape, 0, "a batch must hold at least one message"));
+        return Err(ParseError::new(ParseErrorKind::Shape, 0, "a batch must contain at least one message"));
     }
     Ok(Message::Batch(elements))
 }
@@ -149,7 +150,7 @@ impl<'a> Parts<'a> {
         self.wrong.get_or_insert(ParseError::new(ParseErrorKind::Shape, at, message));
     }
 
-    /// Everything that makes a JSON object no message.
+    /// Checks that the object is a message and returns the first error.
     fn message_or_fault(&mut self) -> Result<(), ParseError> {
         if !self.version {
             self.fault(0, "the member \"jsonrpc\": \"2.0\" is missing");
@@ -164,12 +165,12 @@ impl<'a> Parts<'a> {
         } else if self.result.is_some() && self.id.is_none() {
             self.fault(0, "a response with \"result\" needs the \"id\" of its request");
         }
-        // `"id": null` is how JSON-RPC answers a message whose id could not be read.
+        // JSON-RPC 2.0 sends `"id": null` in the response to a message whose id could not be read.
         if let Some(Err(error)) = &self.id
             && !(self.error.is_some() && error.at == NULL_ID)
         {
             let fault = ParseError { at: if error.at == NULL_ID { 0 } else { error.at }, ..error.clone() };
-            // Wrong parameters and no id at all: that is a notification, which this is not.
+            // Invalid parameters without an id would indicate a notification, but this message has an `id` member.
             self.wrong.take_if(|wrong| wrong.kind == ParseErrorKind::Params);
             self.wrong.get_or_insert(fault);
         }
@@ -191,10 +192,10 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Marks `"id": null` in the `at` of its error.
+/// Value of `at` that marks the error for `"id": null`.
 const NULL_ID: usize = usize::MAX;
 
-/// Ids are kept while their requests are worked on.
+/// Maximum length of an id in bytes. Ids are held in memory while their requests are in progress.
 const MAX_ID: usize = 1_024;
 
 fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {
@@ -284,7 +285,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, "\"id\" must be a string or an integer", None),
             (
                 r#"{"jsonrpc":"2.0","id":1,"params":{"a":{"k":1,"k":2}},"method":"m"}"#,
-                "the key \"k\" stands twice in one object",
+                "the key \"k\" occurs twice in one object",
                 id.clone(),
             ),
             (
@@ -303,7 +304,7 @@ mod tests {
                 None,
             ),
             ("7", "a message must be a JSON object", None),
-            ("[]", "a batch must hold at least one message", None),
+            ("[]", "a batch must contain at least one message", None),
         ];
         for (line, message, id) in cases {
             assert_eq!(fault(line), (code::INVALID_REQUEST, message.to_owned(), id), "{line}");

@@ -1,51 +1,51 @@
-//! What can be wrong with a message, and the error object of an answer.
+//! Parse errors, error codes and the error object of a response.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::Id;
 
-/// The error codes that JSON-RPC 2.0 itself defines.
+/// Error codes defined by JSON-RPC 2.0.
 pub mod code {
-    /// The bytes are not JSON.
+    /// Invalid JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// JSON, but not a message.
+    /// Valid JSON, but not a valid request.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// Nobody answers to this method.
+    /// The method does not exist or is not available.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The method exists, its parameters are wrong.
+    /// Invalid method parameters.
     pub const INVALID_PARAMS: i64 = -32602;
-    /// The fault is on our side.
+    /// Internal error of the receiver.
     pub const INTERNAL_ERROR: i64 = -32603;
 }
 
-/// Why a line is not a message. `at` is a byte offset into the line.
+/// Reason why a line is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// What kind of fault it is.
+    /// Kind of the error.
     pub kind: ParseErrorKind,
-    /// Where in the line, in bytes.
+    /// Byte offset in the line.
     pub at: usize,
-    /// What is wrong, in words.
+    /// Description of the error.
     pub message: Cow<'static, str>,
-    /// The id of the message, when it could be read before the fault.
+    /// Id of the message, if it was read before the error.
     pub id: Option<Id<'static>>,
-    /// Whether the message was an answer; then the id is that of a request of the receiver.
+    /// Whether the message is a response. `id` then refers to a request of the receiver.
     pub is_response: bool,
 }
 
-/// The kinds of [`ParseError`].
+/// Kind of a [`ParseError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseErrorKind {
     /// Not UTF-8 or not JSON.
     Syntax,
-    /// The same key twice in one object.
+    /// Duplicate key in an object.
     DuplicateKey,
-    /// Too deep, too many keys or too many values.
+    /// Nested too deeply, too many keys or too many values.
     Limit,
-    /// JSON, but not a JSON-RPC 2.0 message.
+    /// Valid JSON, but not a JSON-RPC 2.0 message.
     Shape,
-    /// A message whose parameters are not an object.
+    /// The parameters of the message are not an object.
     Params,
 }
 
@@ -54,7 +54,7 @@ impl ParseError {
         Self { kind, at, message: message.into(), id: None, is_response: false }
     }
 
-    /// The JSON-RPC code that answers this fault.
+    /// Returns the JSON-RPC error code for this error.
     pub fn code(&self) -> i64 {
         match self.kind {
             ParseErrorKind::Syntax => code::PARSE_ERROR,
@@ -72,14 +72,14 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// The `error` member of an answer.
+/// `error` member of a response.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct ErrorObject {
-    /// A number that programs act on.
+    /// Error code.
     pub code: i64,
-    /// A sentence that people read.
+    /// Short description of the error.
     pub message: String,
-    /// Anything else, as JSON.
+    /// Additional data.
     #[serde(default)]
     pub data: Option<serde_json::Value>,
 }

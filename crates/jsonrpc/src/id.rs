@@ -1,21 +1,21 @@
-//! Request ids: a string or an integer, nothing else.
+//! Request ids: strings and integers.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::string::write_string;
 
-/// The id of a request. `null`, fractions and other JSON values are refused while parsing.
+/// Id of a request. Parsing rejects `null`, fractions and other JSON values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Id<'a> {
-    /// An integer.
+    /// Integer id.
     Number(i64),
-    /// A string, unescaped.
+    /// String id, unescaped.
     String(Cow<'a, str>),
 }
 
 impl Id<'_> {
-    /// The same id, free of the line it came from.
+    /// Returns the same id without borrowing from its line.
     pub fn into_owned(self) -> Id<'static> {
         match self {
             Id::Number(number) => Id::Number(number),

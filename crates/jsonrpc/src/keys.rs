@@ -1,5 +1,5 @@
-//! The keys of one object, to find duplicates. Up to eight plain keys cost no allocation; more, or keys written
-//! with escapes, go to a hash set (seeded, so that no sender can make it slow).
+//! Set of the keys of one object, for detecting duplicates. Up to eight keys without escapes need no allocation. More
+//! keys, or keys with escapes, go into a hash set, which is randomly seeded against collision attacks.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ impl<'a> Keys<'a> {
         Self { inline: [""; INLINE], length: 0, hashed: None }
     }
 
-    /// Takes a key as it stands between its quotes; `false` when it was there already.
+    /// Inserts a key as written between its quotes. Returns `false` if the set contains it already.
     pub(crate) fn insert(&mut self, raw: &'a str, escaped: bool) -> bool {
         if self.hashed.is_none() && self.length < INLINE && !escaped {
             if self.inline[..self.length].contains(&raw) {

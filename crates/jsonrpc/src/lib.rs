@@ -1,11 +1,10 @@
-//! JSON-RPC 2.0, strict and borrowed.
+//! Strict JSON-RPC 2.0 messages that borrow from their input.
 //!
-//! Bytes come in through [`LineBuffer`], one line is decoded by [`parse`] in a single pass into a
-//! [`Message`] whose parts are slices of that line, and answers are appended to a byte buffer by the
-//! functions in [`write`]. [`Outbox`] is the bounded queue of outgoing lines, [`Peer`] matches answers to the
-//! requests we sent.
+//! [`LineBuffer`] frames input bytes into lines. [`parse`] decodes a line in a single pass into a [`Message`] whose
+//! parts are slices of that line. The functions in [`write`] append messages to a byte buffer. [`Outbox`] is the
+//! bounded queue of outgoing lines, and [`Peer`] correlates responses with the requests sent.
 //!
-//! What this crate must not know: the protocol spoken on top of it. No method name occurs here.
+//! This crate knows nothing about the protocol on top of it: it contains no method names.
 
 mod decode;
 mod envelope;

@@ -1,43 +1,43 @@
-//! Newline framing with a cap that is enforced before memory is taken.
+//! Newline framing with a maximum line length that also bounds the memory used.
 //!
-//! The owner reads into [`LineBuffer::space`], reports how much arrived with [`LineBuffer::filled`] and takes
-//! lines with [`LineBuffer::next_line`]. A line over the cap is reported once, as soon as it is known to be too
-//! long, and skipped to its end; what follows is read as usual.
+//! The caller reads into [`LineBuffer::space`], reports the number of bytes read with [`LineBuffer::filled`] and takes
+//! lines with [`LineBuffer::next_line`]. A line over the limit is reported once, as soon as its length exceeds the
+//! limit, and skipped up to its newline. Later lines are not affected.
 
 const FIRST: usize = 64 * 1024;
-/// A buffer that grew beyond this for one large line is given back when it is empty.
+/// Buffer size above which an empty buffer is freed; a single large line can grow the buffer beyond it.
 const KEEP: usize = 1024 * 1024;
 
-/// One step of the framing.
+/// Result of one framing step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A whole line, without its newline.
+    /// Complete line, without its newline.
     Complete(&'a [u8]),
-    /// The line that begins here is longer than the cap and is being skipped.
+    /// The line exceeds the limit and is skipped.
     TooLong,
 }
 
-/// A buffer that cuts bytes into lines.
+/// Buffer that splits bytes into lines.
 #[derive(Debug)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Where the current line begins.
+    /// Start of the current line.
     start: usize,
-    /// Up to where it has been searched for a newline.
+    /// Offset up to which the current line has been searched for a newline.
     searched: usize,
-    /// The end of what has been read.
+    /// End of the bytes read.
     end: usize,
     cap: usize,
     skipping: bool,
 }
 
 impl LineBuffer {
-    /// A buffer for lines of at most `cap` bytes.
+    /// Creates a buffer for lines of at most `cap` bytes.
     pub fn new(cap: usize) -> Self {
         Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, cap, skipping: false }
     }
 
-    /// Room to read into, never empty.
+    /// Returns the space to read into. It is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.searched, self.end) = (0, 0, 0);
@@ -59,12 +59,12 @@ impl LineBuffer {
         &mut self.bytes[self.end..]
     }
 
-    /// `count` bytes have been written to the beginning of [`Self::space`].
+    /// Records that `count` bytes have been written to the start of [`Self::space`].
     pub fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// The next line, or `None` when more must be read first.
+    /// Returns the next line, or `None` if more bytes must be read first.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
             let Some(length) = memchr::memchr(b'\n', &self.bytes[self.searched..self.end]) else {
@@ -91,7 +91,7 @@ impl LineBuffer {
         }
     }
 
-    /// At the end of input: what stands after the last newline, if anything does.
+    /// Returns the unterminated last line, if any. To be called at the end of input.
     pub fn last_line(&mut self) -> Option<&[u8]> {
         let rest = self.start..self.end;
         (self.start, self.searched) = (self.end, self.end);
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// Feeds `input` in pieces and writes down what comes out.
+    /// Feeds `input` in pieces and returns the lines; `None` is a line that is too long.
     fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
         let mut buffer = LineBuffer::new(cap);
         let mut lines = Vec::new();
@@ -150,7 +150,7 @@ mod tests {
                 reported += 1;
             }
         }
-        // The buffer is all zeros: one line without an end.
+        // The buffer contains only zeros: one line without a newline.
         assert_eq!(reported, 1);
         assert!(buffer.bytes.len() <= 100_000 + FIRST);
     }

@@ -1,8 +1,8 @@
-//! The queue of outgoing lines of one connection: bytes in memory, bounded.
+//! Bounded in-memory queue of outgoing lines of one connection.
 //!
-//! Whoever has something to say appends whole lines; whoever owns the connection takes them all at once. When
-//! the peer reads slowly the queue fills; then [`Outbox::room`] keeps those waiting who can wait, and lines of
-//! those who cannot (notifications nobody must have) are refused by [`Outbox::offer`].
+//! Senders append whole lines; the writer of the connection takes all of them at once. If the peer reads slowly, the
+//! queue fills up: senders that can wait do so in [`Outbox::room`], and [`Outbox::offer`] rejects lines that may be
+//! lost, such as notifications.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Outgoing lines waiting to be written.
+/// Queue of outgoing lines.
 pub struct Outbox {
     state: Mutex<State>,
     high_water: usize,
@@ -22,47 +22,47 @@ pub struct Outbox {
 struct State {
     lines: Vec<u8>,
     closed: bool,
-    /// The last line is there: nothing more will come.
+    /// The last line has been appended.
     complete: bool,
-    /// The wish that whoever empties the queue lets the line go, and is asked for the rest after this long.
+    /// Requests that the reader of the queue closes the stream and comes back for further lines after this delay.
     hang_up: Option<Duration>,
-    /// Whom to wake, for those who poll.
+    /// Waker of the task that polls.
     waker: Option<Waker>,
 }
 
-/// What [`Outbox::poll_take`] found.
+/// Result of [`Outbox::poll_take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Lines, and more may come.
+    /// Lines were taken; more may follow.
     Some,
-    /// What there was, perhaps nothing: no more will come.
+    /// The remaining lines, if any, were taken; no more will follow.
     Last,
-    /// What there was, perhaps nothing: the line is to be let go, and the rest fetched after this long.
+    /// The lines, if any, were taken. The stream is to be closed, and further lines are to be fetched after this delay.
     HangUp(Duration),
 }
 
 impl Outbox {
-    /// A queue that counts as full above `high_water` bytes. `wake` is called after lines were added by
-    /// [`Self::send`] or [`Self::offer`]; it must not block.
+    /// Creates a queue that is full above `high_water` bytes. `wake` is called after [`Self::send`] or [`Self::offer`]
+    /// has appended a line. It must not block.
     pub fn new(high_water: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let outbox = Self::unattended(high_water);
         outbox.on_send(wake);
         outbox
     }
 
-    /// A queue that nobody empties before [`Self::on_send`].
+    /// Creates a queue without a wake callback; set it with [`Self::on_send`].
     pub fn unattended(high_water: usize) -> Self {
         Self { state: Mutex::default(), high_water, room: Notify::new(), wake: OnceLock::new() }
     }
 
-    /// A queue that is emptied by [`Self::poll_take`], with room for `room` bytes from the beginning.
+    /// Creates a queue for [`Self::poll_take`] with an initial capacity of `room` bytes.
     pub fn polled(high_water: usize, room: usize) -> Self {
         let outbox = Self::unattended(high_water);
         outbox.state().lines = Vec::with_capacity(room);
         outbox
     }
 
-    /// Says whom to wake; the first one stays. Called at once if something waits already.
+    /// Sets the wake callback, unless one is set already. It is called immediately if the queue is not empty.
     pub fn on_send(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
         if !self.is_empty() {
@@ -77,7 +77,7 @@ impl Outbox {
         }
     }
 
-    /// Has whoever polls look again.
+    /// Wakes the task that polls.
     pub fn nudge(&self) {
         let waker = self.state().waker.take();
         waker.into_iter().for_each(Waker::wake);
@@ -87,8 +87,8 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends one message and its newline, without waking anybody: for the owner of the connection, who takes
-    /// the lines right after.
+    /// Appends a message and its newline without waking the writer. For the writer itself, which takes the lines right
+    /// afterwards.
     pub fn append(&self, message: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if !state.closed {
@@ -97,16 +97,16 @@ impl Outbox {
         }
     }
 
-    /// Appends one message and its newline and wakes the writer.
+    /// Appends a message and its newline, and wakes the writer.
     pub fn send(&self, message: impl FnOnce(&mut Vec<u8>)) {
         self.append(message);
         self.wake();
     }
 
-    /// Appends the last message of all.
+    /// Appends the last message of the queue.
     pub fn conclude(&self, message: impl FnOnce(&mut Vec<u8>)) {
         {
-            // Together: whoever sees the message knows that it is the last one.
+            // Both under one lock: a reader that takes the message must see that it is the last one.
             let mut state = self.state();
             if !state.closed {
                 message(&mut state.lines);
@@ -117,19 +117,19 @@ impl Outbox {
         self.wake();
     }
 
-    /// Says that nothing more will come.
+    /// Marks the queue as complete: no more messages will follow.
     pub fn complete(&self) {
         self.state().complete = true;
         self.wake();
     }
 
-    /// Asks whoever empties the queue to let the line go, and to come back for the rest after `pause`.
+    /// Requests that the reader of the queue closes the stream and comes back for further lines after `pause`.
     pub fn hang_up(&self, pause: Duration) {
         self.state().hang_up = Some(pause);
         self.wake();
     }
 
-    /// Like [`Self::send`], but refuses (`false`) when the queue is full or closed.
+    /// Appends a message like [`Self::send`]. Returns `false` without appending if the queue is full or closed.
     pub fn offer(&self, message: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let state = self.state();
@@ -141,12 +141,12 @@ impl Outbox {
         true
     }
 
-    /// Whether more waits than should.
+    /// Reports whether the queue is above its high-water mark.
     pub fn is_full(&self) -> bool {
         self.state().lines.len() > self.high_water
     }
 
-    /// Whether nothing waits.
+    /// Reports whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.state().lines.is_empty()
     }
@@ -166,7 +166,7 @@ impl Outbox {
         }
     }
 
-    /// Moves all waiting lines into `into`, which must be empty; its memory is used for what comes next.
+    /// Moves all queued lines into `into`, which must be empty. The queue reuses the memory of `into`.
     pub fn take(&self, into: &mut Vec<u8>) {
         let mut state = self.state();
         let was_full = state.lines.len() > self.high_water;
@@ -177,12 +177,12 @@ impl Outbox {
         }
     }
 
-    /// As [`Self::take`], for those who wait by polling instead of being told by [`Self::on_send`]: pending while
-    /// there is nothing to tell.
+    /// Takes lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while the queue
+    /// is empty and neither complete, closed nor asked to hang up.
     pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Taken> {
         let mut state = self.state();
         let found = if state.complete || state.closed {
-            Taken::Last // there is nothing to come back for
+            Taken::Last // no lines remain to be fetched later
         } else if let Some(pause) = state.hang_up.take() {
             Taken::HangUp(pause)
         } else if !state.lines.is_empty() {
@@ -199,23 +199,23 @@ impl Outbox {
         Poll::Ready(found)
     }
 
-    /// From now on lines are dropped: the peer is gone.
+    /// Closes the queue because the peer is gone: queued and later lines are dropped.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         state.lines = Vec::new();
         drop(state);
         self.room.notify_waiters();
-        self.wake(); // whoever empties the queue learns that nothing more will come
+        self.wake(); // the reader of the queue must see that it is closed
     }
 
-    /// Whether nothing more will leave: the last message was appended, or the peer is gone.
+    /// Reports whether no further message will be queued: the last one was appended, or the peer is gone.
     pub fn is_over(&self) -> bool {
         let state = self.state();
         state.complete || state.closed
     }
 
-    /// Whether the peer is gone.
+    /// Reports whether the peer is gone.
     pub fn is_closed(&self) -> bool {
         self.state().closed
     }

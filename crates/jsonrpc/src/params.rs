@@ -1,4 +1,4 @@
-//! The `params` of a message: its text, and the members of the object, found in the same pass as the envelope.
+//! `params` of a message: its text and the members of the object, found in the same pass as the envelope.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::string::unescape;
 
 const INLINE: usize = 4;
 
-/// The parameters of a request or notification. Absent parameters look like an empty object.
+/// Parameters of a request or notification. Absent parameters behave like an empty object.
 #[derive(Debug, Clone, Default)]
 pub struct Params<'a> {
     text: Option<&'a str>,
@@ -18,18 +18,18 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Reads an object from JSON text, as strictly as a message.
+    /// Parses an object from JSON text with the same strictness as a message.
     pub fn parse(text: &'a str, limits: Limits) -> Result<Self, ParseError> {
         let mut scan = Scan::new(text, limits);
         if scan.peek() != Some(b'{') {
-            return scan.fail(ParseErrorKind::Params, "an object is expected");
+            return scan.fail(ParseErrorKind::Params, "expected an object");
         }
         let params = Self::read(&mut scan, 0)?;
         scan.end()?;
         Ok(params)
     }
 
-    /// Reads an object; the scanner stands at its brace.
+    /// Reads an object. The scanner must be at its opening brace.
     pub(crate) fn read(scan: &mut Scan<'a>, depth: u32) -> Result<Self, ParseError> {
         let start = scan.at;
         let mut params = Self::default();
@@ -41,12 +41,12 @@ impl<'a> Params<'a> {
         Ok(params)
     }
 
-    /// The whole object as JSON text, `None` when the message has no `params`.
+    /// Returns the whole object as JSON text, or `None` if the message has no `params`.
     pub fn text(&self) -> Option<&'a str> {
         self.text
     }
 
-    /// The JSON text of one member.
+    /// Returns the JSON text of a member.
     pub fn find(&self, key: &str) -> Option<&'a str> {
         let inline =
             self.inline[..self.length].iter().find(|(name, _)| *name == key).map(|(_, value)| *value);

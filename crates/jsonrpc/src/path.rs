@@ -1,10 +1,10 @@
-//! From a place in JSON text to the path of the value that stands there, for error messages.
+//! JSON pointers from byte offsets, for error messages.
 
 use crate::scan::{Limits, Scan};
 use crate::string::unescape;
 
-/// The JSON pointer of the innermost value of `text` that covers the byte `at`; empty for the whole text.
-/// `text` must have been accepted by [`crate::check`]; for other text the answer may be too short.
+/// Returns the JSON pointer of the innermost value of `text` that covers the byte `at`. It is empty for the whole text.
+/// `text` must have been accepted by [`crate::check`]; for other text the pointer may be too short.
 pub fn path_at(text: &str, at: usize) -> String {
     let mut path = String::new();
     descend(&mut Scan::new(text, Limits::default()), at, &mut path);
@@ -33,8 +33,8 @@ fn descend(scan: &mut Scan<'_>, at: usize, path: &mut String) {
     }
 }
 
-/// Passes over one value, or, when `at` is inside it, adds `name` to the path and goes into it; then it reports
-/// an error, which ends the search.
+/// Skips one value. If `at` is inside it, appends `name` to the path, descends into the value and returns an error,
+/// which ends the search.
 fn step(
     scan: &mut Scan<'_>,
     at: usize,

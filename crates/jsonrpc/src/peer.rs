@@ -1,4 +1,4 @@
-//! Our own requests to the other side: ids, waiting, timeouts, and the end of the peer.
+//! Outgoing requests: ids, correlation of responses, timeouts and the end of the connection.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,28 +14,28 @@ use tokio::time::Instant;
 use crate::envelope::Reply;
 use crate::{ErrorObject, Id, Outbox, write};
 
-/// Why a request has no result.
+/// Reason why a request has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallError {
-    /// The other side answered with an error.
+    /// The peer responded with an error.
     Rejected(ErrorObject),
-    /// No answer came in time; the request was given up.
+    /// No response arrived within this time; the request was abandoned.
     TimedOut(Duration),
-    /// The connection had ended before the request; the text says why.
+    /// The connection was closed before the request was sent; contains the reason.
     Closed(Arc<str>),
-    /// The connection ended while the request was under way; the text says why.
+    /// The connection was closed while the request was in flight; contains the reason.
     Lost(Arc<str>),
-    /// Too many requests are waiting already.
+    /// The limit of pending requests, contained here, is reached.
     TooMany(usize),
-    /// The answer is not what JSON-RPC 2.0 allows.
+    /// The response is not valid JSON-RPC 2.0.
     Malformed(String),
-    /// The transport could not carry this request or its answer; others go on.
+    /// The transport failed for this request or its response; other requests are not affected.
     Transport {
-        /// What went wrong, as a name that programs can look for.
+        /// Machine-readable error code.
         code: &'static str,
-        /// The status of the answer, where the transport has such.
+        /// Status of the response, if the transport has one, such as HTTP.
         status: Option<u16>,
-        /// What went wrong, in words.
+        /// Description of the error.
         message: Arc<str>,
     },
 }
@@ -44,17 +44,19 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Rejected(error) => error.fmt(f),
-            CallError::TimedOut(after) => write!(f, "no answer within {:?}", rounded(*after)),
+            CallError::TimedOut(after) => write!(f, "no response within {:?}", rounded(*after)),
             CallError::Closed(reason) => write!(f, "the connection is closed: {reason}"),
-            CallError::Lost(reason) => write!(f, "the connection ended before the answer came: {reason}"),
-            CallError::TooMany(limit) => write!(f, "{limit} requests are waiting for answers already"),
-            CallError::Malformed(what) => write!(f, "the answer is malformed: {what}"),
+            CallError::Lost(reason) => {
+                write!(f, "the connection closed before the response arrived: {reason}")
+            }
+            CallError::TooMany(limit) => write!(f, "too many pending requests (limit: {limit})"),
+            CallError::Malformed(what) => write!(f, "the response is malformed: {what}"),
             CallError::Transport { code, message, .. } => write!(f, "{message} ({code})"),
         }
     }
 }
 
-/// A measured time as people read it: to tenths of a second, and to milliseconds below one second.
+/// Rounds a measured time down for display: to tenths of a second, below one second to milliseconds.
 fn rounded(time: Duration) -> Duration {
     let unit = if time < Duration::from_secs(1) { 1 } else { 100 };
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -63,10 +65,10 @@ fn rounded(time: Duration) -> Duration {
 
 impl std::error::Error for CallError {}
 
-/// The answer to a request: the text of its `result`.
+/// Response to a request: the text of its `result`.
 type Answer = Result<String, CallError>;
 
-/// One side's view of the other: sends requests and notifications, matches answers.
+/// Handle to the other side of a connection. Sends requests and notifications and correlates responses.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<Shared>,
@@ -76,14 +78,14 @@ pub struct Peer {
 struct Shared {
     waiting: Mutex<Waiting>,
     limit: usize,
-    /// How many have stopped the time.
+    /// Number of active timeout pauses.
     paused: AtomicUsize,
-    /// Wakes the timekeeper: it would look too late, or has nobody left to look after.
+    /// Wakes the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     earlier: Arc<Notify>,
-    /// Whether ids go out as strings.
+    /// Whether ids are sent as strings.
     text_ids: bool,
-    /// Called when a request is given up (timeout or drop) with the way it went out, its id and the reason, to tell
-    /// the other side.
+    /// Called when a request is abandoned (timeout or drop) with the outbox it was sent through, its id and the reason,
+    /// so that the peer can be notified.
     abandon: Abandon,
 }
 
@@ -92,37 +94,37 @@ type Abandon = Box<dyn Fn(&Outbox, &Id<'_>, &str) + Send + Sync>;
 #[derive(Default)]
 struct Waiting {
     next: i64,
-    /// By number. They are ours and go up, so that a tree needs no hash and stays small.
+    /// Pending requests by number. Numbers are ascending, so an ordered map stays small and needs no hashing.
     calls: BTreeMap<i64, Waiter>,
-    /// When the timekeeper looks next; nothing when it must be woken for that.
+    /// Time of the timekeeper's next check. `None` if it waits to be woken.
     looked_after: Option<Instant>,
     closed: Option<Arc<str>>,
 }
 
 struct Waiter {
     state: State,
-    /// The way it went out.
+    /// Outbox through which the request was sent.
     outbox: Arc<Outbox>,
-    /// Room for the answer. The one who asks makes it and gives it back, so that memory does not wander from the
-    /// thread that reads to the one that asks: allocators are slow at that.
+    /// Buffer for the response. The caller's thread allocates and frees it: allocators are slow at freeing memory that
+    /// another thread, here the reader, has allocated.
     room: String,
     sent: Instant,
-    /// When its time is over; never, if it is a stream.
+    /// Deadline of the request. `None` for streams.
     deadline: Option<Instant>,
     patience: Patience,
-    /// When the other side last showed that it works on the request.
+    /// Time of the last sign of progress from the peer.
     alive: Option<Instant>,
 }
 
 enum State {
-    /// There is no answer yet; whom to wake when there is, once somebody has asked.
+    /// No response yet. Holds the waker of the caller once the call has been polled.
     Open(Option<Waker>),
-    /// The answer, until it is taken.
+    /// Response that the caller has not taken yet.
     Answered(Answer),
 }
 
 impl Waiter {
-    /// Takes in the answer. Whether it is the first one, and whom to wake.
+    /// Stores the response. Returns whether it is the first one, and the waker of the caller.
     fn settle(&mut self, answer: impl FnOnce(String) -> Answer) -> (bool, Option<Waker>) {
         let State::Open(waker) = &mut self.state else { return (false, None) };
         let waker = waker.take();
@@ -134,12 +136,12 @@ impl Waiter {
         matches!(self.state, State::Open(_))
     }
 
-    /// The later deadline that the last sign of life, or a pause, gives it.
+    /// Returns the later deadline granted by the last sign of progress or by a pause.
     fn extension(&self, now: Instant, paused: bool) -> Option<Instant> {
         if paused && now < self.sent + LONGEST_PAUSE {
             return now.checked_add(self.patience.timeout);
         }
-        // A time that no clock can show is no limit.
+        // An overflow of the clock means that there is no limit.
         let most = self.sent.checked_add(self.patience.extend_to?);
         let later = self.alive?.checked_add(self.patience.timeout)?;
         let later = most.map_or(later, |most| later.min(most));
@@ -147,18 +149,18 @@ impl Waiter {
     }
 }
 
-/// Room for most answers.
+/// Initial capacity of the response buffer; sufficient for most responses.
 const ROOM: usize = 512;
-/// However often time is stopped, no request lives on it for longer.
+/// Age of a request up to which pauses extend its deadline.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
-/// How long to wait for an answer.
+/// Timeout of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// This long, from the request or from the last sign of life if such extend it. [`Duration::MAX`] is for ever,
-    /// as for a stream that is answered when it ends.
+    /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the
+    /// timeout, as for a stream whose response arrives at its end.
     pub timeout: Duration,
-    /// Signs of life ([`Peer::touch`]) extend the time, up to this long in all.
+    /// Maximum total time to which signs of progress ([`Peer::touch`]) may extend the timeout. `None`: no extension.
     pub extend_to: Option<Duration>,
 }
 
@@ -173,7 +175,7 @@ impl Shared {
         if self.text_ids { Id::String(number.to_string().into()) } else { Id::Number(number) }
     }
 
-    /// The number of a request of ours, from the id that an answer repeats.
+    /// Returns the number of the request that has this id.
     fn number(&self, id: &Id<'_>) -> Option<i64> {
         match id {
             Id::Number(number) if !self.text_ids => Some(*number),
@@ -186,7 +188,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands an answer to whoever waits for it; `false` when nobody does.
+    /// Passes a response to the pending request. Returns `false` if no such request is pending.
     fn settle(&self, id: i64, answer: impl FnOnce(String) -> Answer) -> bool {
         let settled = self.waiting().calls.get_mut(&id).map(|waiter| waiter.settle(answer));
         let (is_first, waker) = settled.unwrap_or_default();
@@ -196,7 +198,7 @@ impl Shared {
         is_first
     }
 
-    /// Fails what waits, of those that `which` names.
+    /// Fails the pending requests selected by `which`.
     fn settle_all(&self, error: &CallError, which: impl Fn(&Waiter) -> bool) {
         let mut waiting = self.waiting();
         let open = waiting.calls.values_mut().filter(|waiter| which(waiter));
@@ -205,7 +207,7 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The answer to a request, if it has come; whoever asks is woken when it does.
+    /// Takes the response to a request, if it has arrived. Otherwise registers the caller's waker.
     fn take_answer(&self, id: i64, cx: &Context<'_>) -> Option<Answer> {
         let mut waiting = self.waiting();
         match waiting.calls.get_mut(&id).map(|waiter| &mut waiter.state) {
@@ -218,12 +220,12 @@ impl Shared {
                     State::Open(_) => None,
                 });
             }
-            None => return Some(Err(CallError::Lost("the answer was taken before".into()))),
+            None => return Some(Err(CallError::Lost("the response was already taken".into()))),
         }
         None
     }
 
-    /// Gives up what has waited too long. Gives the time to look again.
+    /// Abandons requests whose deadline has passed. Returns the time of the next check.
     fn expire(&self) -> Option<Instant> {
         let (now, paused) = (Instant::now(), self.paused.load(Ordering::Relaxed) > 0);
         let (mut late, mut next) = (Vec::new(), None::<Instant>);
@@ -258,7 +260,7 @@ impl Drop for Shared {
 }
 
 impl Peer {
-    /// A peer that is written to through `outbox` and may owe us at most `limit` answers.
+    /// Creates a peer that sends through `outbox` and may have at most `limit` pending requests.
     pub fn new(
         outbox: Arc<Outbox>,
         limit: usize,
@@ -267,7 +269,7 @@ impl Peer {
         Self::with_ids(outbox, limit, false, abandon)
     }
 
-    /// As [`Self::new`]; with `text_ids` the ids of requests are strings.
+    /// Creates a peer like [`Self::new`]. With `text_ids`, request ids are sent as strings.
     pub fn with_ids(
         outbox: Arc<Outbox>,
         limit: usize,
@@ -280,21 +282,21 @@ impl Peer {
         Self { shared, outbox }
     }
 
-    /// The same peer, written to in another way.
+    /// Returns a handle to the same peer that sends through another outbox.
     #[must_use]
     pub fn through(&self, outbox: Arc<Outbox>) -> Self {
         Self { shared: self.shared.clone(), outbox }
     }
 
-    /// Looks after the time of requests, for as long as there is anybody who could send one. Without it requests
-    /// never time out: one timer for all of them costs less than one for each.
+    /// Enforces request timeouts until all handles to the peer are dropped. Requests never time out unless this future
+    /// is polled: a single timer for all requests costs less than one for each.
     pub fn timekeeper(&self) -> impl Future<Output = ()> + Send + use<> {
         let (shared, earlier) = (Arc::downgrade(&self.shared), self.shared.earlier.clone());
         async move {
             while let Some(next) = shared.upgrade().map(|shared| shared.expire()) {
                 let woken = earlier.notified();
                 match next {
-                    // Either way everything is looked at again.
+                    // In both cases all deadlines are checked again.
                     Some(next) => drop(tokio::time::timeout_at(next, woken).await),
                     None => woken.await,
                 }
@@ -302,8 +304,8 @@ impl Peer {
         }
     }
 
-    /// Sends a request. The future that comes back is the answer; dropping it gives the request up. `params` is
-    /// given the number of the request, which is its id, too.
+    /// Sends a request. Await the returned [`Call`] for the response, or drop it to abandon the request. `params` is
+    /// called with the number of the request, which is also its id.
     pub fn request(
         &self,
         method: &str,
@@ -338,18 +340,18 @@ impl Peer {
         Ok(Call { id, is_answered: false, shared: self.shared.clone() })
     }
 
-    /// Until the value that comes back is dropped no request runs out of time: the other side waits for us.
+    /// Pauses all request timeouts until the returned guard is dropped, because the peer is waiting for this side.
     pub fn pause(&self) -> Paused {
         self.shared.paused.fetch_add(1, Ordering::Relaxed);
         Paused(self.shared.clone())
     }
 
-    /// Whether time stands still.
+    /// Reports whether timeouts are paused.
     pub fn is_paused(&self) -> bool {
         self.shared.paused.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that the other side works on a request.
+    /// Records a sign of progress for a request.
     pub fn touch(&self, id: i64) {
         if let Some(waiter) = self.shared.waiting().calls.get_mut(&id) {
             waiter.alive = Some(Instant::now());
@@ -361,7 +363,7 @@ impl Peer {
         self.outbox.send(|out| write::notification(method, out, params));
     }
 
-    /// Takes in an answer; `false` when nobody waits for it.
+    /// Accepts a response. Returns `false` if no request is waiting for it.
     pub fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
         self.shared.settle(id, |mut room| match reply {
@@ -376,19 +378,19 @@ impl Peer {
         })
     }
 
-    /// Fails one request, whose answer cannot be read.
+    /// Fails a request whose response cannot be read.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         let Some(id) = self.shared.number(id) else { return };
-        self.shared.settle(id, |_| Err(error)); // the one who waited may have left in the meantime
+        self.shared.settle(id, |_| Err(error)); // the caller may have dropped the call already
     }
 
-    /// Whether a request still waits for its answer.
+    /// Reports whether a request is waiting for its response.
     pub fn is_waiting(&self, id: &Id<'_>) -> bool {
         let Some(id) = self.shared.number(id) else { return false };
         self.shared.waiting().calls.get(&id).is_some_and(Waiter::is_open)
     }
 
-    /// Fails the request that waits for an answer, if there is exactly one.
+    /// Fails the pending request if there is exactly one, not counting streams.
     pub fn fail_only(&self, error: CallError) {
         let only = {
             let waiting = self.shared.waiting();
@@ -401,12 +403,12 @@ impl Peer {
         }
     }
 
-    /// Fails everything that waits for an answer, but for streams; later requests are sent as before.
+    /// Fails all pending requests except streams. Later requests are sent normally.
     pub fn fail_all(&self, error: &CallError) {
         self.shared.settle_all(error, |waiter| waiter.deadline.is_some());
     }
 
-    /// The other side is gone: everything that waits fails now, and so does every later request.
+    /// Closes the peer: all pending requests and all later requests fail.
     pub fn close(&self, reason: &str) {
         let reason: Arc<str> = reason.into();
         self.shared.waiting().closed.get_or_insert_with(|| reason.clone());
@@ -414,7 +416,7 @@ impl Peer {
     }
 }
 
-/// Time that stands still.
+/// Guard that pauses request timeouts.
 pub struct Paused(Arc<Shared>);
 
 impl Drop for Paused {
@@ -423,7 +425,7 @@ impl Drop for Paused {
     }
 }
 
-/// A request on its way. Await it for the answer; drop it to give it up.
+/// Request in flight. Await it for the response; drop it to abandon the request.
 pub struct Call {
     id: i64,
     is_answered: bool,
@@ -431,12 +433,12 @@ pub struct Call {
 }
 
 impl Call {
-    /// The id it went out with.
+    /// Returns the id of the request.
     pub fn id(&self) -> Id<'static> {
         self.shared.id(self.id)
     }
 
-    /// The number of the request.
+    /// Returns the number of the request.
     pub fn number(&self) -> i64 {
         self.id
     }
@@ -462,7 +464,7 @@ impl Drop for Call {
             return;
         }
         let waiter = self.shared.waiting().calls.remove(&self.id);
-        // Still waiting: nobody will read the answer any more.
+        // Still pending: no caller will read the response.
         if let Some(waiter) = waiter.filter(Waiter::is_open) {
             (self.shared.abandon)(&waiter.outbox, &self.shared.id(self.id), "no longer needed");
         }
@@ -478,13 +480,13 @@ mod tests {
     fn peer(limit: usize) -> (Peer, Arc<Outbox>) {
         let outbox = Arc::new(Outbox::new(1 << 20, || ()));
         let abandon = |abandoned: &Outbox, id: &Id<'_>, reason: &str| {
-            let line = format!("gave up {id}: {reason}");
+            let line = format!("abandoned {id}: {reason}");
             abandoned.append(|out| out.extend_from_slice(line.as_bytes()));
         };
         (Peer::new(outbox.clone(), limit, abandon), outbox)
     }
 
-    /// Waits while somebody looks after the time.
+    /// Runs `work` together with the timekeeper.
     async fn timed<T>(peer: &Peer, work: impl Future<Output = T>) -> T {
         tokio::select! { result = work => result, () = peer.timekeeper() => unreachable!() }
     }
@@ -502,7 +504,7 @@ mod tests {
             (Duration::from_micros(1_567_890), "1.5s"),
             (Duration::from_micros(250_900), "250ms"),
         ] {
-            assert_eq!(CallError::TimedOut(time).to_string(), format!("no answer within {shown}"));
+            assert_eq!(CallError::TimedOut(time).to_string(), format!("no response within {shown}"));
         }
     }
 
@@ -517,7 +519,10 @@ mod tests {
         );
         assert!(peer.answer(Some(&second.id()), Reply::Result("2")));
         assert!(peer.answer(Some(&first.id()), Reply::Error(r#"{"code":5,"message":"no"}"#)));
-        assert!(!peer.answer(Some(&first.id()), Reply::Result("1")), "a second answer is nobody's");
+        assert!(
+            !peer.answer(Some(&first.id()), Reply::Result("1")),
+            "a second response has no pending request"
+        );
         assert!(!peer.answer(None, Reply::Result("1")));
         assert_eq!(second.await.unwrap(), "2");
         assert_eq!(first.await.unwrap_err().to_string(), "no (code 5)");
@@ -530,9 +535,9 @@ mod tests {
         let slow = peer.request("slow", SECOND, |_, _| ()).unwrap();
         sent(&outbox);
         assert_eq!(timed(&peer, slow).await, Err(CallError::TimedOut(SECOND)));
-        assert_eq!(sent(&outbox), "gave up 1: timed out\n");
+        assert_eq!(sent(&outbox), "abandoned 1: timed out\n");
         drop(peer.request("dropped", SECOND, |_, _| ()).unwrap());
-        assert!(sent(&outbox).ends_with("gave up 2: no longer needed\n"));
+        assert!(sent(&outbox).ends_with("abandoned 2: no longer needed\n"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -590,7 +595,7 @@ mod tests {
         assert!(begun.elapsed() >= SECOND * 100 && begun.elapsed() <= SECOND * 101, "{:?}", begun.elapsed());
         let for_ever = peer.request("asks", SECOND, |_, _| ()).unwrap();
         let (begun, _paused) = (Instant::now(), peer.pause());
-        assert!(timed(&peer, for_ever).await.is_err(), "a pause is no licence");
+        assert!(timed(&peer, for_ever).await.is_err(), "a pause is limited");
         assert!(begun.elapsed() <= LONGEST_PAUSE + SECOND);
     }
 

@@ -1,19 +1,18 @@
-//! The strict JSON scanner: one pass over borrowed text that checks grammar, duplicate keys at any depth, depth
-//! and size, and hands out slices. It builds no tree.
+//! Strict JSON scanner: a single pass over borrowed text that checks grammar, duplicate keys at any depth, nesting and
+//! size, and returns slices. It builds no tree.
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::keys::Keys;
 use crate::string::{escape, find_in_chunks, find_special, unescape};
 
-/// What one message may contain at most. The length of a message is capped before it gets here, by
-/// [`crate::LineBuffer`].
+/// Limits on the content of a message. [`crate::LineBuffer`] limits its length.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Objects and arrays inside each other.
+    /// Maximum nesting depth of objects and arrays. Default: 64.
     pub depth: u32,
-    /// Keys in one object.
+    /// Maximum number of keys in an object. Default: 10,000.
     pub keys: u32,
-    /// Values in the whole message.
+    /// Maximum number of values in a message. Default: 200,000.
     pub values: u32,
 }
 
@@ -23,7 +22,7 @@ impl Default for Limits {
     }
 }
 
-/// Checks a whole JSON text: grammar, duplicate keys, limits.
+/// Checks a complete JSON text: grammar, duplicate keys and limits.
 pub fn check(text: &str, limits: Limits) -> Result<(), ParseError> {
     let mut scan = Scan::new(text, limits);
     scan.value(0)?;
@@ -39,7 +38,7 @@ pub(crate) struct Scan<'a> {
     any_keys: bool,
 }
 
-/// A string as it stands between its quotes.
+/// String as written between its quotes.
 #[derive(Clone, Copy)]
 pub(crate) struct RawString<'a> {
     pub(crate) raw: &'a str,
@@ -53,7 +52,7 @@ impl<'a> Scan<'a> {
         Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits, any_keys: false }
     }
 
-    /// Leaves it to a later pass to refuse keys.
+    /// Skips the checks for duplicate and reserved keys; a later pass does them.
     pub(crate) fn allow_any_keys(&mut self) {
         self.any_keys = true;
     }
@@ -70,7 +69,7 @@ impl<'a> Scan<'a> {
         self.fail(ParseErrorKind::Syntax, message)
     }
 
-    /// The next byte that is not white space, without taking it.
+    /// Returns the next byte that is not white space, without consuming it.
     pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             match self.bytes.get(self.at) {
@@ -80,21 +79,21 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(crate) fn end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),
-            Some(_) => self.syntax("there is something after the JSON value"),
+            Some(_) => self.syntax("unexpected characters after the JSON value"),
         }
     }
 
-    /// Passes over one value and returns its text.
+    /// Skips one value and returns its text.
     pub(crate) fn value(&mut self, depth: u32) -> Result<&'a str> {
         let first = self.peek();
         let start = self.at;
         self.values += 1;
         if self.values > self.limits.values {
-            return self.fail(ParseErrorKind::Limit, "the message holds too many values");
+            return self.fail(ParseErrorKind::Limit, "the message contains too many values");
         }
         match first {
             Some(b'"') => {
@@ -106,13 +105,13 @@ impl<'a> Scan<'a> {
             Some(b't') => self.word("true")?,
             Some(b'f') => self.word("false")?,
             Some(b'n') => self.word("null")?,
-            Some(_) => return self.syntax("this is not a JSON value"),
-            None => return self.syntax("the JSON text ends too early"),
+            Some(_) => return self.syntax("expected a JSON value"),
+            None => return self.syntax("unexpected end of the JSON text"),
         }
         Ok(&self.text[start..self.at])
     }
 
-    /// Passes over one object; `member` is called after each key and must pass over the value.
+    /// Skips one object. `member` is called after each key and must skip the value.
     pub(crate) fn object(
         &mut self,
         depth: u32,
@@ -128,16 +127,16 @@ impl<'a> Scan<'a> {
         let mut count = 0;
         loop {
             if self.peek() != Some(b'"') {
-                return self.syntax("a key in quotes is expected here");
+                return self.syntax("expected a key in quotes");
             }
             let start = self.at;
             let key = self.string()?;
             count += 1;
             if count > self.limits.keys {
-                return self.fail(ParseErrorKind::Limit, "an object holds too many keys");
+                return self.fail(ParseErrorKind::Limit, "an object contains too many keys");
             }
             if !self.any_keys && !keys.insert(key.raw, key.escaped) {
-                let message = format!("the key \"{}\" stands twice in one object", shorten(key.raw));
+                let message = format!("the key \"{}\" occurs twice in one object", shorten(key.raw));
                 return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
             }
             let may_be_reserved = key.escaped || key.raw.as_bytes().first() == Some(&b'$');
@@ -146,7 +145,7 @@ impl<'a> Scan<'a> {
                 return Err(ParseError::new(ParseErrorKind::Shape, start, message));
             }
             if self.peek() != Some(b':') {
-                return self.syntax("a colon is expected after the key");
+                return self.syntax("expected a colon after the key");
             }
             self.at += 1;
             member(self, key, depth + 1)?;
@@ -156,7 +155,7 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.syntax("a comma or a closing brace is expected here"),
+                _ => return self.syntax("expected a comma or a closing brace"),
             }
         }
     }
@@ -165,7 +164,7 @@ impl<'a> Scan<'a> {
         self.elements(depth, |_| ())
     }
 
-    /// Passes over one array and shows each element's text.
+    /// Skips one array and calls `element` with the text of each element.
     pub(crate) fn elements(&mut self, depth: u32, mut element: impl FnMut(&'a str)) -> Result<()> {
         self.deeper(depth)?;
         self.at += 1;
@@ -181,7 +180,7 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.syntax("a comma or a closing bracket is expected here"),
+                _ => return self.syntax("expected a comma or a closing bracket"),
             }
         }
     }
@@ -193,7 +192,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Passes over one string; the caller has seen its opening quote.
+    /// Skips one string. The scanner must be at its opening quote.
     pub(crate) fn string(&mut self) -> Result<RawString<'a>> {
         self.at += 1;
         let start = self.at;
@@ -213,7 +212,7 @@ impl<'a> Scan<'a> {
                             self.at += length;
                             self.at += find_in_chunks(&self.bytes[self.at..]);
                         }
-                        None => return self.syntax("this escape sequence is not valid in a JSON string"),
+                        None => return self.syntax("invalid escape sequence in a string"),
                     }
                 }
                 Some(_) => return self.syntax("a control character in a string must be escaped"),
@@ -229,7 +228,7 @@ impl<'a> Scan<'a> {
         match self.bytes.get(self.at) {
             Some(b'0') => self.at += 1,
             Some(b'1'..=b'9') => self.digits()?,
-            _ => return self.syntax("a digit is expected here"),
+            _ => return self.syntax("expected a digit"),
         }
         if self.bytes.get(self.at) == Some(&b'.') {
             self.at += 1;
@@ -248,26 +247,26 @@ impl<'a> Scan<'a> {
     fn digits(&mut self) -> Result<()> {
         let digits = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
-        if digits == 0 { self.syntax("a digit is expected here") } else { Ok(()) }
+        if digits == 0 { self.syntax("expected a digit") } else { Ok(()) }
     }
 
     fn word(&mut self, word: &str) -> Result<()> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return self.syntax("this is not a JSON value");
+            return self.syntax("expected a JSON value");
         }
         self.at += word.len();
         Ok(())
     }
 }
 
-/// Keys that `serde_json` gives a meaning of its own: a value with one would decode to something else than what
-/// stands in the text, so that a check and the one who acts on it could see different things.
+/// Reports whether `serde_json` treats a key specially. An object with such a key would decode to something other than
+/// its text, so that a check and the code acting on the value could see different values.
 fn is_reserved(key: RawString<'_>) -> bool {
     let reserved = |key: &str| key.starts_with("$serde_json::private");
     if key.escaped { reserved(&unescape(key.raw)) } else { reserved(key.raw) }
 }
 
-/// Keys come from outside: an error message quotes only their beginning.
+/// Truncates untrusted text, such as a key, to 64 bytes for error messages.
 pub(crate) fn shorten(text: &str) -> &str {
     &text[..text.floor_char_boundary(64)]
 }
@@ -360,7 +359,8 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_serde_json_on_any_text(text in r#"[\[\]{}:,"\\a10.eE\-+ ntu]{0,40}"#) {
-            // serde_json keeps the last of two equal keys and refuses numbers that no f64 holds; all else must agree.
+            // serde_json uses the last of two equal keys and rejects numbers out of the range of f64; all else must
+            // agree.
             match check(&text, Limits::default()) {
                 Ok(()) => prop_assert!(
                     serde_json::from_str::<&serde_json::value::RawValue>(text.trim()).is_ok(), "{}", text

@@ -1,16 +1,16 @@
-//! JSON strings as bytes: finding the end, unescaping, escaping. Eight bytes at a time for short text, 32 for
-//! long text; text without escapes is never copied on the way in.
+//! JSON strings as bytes: end detection, unescaping and escaping. Processes eight bytes at a time in short strings and
+//! 32 in long ones. Strings without escapes are not copied when read.
 
 use std::borrow::Cow;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = ONES << 7;
 
-/// The index of the first byte that cannot stand for itself in a JSON string: `"`, `\` or a control
-/// character. `bytes.len()` when there is none.
+/// Returns the index of the first byte that needs escaping in a JSON string (`"`, `\` or a control character), or
+/// `bytes.len()` if there is none.
 #[inline]
 pub fn find_special(bytes: &[u8]) -> usize {
-    // Most strings are short keys and words: one or two words of memory decide.
+    // Most strings are short keys or words: one or two machine words are enough.
     let Some((first, rest)) = bytes.split_first_chunk() else { return find_in_words(bytes) };
     let marks = special_in(*first);
     if marks != 0 {
@@ -24,7 +24,7 @@ pub fn find_special(bytes: &[u8]) -> usize {
     16 + find_in_chunks(rest)
 }
 
-/// The same for text that is probably long: after an escape, more text follows.
+/// Like [`find_special`], optimized for long text. Used after an escape, where more text usually follows.
 pub(crate) fn find_in_chunks(bytes: &[u8]) -> usize {
     let (chunks, rest) = bytes.as_chunks::<32>();
     for (index, chunk) in chunks.iter().enumerate() {
@@ -47,8 +47,8 @@ fn find_in_words(bytes: &[u8]) -> usize {
     8 * words.len() + found.unwrap_or(rest.len())
 }
 
-/// The highest bit of each byte that is special. A borrow may mark a later byte by mistake, never an earlier
-/// one: the first mark is right.
+/// Sets the highest bit of each special byte. A borrow can set it for a later byte by mistake, but never for an earlier
+/// one: the first mark is always correct.
 fn special_in(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20);
@@ -61,8 +61,8 @@ fn first_mark(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
-/// Written so that it compiles to vector code: three differences that are zero where a byte is special, and the
-/// least of all of them.
+/// Reports whether a chunk contains a special byte. Written so that it compiles to vector code: each of the three terms
+/// is zero for a special byte, and the minimum over the chunk decides.
 fn has_special(chunk: &[u8; 32]) -> bool {
     let difference = |byte: u8| byte.saturating_sub(0x1f).min(byte ^ b'"').min(byte ^ b'\\');
     chunk.iter().fold(u8::MAX, |least, &byte| least.min(difference(byte))) == 0
@@ -72,10 +72,9 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Decodes the inside of a JSON string that the scanner has accepted.
+/// Unescapes the content of a JSON string that the scanner has accepted.
 ///
-/// Text that the scanner has not accepted decodes to something, never to a panic: a bad escape is kept as it
-/// stands.
+/// Never panics on other text: invalid escapes are copied unchanged.
 pub fn unescape(raw: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', raw.as_bytes()) else { return Cow::Borrowed(raw) };
     let mut text = String::with_capacity(raw.len());
@@ -98,7 +97,7 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Copies up to the next backslash; `false` at the end of the text.
+/// Copies up to the next backslash. Returns `false` at the end of the text.
 fn copy_plain(rest: &mut &str, text: &mut String) -> bool {
     let plain = memchr::memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
     text.push_str(&rest[..plain]);
@@ -106,8 +105,8 @@ fn copy_plain(rest: &mut &str, text: &mut String) -> bool {
     !rest.is_empty()
 }
 
-/// The character that the escape sequence at the start of `text` stands for, and the sequence's length.
-/// `None` when it is no valid escape, a lone surrogate among them.
+/// Decodes the escape sequence at the start of `text`. Returns the character and the length of the sequence, or `None`
+/// if the sequence is invalid, for example a lone surrogate.
 pub(crate) fn escape(text: &str) -> Option<(char, usize)> {
     let char = match text.as_bytes().get(1)? {
         b'"' => '"',

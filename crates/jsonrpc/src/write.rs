@@ -1,11 +1,11 @@
-//! Appending messages to a byte buffer. Every message ends without a newline; framing is the transport's.
+//! Functions that append messages to a byte buffer. No newline is appended: framing is up to the transport.
 
 use serde_json::Value;
 
 use crate::string::write_string;
 use crate::{ErrorObject, Id};
 
-/// Appends the answer to `id`; `result` must append one JSON value.
+/// Appends a response with a result. `result` must append exactly one JSON value.
 pub fn result(id: &Id<'_>, out: &mut Vec<u8>, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     id.write(out);
@@ -14,16 +14,16 @@ pub fn result(id: &Id<'_>, out: &mut Vec<u8>, result: impl FnOnce(&mut Vec<u8>))
     out.push(b'}');
 }
 
-/// How an error answer names the request that could not be read.
+/// Form of the `id` in an error response to a message whose id could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownId {
-    /// `"id": null`, as JSON-RPC 2.0 has it.
+    /// `"id": null`, as specified by JSON-RPC 2.0.
     Null,
-    /// No `id` at all, as some protocols built on it have it.
+    /// No `id` member, as in some protocols based on JSON-RPC.
     Absent,
 }
 
-/// Appends an error answer.
+/// Appends an error response.
 pub fn error(id: Option<&Id<'_>>, unknown: UnknownId, error: &ErrorObject, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
     match id {
@@ -59,7 +59,7 @@ pub fn notification(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Ve
     method_and_params(method, out, params);
 }
 
-/// `params` appends one JSON object, or nothing to leave the member out.
+/// Appends `method` and `params`. The closure appends one JSON object, or nothing to omit `params`.
 fn method_and_params(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#""method":"#);
     write_string(method, out);
@@ -94,7 +94,7 @@ pub fn integer(number: i64, out: &mut Vec<u8>) {
 
 /// Appends any JSON value.
 pub fn value(value: &Value, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("a JSON value is written to memory without errors");
+    serde_json::to_writer(out, value).expect("serializing a JSON value to memory cannot fail");
 }
 
 #[cfg(test)]

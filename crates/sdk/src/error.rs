@@ -157,9 +157,9 @@ mod tests {
         let inner = io::Error::other(ClientError::Call(timed_out.clone()));
         let open = ClientError::Open { server: "demo".into(), source: io::Error::other(timed_out.clone()) };
         for (error, shown) in [
-            (Error::from(ClientError::Call(timed_out)), "no answer within 60s"),
-            (Error::from(open), "no answer within 60s"),
-            (Error::from(Outer(inner)), "the file cannot be read\n  because: no answer within 60s"),
+            (Error::from(ClientError::Call(timed_out)), "no response within 60s"),
+            (Error::from(open), "no response within 60s"),
+            (Error::from(Outer(inner)), "the file cannot be read\n  because: no response within 60s"),
         ] {
             assert_eq!(format!("{error:?}"), shown);
         }

@@ -83,7 +83,7 @@ async fn a_user_has_only_so_much_time() {
             Err(error) => error.to_string(),
         };
         // Without a session the server has let the call go, and does not do it twice.
-        let expected = if revision == STATELESS { "no longer holds it" } else { "no answer within 3600s" };
+        let expected = if revision == STATELESS { "no longer holds it" } else { "no response within 3600s" };
         assert!(said.contains(expected), "{revision}: {said}");
     }
 }

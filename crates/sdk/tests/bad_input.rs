@@ -37,14 +37,14 @@ fn lines_that_are_no_messages() {
         r#""id":90,"method":"tools/call","params":{"name":"echo","arguments":{"message":"a","message":"b"}}"#;
     // Each line, the id that the answer names, its code and its text.
     let cases: [(String, Option<i64>, i64, &str); 16] = [
-        ("hello".into(), None, -32700, "this is not a JSON value (at byte 0)"),
+        ("hello".into(), None, -32700, "expected a JSON value (at byte 0)"),
         (
             r#"{"jsonrpc":"2.0","id":90"#.into(),
             None,
             -32700,
-            "a comma or a closing brace is expected here (at byte 24)",
+            "expected a comma or a closing brace (at byte 24)",
         ),
-        (ping(r#""id":90}"#), None, -32700, "there is something after the JSON value (at byte 25)"),
+        (ping(r#""id":90}"#), None, -32700, "unexpected characters after the JSON value (at byte 25)"),
         ("7".into(), None, -32600, "a message must be a JSON object (at byte 0)"),
         ("null".into(), None, -32600, "a message must be a JSON object (at byte 0)"),
         ("{}".into(), None, -32600, "the member \"jsonrpc\": \"2.0\" is missing (at byte 0)"),
@@ -83,9 +83,9 @@ fn lines_that_are_no_messages() {
             ping(r#""id":90,"id":91,"method":"ping""#),
             Some(90),
             -32600,
-            "the key \"id\" stands twice in one object (at byte 25)",
+            "the key \"id\" occurs twice in one object (at byte 25)",
         ),
-        (ping(twice), Some(90), -32600, "the key \"message\" stands twice in one object (at byte 98)"),
+        (ping(twice), Some(90), -32600, "the key \"message\" occurs twice in one object (at byte 98)"),
         (deep, Some(90), -32600, "objects and arrays are nested too deeply (at byte 117)"),
         // An answer that is broken: its id is not one of the client's own requests.
         (

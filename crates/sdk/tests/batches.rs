@@ -146,7 +146,7 @@ fn what_is_wrong_inside_a_batch_is_answered_inside_it() {
     ];
     assert_eq!(said(&peer.read()), expect(&expected));
     peer.raw("[]");
-    assert_eq!(peer.read_error(), (-32600, "a batch must hold at least one message (at byte 0)".into()));
+    assert_eq!(peer.read_error(), (-32600, "a batch must contain at least one message (at byte 0)".into()));
     peer.raw("[1,");
     assert_eq!(peer.read_error().0, -32700);
     peer.alive();

@@ -101,7 +101,7 @@ async fn a_server_that_dies_fails_what_waits_at_once() {
         let ClientError::OutcomeUnknown { tool, reason } = call.unwrap_err() else { panic!("not unknown") };
         assert_eq!((&*tool, &*reason), ("bad", "it exited with status 3"));
         let read = read.unwrap_err().to_string();
-        assert_eq!(read, "the connection ended before the answer came: it exited with status 3");
+        assert_eq!(read, "the connection closed before the response arrived: it exited with status 3");
         assert!(client.is_closed());
         let next = client.call("good", ()).await.unwrap_err().to_string();
         assert_eq!(next, "the connection is closed: it exited with status 3");

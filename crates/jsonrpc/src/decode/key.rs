@@ -1,4 +1,4 @@
-//! Keys of objects as values: text, or what a map's key type reads from text.
+//! Deserializer of object keys: strings, or key types that are parsed from strings.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::de::{self, IntoDeserializer, Unexpected, Visitor};
 
 use super::{DecodeError, Result};
 
-/// A key. Maps may have keys of other types than text: those are read from it.
+/// Object key. Key types other than strings are parsed from its text.
 pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
 
 macro_rules! keys_from_text {
