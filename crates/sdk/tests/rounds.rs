@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::advance;
 
 const MINUTE: Duration = Duration::from_mins(1);
-const LOST: &str = "the server no longer holds it, and running it again might do its work twice";
+const LOST: &str = "the server no longer holds it, and running it again might repeat its effects";
 
 #[args]
 struct Name {

@@ -144,10 +144,13 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
             "the issuer http://auth.example.com/ must use https; plain http is accepted only for this machine",
         ),
         (jwt("auth.example.com", RESOURCE), "the issuer: the URL cannot be used"),
-        (jwt(ISSUER, "http://mcp.example.com/mcp"), "the resource http://mcp.example.com/mcp is not https"),
+        (
+            jwt(ISSUER, "http://mcp.example.com/mcp"),
+            "the resource http://mcp.example.com/mcp must use https; ",
+        ),
         (
             jwt(ISSUER, "https://mcp.example.com/mcp?a=b"),
-            "the resource https://mcp.example.com/mcp has a query or a fragment",
+            "the resource https://mcp.example.com/mcp must not have a query or a fragment",
         ),
         (jwt(ISSUER, "https://mcp.example.com/mcp#a"), "the resource"),
         (auth(&key).require(["a b"]), "\"a b\" is not a valid scope"),
@@ -160,7 +163,7 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
         (auth(&key).keys(serde_json::json!([])), "no JWK set found"),
         (
             auth(&key).jwks_uri("http://keys.example.com/"),
-            "the URL of the keys http://keys.example.com/ is not https",
+            "the URL of the keys http://keys.example.com/ must use https; ",
         ),
         (
             Auth::opaque(Vec::<String>::new(), RESOURCE, |_| async { Ok(None) }),
@@ -173,5 +176,5 @@ fn what_cannot_be_is_told_when_the_server_is_built() {
     let both = Calls::default().server().http().auth(auth(&key)).principal(|_| Ok(None)).into_service();
     assert_eq!(both.err().unwrap().to_string(), "set either `auth` or `principal`, not both");
     let twice = Calls::default().server().http().auth(auth(&key)).auth(auth(&key)).into_service();
-    assert!(twice.err().unwrap().to_string().contains("said twice"));
+    assert!(twice.err().unwrap().to_string().contains("`auth` is set more than once"));
 }
