@@ -36,7 +36,7 @@ fn arguments_come_from_where_they_are() {
 fn wrong_usage_says_what_is_wrong() {
     let cases = [
         (["--args", r#"{"a":"#], "--args: unsupported JSON: unexpected end of the JSON text"),
-        (["--args", r#"{"a": 1, "a": 2}"#], "the key \"a\" stands twice"),
+        (["--args", r#"{"a": 1, "a": 2}"#], "the key \"a\" occurs twice"),
         (["--args", "[1]"], r#"must be a JSON object such as {"name": "value"}, not [1]"#),
         (["--args", "@/no/such/file"], "failed to read /no/such/file"),
         (["--answer", "size"], "must have the form field=value"),

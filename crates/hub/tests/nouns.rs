@@ -173,9 +173,9 @@ fn tools_resources_and_prompts() {
     home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["must be a JSON object"]);
     let twice = r#"{"a": 1, "b": 2, "a": 3}"#;
     home.run(&["tool", "call", "mcp_demo__add", "--args", twice])
-        .said(2, &["--args", "the key \"a\" stands twice"]);
+        .said(2, &["--args", "the key \"a\" occurs twice"]);
     home.run(&["approvals", "approve", "1", "--args", twice])
-        .said(2, &["--args", "the key \"a\" stands twice"]);
+        .said(2, &["--args", "the key \"a\" occurs twice"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--args", r#"{"a": "x", "b": 1}"#]);
     failed.said(1, &["error: ", "a"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--json"]);

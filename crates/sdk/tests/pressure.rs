@@ -135,7 +135,7 @@ fn a_batch_is_bounded_and_one_bad_message_does_not_take_the_others_with_it() {
         format!("[{{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":1,\"method\":\"ping\"}},{ping}]\n").as_bytes(),
     );
     let answers = peer.read_any();
-    assert!(answers[0]["error"]["message"].as_str().unwrap().contains("stands twice"), "{answers}");
+    assert!(answers[0]["error"]["message"].as_str().unwrap().contains("occurs twice"), "{answers}");
     assert_eq!((&answers[1]["id"], &answers[1]["result"]), (&json!(7), &json!({})));
     peer.close();
 }
