@@ -1,4 +1,4 @@
-//! What all databases have in common beside the contract.
+//! Errors, SQL and paging shared by the databases.
 
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::limit::{too_many, too_many_waiting};
@@ -6,13 +6,13 @@ use linchpin_hub_core::store::{Key, Page, Room};
 use linchpin_hub_core::world::{System, random};
 use linchpin_hub_core::{Error, error};
 
-/// A document is not what it was.
+/// Returns the error for a document whose version has changed.
 pub(crate) fn changed(key: &Key) -> Error {
-    let text = format!("the {} was changed meanwhile: read it again", key.kind.name());
+    let text = format!("the {} was changed concurrently: read it again", key.kind.name());
     Error::new(error::Kind::Conflict, "changed_meanwhile", text)
 }
 
-/// Too many calls are running, or wait for an approval.
+/// Returns the error for too many calls that run or wait for approval.
 pub(crate) fn no_room(of: &Room, most: u32) -> Error {
     match of {
         Room::Server(_) | Room::Subject(_) => too_many(most),
@@ -20,14 +20,14 @@ pub(crate) fn no_room(of: &Room, most: u32) -> Error {
     }
 }
 
-/// The name of a hub, as long as it runs.
+/// Generates the id of a hub process: 32 characters, new at every start.
 pub(crate) fn hub_id() -> String {
     let mut id = Digest::from_bytes(random(&System)).to_string();
     id.truncate(32);
     id
 }
 
-/// From one tenant to the next, over whatever lies between them.
+/// Lists all tenants. Steps from one tenant to the next in the index instead of scanning all documents.
 pub(crate) const TENANTS: &str = "
     WITH RECURSIVE found (tenant) AS (
         SELECT min(tenant) FROM documents
@@ -36,7 +36,7 @@ pub(crate) const TENANTS: &str = "
     )
     SELECT tenant FROM found WHERE tenant IS NOT NULL";
 
-/// One more than a page was asked for: if it is there, there is a next one.
+/// Builds a page from a query for `limit + 1` rows; the extra row shows that there is a next page.
 pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
     let has_more = items.len() > limit;
     items.truncate(limit);
@@ -44,23 +44,23 @@ pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> Stri
     Page { items, next }
 }
 
-/// Whether anything is kept.
+/// Tests whether the database contains any data.
 pub(crate) const ANYTHING: &str = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
     OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM checkpoints)";
 
-/// A copy is taken in by a store that has nothing.
+/// Returns the error for an import into a database with data.
 pub(crate) fn not_empty() -> Error {
-    let text = "there is something in the database already: give one that is empty, such as in another data directory";
+    let text = "the database is not empty: use an empty one, for example in another data directory";
     Error::new(error::Kind::Conflict, "store_not_empty", text)
 }
 
-/// Not all of a copy has come.
+/// Returns the error for a snapshot with missing items.
 pub(crate) fn incomplete() -> Error {
-    let text = "not everything has come that was to be copied, so nothing was kept: try again";
+    let text = "the snapshot is incomplete, so nothing was stored: try again";
     Error::new(error::Kind::Unavailable, "copy_incomplete", text)
 }
 
-/// Nobody takes what is handed out.
+/// Returns the error for an export whose receiver is gone.
 pub(crate) fn gone() -> Error {
-    Error::new(error::Kind::Unavailable, "copy_given_up", "nobody takes the copy any more")
+    Error::new(error::Kind::Unavailable, "copy_given_up", "the receiver of the snapshot is gone")
 }

@@ -1,5 +1,5 @@
-//! Where the hub keeps everything: `hub_core::store::Store` on databases. Every word of SQL is here, and no rule of the
-//! hub is: what a change needs to be true is said by the change itself.
+//! Databases of the hub: implementations of `hub_core::store::Store` for SQLite and PostgreSQL. All SQL is here, but no
+//! rule of the hub: each change carries its own precondition.
 
 mod common;
 mod postgres;
@@ -8,12 +8,12 @@ mod sqlite;
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 
-/// What a batch survives once it is done.
+/// Durability of a committed batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The end of the hub, however it comes.
+    /// Survives a crash of the hub process.
     #[default]
     Process,
-    /// The end of the machine, too: each group of batches waits for the disk.
+    /// Also survives power loss: each group of batches waits for the disk.
     Power,
 }

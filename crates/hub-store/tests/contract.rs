@@ -151,7 +151,7 @@ async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     // A name is taken once in a tenant.
     let other = document(Kind::Server, "b", json!({})).named("files");
     let error = store.commit(ADA, put(&other, 0)).await.unwrap_err();
-    assert_eq!(error.to_string(), "another server has the name `files`: choose another one");
+    assert_eq!(error.to_string(), "the name `files` is used by another server: choose another name");
     assert_eq!(code(&*store, BOB, put(&other, 0)).await, "done");
     // And is free again afterwards.
     let gone = || Batch::new().change(Change::Remove(first.key.clone()));
@@ -310,7 +310,7 @@ async fn a_call_goes_one_way_only(open: impl Open) {
     let start = || Batch::new().change(Change::Start { call: pending.id, at: at(5) });
     assert_eq!(code(&*store, ADA, start()).await, "done");
     let error = store.commit(ADA, start()).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("the call {} is running already", pending.id));
+    assert_eq!(error.to_string(), format!("call {} is already running", pending.id));
     assert_eq!(code(&*store, ADA, edit(other)).await, "call_elsewhere");
     let outcome = Outcome {
         status: Status::Success,

@@ -46,8 +46,7 @@ async fn what_the_url_asks_for_is_what_is_done() {
     for mode in ["require", "verify-ca", "verify-full"] {
         let url = format!("{}?sslmode={mode}{other}", server.tcp_url(&database));
         let error = opened(&server, &database, &url).await.unwrap_err();
-        let expected =
-            "no TLS came about: invalid peer certificate: UnknownIssuer; look at sslmode and sslrootcert";
+        let expected = "the TLS handshake failed: invalid peer certificate: UnknownIssuer; check sslmode and sslrootcert";
         assert!(error.contains(expected), "{error}");
     }
     // Nobody reads along at a socket.
@@ -61,5 +60,5 @@ async fn whoever_asks_for_tls_gets_nothing_less() {
     let url =
         format!("{}?sslmode=require&sslrootcert={CERTIFICATES}/authority.pem", server().tcp_url(&database));
     let error = opened(server(), &database, &url).await.unwrap_err();
-    assert!(error.contains("no TLS came about: server does not support TLS"), "{error}");
+    assert!(error.contains("the TLS handshake failed: server does not support TLS"), "{error}");
 }

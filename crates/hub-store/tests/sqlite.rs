@@ -42,7 +42,7 @@ async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
     drop(store);
     let store = Sqlite::bounded(&path, std::fs::metadata(&path).unwrap().len()).unwrap();
     let error = store.commit(ADA, put("large", &"x".repeat(1 << 20))).await.unwrap_err();
-    assert_eq!(error.to_string(), "the disk is full: nothing can be kept until there is room");
+    assert_eq!(error.to_string(), "the disk is full: nothing can be stored until there is free space");
     assert_eq!(store.document(ADA, &Key::new(Kind::Agent, "large")).await.unwrap(), None);
     assert!(store.document(ADA, &Key::new(Kind::Agent, "before")).await.unwrap().is_some());
     drop(store);

@@ -48,10 +48,10 @@ fn a_database_that_cannot_be_used_is_told_without_its_password() {
     for (url, text) in [
         (
             "postgres://hub:hunter2@127.0.0.1:1/hub?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch.pem",
-            "`/no/such.pem`, the sslrootcert of the database's URL",
+            "the sslrootcert `/no/such.pem` of the database URL",
         ),
-        ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "the database cannot be reached now"),
-        ("mysql://hub:hunter2@localhost/hub", "the URL of the database cannot be read"),
+        ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "the database is unreachable"),
+        ("mysql://hub:hunter2@localhost/hub", "invalid database URL"),
     ] {
         let home = Home::on(url.to_owned());
         for arguments in
@@ -74,7 +74,7 @@ fn a_hub_works_on_when_its_database_is_back() {
     let call = ["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#];
     home.ok(&call);
     server.end();
-    home.run(&call).said(1, &["the database cannot be reached now"]);
+    home.run(&call).said(1, &["the database is unreachable"]);
     server.again();
     // The hub reconnects with a backoff of a few seconds at most.
     assert!((0..200).any(|_| home.run(&call).code == Some(0)), "it does not come back");

@@ -1,4 +1,4 @@
-//! The audit: rows are added, and never changed.
+//! Audit tables: entries are appended and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,29 +23,29 @@ const ENDS: &str =
     "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
                     WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
 
-/// Whether an entry is as somebody says, and not the last.
+/// Finds an entry if its hash matches and a later entry exists: the chain head is never sealed.
 const SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = $1 AND number = $2 AND hash = $3
     AND EXISTS (SELECT 1 FROM audit WHERE tenant = $1 AND number > $2)";
 const SEAL: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $2";
-/// The last checkpoint stays, whatever it is about.
+/// The last checkpoint stays, even if it covers a sealed entry.
 const CHECKED: &str = "DELETE FROM checkpoints WHERE tenant = $1 AND number <= $2
     AND number < (SELECT max(number) FROM checkpoints WHERE tenant = $1)";
 
-/// The ends of the chains of some tenants. As long as a transaction has them, whatever other hubs want to change of these
-/// tenants waits: the chains have no gap and no fork.
+/// Locked chain heads of some tenants. Until the transaction ends, other hubs wait before they change these tenants, so
+/// that the chains have no gap and no fork.
 pub(super) struct Chains {
     heads: BTreeMap<TenantId, Head>,
     added: Vec<(TenantId, Row)>,
 }
 
 impl Chains {
-    /// Takes them, always in the same order: of two that want the same ones, neither waits for ever.
+    /// Locks the chains, always in the same order: two hubs that lock the same tenants cannot deadlock.
     pub(super) async fn take(db: &Connected, tenants: impl Iterator<Item = TenantId>) -> Result<Self> {
         let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, Head::start(tenant))).collect();
         let keys: BTreeSet<_> = heads.keys().map(|tenant| lock(*tenant)).collect();
         let (keys, names) = (Vec::from_iter(keys), heads.keys().map(TenantId::to_string).collect::<Vec<_>>());
-        // Both are known, so that they are sent in this order, without waiting for one another. The second sees what is there
-        // when it begins, which is when the locks are held.
+        // Both statements are prepared, so they are pipelined in this order. The second sees the state at its start,
+        // when the locks are already held.
         db.know([LOCK, ENDS]).await?;
         let (keys, names): (Values<'_>, Values<'_>) = (&[&keys], &[&names]);
         let (locked, found) = tokio::join!(biased; db.execute(LOCK, keys), db.query(ENDS, names));
@@ -56,9 +56,9 @@ impl Chains {
         Ok(Chains { heads, added: Vec::new() })
     }
 
-    /// Adds entries, which are kept with all others at the end.
+    /// Appends entries in memory; `keep` inserts all of them before the commit.
     pub(super) fn append(&mut self, tenant: TenantId, entries: &[Entry]) -> linchpin_hub_core::Result<()> {
-        // All are kept by one statement: what it would refuse has to be found here.
+        // One statement inserts the entries of all batches, so an entry that it would reject must be found here.
         if !entries.iter().all(is_kept) {
             return Err(unkept());
         }
@@ -67,18 +67,18 @@ impl Chains {
         Ok(())
     }
 
-    /// Keeps what was added.
+    /// Inserts the appended entries.
     pub(super) async fn keep(self, db: &Connected) -> Result<()> {
         insert(db, &self.added).await
     }
 }
 
-/// Whether the database can keep what an entry says.
+/// Returns whether PostgreSQL can store an entry: it rejects U+0000 in text.
 pub(super) fn is_kept(entry: &Entry) -> bool {
     !entry.actor.contains('\0')
 }
 
-/// Adds rows as they are.
+/// Inserts entries unchanged.
 pub(super) async fn insert(db: &Connected, all: &[(TenantId, Row)]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
@@ -97,10 +97,10 @@ pub(super) async fn insert(db: &Connected, all: &[(TenantId, Row)]) -> Result<()
     db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
 }
 
-/// What is locked for a tenant. Two with the same number wait for each other without need, and nothing else.
+/// Returns the advisory lock key of a tenant. Two tenants with the same key only wait for each other needlessly.
 fn lock(tenant: TenantId) -> i64 {
     let digest = Digest::of("linchpin tenant lock").part(tenant.to_string()).end();
-    i64::from_be_bytes(*digest.bytes().first_chunk().expect("a digest is longer than that"))
+    i64::from_be_bytes(*digest.bytes().first_chunk().expect("a digest has 32 bytes"))
 }
 
 fn read_head(row: &tokio_postgres::Row, column: usize) -> Result<Head> {
@@ -137,7 +137,7 @@ pub(super) async fn seal(db: &Connected, tenant: TenantId, first: u64, last: Hea
     if is_sealable && db.execute(SEAL, &[&owner, &upto]).await? == (last.number + 1).saturating_sub(first) {
         return db.execute(CHECKED, &[&owner, &upto]).await.map(drop);
     }
-    Err(conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again"))
+    Err(conflict("changed_meanwhile", "the audit was sealed concurrently: read it again"))
 }
 
 pub(super) async fn keep_checkpoint(db: &Connected, tenant: TenantId, checkpoint: &Checkpoint) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Calls and approvals. Each change says in its own words what must be true before it.
+//! Calls and approvals. The SQL of each change contains its precondition.
 
 use std::fmt::{Display, Write as _};
 
@@ -23,18 +23,18 @@ type Result<T> = std::result::Result<T, Stop>;
 
 pub(super) const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
-/// The same for lists, without what may be long.
+/// Columns for lists: without arguments and result, which may be large.
 const LISTED: &str = "id, server, tool, subject, status, digest, NULL::BYTEA, NULL::BYTEA, error, created, started, completed \
                       FROM calls";
 pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
-/// Times are kept in milliseconds.
+/// Converts a time to the stored form: milliseconds since the Unix epoch.
 pub(super) fn time(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
 pub(super) fn times(at: i64) -> Result<Timestamp> {
-    Timestamp::from_millisecond(at).map_err(|_| unreadable("no time"))
+    Timestamp::from_millisecond(at).map_err(|_| unreadable("invalid time"))
 }
 
 fn maybe(row: &Row, column: usize) -> Result<Option<Timestamp>> {
@@ -43,17 +43,17 @@ fn maybe(row: &Row, column: usize) -> Result<Option<Timestamp>> {
 
 pub(super) fn digest(row: &Row, column: usize) -> Result<Digest> {
     let bytes: &[u8] = row.try_get(column)?;
-    bytes.try_into().map(Digest::from_bytes).map_err(|_| unreadable("no digest"))
+    bytes.try_into().map(Digest::from_bytes).map_err(|_| unreadable("invalid digest"))
 }
 
 pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
     row: &Row,
     column: impl RowIndex + Display,
 ) -> Result<T> {
-    row.try_get::<_, &str>(column)?.parse().map_err(|_| unreadable("no id"))
+    row.try_get::<_, &str>(column)?.parse().map_err(|_| unreadable("invalid id"))
 }
 
-/// Does one change that must meet exactly one row.
+/// Runs a statement for one row, and returns whether it changed the row.
 async fn meets(db: &Connected, sql: &str, values: Values<'_>) -> Result<bool> {
     Ok(db.execute(sql, values).await? > 0)
 }
@@ -82,10 +82,10 @@ pub(super) async fn open(db: &Connected, hub: Option<&str>, tenant: TenantId, ca
     if meets(db, &sql, values).await? {
         return Ok(());
     }
-    Err(conflict("call_exists", format!("there is a call {} already", call.id)))
+    Err(conflict("call_exists", format!("call {} already exists", call.id)))
 }
 
-/// Changes a call, or says why it cannot go on as was wanted.
+/// Changes a call, or returns the reason why it cannot make the requested transition.
 async fn advance(
     db: &Connected,
     tenant: TenantId,
@@ -98,9 +98,7 @@ async fn advance(
     }
     Err(match get(db, tenant, call).await? {
         None => Error::not_found("call", call).into(),
-        Some(found) => {
-            conflict("call_elsewhere", format!("the call {call} is {} already", found.status.name()))
-        }
+        Some(found) => conflict("call_elsewhere", format!("call {call} is already {}", found.status.name())),
     })
 }
 
@@ -139,7 +137,7 @@ pub(super) async fn edit(
     advance(db, tenant, call, sql, values).await
 }
 
-/// Calls that finished before a time, the oldest first.
+/// Selects the calls that finished before a time, the oldest first.
 const OVER: &str = "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
 
 pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
@@ -158,7 +156,7 @@ pub(super) fn read_call(row: &Row) -> Result<Call> {
         server: parsed(row, 1)?,
         tool: row.try_get(2)?,
         subject: row.try_get(3)?,
-        status: Status::find(row.try_get(4)?).ok_or_else(|| unreadable("no status"))?,
+        status: Status::find(row.try_get(4)?).ok_or_else(|| unreadable("unknown status"))?,
         digest: digest(row, 5)?,
         arguments: row.try_get(6)?,
         result: row.try_get(7)?,
@@ -175,7 +173,7 @@ pub(super) async fn get(db: &impl Ask, tenant: TenantId, call: CallId) -> Result
     found.first().map(read_call).transpose()
 }
 
-/// The conditions that were asked for, one after the other, and their values.
+/// Conditions of a `WHERE` clause, joined by `AND`, and their values.
 #[derive(Default)]
 struct Conditions {
     text: String,
@@ -194,7 +192,7 @@ impl Conditions {
         let Some(value) = value else { return };
         self.values.push(Box::new(value));
         let and = if self.text.is_empty() { "" } else { " AND " };
-        write!(self.text, "{and}{what} ${}", self.values.len()).expect("a text takes everything");
+        write!(self.text, "{and}{what} ${}", self.values.len()).expect("writing to a string never fails");
     }
 
     fn sql(&self, columns_from: &str) -> String {
@@ -206,7 +204,7 @@ impl Conditions {
         values.chain([limit as _]).collect()
     }
 
-    /// What meets them all, the newest first.
+    /// Lists the rows that meet all conditions, the newest first.
     async fn list<T>(
         self,
         db: &impl Ask,
@@ -243,7 +241,7 @@ pub(super) async fn list(
     calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name).await
 }
 
-/// Those under way at a hub that is gone.
+/// Lists calls that were running at a hub that is gone.
 pub(super) async fn abandoned(db: &impl Ask, hub: Option<&str>, tenant: TenantId) -> Result<Vec<Call>> {
     let sql = format!("SELECT {LISTED} WHERE tenant = $1 AND {IS_ABANDONED} LIMIT 100");
     let found = db.query(&sql, &[&tenant.to_string(), &hub]).await?;
@@ -269,23 +267,20 @@ pub(super) async fn ask(db: &Connected, tenant: TenantId, approval: &Approval) -
     if meets(db, &sql, values).await? {
         return Ok(());
     }
-    Err(conflict("approval_exists", format!("there is an approval {} already", approval.id)))
+    Err(conflict("approval_exists", format!("approval {} already exists", approval.id)))
 }
 
-/// Why an approval cannot be answered, or used.
+/// Returns the reason why an approval cannot be decided or used.
 fn closed(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> Stop {
     match found {
         None => Error::not_found("approval", id).into(),
         Some(found)
             if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
         {
-            conflict(
-                "approval_expired",
-                format!("the approval {id} has expired: the call must be asked for again"),
-            )
+            conflict("approval_expired", format!("approval {id} has expired: request the call again"))
         }
         Some(found) => {
-            let text = format!("the approval {id} is {} already", found.decision.name());
+            let text = format!("approval {id} is already {}", found.decision.name());
             conflict("approval_decided", text)
         }
     }
@@ -300,7 +295,7 @@ pub(super) async fn decide(
     at: Timestamp,
     digest: Option<Digest>,
 ) -> Result<()> {
-    // What is over can only be said to be over.
+    // After its expiry an approval can only become `expired` or `withdrawn`.
     let sql =
         "UPDATE approvals SET decision = $3, decided_by = $4, decided = $5, digest = COALESCE($6, digest)
                WHERE tenant = $1 AND id = $2 AND decision = 'open' AND (expires > $5 OR $3 IN ('expired', 'withdrawn'))";
@@ -327,7 +322,7 @@ pub(super) async fn use_up(
     }
     Err(match approval(db, tenant, id).await? {
         Some(found) if found.decision == Decision::Approved && found.digest != digest => {
-            conflict("approval_for_another", format!("the approval {id} is for another call than this"))
+            conflict("approval_for_another", format!("approval {id} was given for another call"))
         }
         found => closed(id, found.as_ref(), at),
     })
@@ -338,7 +333,7 @@ pub(super) fn read_approval(row: &Row) -> Result<Approval> {
         id: parsed(row, 0)?,
         call: parsed(row, 1)?,
         digest: digest(row, 2)?,
-        decision: Decision::find(row.try_get(3)?).ok_or_else(|| unreadable("no decision"))?,
+        decision: Decision::find(row.try_get(3)?).ok_or_else(|| unreadable("unknown decision"))?,
         decided_by: row.try_get(4)?,
         created: times(row.try_get(5)?)?,
         expires: times(row.try_get(6)?)?,

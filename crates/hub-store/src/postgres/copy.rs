@@ -1,4 +1,4 @@
-//! Everything at once: out of this database as it is at one moment, or into it while it is empty.
+//! Snapshots: export of the whole database in one consistent read, and import into an empty one.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Copied, Kind, What};
@@ -12,22 +12,22 @@ use crate::common::{ANYTHING, gone, incomplete, not_empty};
 
 type Result<T> = std::result::Result<T, Stop>;
 
-/// How many rows are asked for, and entries added, at once.
+/// Rows per fetch, and audit entries per insert.
 const AT_ONCE: usize = 200;
-/// Others may read, and wait to write.
+/// Other connections can read; writers wait.
 const LOCK: &str = "BEGIN; LOCK TABLE documents, calls, approvals, audit, checkpoints IN EXCLUSIVE MODE";
 
-/// Hands out everything.
+/// Exports all rows of all tenants.
 pub(super) async fn out(db: &Connected, to: &Sender<Copied>) -> Result<()> {
     db.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let copied = all(db, to).await;
-    let _ = db.run("ROLLBACK").await; // it has changed nothing
+    let _ = db.run("ROLLBACK").await; // the transaction only reads
     copied
 }
 
 async fn all(db: &Connected, to: &Sender<Copied>) -> Result<()> {
     let document = |row: &Row, _| {
-        let kind = Kind::find(row.try_get("kind")?).ok_or_else(|| unreadable("no kind"))?;
+        let kind = Kind::find(row.try_get("kind")?).ok_or_else(|| unreadable("unknown kind"))?;
         Ok(What::Document(documents::stored(kind, row)?))
     };
     each(db, to, documents::COLUMNS, ("kind, tenant", "documents", "kind, id"), document).await?;
@@ -64,7 +64,7 @@ async fn each(
     }
 }
 
-/// Takes in everything, if there is nothing.
+/// Imports a snapshot of `count` items. The database must be empty.
 pub(super) async fn take(db: &Connected, from: Receiver<Copied>, count: u64) -> Result<()> {
     let taken = async {
         db.run(LOCK).await?;
@@ -73,7 +73,7 @@ pub(super) async fn take(db: &Connected, from: Receiver<Copied>, count: u64) -> 
     };
     let taken = taken.await;
     if taken.is_err() {
-        let _ = db.run("ROLLBACK").await; // if that fails, the connection is gone, and all of it with it
+        let _ = db.run("ROLLBACK").await; // if this fails, the connection is lost, and the transaction with it
     }
     taken
 }

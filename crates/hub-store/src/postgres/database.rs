@@ -1,5 +1,5 @@
-//! The connections to one database: one that writes and a few that read. What is written together is made sure of
-//! together, as in the other store, and other hubs on the same database wait for their turn tenant by tenant.
+//! Connections to one database: one writer and a few readers. Batches are committed in groups, as in the SQLite store;
+//! writes of several hubs are serialized per tenant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,30 +21,31 @@ use super::writer::{Write, Writer};
 use super::{Ask, Stop, away, schema};
 use crate::Durability;
 
-/// How many wait for the writer before others wait for their turn to wait.
+/// Queue length of the writer; senders wait while the queue is full.
 const QUEUE: usize = 1_024;
-/// How many connections read.
+/// Number of connections for reads.
 const READERS: usize = 4;
-/// How long a question may take.
+/// Timeout of a query.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// One database.
+/// Database with its connections.
 pub(super) struct Database {
     writing: mpsc::Sender<Write>,
     readers: Vec<Link>,
-    /// Whose turn it is to read.
+    /// Round-robin counter of the readers.
     turn: AtomicUsize,
-    /// Writes.
+    /// Writer task.
     task: JoinSet<()>,
-    /// Shows the other hubs that this one is there, and hears of them.
+    /// Cluster task: sends heartbeats and reads the messages of peer hubs.
     _life: JoinSet<()>,
     pub(super) joined: Option<Arc<Joined>>,
-    /// For what takes long.
+    /// Connection for snapshots, which take long.
     copies: Link,
 }
 
 impl Database {
-    /// One that is shared with other hubs, if there is a clock to compare.
+    /// Opens the database. With `joins`, the hub is a member of a cluster, and its clock is compared to the database
+    /// clock.
     pub(super) async fn open(
         url: &str,
         durability: Durability,
@@ -55,7 +56,7 @@ impl Database {
             Durability::Process => "off",
             Durability::Power => "on",
         };
-        // Whoever stands still in the middle of something does not keep the others waiting for ever.
+        // A hub that hangs in a transaction must not block the others without limit.
         let greeting = format!(
             "SET synchronous_commit = {synchronous}; SET lock_timeout = '10s';
              SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'"
@@ -79,12 +80,12 @@ impl Database {
         Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, _life: life, joined, copies })
     }
 
-    /// A connection for what takes long.
+    /// Returns the connection for snapshots.
     pub(super) async fn copies(&self) -> Result<Arc<Connected>> {
         self.copies.get().await
     }
 
-    /// Does all of a batch, or nothing of it.
+    /// Commits a batch, or nothing of it.
     pub(super) async fn write(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         let (done, result) = oneshot::channel();
         self.writing.send(Write { tenant, batch, done }).await.map_err(|_| over())?;
@@ -92,14 +93,14 @@ impl Database {
     }
 }
 
-/// What was taken is done; then the writer sees that there is nothing more, and ends.
+/// The writer commits the queued batches, sees that the queue is closed, and ends.
 impl Drop for Database {
     fn drop(&mut self) {
         self.task.detach_all();
     }
 }
 
-/// Asks one of those that read. A question does no harm when it is asked twice.
+/// Queries one of the readers. If the connection was lost, the query is repeated once: it has no side effects.
 impl Ask for Database {
     async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Stop> {
         let link = &self.readers[self.turn.fetch_add(1, Ordering::Relaxed) % READERS];
@@ -114,7 +115,7 @@ impl Ask for Database {
                 Ok(answered) => return answered,
                 Err(_) => {
                     link.forget(&db).await;
-                    return Err(away("it does not answer").into());
+                    return Err(away("no response within the timeout").into());
                 }
             }
         }
@@ -122,5 +123,5 @@ impl Ask for Database {
 }
 
 fn over() -> Error {
-    Error::new(error::Kind::Unavailable, "store_closed", "the hub is ending")
+    Error::new(error::Kind::Unavailable, "store_closed", "the hub is shutting down")
 }

@@ -1,4 +1,4 @@
-//! Documents.
+//! Documents: versioned JSON, addressed by tenant, kind and id.
 
 use linchpin_hub_core::Error;
 use linchpin_hub_core::id::TenantId;
@@ -11,19 +11,19 @@ use super::{Ask, Stop, conflict, unreadable};
 use crate::common::{TENANTS, changed, page};
 
 pub(super) const COLUMNS: &str = "id, name, parent, version, body";
-/// What proves who asks, and is found without knowing whose it is.
+/// Kinds that authenticate a caller; they are found without knowing the tenant.
 const PROVES: &str = "kind IN ('token', 'session')";
 
 type Result<T> = std::result::Result<T, Stop>;
 
-/// A number as databases of this kind keep it.
+/// Converts a number to `BIGINT`.
 pub(super) fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// And back.
+/// Reads a number from a `BIGINT` column.
 pub(super) fn numbers(row: &Row, column: usize) -> Result<u64> {
-    u64::try_from(row.try_get::<_, i64>(column)?).map_err(|_| unreadable("a number below zero"))
+    u64::try_from(row.try_get::<_, i64>(column)?).map_err(|_| unreadable("negative number"))
 }
 
 const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version)
@@ -36,7 +36,7 @@ pub(super) async fn put(db: &Connected, tenant: TenantId, document: &Document, v
     keep(db, sql, tenant, document, version).await
 }
 
-/// Keeps a document as another store did, with its version.
+/// Stores a document of a snapshot with its version.
 pub(super) async fn insert(db: &Connected, tenant: TenantId, stored: &Stored) -> Result<()> {
     keep(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1)).await
 }
@@ -48,10 +48,11 @@ async fn keep(db: &Connected, sql: &str, tenant: TenantId, document: &Document, 
         Ok(1) => Ok(()),
         Ok(_) => Err(changed(key).into()),
         Err(Stop::Fault(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Err(match name {
-            Some(name) => {
-                conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
-            }
-            None => conflict("id_taken", format!("another {kind} has this id")),
+            Some(name) => conflict(
+                "name_taken",
+                format!("the name `{name}` is used by another {kind}: choose another name"),
+            ),
+            None => conflict("id_taken", format!("another {kind} has the same id")),
         }),
         Err(stop) => Err(stop),
     }
@@ -61,7 +62,7 @@ fn missing(key: &Key) -> Stop {
     Error::not_found(key.kind.name(), &key.id).into()
 }
 
-/// Holds it, too: nobody removes it before this is done.
+/// Checks that a document exists, and locks it: it cannot be removed before this transaction ends.
 pub(super) async fn need(db: &Connected, tenant: TenantId, key: &Key) -> Result<()> {
     let sql = "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 FOR KEY SHARE";
     let found = db.query(sql, &[&tenant.to_string(), &key.kind.name(), &key.id]).await?;
@@ -79,7 +80,9 @@ pub(super) async fn same(db: &Connected, tenant: TenantId, all: &[(Key, u64)]) -
     let found = db.query(sql, &[&tenant.to_string(), &kinds, &ids, &versions]).await?;
     let Some(row) = found.first() else { return Ok(()) };
     let place = usize::try_from(numbers(row, 0)?).unwrap_or(usize::MAX);
-    Err(all.get(place - 1).map_or_else(|| unreadable("no such place"), |(key, _)| changed(key).into()))
+    Err(all
+        .get(place - 1)
+        .map_or_else(|| unreadable("row number out of range"), |(key, _)| changed(key).into()))
 }
 
 pub(super) async fn remove_parts(db: &Connected, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {
@@ -96,7 +99,7 @@ pub(super) async fn remove(db: &Connected, tenant: TenantId, key: &Key) -> Resul
 }
 
 pub(super) fn stored(kind: Kind, row: &Row) -> Result<Stored> {
-    let body = serde_json::from_str(row.try_get(4)?).map_err(|_| unreadable("a document that is no JSON"))?;
+    let body = serde_json::from_str(row.try_get(4)?).map_err(|_| unreadable("document is not JSON"))?;
     let key = Key::new(kind, row.try_get::<_, String>(0)?);
     let document = Document { key, name: row.try_get(1)?, parent: row.try_get(2)?, body };
     Ok(Stored { document, version: numbers(row, 3)? })

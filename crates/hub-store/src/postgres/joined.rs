@@ -1,4 +1,4 @@
-//! A hub that shares the database with others: they know that it is there, hear what it does, and go by the same clock.
+//! Cluster membership of a hub that shares the database with peer hubs: heartbeat, messages, and a common clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -18,40 +18,41 @@ use super::news::{Reader, prune};
 use super::{Ask as _, Stop, unreadable};
 use crate::common::hub_id;
 
-/// How often a hub shows that it is there, and looks for news that nobody has told it of.
+/// Interval of the heartbeat, and of reads of the cluster log without a notification.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long everything of one beat may take.
+/// Timeout of the work of one heartbeat.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Every so many beats.
+/// Heartbeats between two deletions of old rows.
 const PRUNE: u64 = 60;
-/// Clocks that differ by less are the same, in milliseconds; by more than the second, somebody should know.
+/// Clock difference in milliseconds that is ignored.
 const NEAR: i64 = 20;
+/// Change of the clock difference in milliseconds above which a warning is logged.
 const FAR: i64 = 2_000;
-/// What took longer says nothing of the clock.
+/// Maximum duration in milliseconds of a heartbeat query that is used to compare the clocks.
 const SLOW: i64 = 500;
 
-/// Whoever was away for a moment counts as new: others that were away, too, have time to come back before anybody says
-/// that they are gone.
+/// Heartbeat. A hub that missed 3 seconds counts as new: after an outage of the database, the peers have time to send
+/// their heartbeats before this hub considers them gone.
 const SHOW: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timestamp(), clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET seen = excluded.seen,
         since = CASE WHEN hubs.seen < excluded.seen - INTERVAL '3 seconds' THEN excluded.seen ELSE hubs.since END
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
 const FORGET: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
 
-/// Which calls are of a hub that is gone, for the hub `$2`. Whoever was away, or is about to find out that it was, says so of
-/// nobody.
+/// Condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new or
+/// late considers no listed peer gone.
 pub(super) const IS_ABANDONED: &str =
     "status = 'running' AND (hub IS NULL OR hub IS DISTINCT FROM $2) AND NOT EXISTS (
     SELECT 1 FROM hubs WHERE hubs.id = calls.hub AND (hubs.seen > now() - INTERVAL '10 seconds'
         OR (SELECT own.since > now() - INTERVAL '10 seconds' OR own.seen < now() - INTERVAL '3 seconds'
             FROM hubs AS own WHERE own.id = $2)))";
 
-/// A hub among others.
+/// Hub as a member of the cluster.
 pub(super) struct Joined {
     pub(super) hub: String,
     pub(super) shared: Shared,
     world: Arc<dyn World>,
-    /// How far the clock of the database is ahead, in milliseconds.
+    /// Offset of the database clock from the local clock in milliseconds.
     ahead: AtomicI64,
 }
 
@@ -62,7 +63,8 @@ impl Joined {
     ) -> Result<(Arc<Self>, Reader, mpsc::Receiver<(TenantId, Told)>)> {
         let (events, told) = Events::shared();
         let found = db.query("SELECT id FROM line", &[]).await?;
-        let line = found.first().ok_or_else(|| unreadable("no line"))?.try_get(0).map_err(Stop::from)?;
+        let line =
+            found.first().ok_or_else(|| unreadable("empty table `line`"))?.try_get(0).map_err(Stop::from)?;
         let (hub, shared) = (hub_id(), Shared::new(events, line));
         let mut reader = Reader::begin(db, &hub, &shared).await?;
         reader.read(db, &shared).await?;
@@ -71,19 +73,19 @@ impl Joined {
         Ok((Arc::new(joined), reader, told))
     }
 
-    /// How far the clock of the database is ahead of this machine's.
+    /// Returns the offset of the database clock from the local clock.
     pub(super) fn ahead(&self) -> SignedDuration {
         SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed))
     }
 
-    /// Shows that the hub is there, and looks at the clock.
+    /// Sends a heartbeat, and compares the clocks.
     async fn show(&self, db: &Connected) -> Result<(), Stop> {
         let before = self.world.now().as_millisecond();
         let found = db.query(SHOW, &[&self.hub]).await?;
-        let there: i64 = found.first().ok_or_else(|| unreadable("no hub"))?.try_get(0)?;
+        let there: i64 = found.first().ok_or_else(|| unreadable("no heartbeat row"))?.try_get(0)?;
         let after = self.world.now().as_millisecond();
         if after - before > SLOW {
-            return Ok(()); // nobody knows when it was said
+            return Ok(()); // too slow to compare the clocks
         }
         let here = before.midpoint(after);
         let (ahead, known) = (there - here, self.ahead.load(Ordering::Relaxed));
@@ -92,18 +94,18 @@ impl Joined {
             if (ahead - known).abs() > FAR {
                 tracing::warn!(
                     milliseconds = ahead,
-                    "the clock of this machine is not that of the database, which counts"
+                    "local clock differs from the database clock; using the database clock"
                 );
             }
         }
         Ok(())
     }
 
-    /// Goes on for as long as the hub does.
+    /// Sends heartbeats and reads the cluster log until the task is dropped.
     pub(super) async fn live(self: Arc<Self>, link: Link, mut reader: Reader, bell: Arc<Notify>) {
         let (mut beat, mut count) = (Instant::now(), 0_u64);
         loop {
-            let _ = timeout(BEAT, bell.notified()).await; // or it is time
+            let _ = timeout(BEAT, bell.notified()).await; // or the interval has elapsed
             let Ok(db) = link.get().await else {
                 self.shared.changed(None);
                 continue;
@@ -124,11 +126,11 @@ impl Joined {
             if matches!(done, Ok(Ok(()))) {
                 continue;
             }
-            // Nobody knows what others do meanwhile.
+            // Changes of peer hubs may have been missed: invalidate all caches.
             self.shared.changed(None);
             match done {
                 Ok(Err(stop)) if !stop.is_lost() => {
-                    tracing::error!(error = %linchpin_hub_core::Error::from(stop), "what other hubs do cannot be read now");
+                    tracing::error!(error = %linchpin_hub_core::Error::from(stop), "failed to read the cluster log; retrying");
                 }
                 _ => link.forget(&db).await,
             }

@@ -1,4 +1,4 @@
-//! How often, and how many at once: of all hubs together.
+//! Rate limits and concurrency limits, shared by all hubs of the cluster.
 
 use jiff::Timestamp;
 use linchpin_hub_core::id::TenantId;
@@ -45,7 +45,7 @@ pub(super) async fn room(db: &Connected, tenant: TenantId, of: &Room, most: u32)
     if count < i64::from(most) { Ok(()) } else { Err(no_room(of, most).into()) }
 }
 
-/// What nobody has taken from since then is full by now.
+/// Deletes the buckets that were last used before `before`: they are full again by now.
 pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp) -> Result<()> {
     let sql = "DELETE FROM buckets WHERE tenant = $1 AND at < $2";
     db.execute(sql, &[&tenant.to_string(), &time(before)]).await.map(drop)

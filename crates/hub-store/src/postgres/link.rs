@@ -1,4 +1,4 @@
-//! One connection to the database, made again when it is lost.
+//! Connection to the database, re-established after it was lost, and its options from the URL.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,24 +17,24 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Socket, State
 use super::tls::Tls;
 use super::{Ask, Stop, away, failed};
 
-/// How long a connection may take to come about.
+/// Timeout for establishing a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the other side may be silent before a connection counts as lost.
+/// TCP user timeout, and maximum idle time before keep-alive probes: a silent peer counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
-/// How long nothing is tried after the first failure, and how often that doubles.
+/// Delay after the first failure to connect, and how many times it doubles.
 const PAUSE: (Duration, u32) = (Duration::from_millis(100), 4);
 
-/// What a statement is given.
+/// Parameters of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// What an URL says, which is never told to anybody.
+/// Connection options from a database URL. They contain the password and are never logged or shown.
 #[derive(Clone)]
 pub(super) struct Way {
     config: Config,
     tls: Option<Tls>,
 }
 
-/// How to get to the database that an URL names.
+/// Parses a database URL.
 pub(super) fn way(url: &str) -> Result<Way> {
     let refused = |text: &str| Err(Error::new(error::Kind::Invalid, "invalid_database", text));
     let (url, asked) = Asked::take(url);
@@ -43,14 +43,14 @@ pub(super) fn way(url: &str) -> Result<Way> {
         Ok(config) if is_url => config,
         _ => {
             return refused(
-                "the URL of the database cannot be read: it looks like `postgres://user:password@host:5432/name`, \
-                 and `%`, `/`, `@`, `:` and `?` in a password are written as `%25`, `%2F`, `%40`, `%3A` and `%3F`",
+                "invalid database URL: use the form `postgres://user:password@host:5432/name`, \
+                 and write `%`, `/`, `@`, `:` and `?` in a password as `%25`, `%2F`, `%40`, `%3A` and `%3F`",
             );
         }
     };
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return refused(
-            "the URL of the database names no host: it looks like `postgres://user:password@host:5432/name`",
+            "the database URL has no host: use the form `postgres://user:password@host:5432/name`",
         );
     }
     if config.get_application_name().is_none() {
@@ -59,11 +59,11 @@ pub(super) fn way(url: &str) -> Result<Way> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(SILENCE);
     }
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite); // of several hosts, the one that takes changes
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite); // of several hosts, use the primary
     config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
     let is_here = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);
-    // Nothing is gained by TLS with somebody who may be anybody, and nobody reads along at a socket of this machine.
+    // TLS without certificate verification adds no security, and a Unix socket cannot be intercepted.
     if is_here || config.get_ssl_mode() != SslMode::Require {
         config.ssl_mode(SslMode::Disable);
         return Ok(Way { config, tls: None });
@@ -74,14 +74,14 @@ pub(super) fn way(url: &str) -> Result<Way> {
     }
 }
 
-/// What an URL asks of TLS.
+/// TLS options of a database URL.
 struct Asked {
     checks_name: bool,
     roots: Option<String>,
 }
 
 impl Asked {
-    /// Takes out of an URL what the driver does not know.
+    /// Splits the TLS options that the driver does not support off a URL.
     fn take(url: &str) -> (String, Self) {
         let mut asked = Asked { checks_name: true, roots: None };
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), asked) };
@@ -100,18 +100,18 @@ impl Asked {
     }
 }
 
-/// A value of an URL, read as the driver reads those that it knows.
+/// Decodes a URL parameter in the same way as the driver does.
 fn decoded(value: &str) -> String {
     let known = format!("postgres://host/?application_name={value}").parse::<Config>();
     known.ok().and_then(|known| known.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
-/// A connection that is made when it is needed, and again when it was lost.
+/// Connection that is established on first use and re-established after it was lost.
 pub(super) struct Link {
     way: Way,
-    /// What is said first.
+    /// SQL that is run on every new connection.
     greeting: String,
-    /// Rung by notices of the database.
+    /// Notified by `NOTIFY` messages of the database.
     bell: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -119,7 +119,7 @@ pub(super) struct Link {
 #[derive(Default)]
 struct State {
     connected: Option<Arc<Connected>>,
-    /// Why there is none, and until when that is the answer.
+    /// Last connection error, returned until this time without another attempt.
     failure: Option<(Error, Instant)>,
     failures: u32,
 }
@@ -129,12 +129,13 @@ impl Link {
         Link { way, greeting, bell: Arc::default(), state: Mutex::default() }
     }
 
-    /// Rung by notices of the database.
+    /// Returns the handle that is notified by `NOTIFY` messages of the database.
     pub(super) fn bell(&self) -> Arc<Notify> {
         self.bell.clone()
     }
 
-    /// The connection. While there is none, it is tried now and then; whoever asks in between hears at once why.
+    /// Returns the connection, and establishes it if necessary. During the backoff after a failure, the last error is
+    /// returned at once.
     pub(super) async fn get(&self) -> Result<Arc<Connected>> {
         let mut state = self.state.lock().await;
         state.connected.take_if(|connected| connected.client.is_closed());
@@ -148,7 +149,7 @@ impl Link {
         }
         let made = match timeout(PATIENCE, self.connect()).await {
             Ok(made) => made.map_err(|error| failed(&error)),
-            Err(_) => Err(away("it does not answer")),
+            Err(_) => Err(away("no response within the timeout")),
         };
         match made {
             Ok(connected) => {
@@ -165,7 +166,7 @@ impl Link {
         }
     }
 
-    /// Gives up a connection that does not work.
+    /// Drops a connection that does not work.
     pub(super) async fn forget(&self, lost: &Arc<Connected>) {
         self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, lost));
     }
@@ -186,7 +187,7 @@ impl Link {
         Ok(Connected { client, statements: std::sync::Mutex::default(), _driver: driver })
     }
 
-    /// Moves the bytes of a line.
+    /// Starts the task that performs the I/O of a connection.
     fn drive<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -208,26 +209,26 @@ impl Link {
     }
 }
 
-/// A connection with the statements that it knows already.
+/// Open connection with its prepared statements.
 pub(super) struct Connected {
     client: Client,
     statements: std::sync::Mutex<HashMap<String, Statement>>,
-    /// Moves the bytes, and ends with the connection.
+    /// I/O task, aborted with the connection.
     _driver: JoinSet<()>,
 }
 
 impl Connected {
-    /// Does one statement, and says how many rows it met.
+    /// Runs a statement, and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, Stop> {
         Ok(self.client.execute(&self.prepared(sql).await?, values).await?)
     }
 
-    /// Does statements that need no values.
+    /// Runs statements without parameters.
     pub(super) async fn run(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         self.client.batch_execute(sql).await
     }
 
-    /// Makes sure that statements are known: then each is sent as soon as it is begun.
+    /// Prepares statements, so that each of them is sent as soon as its future is first polled.
     pub(super) async fn know(
         &self,
         all: impl IntoIterator<Item = &str>,

@@ -1,4 +1,4 @@
-//! A database that several hubs may share: one connection that writes and a few that read.
+//! PostgreSQL store, which several hubs can share: one connection for writes and a few for reads.
 
 mod audit;
 mod calls;
@@ -34,29 +34,29 @@ use crate::Durability;
 use database::Database;
 use link::{Connected, Values};
 
-/// Keeps everything in a PostgreSQL database.
+/// Store in a PostgreSQL database.
 pub struct Postgres(Database);
 
 impl Postgres {
-    /// Opens the database that an URL names, such as `postgres://user:password@host:5432/name`. What an older hub left is
-    /// brought to the form of today. It works on when the database goes away and comes back.
+    /// Opens the database of a URL such as `postgres://user:password@host:5432/name`, and migrates it to the current
+    /// schema version. The store reconnects when the connection is lost.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, Durability::default()).await
     }
 
-    /// As [`Self::open`], and says what a batch survives: the end of the hub, or that of the database's machine, too.
+    /// Opens the database like [`Self::open`], with the given durability.
     pub async fn open_with(url: &str, durability: Durability) -> Result<Self> {
         Ok(Postgres(Database::open(url, durability, None).await?))
     }
 
-    /// As [`Self::open_with`], for a hub that shares the database with others: each knows of the others, and hears what
-    /// they do. All go by the clock of the database, with which that of `world` is compared.
+    /// Opens the database like [`Self::open_with`] as a member of a cluster: the hubs exchange heartbeats and messages.
+    /// All of them use the database clock, which is compared to the clock of `world`.
     pub async fn join(url: &str, durability: Durability, world: Arc<dyn World>) -> Result<Self> {
         Ok(Postgres(Database::open(url, durability, Some(world)).await?))
     }
 }
 
-/// Whoever can be asked something: the one that writes, in the middle of it, or any of those that read.
+/// Executor of queries: the writer within its transaction, or any of the readers.
 trait Ask: Sync {
     fn query(
         &self,
@@ -65,19 +65,19 @@ trait Ask: Sync {
     ) -> impl Future<Output = Result<Vec<tokio_postgres::Row>, Stop>> + Send;
 }
 
-/// Why something was not done: because of what is there, or because the database could not.
+/// Reason why an operation failed: the stored state rejects it, or the database reports an error.
 enum Stop {
     Refused(Error),
     Fault(tokio_postgres::Error),
 }
 
 impl Stop {
-    /// Whether the connection is of no use any more.
+    /// Returns whether the connection is lost.
     fn is_lost(&self) -> bool {
         matches!(self, Stop::Fault(error) if is_lost(error))
     }
 
-    /// Whether two were in each other's way, and one of them was chosen to begin anew.
+    /// Returns whether the database aborted the transaction because of a conflict or deadlock; it can be retried.
     fn is_clash(&self) -> bool {
         let clashes = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
         matches!(self, Stop::Fault(error) if error.code().is_some_and(|code| clashes.contains(&code)))
@@ -105,56 +105,58 @@ impl From<Stop> for Error {
     }
 }
 
-const REFUSED: &str = "the database refuses the hub: look at the user and the password in its URL";
+const REFUSED: &str = "the database rejects the login: check the user and the password in its URL";
 
-/// What the database says, without what is in it and without what its URL says.
+/// Logs a database error and converts it; neither contains data of the database or parts of its URL.
 fn failed(error: &tokio_postgres::Error) -> Error {
     let code = error.code().map(SqlState::code);
     let text = match code {
         None if error.to_string() == "error performing TLS handshake" => {
             let why = error.source().map(ToString::to_string).unwrap_or_default();
-            return away(&format!("no TLS came about: {why}; look at sslmode and sslrootcert in its URL"));
+            return away(&format!(
+                "the TLS handshake failed: {why}; check sslmode and sslrootcert in its URL"
+            ));
         }
         None if is_lost(error) => {
-            return away(&error.source().map_or_else(|| "it was lost".to_owned(), ToString::to_string));
+            return away(&error.source().map_or_else(|| "connection lost".to_owned(), ToString::to_string));
         }
         None if matches!(&*error.to_string(), "authentication error" | "invalid configuration") => REFUSED,
-        Some("57P01" | "57P02" | "57P03") => return away("it is being started or ended"),
+        Some("57P01" | "57P02" | "57P03") => return away("it is starting up or shutting down"),
         Some("22021" | "22P05") => return unkept(),
         Some("28000" | "28P01") => REFUSED,
-        Some("3D000") => "there is no database of that name: make it, or look at the name in its URL",
+        Some("3D000") => "the database does not exist: create it, or check the name in its URL",
         Some("42501") => {
-            "the database does not let the hub do its work: make it the owner of the database, or of a schema in it"
+            "the database user lacks privileges: make it the owner of the database, or of a schema in it"
         }
-        Some("25006") => "the database takes no changes: name the one that does in its URL, not a copy of it",
-        Some("53100") => "the disk is full: nothing can be kept until there is room",
-        Some("53300") => "the database has no connection left for the hub: allow more of them",
-        Some("55P03") => "another hub keeps the database busy: try again",
+        Some("25006") => "the database is read-only (a standby?): use the URL of the primary",
+        Some("53100") => "the disk of the database is full: nothing can be stored until there is free space",
+        Some("53300") => "the database has no free connection for the hub: raise its `max_connections`",
+        Some("55P03") => "another hub holds a lock of the database: try again",
         Some("XX001" | "XX002") => "the database is damaged: restore it from a backup",
-        _ => "the database does not work now",
+        _ => "the database operation failed: see the log of the hub",
     };
-    // Of what has no code of the database, the text says what went wrong, and not with which value.
+    // The text of an error without SQLSTATE describes the problem and contains no value.
     let kind = code.is_none().then(|| error.to_string());
     tracing::error!(error = code, kind, "{text}");
     Error::new(error::Kind::Unavailable, "store_unavailable", text)
 }
 
-/// The database cannot be had now.
+/// Logs and returns the error for an unreachable database.
 fn away(reason: &str) -> Error {
-    tracing::error!(reason, "the database cannot be reached");
-    let text = format!("the database cannot be reached now ({reason}): try again when it is back");
+    tracing::error!(reason, "database unreachable");
+    let text = format!("the database is unreachable ({reason}): try again later");
     Error::new(error::Kind::Unavailable, "store_unavailable", text)
 }
 
-/// There is a text that no database of this kind takes.
+/// Returns the error for text that PostgreSQL cannot store.
 fn unkept() -> Error {
-    let text = "a text holds a character that the database cannot keep, such as U+0000: leave it out";
+    let text = "a string contains a character that the database cannot store, such as U+0000: remove it";
     Error::new(error::Kind::Invalid, "text_not_kept", text)
 }
 
-/// What is in the database is not what was put there.
+/// Logs and returns the error for stored data that cannot be decoded.
 fn unreadable(what: &'static str) -> Stop {
-    tracing::error!(what, "the database holds what no hub has written");
+    tracing::error!(what, "the database contains invalid data");
     let text = "the database is damaged: restore it from a backup";
     Error::new(error::Kind::Unavailable, "store_unavailable", text).into()
 }
@@ -165,7 +167,7 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || error.code().map_or_else(is_io, |code| ended.contains(&code.code()))
 }
 
-/// A change contradicts what is there.
+/// Returns the error for a change that conflicts with the stored state.
 fn conflict(code: &'static str, text: impl Into<String>) -> Stop {
     Error::new(error::Kind::Conflict, code, text).into()
 }
@@ -304,7 +306,7 @@ mod tests {
     use super::link::{Link, way};
     use super::*;
 
-    /// A connection to a new database, with so much in it that no plan reads all of it.
+    /// Connects to a new database with so many rows that the planner prefers an index.
     pub(super) async fn filled(tenant: TenantId) -> Arc<Connected> {
         let url = server().url(&server().database());
         let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
@@ -323,7 +325,7 @@ mod tests {
         db
     }
 
-    /// How the database goes about something.
+    /// Returns the query plan of a statement.
     pub(super) async fn plan(db: &Connected, sql: &str, values: Values<'_>) -> String {
         let steps = db.query(&format!("EXPLAIN {sql}"), values).await.map_err(Error::from).unwrap();
         steps.iter().map(|step| step.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
@@ -334,10 +336,10 @@ mod tests {
         let url = server().url(&server().database());
         let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
         let error = Error::from(Stop::from(db.run("SELECT 'secret'::BIGINT").await.unwrap_err()));
-        assert_eq!(format!("{error}"), "the database does not work now");
+        assert_eq!(format!("{error}"), "the database operation failed: see the log of the hub");
         let row = &db.query("SELECT 'secret', -5::BIGINT", &[]).await.map_err(Error::from).unwrap()[0];
         let error = Error::from(Stop::from(row.try_get::<_, i64>(0).unwrap_err()));
-        assert_eq!(format!("{error}"), "the database does not work now");
+        assert_eq!(format!("{error}"), "the database operation failed: see the log of the hub");
         let error = documents::numbers(row, 1).map_err(Error::from).unwrap_err();
         assert_eq!(format!("{error}"), "the database is damaged: restore it from a backup");
     }

@@ -1,39 +1,39 @@
-//! The tables, and how older ones become them. A step is never changed once it has been out; another follows it.
+//! Schema migrations. A released migration is never changed; a new one follows it.
 
 use linchpin_hub_core::{Error, Result, error};
 
 use super::link::Connected;
 use super::{Ask as _, Stop, unreadable};
 
-/// Each brings the database from the form before to the next.
+/// Migrations in order; each leads from one schema version to the next.
 const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
-/// Whoever brings a database to the form of today holds a lock, whose number is the letters of our name.
+/// Advisory lock held during a migration; its key is `linchpin` in ASCII.
 const LOCK: &str =
     "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_advisory_lock(x'6c696e636870696e'::BIGINT); COMMIT";
 const UNLOCK: &str = "ROLLBACK; SELECT pg_advisory_unlock(x'6c696e636870696e'::BIGINT)";
 
-/// Brings a database to the form of today.
+/// Migrates a database to the current schema version.
 pub(super) async fn bring_up(db: &Connected) -> Result<()> {
-    // Whoever only looks changes nothing.
+    // A database of the current version is not written: commands that only read work without write access.
     if is_of_today(form(db).await?)? {
         return Ok(());
     }
     let brought = bring(db).await;
-    let _ = db.run(UNLOCK).await; // if that fails, the connection is gone, and the lock with it
+    let _ = db.run(UNLOCK).await; // if this fails, the connection is lost, and the lock with it
     Ok(brought?)
 }
 
 fn is_of_today(form: usize) -> Result<bool> {
     if form > STEPS.len() {
-        let text = "the database was used by a newer hub: run that one, or restore a backup from before";
+        let text = "the database was used by a newer hub: run that version, or restore an older backup";
         return Err(Error::new(error::Kind::Unavailable, "store_too_new", text));
     }
     Ok(form == STEPS.len())
 }
 
 async fn bring(db: &Connected) -> Result<(), Stop> {
-    // Two that start at once wait for each other here, and the second finds nothing to do. What the first has made is
-    // sure to be seen only in a transaction that begins afterwards.
+    // Two hubs that start at the same time wait for each other here; the second finds the schema migrated. The changes
+    // of the first are certain to be visible only in a transaction that starts after the lock was acquired.
     db.run(LOCK).await?;
     db.run("BEGIN").await?;
     let form = form(db).await?;
@@ -51,7 +51,7 @@ async fn bring(db: &Connected) -> Result<(), Stop> {
     Ok(db.run("COMMIT").await?)
 }
 
-/// The form that it has: zero before there is anything.
+/// Returns the schema version of the database; 0 if it is empty.
 async fn form(db: &Connected) -> Result<usize, Stop> {
     let found = db.query("SELECT to_regclass('schema_version') IS NOT NULL", &[]).await?;
     let is_there = found.first().map(|row| row.try_get::<_, bool>(0)).transpose()?;
@@ -59,6 +59,6 @@ async fn form(db: &Connected) -> Result<usize, Stop> {
         return Ok(0);
     }
     let found = db.query("SELECT version FROM schema_version", &[]).await?;
-    let version: i64 = found.first().ok_or_else(|| unreadable("no schema_version"))?.try_get(0)?;
-    usize::try_from(version).map_err(|_| unreadable("schema_version"))
+    let version: i64 = found.first().ok_or_else(|| unreadable("empty schema_version"))?.try_get(0)?;
+    usize::try_from(version).map_err(|_| unreadable("invalid schema_version"))
 }

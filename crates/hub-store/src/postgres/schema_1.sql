@@ -1,4 +1,4 @@
--- Texts are compared by their bytes, as everywhere else in the hub.
+-- Strings are compared bytewise, as everywhere else in the hub.
 CREATE TABLE documents (
     tenant  TEXT COLLATE "C" NOT NULL,
     kind    TEXT COLLATE "C" NOT NULL,

@@ -1,14 +1,14 @@
--- Which hub makes a call: when it is gone, nobody knows what became of it.
+-- Hub process that runs the call; if it is gone, the outcome of the call is unknown.
 ALTER TABLE calls ADD COLUMN hub TEXT COLLATE "C";
 
--- The hubs that use this database: since when without a break, and when they were last seen, by its clock.
+-- Hubs of the cluster: start of the unbroken heartbeat and last heartbeat, by the database clock.
 CREATE TABLE hubs (
     id    TEXT COLLATE "C" PRIMARY KEY,
     since TIMESTAMPTZ NOT NULL,
     seen  TIMESTAMPTZ NOT NULL
 );
 
--- What hubs tell each other, in the order in which it was committed.
+-- Cluster log: messages between hubs, in commit order.
 CREATE SEQUENCE news_number;
 CREATE TABLE news (
     number BIGINT PRIMARY KEY,
@@ -19,11 +19,11 @@ CREATE TABLE news (
     body   TEXT NOT NULL
 );
 
--- Numbers of news mean the same for as long as this does.
+-- Id of the number sequence: numbers of `news` are comparable while it stays the same.
 CREATE TABLE line (id TEXT COLLATE "C" NOT NULL);
 INSERT INTO line VALUES (left(md5(random()::TEXT || clock_timestamp()::TEXT), 8));
 
--- What is left of what may be had in a minute.
+-- Token buckets of the rate limits.
 CREATE TABLE buckets (
     tenant TEXT COLLATE "C" NOT NULL,
     id     TEXT COLLATE "C" NOT NULL,

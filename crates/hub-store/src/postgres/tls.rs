@@ -1,4 +1,4 @@
-//! TLS to the database, as its URL asks for it. Whom the certificate is from is always checked.
+//! TLS connections to the database. The issuer of the certificate is always verified.
 
 use std::future::Future;
 use std::io;
@@ -16,16 +16,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// What stands for the roots of this machine.
+/// Value of `sslrootcert` for the root certificates of this machine.
 const SYSTEM: &str = "system";
 
-/// Makes lines with TLS.
+/// TLS connector of the driver.
 #[derive(Clone)]
 pub(super) struct Tls(TlsConnector);
 
 impl Tls {
-    /// Trusts the authorities in the file `roots`, or those of this machine, and looks at the name in a certificate if it
-    /// is told to. What is wrong is said.
+    /// Creates a connector that trusts the root certificates in the PEM file `roots`, or those of this machine.
+    /// `checks_name` enables the check of the host name. The error is a message for the user.
     pub(super) fn new(roots: Option<&str>, checks_name: bool) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut trusted = RootCertStore::empty();
@@ -33,7 +33,7 @@ impl Tls {
             Some(path) => {
                 let wrong = |why: &dyn std::fmt::Display| {
                     format!(
-                        "`{path}`, the sslrootcert of the database's URL, is no PEM with certificates: {why}"
+                        "the sslrootcert `{path}` of the database URL is not a PEM file with certificates: {why}"
                     )
                 };
                 let all = CertificateDer::pem_file_iter(Path::new(path)).map_err(|error| wrong(&error))?;
@@ -42,15 +42,17 @@ impl Tls {
                     trusted.add(certificate).map_err(|error| wrong(&error))?;
                 }
                 if trusted.is_empty() {
-                    return Err(wrong(&"there is none in it"));
+                    return Err(wrong(&"it contains no certificate"));
                 }
             }
-            // A certificate that cannot be read is one that is not trusted.
+            // Certificates that cannot be parsed are not trusted.
             None => drop(trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
         }
         let checks = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone()).build();
         let checks = checks.map_err(|error| {
-            format!("this machine has no trusted root certificates ({error}): install them, or name some with sslrootcert")
+            format!(
+                "this machine has no trusted root certificates ({error}): install them, or set sslrootcert"
+            )
         })?;
         let checks: Arc<dyn ServerCertVerifier> =
             if checks_name { checks } else { Arc::new(AnyName(checks)) };
@@ -61,7 +63,7 @@ impl Tls {
     }
 }
 
-/// Everything but the name is checked.
+/// Certificate verifier that ignores the host name (`sslmode=verify-ca`).
 #[derive(Debug)]
 struct AnyName(Arc<WebPkiServerVerifier>);
 
@@ -75,7 +77,7 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        // The name is looked at last.
+        // The host name is checked last, so everything else is valid here.
         match self.0.verify_server_cert(certificate, others, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 Ok(ServerCertVerified::assertion())
@@ -107,7 +109,7 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// TLS with one host.
+/// TLS handshake with one host.
 pub(super) struct To(TlsConnector, ServerName<'static>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
@@ -131,7 +133,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for To {
     }
 }
 
-/// A line with TLS.
+/// TLS stream in the form that the driver expects.
 pub(super) struct Line<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Line<S> {

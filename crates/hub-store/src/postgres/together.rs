@@ -1,4 +1,4 @@
-//! Calls that begin and that are over, many with one statement: most of what a busy hub writes.
+//! Grouped call changes: many calls that start or finish in one statement. They are most of the writes of a busy hub.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +25,10 @@ const FINISH: &str = "UPDATE calls SET status = over.status, result = over.resul
         AS over (tenant, id, status, result, error, at, keeps)
     WHERE calls.tenant = over.tenant AND calls.id = over.id AND calls.status IN ('pending', 'running')";
 
-/// How much of a call goes with others.
+/// Maximum size in bytes of a call that is grouped with others.
 const LARGEST: usize = 64 << 10;
 
-/// What several batches are about.
+/// Changes of several batches.
 #[derive(Default)]
 pub(super) struct Together<'a> {
     same: BTreeSet<(TenantId, &'a Key, u64)>,
@@ -37,7 +37,7 @@ pub(super) struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    /// Takes a batch in. Not one that is about something else, too, or large.
+    /// Adds a batch, and returns whether it was added: a batch with other changes or a large call is not.
     pub(super) fn take(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
         let size = |all: &[&Option<Vec<u8>>]| all.iter().copied().flatten().map(Vec::len).sum::<usize>();
         let fits = |change: &Change| match change {
@@ -62,9 +62,9 @@ impl<'a> Together<'a> {
         true
     }
 
-    /// Does all of them. Whether that could be; if not, nobody knows which of them.
+    /// Applies all changes, and returns whether each of them succeeded. Which one failed is not known.
     pub(super) async fn apply(&self, db: &Connected, hub: Option<&str>) -> Result<bool, Stop> {
-        // All are known, so that they are sent in this order, without waiting for one another.
+        // All statements are prepared, so they are pipelined in this order.
         db.know([SAME, OPEN, FINISH]).await?;
         let (same, opened, over) =
             tokio::join!(biased; self.is_same(db), self.open(db, hub), self.finish(db));

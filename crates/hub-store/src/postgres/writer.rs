@@ -1,5 +1,4 @@
-//! The one that writes. What is written together is made sure of together, and what other hubs need to know of it goes
-//! with it.
+//! Writer task: commits batches in groups, in one transaction with the messages that peer hubs need about them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,31 +19,33 @@ use super::news::News;
 use super::together::Together;
 use super::{Stop, apply, failed, is_lost};
 
-/// How many batches are made sure of at once, and how many events go with them besides their own.
+/// Maximum number of batches per commit.
 const GROUP: usize = 64;
+/// Maximum number of other events per commit, besides those of the batches.
 const EVENTS: usize = 256;
-/// How long a group may take.
+/// Timeout of the transaction of a group.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How often what was not done is tried again, and when events are that nothing else goes with.
+/// Maximum number of retries of a transaction that was certainly not committed.
 const TRIES: u32 = 5;
+/// Delay before events that failed to be written are retried without a batch.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A batch, and who waits until it is sure.
+/// Batch with the sender of its outcome, which is sent after the commit.
 pub(super) struct Write {
     pub(super) tenant: TenantId,
     pub(super) batch: Batch,
     pub(super) done: oneshot::Sender<Result<()>>,
 }
 
-/// Writes.
+/// Writer of one database.
 pub(super) struct Writer {
     link: Link,
     joined: Option<Arc<Joined>>,
-    /// What happens at this hub.
+    /// Events of this hub.
     told: Option<mpsc::Receiver<(TenantId, Told)>>,
-    /// What of it is not kept yet.
+    /// Events that are not stored yet.
     waiting: Vec<(TenantId, Told)>,
-    /// Whether something of it is lost.
+    /// Whether events were dropped.
     is_cut: bool,
 }
 
@@ -57,19 +58,19 @@ impl Writer {
         Writer { link, joined, told, waiting: Vec::new(), is_cut: false }
     }
 
-    /// Writes until nobody wants it any more.
+    /// Writes until the queue is closed.
     pub(super) async fn write_all(mut self, mut writes: mpsc::Receiver<Write>) {
         let (mut group, mut goes_on) = (Vec::with_capacity(GROUP), true);
         while goes_on {
             goes_on = self.gather(&mut writes, &mut group).await;
             let outcomes = self.write_group(&group).await;
             for (Write { done, .. }, outcome) in group.drain(..).zip(outcomes) {
-                let _ = done.send(outcome); // whoever asked may have gone
+                let _ = done.send(outcome); // the caller may have dropped its future
             }
         }
     }
 
-    /// Waits for something to write. Whether there may be more.
+    /// Waits for batches or events, and returns `false` once the queue is closed.
     async fn gather(&mut self, writes: &mut mpsc::Receiver<Write>, group: &mut Vec<Write>) -> bool {
         let has_waiting = !self.waiting.is_empty();
         let (told, waiting) = (&mut self.told, &mut self.waiting);
@@ -85,7 +86,7 @@ impl Writer {
             _ = events, if !has_waiting => true,
             () = sleep(AGAIN), if has_waiting => true,
         };
-        // What happened because of what was written before goes with what is written now.
+        // Events caused by earlier writes are stored with this group.
         while let Some(told) = &mut self.told
             && self.waiting.len() < EVENTS
             && let Ok(event) = told.try_recv()
@@ -95,11 +96,11 @@ impl Writer {
         goes_on
     }
 
-    /// Does a group at once. What was certainly not done is tried again: one by one if others were in the way, because
-    /// two groups that take the same in another order would be so again.
+    /// Commits a group. Batches that were certainly not committed are retried: one by one after a conflict, because two
+    /// groups that lock the same rows in another order would conflict again.
     async fn write_group(&mut self, group: &[Write]) -> Vec<Result<()>> {
         if group.is_empty() && !self.waiting.is_empty() {
-            let _ = self.write_part(group).await; // they wait on if that fails
+            let _ = self.write_part(group).await; // on failure they stay queued
         }
         let (mut outcomes, mut size, mut tries) = (Vec::with_capacity(group.len()), group.len(), TRIES);
         while outcomes.len() < group.len() {
@@ -122,7 +123,7 @@ impl Writer {
         outcomes
     }
 
-    /// Does some batches in one transaction, and leaves a connection that can be used.
+    /// Commits some batches in one transaction, and leaves the connection usable.
     async fn write_part(&mut self, part: &[Write]) -> Result<Vec<Result<()>>, Stop> {
         let db = self.link.get().await?;
         let mut news = News::default();
@@ -150,11 +151,12 @@ impl Writer {
 }
 
 fn unsure() -> Error {
-    let text = "the database was lost while this was kept, and nobody knows whether it is: look before you try again";
+    let text = "the database connection was lost during the commit, so the change may or may not be stored: \
+                check before you retry";
     Error::new(error::Kind::Unavailable, "store_unavailable", text)
 }
 
-/// Does some batches. What cannot be done is undone alone.
+/// Runs the transaction of some batches. A batch that fails is rolled back alone.
 async fn transact(
     db: &Connected,
     hub: Option<&str>,
@@ -162,7 +164,7 @@ async fn transact(
     news: &mut News,
 ) -> Result<Vec<Result<()>>, Stop> {
     let tenants = part.iter().map(|write| write.tenant);
-    // Sent without waiting for one another, in this order.
+    // Pipelined in this order.
     let (begun, chains) = tokio::join!(biased; db.run("BEGIN"), Chains::take(db, tenants));
     begun?;
     let mut chains = chains?;
@@ -173,7 +175,7 @@ async fn transact(
         let done = if are_done {
             Ok(())
         } else {
-            // A mark and the first change after it are sent without waiting, too.
+            // A savepoint and the first change after it are pipelined, too.
             let (marked, done) = tokio::join!(biased; db.run(mark), apply(db, hub, *tenant, batch));
             marked?;
             done
@@ -193,7 +195,7 @@ async fn transact(
     kept.and(told)?;
     match db.run("COMMIT").await {
         Ok(()) => Ok(outcomes),
-        // The database says that it did not: then that is so.
+        // The database reports that the commit failed, so it is certain.
         Err(error) if error.code().is_some() && !is_lost(&error) => Err(error.into()),
         Err(error) => {
             failed(&error);
@@ -202,8 +204,8 @@ async fn transact(
     }
 }
 
-/// Whether a batch is only about calls and questions that no other can be about at the same time: of two that are, one
-/// fails. Such batches can be done in any order.
+/// Returns whether a batch changes nothing but calls and approvals. Of two batches that change the same one, one fails,
+/// so such batches can be applied in any order.
 fn is_apart(write: &Write) -> bool {
     let is_apart = |change: &Change| {
         matches!(
@@ -221,8 +223,8 @@ fn is_apart(write: &Write) -> bool {
     write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_kept)
 }
 
-/// Does all batches without waiting for one another, most of them together. Whether they are done: if one of them cannot be,
-/// none is.
+/// Applies all batches, pipelined, most of them grouped into a few statements. Returns whether they are applied: if one
+/// of them fails, none is.
 async fn all_at_once(db: &Connected, hub: Option<&str>, part: &[Write]) -> Result<bool, Stop> {
     let mut together = Together::default();
     let mut under_way: Vec<_> = part

@@ -1,4 +1,4 @@
-//! The audit: rows are added, and never changed.
+//! Audit tables: entries are appended and never changed.
 
 use jiff::Timestamp;
 use linchpin_hub_core::Result;
@@ -14,11 +14,11 @@ use super::{conflict, failed};
 pub(super) const ROW: &str = "number, at, actor, action, fields, hash";
 pub(super) const CHECKPOINT: &str = "number, at, hash, signature";
 
-/// Whether an entry is as somebody says, and not the last.
+/// Finds an entry if its hash matches and a later entry exists: the chain head is never sealed.
 const SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = ?1 AND number = ?2 AND hash = ?3
     AND EXISTS (SELECT 1 FROM audit WHERE tenant = ?1 AND number > ?2)";
 const SEAL: &str = "DELETE FROM audit WHERE tenant = ?1 AND number <= ?2";
-/// The last checkpoint stays, whatever it is about.
+/// The last checkpoint stays, even if it covers a sealed entry.
 const CHECKED: &str = "DELETE FROM checkpoints WHERE tenant = ?1 AND number <= ?2
     AND number < (SELECT max(number) FROM checkpoints WHERE tenant = ?1)";
 
@@ -31,7 +31,7 @@ pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<Entry>) -> 
     added.map_err(|error| failed(&error))
 }
 
-/// Adds a row as it is.
+/// Inserts an entry unchanged.
 pub(super) fn insert(db: &Connection, tenant: TenantId, row: Row) -> rusqlite::Result<()> {
     let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let Row { number, at, actor, action, fields, hash } = row;
@@ -81,7 +81,7 @@ pub(super) fn seal(db: &Connection, tenant: TenantId, first: u64, last: Head) ->
         Ok(gone as u64 == (last.number + 1).saturating_sub(first))
     });
     let is_sealed = sealed.map_err(|error| failed(&error))?;
-    let meanwhile = || conflict("changed_meanwhile", "the audit was sealed meanwhile: read it again");
+    let meanwhile = || conflict("changed_meanwhile", "the audit was sealed concurrently: read it again");
     is_sealed.then_some(()).ok_or_else(meanwhile)
 }
 

@@ -1,4 +1,4 @@
-//! Calls and approvals. Each change says in its own words what must be true before it.
+//! Calls and approvals. The SQL of each change contains its precondition.
 
 use std::fmt::Write as _;
 
@@ -17,12 +17,12 @@ use crate::common::page;
 
 pub(super) const CALL: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
-/// The same for lists, without what may be long.
+/// Columns for lists: without arguments and result, which may be large.
 const LISTED: &str =
     "id, server, tool, subject, status, digest, NULL, NULL, error, created, started, completed FROM calls";
 pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
-/// Times are kept in milliseconds.
+/// Converts a time to the stored form: milliseconds since the Unix epoch.
 pub(super) fn time(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
@@ -48,7 +48,7 @@ pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
     row.get::<_, String>(index)?.parse().map_err(|error: Error| unreadable(index, error))
 }
 
-/// Does one change that must meet exactly one row; `refusal` says why it met none.
+/// Runs a statement that must change exactly one row; `refusal` returns the error if it changed none.
 fn change(
     db: &Connection,
     sql: &str,
@@ -84,16 +84,14 @@ pub(super) fn open(db: &Connection, hub: &str, tenant: TenantId, call: &Call) ->
         call.completed.map(time),
         hub,
     ];
-    change(db, &sql, values, || Ok(conflict("call_exists", format!("there is a call {} already", call.id))))
+    change(db, &sql, values, || Ok(conflict("call_exists", format!("call {} already exists", call.id))))
 }
 
-/// Why a call cannot go on as was wanted.
+/// Returns the reason why a call cannot make the requested transition.
 fn stuck(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
     Ok(match get(db, tenant, call)? {
         None => Error::not_found("call", call),
-        Some(found) => {
-            conflict("call_elsewhere", format!("the call {call} is {} already", found.status.name()))
-        }
+        Some(found) => conflict("call_elsewhere", format!("call {call} is already {}", found.status.name())),
     })
 }
 
@@ -127,7 +125,7 @@ pub(super) fn edit(
     change(db, sql, values, || stuck(db, tenant, call))
 }
 
-/// Calls that finished before a time, the oldest first.
+/// Selects the calls that finished before a time, the oldest first.
 const OVER: &str =
     "SELECT id FROM calls INDEXED BY calls_over WHERE tenant = ?1 AND completed < ?2 ORDER BY completed";
 
@@ -146,7 +144,7 @@ pub(super) fn has_before(db: &Connection, tenant: TenantId, before: Timestamp) -
 }
 
 pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
-    let status = Status::find(&row.get::<_, String>(4)?).ok_or_else(|| unreadable(4, "no status"))?;
+    let status = Status::find(&row.get::<_, String>(4)?).ok_or_else(|| unreadable(4, "unknown status"))?;
     Ok(Call {
         id: parsed(row, 0)?,
         server: parsed(row, 1)?,
@@ -167,7 +165,7 @@ pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Opt
     one(db, &format!("{CALL} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
 }
 
-/// The one with this tenant and this id.
+/// Reads the row with this tenant and id.
 fn one<T>(
     db: &Connection,
     columns_from: &str,
@@ -179,12 +177,12 @@ fn one<T>(
     found.map_err(|error| failed(&error))
 }
 
-/// The conditions that were asked for, one after the other, and their values.
+/// Conditions of a `WHERE` clause, joined by `AND`, and their values.
 #[derive(Default)]
 struct Conditions {
     text: String,
     values: Vec<Box<dyn ToSql>>,
-    /// Named, because the database would rather read all that a tenant has.
+    /// Forced index: the query planner would rather scan all rows of the tenant.
     index: Option<&'static str>,
 }
 
@@ -200,10 +198,10 @@ impl Conditions {
         let Some(value) = value else { return };
         self.values.push(Box::new(value));
         let and = if self.text.is_empty() { "" } else { " AND " };
-        write!(self.text, "{and}{what} ?{}", self.values.len()).expect("a text takes everything");
+        write!(self.text, "{and}{what} ?{}", self.values.len()).expect("writing to a string never fails");
     }
 
-    /// As [`Self::add`], with an index; the first one counts.
+    /// Adds a condition like [`Self::add`] with the index that serves it; the first index is used.
     fn by(&mut self, index: &'static str, what: &str, value: Option<impl ToSql + 'static>) {
         self.index = self.index.or(value.is_some().then_some(index));
         self.add(what, value);
@@ -214,7 +212,7 @@ impl Conditions {
         format!("SELECT {columns_from} {index} WHERE {} ORDER BY id DESC LIMIT {limit}", self.text)
     }
 
-    /// What meets them all, the newest first.
+    /// Lists the rows that meet all conditions, the newest first.
     fn list<T>(
         self,
         db: &Connection,
@@ -254,7 +252,7 @@ pub(super) fn list(
     calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name)
 }
 
-/// Those that a hub before this one has begun.
+/// Lists running calls that an earlier hub process started.
 pub(super) fn abandoned(db: &Connection, hub: &str, tenant: TenantId) -> Result<Vec<Call>> {
     let sql = format!(
         "SELECT {LISTED} INDEXED BY calls_by_status WHERE tenant = ?1 AND status = 'running' AND hub IS NOT ?2 LIMIT 100"
@@ -282,24 +280,21 @@ pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Res
         time(approval.expires),
         approval.decided.map(time),
     ];
-    let exists = || Ok(conflict("approval_exists", format!("there is an approval {} already", approval.id)));
+    let exists = || Ok(conflict("approval_exists", format!("approval {} already exists", approval.id)));
     change(db, &sql, values, exists)
 }
 
-/// Why an approval cannot be answered, or used.
+/// Returns the reason why an approval cannot be decided or used.
 fn closed(db: &Connection, tenant: TenantId, id: ApprovalId, at: Timestamp) -> Result<Error> {
     Ok(match approval(db, tenant, id)? {
         None => Error::not_found("approval", id),
         Some(found)
             if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
         {
-            conflict(
-                "approval_expired",
-                format!("the approval {id} has expired: the call must be asked for again"),
-            )
+            conflict("approval_expired", format!("approval {id} has expired: request the call again"))
         }
         Some(found) => {
-            let text = format!("the approval {id} is {} already", found.decision.name());
+            let text = format!("approval {id} is already {}", found.decision.name());
             conflict("approval_decided", text)
         }
     })
@@ -314,7 +309,7 @@ pub(super) fn decide(
     at: Timestamp,
     digest: Option<Digest>,
 ) -> Result<()> {
-    // What is over can only be said to be over.
+    // After its expiry an approval can only become `expired` or `withdrawn`.
     let sql =
         "UPDATE approvals SET decision = ?3, decided_by = ?4, decided = ?5, digest = COALESCE(?6, digest)
                WHERE tenant = ?1 AND id = ?2 AND decision = 'open' AND (expires > ?5 OR ?3 IN ('expired', 'withdrawn'))";
@@ -335,14 +330,15 @@ pub(super) fn use_up(
     let values = params![tenant.to_string(), id.to_string(), digest.bytes(), time(at)];
     change(db, sql, values, || match approval(db, tenant, id)? {
         Some(found) if found.decision == Decision::Approved && found.digest != digest => {
-            Ok(conflict("approval_for_another", format!("the approval {id} is for another call than this")))
+            Ok(conflict("approval_for_another", format!("approval {id} was given for another call")))
         }
         _ => closed(db, tenant, id, at),
     })
 }
 
 pub(super) fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
-    let decision = Decision::find(&row.get::<_, String>(3)?).ok_or_else(|| unreadable(3, "no decision"))?;
+    let decision =
+        Decision::find(&row.get::<_, String>(3)?).ok_or_else(|| unreadable(3, "unknown decision"))?;
     Ok(Approval {
         id: parsed(row, 0)?,
         call: parsed(row, 1)?,

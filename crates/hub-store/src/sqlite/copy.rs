@@ -1,4 +1,4 @@
-//! Everything at once: out of this database as it is at one moment, or into it while it is empty.
+//! Snapshots: export of the whole database in one consistent read, and import into an empty one.
 
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
@@ -10,12 +10,12 @@ use super::calls::{APPROVAL, CALL, parsed, read_approval, read_call, unreadable}
 use super::{audit, calls, documents, failed};
 use crate::common::{ANYTHING, gone, incomplete, not_empty};
 
-/// Hands out everything.
+/// Exports all rows of all tenants.
 pub(super) fn out(db: &Connection, to: &Sender<Copied>) -> Result<()> {
-    // Whatever is read in it is of the moment at which the first row is.
+    // One read transaction: all reads see the state at the first row.
     let tx = db.unchecked_transaction().map_err(|error| failed(&error))?;
     let document = |row: &Row<'_>, _| {
-        let kind = Kind::find(&row.get::<_, String>("kind")?).ok_or_else(|| unreadable(1, "no kind"))?;
+        let kind = Kind::find(&row.get::<_, String>("kind")?).ok_or_else(|| unreadable(1, "unknown kind"))?;
         Ok(What::Document(documents::stored(kind, row)?))
     };
     each(&tx, to, documents::COLUMNS, "kind, tenant FROM documents ORDER BY tenant, kind, id", document)?;
@@ -47,7 +47,7 @@ fn each(
     Ok(())
 }
 
-/// Takes in everything, if there is nothing.
+/// Imports a snapshot of `count` items. The database must be empty.
 pub(super) fn take(db: &Connection, mut from: Receiver<Copied>, count: u64) -> Result<()> {
     let has_any = db.query_row(ANYTHING, [], |row| row.get::<_, bool>(0)).map_err(|error| failed(&error))?;
     if has_any {

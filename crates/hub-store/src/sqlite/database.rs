@@ -1,5 +1,5 @@
-//! The threads of one database file. What is written together is made sure of together: while one group of batches is
-//! on its way to the disk the next gathers, so that many writers cost little more than one.
+//! Writer and reader threads of one database file. Batches are committed in groups: while one group is written to the
+//! disk, the next one queues, so many concurrent writers cost little more than one.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -15,30 +15,30 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{DISK, failed};
 use crate::Durability;
 
-/// How many wait for a thread before others wait for their turn to wait.
+/// Queue length per thread; senders wait while the queue is full.
 const QUEUE: usize = 1_024;
-/// How many batches are made sure of at once.
+/// Maximum number of batches per commit.
 const GROUP: usize = 64;
-/// How long another process may hold the file.
+/// Timeout for a lock of the file held by another process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 type Work = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
 
-/// Some work, and who waits until it is sure.
+/// Write job with the sender of its outcome, which is sent after the commit.
 struct Write {
     work: Work,
     done: oneshot::Sender<Result<()>>,
 }
 
-/// One database file.
+/// Database file with its two threads.
 pub(super) struct Database {
     writing: Option<mpsc::Sender<Write>>,
     reading: Option<mpsc::Sender<Read>>,
     writer: Option<JoinHandle<()>>,
     reader: Option<JoinHandle<()>>,
-    /// Why nothing is written any more.
+    /// Disk failure after which nothing is written any more.
     broken: watch::Receiver<Option<Error>>,
 }
 
@@ -48,7 +48,7 @@ impl Database {
         durability: Durability,
         prepare: impl FnOnce(&mut Connection) -> Result<()>,
     ) -> Result<Self> {
-        // What is in the journal survives the end of the process; only the end of the machine asks for more.
+        // `NORMAL`: the journal survives a crash of the process. Only `FULL` survives power loss.
         let synchronous = match durability {
             Durability::Process => "NORMAL",
             Durability::Power => "FULL",
@@ -59,7 +59,7 @@ impl Database {
             db.pragma_update(None, "journal_mode", "WAL")?;
             db.pragma_update(None, "synchronous", synchronous)?;
             db.pragma_update(None, "foreign_keys", true)?;
-            // A statement is planned once, whatever values it gets.
+            // Query planner stability: a statement has one plan, whatever its values.
             db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             db.set_prepared_statement_cache_capacity(64);
             Ok(db)
@@ -83,21 +83,21 @@ impl Database {
         })
     }
 
-    /// Reads something.
+    /// Runs a read on the reader thread.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (done, result) = oneshot::channel();
         let job: Read = Box::new(move |db| {
-            let _ = done.send(work(db)); // whoever asked may have gone
+            let _ = done.send(work(db)); // the caller may have dropped its future
         });
         let reading = self.reading.as_ref().ok_or_else(over)?;
         reading.send(job).await.map_err(|_| over())?;
         result.await.map_err(|_| over())?
     }
 
-    /// Does all of some work, or nothing of it.
+    /// Runs a write on the writer thread, and waits for its commit; all of it is committed, or nothing.
     pub(super) async fn write(
         &self,
         work: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
@@ -108,7 +108,7 @@ impl Database {
         result.await.map_err(|_| over())?
     }
 
-    /// Waits until nothing is written any more.
+    /// Waits for a disk failure, after which nothing is written any more.
     pub(super) async fn broken(&self) -> Error {
         let mut broken = self.broken.clone();
         let broken = broken.wait_for(Option::is_some).await;
@@ -116,19 +116,19 @@ impl Database {
     }
 }
 
-/// What was taken is done before the threads end. They end one after the other: the last connection takes in the journal
-/// and removes it, and of two that close at once neither is the last.
+/// Queued jobs are run before the threads end. The threads end one after the other: the last connection to close merges
+/// and removes the journal, and of two that close at the same time neither is the last.
 impl Drop for Database {
     fn drop(&mut self) {
         self.reading = None;
-        let _ = self.reader.take().map(JoinHandle::join); // what made it panic has been said
+        let _ = self.reader.take().map(JoinHandle::join); // a panic has already been printed
         self.writing = None;
         let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 
-/// Whether a file is shorter than it says itself, which the database would find out only when it gets there. While
-/// there is a journal it may be: the rest is in there.
+/// Returns whether the file is shorter than its header says; SQLite would only notice when it reads a missing page.
+/// With a non-empty journal this is valid: the journal contains the rest.
 fn is_cut_off(path: &Path) -> bool {
     let mut journal = path.as_os_str().to_owned();
     journal.push("-wal");
@@ -138,7 +138,7 @@ fn is_cut_off(path: &Path) -> bool {
     let mut head = [0; 32];
     let Ok(mut file) = File::open(path) else { return false };
     if file.read_exact(&mut head).is_err() {
-        return false; // a new one, or none of ours: the database says so
+        return false; // a new file, or not a database: SQLite decides
     }
     let page = match u16::from_be_bytes([head[16], head[17]]) {
         1 => 65_536,
@@ -149,7 +149,7 @@ fn is_cut_off(path: &Path) -> bool {
 }
 
 fn over() -> Error {
-    Error::new(error::Kind::Unavailable, "store_closed", "the hub is ending")
+    Error::new(error::Kind::Unavailable, "store_closed", "the hub is shutting down")
 }
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
@@ -157,7 +157,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
         Error::new(
             error::Kind::Unavailable,
             "store_unavailable",
-            format!("no thread can be started: {error}"),
+            format!("a thread of the store cannot be started: {error}"),
         )
     })
 }
@@ -168,7 +168,7 @@ fn read_all(db: &Connection, mut reads: mpsc::Receiver<Read>) {
     }
 }
 
-/// Writes until the disk fails. After that nobody knows what is there, and what is asked then is not tried.
+/// Runs the writer thread. After a disk failure the content of the disk is unknown, so later writes fail at once.
 fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>, broken: &watch::Sender<Option<Error>>) {
     let mut group = Vec::with_capacity(GROUP);
     while writes.blocking_recv_many(&mut group, GROUP) > 0 {
@@ -182,12 +182,12 @@ fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>, broken: &watch:
         }
         for (index, done) in waiting.into_iter().enumerate() {
             let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
-            let _ = done.send(outcome); // whoever asked may have gone
+            let _ = done.send(outcome); // the caller may have dropped its future
         }
     }
 }
 
-/// Does all work of a group. What cannot be done is undone alone.
+/// Runs a group of jobs in one transaction. A job that fails is rolled back alone.
 fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
     let fault = |error: rusqlite::Error| failed(&error);
     let tx = Begun::new(db).map_err(fault)?;
@@ -195,7 +195,7 @@ fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
     for work in group {
         tx.run("SAVEPOINT part").map_err(fault)?;
         let outcome = work(tx.0);
-        // The database has undone the whole group, or cannot be believed any more.
+        // SQLite has rolled back the whole group, or the disk has failed.
         if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == DISK) {
             return outcome.and(Err(over())).map(|()| outcomes);
         }
@@ -209,8 +209,8 @@ fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
     Ok(outcomes)
 }
 
-/// A transaction that is undone unless it is committed. Its statements are kept, which `rusqlite`'s own are not: they cost
-/// more than the work itself.
+/// Transaction that is rolled back on drop unless it was committed. Its statements are cached, unlike those of
+/// `rusqlite::Transaction`: preparing them costs more than the work itself.
 struct Begun<'a>(&'a Connection);
 
 impl<'a> Begun<'a> {
@@ -252,7 +252,7 @@ mod tests {
             let fault = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
             move |_: &Connection| Err(failed(&fault))
         };
-        // There may be room again.
+        // A full disk is not permanent.
         assert_eq!(
             db.write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
             "store_unavailable"

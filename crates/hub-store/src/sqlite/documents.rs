@@ -1,4 +1,4 @@
-//! Documents.
+//! Documents: versioned JSON, addressed by tenant, kind and id.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Stored};
@@ -10,7 +10,7 @@ use super::{conflict, failed};
 use crate::common::{TENANTS, changed, page};
 
 pub(super) const COLUMNS: &str = "id, name, parent, version, body";
-/// What proves who asks, and is found without knowing whose it is.
+/// Kinds that authenticate a caller; they are found without knowing the tenant.
 const PROVES: &str = "kind IN ('token', 'session')";
 
 const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)
@@ -23,7 +23,7 @@ pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, versio
     keep(db, sql, tenant, document, version)
 }
 
-/// Keeps a document as another store did, with its version.
+/// Stores a document of a snapshot with its version.
 pub(super) fn insert(db: &Connection, tenant: TenantId, stored: &Stored) -> Result<()> {
     keep(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1))
 }
@@ -38,10 +38,11 @@ fn keep(db: &Connection, sql: &str, tenant: TenantId, document: &Document, versi
         Ok(1) => Ok(()),
         Ok(_) => Err(changed(key)),
         Err(error) if is_taken(&error) => Err(match name {
-            Some(name) => {
-                conflict("name_taken", format!("another {kind} has the name `{name}`: choose another one"))
-            }
-            None => conflict("id_taken", format!("another {kind} has this id")),
+            Some(name) => conflict(
+                "name_taken",
+                format!("the name `{name}` is used by another {kind}: choose another name"),
+            ),
+            None => conflict("id_taken", format!("another {kind} has the same id")),
         }),
         Err(error) => Err(failed(&error)),
     }

@@ -1,4 +1,4 @@
-//! How often, and how many at once.
+//! Rate limits and concurrency limits.
 
 use jiff::Timestamp;
 use linchpin_hub_core::Result;
@@ -44,7 +44,7 @@ pub(super) fn room(db: &Connection, tenant: TenantId, of: &Room, most: u32) -> R
     if count.map_err(|error| failed(&error))? < most { Ok(()) } else { Err(no_room(of, most)) }
 }
 
-/// What nobody has taken from since then is full by now.
+/// Deletes the buckets that were last used before `before`: they are full again by now.
 pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<()> {
     let sql = "DELETE FROM buckets WHERE tenant = ?1 AND at < ?2";
     let done =

@@ -1,4 +1,4 @@
-//! One file, one thread that writes and one that reads.
+//! SQLite store: one file, one writer thread and one reader thread.
 
 mod audit;
 mod calls;
@@ -26,25 +26,25 @@ use crate::Durability;
 use crate::common::hub_id;
 use database::Database;
 
-/// Keeps everything in one file.
+/// Store in one SQLite file.
 pub struct Sqlite {
     db: Database,
-    /// Tells the calls of this hub from those of one before.
+    /// Id of this hub process; calls of other ids belong to an earlier process.
     hub: Arc<str>,
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it. What an older hub left is brought to the form of today.
+    /// Opens or creates the file, and migrates it to the current schema version.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, Durability::default())
     }
 
-    /// As [`Self::open`], and says what a batch survives.
+    /// Opens the file like [`Self::open`], with the given durability.
     pub fn open_with(path: &Path, durability: Durability) -> Result<Self> {
         Ok(Self::new(Database::open(path, durability, schema::bring_up)?))
     }
 
-    /// As [`Self::open`], of a file that never becomes larger than so many bytes.
+    /// Opens the file like [`Self::open`], and limits its size to `most` bytes.
     pub fn bounded(path: &Path, most: u64) -> Result<Self> {
         let bound = |db: &mut Connection| {
             schema::bring_up(db)?;
@@ -63,37 +63,35 @@ impl Sqlite {
 }
 
 const AWAY: &str = "store_unavailable";
-/// Nobody knows what is on the disk.
+/// Error code for an I/O failure, after which the content of the disk is unknown.
 const DISK: &str = "store_broken";
 
-/// What the database says, without what is in it.
+/// Logs a database error and converts it; neither contains data of the database.
 fn failed(error: &rusqlite::Error) -> Error {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseCorrupt, DiskFull, NotADatabase, PermissionDenied, ReadOnly, SystemIoFailure,
     };
     let (code, text) = match error.sqlite_error_code() {
-        Some(DiskFull) => (AWAY, "the disk is full: nothing can be kept until there is room"),
+        Some(DiskFull) => (AWAY, "the disk is full: nothing can be stored until there is free space"),
         Some(DatabaseCorrupt | NotADatabase) => (AWAY, "the database is damaged: restore it from a backup"),
-        Some(SystemIoFailure) => {
-            (DISK, "the disk does not do what is asked of it: look at it, and start the hub again")
-        }
+        Some(SystemIoFailure) => (DISK, "the disk failed to read or write: check it, then restart the hub"),
         Some(CannotOpen | PermissionDenied | ReadOnly) => (
             AWAY,
-            "the database cannot be written: make the file, its directory and the disk writable for the user of the hub",
+            "the database is not writable: make the file, its directory and the disk writable for the user of the hub",
         ),
-        _ => (AWAY, "the database does not work now"),
+        _ => (AWAY, "the database operation failed: see the log of the hub"),
     };
     let number = error.sqlite_error().map(|error| error.extended_code);
     tracing::error!(error = number, kind = kind(error), "{text}");
     Error::new(error::Kind::Unavailable, code, text)
 }
 
-/// The name of what went wrong. What comes after it may be from the database.
+/// Returns the variant name of an error. The rest of its debug form may contain data of the database.
 fn kind(error: &rusqlite::Error) -> String {
     format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }
 
-/// A change contradicts what is there.
+/// Returns the error for a change that conflicts with the stored state.
 fn conflict(code: &'static str, text: impl Into<String>) -> Error {
     Error::new(error::Kind::Conflict, code, text)
 }

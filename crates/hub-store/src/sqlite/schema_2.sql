@@ -1,7 +1,7 @@
--- Which hub makes a call: when it is gone, nobody knows what became of it.
+-- Hub process that runs the call; if it is gone, the outcome of the call is unknown.
 ALTER TABLE calls ADD COLUMN hub TEXT;
 
--- What is left of what may be had in a minute.
+-- Token buckets of the rate limits.
 CREATE TABLE buckets (
     tenant TEXT NOT NULL,
     id     TEXT NOT NULL,

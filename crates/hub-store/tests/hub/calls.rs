@@ -275,7 +275,7 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
         made += 1;
         assert!(made < 100, "there is room for ever");
     };
-    assert_eq!(error.message(), "the disk is full: nothing can be kept until there is room");
+    assert_eq!(error.message(), "the disk is full: nothing can be stored until there is free space");
     assert!(made > 0 && stage.upstream.ran() == made);
     assert_eq!(call().await.unwrap_err().code(), "store_unavailable");
     assert_eq!(stage.upstream.ran(), made, "what cannot be kept is not done");
