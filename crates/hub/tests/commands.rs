@@ -274,7 +274,7 @@ fn a_revision_can_be_pinned() {
         .said(0, &[]);
     let examined = run(&["--json", "doctor", "--revision", revision, LINCHPIN, "demo"]).said(0, &[]).json();
     assert!(examined.to_string().contains(revision), "{examined}");
-    let unknown = ["there is no protocol revision \"1999-01-01\"", revision, Revision::LATEST.as_str()];
+    let unknown = ["unknown protocol revision \"1999-01-01\"", revision, Revision::LATEST.as_str()];
     run(&["inspect", "--revision", "1999-01-01", LINCHPIN, "demo"]).said(2, &unknown);
 
     home.ok(&["server", "add", "Mine", "--revision", revision, "--", LINCHPIN, "demo"]);

@@ -1,7 +1,7 @@
-//! Writing values as JSON of one revision: the encoder that every type of the model writes itself with.
+//! Encoder that writes the model as JSON of one revision.
 //!
-//! A field says since which feature it exists; for a revision without it nothing is written. There is no other
-//! place where a field is dropped.
+//! Each field names the feature that introduced it and is omitted in revisions without that feature. Fields are omitted
+//! nowhere else.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,39 @@ use serde_json::{Map, Value};
 
 use crate::version::{Feature, Revision};
 
-/// A byte buffer and the revision that is written to it.
+/// Output buffer and the revision to write.
 pub struct Encoder<'a> {
-    /// Where the JSON goes.
+    /// Output buffer.
     pub out: &'a mut Vec<u8>,
-    /// The revision it is written for.
+    /// Revision to write.
     pub revision: Revision,
 }
 
-/// A value that can write itself as JSON of any revision.
+/// Value that can be encoded as JSON of any revision.
 pub trait Encode {
     /// Appends the value.
     fn encode(&self, to: &mut Encoder<'_>);
 
-    /// Whether a field with this value is left out.
+    /// Reports whether a field with this value is omitted.
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// The value as JSON text of `revision`.
+/// Encodes a value as JSON text of `revision`.
 pub fn to_vec(value: &(impl Encode + ?Sized), revision: Revision) -> Vec<u8> {
     let mut out = Vec::new();
     value.encode(&mut Encoder { out: &mut out, revision });
     out
 }
 
-/// The value as a JSON tree of `revision`, for tests and for storing it.
+/// Encodes a value as a JSON tree of `revision`, for tests and storage.
 pub fn to_value(value: &(impl Encode + ?Sized), revision: Revision) -> Value {
-    serde_json::from_slice(&to_vec(value, revision)).expect("encoders write JSON")
+    serde_json::from_slice(&to_vec(value, revision)).expect("encoders write valid JSON")
 }
 
 impl Encoder<'_> {
-    /// Writes one object; `fields` writes its members.
+    /// Writes an object. `fields` writes its members.
     pub fn object(&mut self, fields: impl FnOnce(&mut Fields<'_, '_>)) {
         self.out.push(b'{');
         fields(&mut Fields { to: self, first: true });
@@ -64,19 +64,19 @@ impl Encoder<'_> {
     }
 }
 
-/// The members of an object that is being written.
+/// Writer of the members of an object.
 pub struct Fields<'a, 'b> {
     to: &'a mut Encoder<'b>,
     first: bool,
 }
 
 impl<'b> Fields<'_, 'b> {
-    /// The revision that is written.
+    /// Returns the revision that is being written.
     pub fn revision(&self) -> Revision {
         self.to.revision
     }
 
-    /// Writes a member unless its value is absent. Keys that stand in the code need no escaping.
+    /// Writes a member unless its value is absent. The key must not need escaping.
     pub fn field(&mut self, key: &'static str, value: &(impl Encode + ?Sized)) {
         if !value.is_absent() {
             self.key(key);
@@ -84,7 +84,7 @@ impl<'b> Fields<'_, 'b> {
         }
     }
 
-    /// Writes a member whose key may be any text.
+    /// Writes a member with an arbitrary key.
     pub fn member(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
         if !std::mem::take(&mut self.first) {
             self.to.out.push(b',');
@@ -101,7 +101,7 @@ impl<'b> Fields<'_, 'b> {
         }
     }
 
-    /// Writes a member whose value `write` appends.
+    /// Writes a member with the value that `write` appends.
     pub fn with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
         self.key(key);
         write(self.to);
@@ -215,8 +215,8 @@ impl Encode for Map<String, Value> {
     }
 }
 
-/// Line breaks, which end a message, become spaces. JSON has them only between its tokens: in a string they are
-/// escaped.
+/// Replaces line breaks, which would end the message, by spaces. In valid JSON they occur only between tokens: strings
+/// contain them in escaped form.
 impl Encode for RawValue {
     fn encode(&self, to: &mut Encoder<'_>) {
         let start = to.out.len();
@@ -233,10 +233,10 @@ impl Encode for Revision {
     }
 }
 
-/// Declares types of the model. Each field says its name on the wire and, where not every revision has it, the
-/// feature it came with; from that one line follow decoding (serde) and encoding per revision.
+/// Declares types of the model. Each field declares its name on the wire and, unless all revisions have it, the feature
+/// that introduced it. Decoding (serde) and encoding per revision are derived from this.
 ///
-/// An optional field is an `Option` and left out when `None`. Reading ignores members it does not know.
+/// Optional fields are `Option`s and omitted if `None`. Decoding ignores unknown members.
 macro_rules! model {
     ($(
         $(#[$meta:meta])*
@@ -258,7 +258,7 @@ macro_rules! model {
         }
 
         impl $name {
-            /// Appends the members without the braces, so that another object can contain them.
+            /// Appends the members without the braces, to embed them in another object.
             #[allow(clippy::allow_attributes, dead_code, unused_variables, reason = "not every type is embedded or has fields")]
             pub(crate) fn encode_fields(&self, fields: &mut $crate::encode::Fields<'_, '_>) {
                 $( $crate::encode::model!(@field fields, self.$field, $key $(, $feature)?); )*
@@ -286,12 +286,12 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word on the wire.
+            /// Returns the string on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $( $name::$variant => $word ),* }
             }
 
-            /// The value with this word.
+            /// Returns the value with this string.
             pub fn find(word: &str) -> Option<Self> {
                 match word { $( $word => Some($name::$variant), )* _ => None }
             }

@@ -1,4 +1,4 @@
-//! Protocol errors in neutral form. Which code they get depends on the revision and is decided in `wire`.
+//! Protocol errors, independent of the revision. [`wire`](crate::wire) maps them to error codes.
 
 use std::fmt;
 
@@ -6,76 +6,76 @@ use serde_json::Value;
 
 use crate::version::Revision;
 
-/// Error codes that the Model Context Protocol defines beside those of JSON-RPC.
+/// Error codes of the Model Context Protocol, in addition to those of JSON-RPC.
 pub mod code {
     pub use linchpin_jsonrpc::code::{
         INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
     };
-    /// Resource not found, in the session era.
+    /// Resource not found (session era).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
-    /// An HTTP header says something else than the body.
+    /// An HTTP header does not match the request body.
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request needs a capability that the client did not declare.
+    /// The request requires a capability that the client did not declare.
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
-    /// The server does not speak the revision of the request.
+    /// The server does not support the protocol version of the request.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
-    /// The user must visit a URL first (one revision only).
+    /// The user must visit a URL first. Used by one revision only.
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 }
 
-/// Why a request is refused.
+/// Reason for rejecting a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
-    /// The message is no request that can be served now; the text says what to do.
+    /// The request is not valid in the current state; the text says what to do.
     InvalidRequest(String),
-    /// The method does not exist, or not in this revision.
+    /// The method does not exist in this revision.
     MethodNotFound(String),
-    /// A parameter is missing or wrong.
+    /// A parameter is missing or invalid.
     InvalidParams {
-        /// Where: a JSON pointer into the params, empty for all of them.
+        /// JSON pointer into the params. Empty for the params as a whole.
         path: String,
-        /// What is wrong and what would be right.
+        /// What is wrong and what is expected.
         reason: String,
     },
-    /// No such resource.
+    /// The resource does not exist.
     ResourceNotFound {
-        /// The URI that was asked for.
+        /// Requested URI.
         uri: String,
     },
-    /// The request needs a capability that the client did not declare.
+    /// The request requires a capability that the client did not declare.
     MissingClientCapability {
-        /// The capabilities object that would have been enough.
+        /// Capabilities object that the request requires.
         required: Value,
     },
-    /// The server does not speak this revision.
+    /// The server does not support the requested protocol version.
     UnsupportedVersion {
-        /// What the client asked for.
+        /// Version requested by the client.
         requested: String,
-        /// What the server speaks.
+        /// Revisions supported by the server.
         supported: Vec<Revision>,
     },
-    /// An HTTP header says something else than the body; the text says which.
+    /// An HTTP header does not match the request body; the text names the header.
     HeaderMismatch(String),
-    /// Whoever asks may not do this.
+    /// The caller's token lacks a required scope.
     InsufficientScope {
-        /// All scopes that it needs.
+        /// All scopes that the request requires.
         required: Vec<String>,
     },
-    /// The fault is ours; the text is safe to show.
+    /// Internal error. The text is safe to send to the peer.
     Internal(String),
-    /// An application's own code.
+    /// Application-defined error.
     Custom {
-        /// The code.
+        /// Error code.
         code: i64,
-        /// The text.
+        /// Error message.
         message: String,
-        /// More, as JSON.
+        /// Additional data.
         data: Option<Value>,
     },
 }
 
 impl Error {
-    /// Wrong parameters at a place.
+    /// Creates an [`Error::InvalidParams`].
     pub fn invalid(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Error::InvalidParams { path: path.into(), reason: reason.into() }
     }
@@ -92,13 +92,13 @@ impl fmt::Display for Error {
             Error::InvalidParams { path, reason } => write!(f, "Invalid params at {path}: {reason}"),
             Error::ResourceNotFound { uri } => write!(f, "Resource not found: {uri}"),
             Error::MissingClientCapability { required } => {
-                write!(f, "The client did not declare a capability this request needs: {required}")
+                write!(f, "The request requires a capability that the client did not declare: {required}")
             }
             Error::UnsupportedVersion { requested, .. } => {
                 write!(f, "Unsupported protocol version: {requested}")
             }
             Error::InsufficientScope { required } => {
-                write!(f, "This needs other scopes than the token has: {}", required.join(" "))
+                write!(f, "Insufficient scope: the request requires {}", required.join(" "))
             }
             Error::Custom { message, .. } => f.write_str(message),
         }

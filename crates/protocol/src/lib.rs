@@ -1,8 +1,8 @@
-//! What the Model Context Protocol says, as types.
+//! Types of the Model Context Protocol.
 //!
-//! [`model`] holds neutral types, the superset of all revisions, one file per page of the specification.
-//! [`methods`] is the table of all methods, [`version`] knows the revisions, and [`wire`] is the only place that
-//! knows how the eras differ in JSON. Nothing here does I/O or reads a clock.
+//! [`model`] contains revision-neutral types, the superset of all revisions, one file per page of the specification.
+//! [`methods`] is the table of all methods, [`version`] defines the revisions, and only [`wire`] knows how the JSON of
+//! the two eras differs. This crate does no I/O and reads no clock.
 
 pub mod encode;
 pub mod error;

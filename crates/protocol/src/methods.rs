@@ -1,34 +1,35 @@
-//! The table of all methods: name, direction, and which revisions have it.
+//! Table of all methods: name, direction and revisions.
 
 use crate::version::{Feature, Revision};
 
-/// Who sends a message.
+/// Direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// The client, to the server.
+    /// From client to server.
     ToServer,
-    /// The server, to the client.
+    /// From server to client.
     ToClient,
-    /// Either.
+    /// In both directions.
     Both,
 }
 
 macro_rules! methods {
     ($( $(#[$meta:meta])* $variant:ident = $name:literal $kind:ident $direction:ident $feature:ident; )*) => {
-        /// A method of the protocol, request or notification.
+        /// Method of the protocol: request or notification.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Method { $( $(#[$meta])* $variant, )* }
 
         impl Method {
-            /// All of them, in the order of the table.
+            /// All methods, in the order of the table.
             pub const ALL: &[Method] = &[$( Method::$variant ),*];
 
-            /// The name on the wire.
+            /// Returns the name on the wire.
             pub const fn name(self) -> &'static str {
                 match self { $( Method::$variant => $name, )* }
             }
 
-            /// The method with this name. The old spelling of `notifications/initialized` is known too.
+            /// Returns the method with this name. Also accepts `initialized`, the old spelling of
+            /// `notifications/initialized`.
             pub fn find(name: &str) -> Option<Method> {
                 match name {
                     $( $name => Some(Method::$variant), )*
@@ -37,22 +38,22 @@ macro_rules! methods {
                 }
             }
 
-            /// Whether it wants an answer.
+            /// Reports whether the method is a request.
             pub const fn is_request(self) -> bool {
                 match self { $( Method::$variant => methods!(@$kind), )* }
             }
 
-            /// Who sends it.
+            /// Returns the direction of the method.
             pub const fn direction(self) -> Direction {
                 match self { $( Method::$variant => Direction::$direction, )* }
             }
 
-            /// Whether its result may be questions to the client, to be answered by sending it again (stateless era).
+            /// Reports whether the result may be an `input_required` result (stateless era).
             pub const fn takes_input(self) -> bool {
                 matches!(self, Method::CallTool | Method::ReadResource | Method::GetPrompt)
             }
 
-            /// The parameter that names what it is about, which clients repeat in a header (stateless era).
+            /// Returns the parameter that clients repeat in the `Mcp-Name` header (stateless era).
             pub const fn named_by(self) -> Option<&'static str> {
                 match self {
                     Method::CallTool | Method::GetPrompt => Some("name"),
@@ -62,7 +63,7 @@ macro_rules! methods {
                 }
             }
 
-            /// Whether a revision has it.
+            /// Reports whether a revision has the method.
             pub fn is_in(self, revision: Revision) -> bool {
                 revision.has(match self { $( Method::$variant => Feature::$feature, )* })
             }
@@ -72,86 +73,86 @@ macro_rules! methods {
     (@notification) => { false };
 }
 
-// `Extensions` marks what exists only where an extension was agreed on. `Tasks` marks what one revision has in its
-// core and later ones in an extension.
+// `Extensions`: available only if the extension was negotiated. `Tasks`: part of the core in one revision, an extension
+// in later ones.
 methods! {
     /// Opens a session.
     Initialize = "initialize" request ToServer Sessions;
-    /// The session is open.
+    /// Completes the handshake of a session.
     Initialized = "notifications/initialized" notification ToServer Sessions;
-    /// Are you there?
+    /// Checks whether the peer responds.
     Ping = "ping" request Both Sessions;
-    /// Who are you and what do you speak?
+    /// Requests the identity, supported versions and capabilities of the server.
     Discover = "server/discover" request ToServer Stateless;
-    /// A page of tools.
+    /// Lists tools, one page at a time.
     ListTools = "tools/list" request ToServer Always;
-    /// Call a tool.
+    /// Calls a tool.
     CallTool = "tools/call" request ToServer Always;
-    /// Tools came or went.
+    /// The list of tools has changed.
     ToolsChanged = "notifications/tools/list_changed" notification ToClient Always;
-    /// A page of resources.
+    /// Lists resources, one page at a time.
     ListResources = "resources/list" request ToServer Always;
-    /// A page of resource templates.
+    /// Lists resource templates, one page at a time.
     ListResourceTemplates = "resources/templates/list" request ToServer Always;
-    /// Read a resource.
+    /// Reads a resource.
     ReadResource = "resources/read" request ToServer Always;
-    /// Watch a resource.
+    /// Subscribes to updates of a resource.
     Subscribe = "resources/subscribe" request ToServer Sessions;
-    /// Stop watching it.
+    /// Unsubscribes from updates of a resource.
     Unsubscribe = "resources/unsubscribe" request ToServer Sessions;
-    /// Resources came or went.
+    /// The list of resources has changed.
     ResourcesChanged = "notifications/resources/list_changed" notification ToClient Always;
-    /// A resource changed.
+    /// A resource has changed.
     ResourceUpdated = "notifications/resources/updated" notification ToClient Always;
-    /// Open a stream of notifications.
+    /// Opens a stream of notifications.
     Listen = "subscriptions/listen" request ToServer Stateless;
-    /// What that stream will carry.
+    /// Acknowledges a stream with the notifications that it will carry.
     ListenAcknowledged = "notifications/subscriptions/acknowledged" notification ToClient Stateless;
-    /// A page of prompts.
+    /// Lists prompts, one page at a time.
     ListPrompts = "prompts/list" request ToServer Always;
-    /// Fill in a prompt.
+    /// Gets a prompt with its arguments filled in.
     GetPrompt = "prompts/get" request ToServer Always;
-    /// Prompts came or went.
+    /// The list of prompts has changed.
     PromptsChanged = "notifications/prompts/list_changed" notification ToClient Always;
-    /// Complete an argument.
+    /// Completes an argument.
     Complete = "completion/complete" request ToServer Always;
-    /// The least level of log messages that a session wants.
+    /// Sets the minimum level of log messages of a session.
     SetLevel = "logging/setLevel" request ToServer Sessions;
-    /// A log message.
+    /// Log message.
     Log = "notifications/message" notification ToClient Always;
-    /// How far a request has come.
+    /// Progress of a request.
     Progress = "notifications/progress" notification Both Always;
-    /// A request is no longer wanted.
+    /// Cancels a request.
     Cancelled = "notifications/cancelled" notification Both Always;
-    /// Ask the client's model. In the stateless era it travels inside results.
+    /// Requests a completion from the client's model. In the stateless era it is carried in results.
     CreateMessage = "sampling/createMessage" request ToClient Always;
-    /// Ask the client's user. In the stateless era it travels inside results.
+    /// Requests input from the client's user. In the stateless era it is carried in results.
     Elicit = "elicitation/create" request ToClient Elicitation;
-    /// The user has been where the URL led.
+    /// The user has completed a URL elicitation.
     ElicitationComplete = "notifications/elicitation/complete" notification ToClient ElicitationIds;
-    /// Ask for the client's folders. In the stateless era it travels inside results.
+    /// Lists the client's roots. In the stateless era it is carried in results.
     ListRoots = "roots/list" request ToClient Always;
-    /// The client's folders changed.
+    /// The list of the client's roots has changed.
     RootsChanged = "notifications/roots/list_changed" notification ToServer Sessions;
-    /// A task's state; in the extension its result too.
+    /// Gets the status of a task; in the extension also its result.
     GetTask = "tasks/get" request Both Tasks;
-    /// Answers to a task's questions (tasks extension).
+    /// Sends responses to the input requests of a task (tasks extension).
     UpdateTask = "tasks/update" request ToServer Extensions;
-    /// Give up a task.
+    /// Cancels a task.
     CancelTask = "tasks/cancel" request Both Tasks;
-    /// A task's result (tasks in the core).
+    /// Gets the result of a task (core tasks).
     GetTaskPayload = "tasks/result" request Both CoreTasks;
-    /// A page of tasks (tasks in the core).
+    /// Lists tasks, one page at a time (core tasks).
     ListTasks = "tasks/list" request Both CoreTasks;
-    /// A task has changed (tasks in the core).
+    /// The status of a task has changed (core tasks).
     TaskStatus = "notifications/tasks/status" notification Both CoreTasks;
-    /// A task has changed (tasks extension).
+    /// The status of a task has changed (tasks extension).
     TaskUpdated = "notifications/tasks" notification ToClient Extensions;
-    /// A page of skills (skills extension).
+    /// Lists skills, one page at a time (skills extension).
     ListSkills = "skills/list" request ToServer Extensions;
-    /// A skill (skills extension).
+    /// Gets a skill (skills extension).
     GetSkill = "skills/get" request ToServer Extensions;
-    /// What is in a folder of resources (skills extension).
+    /// Lists the content of a resource directory (skills extension).
     ReadResourceDirectory = "resources/directory/read" request ToServer Extensions;
 }
 

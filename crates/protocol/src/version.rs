@@ -1,4 +1,4 @@
-//! Revisions, eras and what each revision has. The only file that knows revision dates.
+//! Protocol revisions, eras and features. Only this file contains revision dates.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A revision of the Model Context Protocol, oldest first.
+/// Revision of the Model Context Protocol, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
-    /// The first one: HTTP+SSE.
+    /// First revision: HTTP+SSE.
     V2024_11_05,
-    /// Streamable HTTP, batches, tool annotations, audio.
+    /// Adds Streamable HTTP, batches, tool annotations and audio.
     V2025_03_26,
-    /// Structured results, elicitation, resource links, titles; no batches.
+    /// Adds structured results, elicitation, resource links and titles; removes batches.
     V2025_06_18,
-    /// Icons, tasks, URL elicitation, tools in sampling.
+    /// Adds icons, tasks, URL elicitation and tools in sampling.
     V2025_11_25,
-    /// No sessions: every request carries its own metadata.
+    /// Removes sessions: every request carries its own metadata.
     V2026_07_28,
 }
 
-/// How two sides agree on what they speak.
+/// Era of a revision: how client and server agree on revision and capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// `initialize` opens a session; later messages rely on it.
+    /// `initialize` opens a session that later messages depend on.
     Session,
-    /// Every request stands alone.
+    /// Every request is self-contained.
     Stateless,
 }
 
@@ -39,14 +39,14 @@ impl Revision {
         Revision::V2025_11_25,
         Revision::V2026_07_28,
     ];
-    /// The newest revision.
+    /// Latest revision.
     pub const LATEST: Revision = Revision::V2026_07_28;
-    /// The newest revision that opens with `initialize`.
+    /// Latest revision of the session era.
     pub const LATEST_SESSION: Revision = Revision::V2025_11_25;
-    /// What a request by HTTP is of that names no revision and belongs to no session.
+    /// Revision of an HTTP request that has neither a version header nor a session.
     pub const WITHOUT_HEADER: Revision = Revision::V2025_03_26;
 
-    /// The name on the wire: a date.
+    /// Returns the name on the wire: a date.
     pub const fn as_str(self) -> &'static str {
         match self {
             Revision::V2024_11_05 => "2024-11-05",
@@ -57,12 +57,12 @@ impl Revision {
         }
     }
 
-    /// The revision with this name.
+    /// Returns the revision with this name.
     pub fn find(name: &str) -> Option<Revision> {
         Revision::ALL.into_iter().find(|revision| revision.as_str() == name)
     }
 
-    /// Which era it belongs to.
+    /// Returns the era of the revision.
     pub const fn era(self) -> Era {
         match self {
             Revision::V2026_07_28 => Era::Stateless,
@@ -70,7 +70,7 @@ impl Revision {
         }
     }
 
-    /// Whether it has a feature.
+    /// Reports whether the revision has a feature.
     pub fn has(self, feature: Feature) -> bool {
         let (since, until) = feature.range();
         since <= self && self <= until
@@ -83,13 +83,13 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A name that is no revision's.
+/// Error for an unknown revision name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRevision(pub String);
 
 impl fmt::Display for UnknownRevision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no protocol revision \"{}\"; the known ones are", self.0)?;
+        write!(f, "unknown protocol revision \"{}\"; known revisions:", self.0)?;
         for (index, revision) in Revision::ALL.into_iter().enumerate() {
             write!(f, "{} {revision}", if index == 0 { "" } else { "," })?;
         }
@@ -120,24 +120,24 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
-/// Something that some revisions have and others lack.
+/// Feature that not every revision has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// In every revision.
+    /// Part of every revision.
     Always,
-    /// Everything that opens, keeps or leaves a session, `ping` and `logging/setLevel` included.
+    /// Sessions and their methods, including `ping` and `logging/setLevel`.
     Sessions,
-    /// Per-request metadata, `server/discover`, `subscriptions/listen`, `resultType`, multi round-trips.
+    /// Per-request metadata, `server/discover`, `subscriptions/listen`, `resultType` and multi round-trip requests.
     Stateless,
-    /// Several messages in one line.
+    /// Batches: several messages in one.
     Batches,
-    /// Hints on what a tool does.
+    /// Tool annotations: hints about the behaviour of a tool.
     ToolAnnotations,
     /// Audio content.
     Audio,
-    /// A text in progress notifications.
+    /// `message` in progress notifications.
     ProgressMessage,
-    /// The capability that announces completion.
+    /// `completions` in the server capabilities.
     CompletionsCapability,
     /// `title` beside `name`.
     Titles,
@@ -145,39 +145,39 @@ pub enum Feature {
     ItemMeta,
     /// `lastModified` in annotations.
     LastModified,
-    /// `structuredContent` and output schemas.
+    /// `structuredContent` and `outputSchema`.
     StructuredContent,
-    /// Structured content, and output schemas, of any JSON type and not only objects.
+    /// Structured content and output schemas of any JSON type, not only objects.
     AnyStructuredContent,
-    /// Links to resources in tool results.
+    /// Resource links in tool results.
     ResourceLinks,
-    /// Arguments already chosen, in completion requests.
+    /// `context` in completion requests: arguments that are already resolved.
     CompletionContext,
-    /// Asking the user, in a form.
+    /// Elicitation in form mode.
     Elicitation,
-    /// Sending the user to a URL.
+    /// Elicitation in URL mode.
     UrlElicitation,
-    /// The id, and the notice of completion, of an elicitation by URL.
+    /// `elicitationId` and `notifications/elicitation/complete`.
     ElicitationIds,
-    /// Titles of choices, several choices and defaults in forms, and a form's dialect.
+    /// Titled enums, multiple choice, defaults and `$schema` in elicitation forms.
     RichForms,
-    /// Icons, website and description.
+    /// `icons`, `websiteUrl` and `description`.
     Icons,
-    /// Tools in sampling requests.
+    /// `tools` and `toolChoice` in sampling requests.
     SamplingTools,
-    /// Tasks, in either form: in the core of one revision, as an extension from the next one on.
+    /// Tasks: part of the core in one revision, an extension in later ones.
     Tasks,
-    /// Tasks inside the core protocol, and what only that form has.
+    /// Tasks as part of the core protocol, and members that only this form has.
     CoreTasks,
     /// `ttlMs` and `cacheScope`.
     CacheHints,
-    /// The map of extensions in capabilities, and what only extensions have.
+    /// `extensions` in the capabilities, and methods that only extensions have.
     Extensions,
-    /// Resource not found has a code of its own, not "invalid params".
+    /// Separate error code for "resource not found" instead of "invalid params".
     ResourceNotFoundCode,
-    /// Streams that begin with an event that has an id and no message.
+    /// SSE streams that start with an event that has an id and no message.
     PrimedStreams,
-    /// An error answer may leave `id` out when it could not be read.
+    /// Error responses without `id` if the id of the request could not be read.
     AnonymousErrors,
 }
 

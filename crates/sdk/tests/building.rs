@@ -213,7 +213,7 @@ fn a_server_may_speak_one_revision_only() {
     assert!(modern.opened["_meta"].get(key::SERVER_INFO).is_some());
 
     let known = Revision::ALL.map(Revision::as_str).join(", ");
-    let said = format!("there is no protocol revision \"2020-02-02\"; the known ones are {known}");
+    let said = format!("unknown protocol revision \"2020-02-02\"; known revisions: {known}");
     assert_eq!(refused(server().protocol_version("2020-02-02")), said);
 }
 

@@ -1,28 +1,28 @@
-//! How long and by whom a result may be kept.
+//! Cache hints of results.
 
 use crate::encode::words;
 
 words! {
-    /// Who may keep a result.
+    /// Who may cache a result.
     pub enum CacheScope {
-        /// Anybody: it is the same for all.
+        /// Any cache, including shared ones: the result is the same for all callers.
         Public = "public",
-        /// Only who asked: it may depend on the caller.
+        /// Only the cache of the caller: the result may depend on the caller.
         Private = "private",
     }
 }
 
-/// Freshness of a list or of what was read.
+/// Cache hints of a list or of a resource that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheHints {
-    /// Milliseconds for which it counts as fresh.
+    /// Time for which the result is fresh, in milliseconds. Default: 0.
     pub ttl_ms: u64,
-    /// Who may keep it.
+    /// Who may cache the result. Default: [`CacheScope::Private`].
     pub scope: CacheScope,
 }
 
 impl Default for CacheHints {
-    /// Stale at once and not to be shared: what is true of any server.
+    /// Returns hints that are safe for every server: immediately stale and private.
     fn default() -> Self {
         Self { ttl_ms: 0, scope: CacheScope::Private }
     }

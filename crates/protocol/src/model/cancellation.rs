@@ -1,4 +1,4 @@
-//! Giving up a request.
+//! Request cancellation.
 
 use linchpin_jsonrpc::Id;
 
@@ -6,11 +6,11 @@ use super::Meta;
 use crate::encode::model;
 
 model! {
-    /// The request that is no longer wanted.
+    /// Parameters of `notifications/cancelled`.
     pub struct CancelledParams {
-        /// Its id; one revision leaves it optional, for tasks.
+        /// Id of the request to cancel. One revision makes it optional, for tasks.
         request_id: Option<Id<'static>> = "requestId",
-        /// Why, for logs.
+        /// Reason, for logs.
         reason: Option<String> = "reason",
         /// Metadata.
         meta: Option<Meta> = "_meta",

@@ -1,95 +1,95 @@
-//! What each side can do.
+//! Capabilities of clients and servers.
 
 use serde_json::{Map, Value};
 
 use super::TasksCapability;
 use crate::encode::model;
 
-/// The identifiers of extensions: keys of the map of extensions in the capabilities of both sides.
+/// Extension identifiers: the keys of `extensions` in the capabilities of clients and servers.
 pub mod extension {
-    /// Tasks. There are no settings.
+    /// Tasks extension. It has no settings.
     pub const TASKS: &str = "io.modelcontextprotocol/tasks";
-    /// Skills. A server's settings are [`SkillsSettings`](super::super::SkillsSettings).
+    /// Skills extension. The settings of a server are [`SkillsSettings`](super::super::SkillsSettings).
     pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 }
 
 model! {
-    /// What a client can do.
+    /// Capabilities of a client.
     #[derive(Default)]
     pub struct ClientCapabilities {
-        /// It can ask its user.
+        /// Supports elicitation.
         elicitation: Option<ElicitationCapability> = "elicitation" since Elicitation,
-        /// It can ask a model.
+        /// Supports sampling.
         sampling: Option<SamplingCapability> = "sampling",
-        /// It can name the folders it works in.
+        /// Supports listing roots.
         roots: Option<RootsCapability> = "roots",
-        /// Tasks, as one revision has them in its core.
+        /// Supports tasks (core tasks).
         tasks: Option<TasksCapability> = "tasks" since CoreTasks,
-        /// Extensions by identifier, with their settings.
+        /// Extensions and their settings, by identifier.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,
-        /// Anything that is no part of the protocol.
+        /// Non-standard capabilities.
         experimental: Option<Map<String, Value>> = "experimental",
     }
 
-    /// How a client can ask its user.
+    /// Elicitation modes that a client supports.
     #[derive(Default)]
     pub struct ElicitationCapability {
-        /// By a form; so also when nothing is said.
+        /// Form mode. Also supported if neither mode is present.
         form: Option<Value> = "form" since UrlElicitation,
-        /// By a URL to visit.
+        /// URL mode.
         url: Option<Value> = "url" since UrlElicitation,
     }
 
-    /// How a client can ask a model.
+    /// Sampling features that a client supports.
     #[derive(Default)]
     pub struct SamplingCapability {
-        /// With context of servers.
+        /// Context inclusion.
         context: Option<Value> = "context" since SamplingTools,
-        /// With tools.
+        /// Tool use.
         tools: Option<Value> = "tools" since SamplingTools,
     }
 
-    /// How a client names its folders.
+    /// Roots capability of a client.
     #[derive(Default)]
     pub struct RootsCapability {
-        /// It tells when they change.
+        /// Whether the client sends `notifications/roots/list_changed`.
         list_changed: Option<bool> = "listChanged" since Sessions,
     }
 
-    /// What a server can do.
+    /// Capabilities of a server.
     #[derive(Default)]
     pub struct ServerCapabilities {
-        /// It has tools.
+        /// Offers tools.
         tools: Option<ListCapability> = "tools",
-        /// It has resources.
+        /// Offers resources.
         resources: Option<ResourcesCapability> = "resources",
-        /// It has prompts.
+        /// Offers prompts.
         prompts: Option<ListCapability> = "prompts",
-        /// It completes arguments.
+        /// Supports argument completion.
         completions: Option<Map<String, Value>> = "completions" since CompletionsCapability,
-        /// It sends log messages.
+        /// Sends log messages.
         logging: Option<Map<String, Value>> = "logging",
-        /// Tasks, as one revision has them in its core.
+        /// Supports tasks (core tasks).
         tasks: Option<TasksCapability> = "tasks" since CoreTasks,
-        /// Extensions by identifier, with their settings.
+        /// Extensions and their settings, by identifier.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,
-        /// Anything that is no part of the protocol.
+        /// Non-standard capabilities.
         experimental: Option<Map<String, Value>> = "experimental",
     }
 
-    /// A list that clients can ask for.
+    /// Capability to list tools or prompts.
     #[derive(Default)]
     pub struct ListCapability {
-        /// The server tells when it changes.
+        /// Whether the server sends a notification when the list changes.
         list_changed: Option<bool> = "listChanged",
     }
 
-    /// Resources that clients can ask for.
+    /// Resources capability of a server.
     #[derive(Default)]
     pub struct ResourcesCapability {
-        /// The server tells when a single resource changes, to those who asked.
+        /// Whether clients can subscribe to updates of a resource.
         subscribe: Option<bool> = "subscribe",
-        /// The server tells when the list changes.
+        /// Whether the server sends a notification when the list changes.
         list_changed: Option<bool> = "listChanged",
     }
 }

@@ -1,4 +1,4 @@
-//! Completing an argument while the user types.
+//! Argument completion.
 
 use std::collections::BTreeMap;
 
@@ -9,67 +9,67 @@ use super::results::results;
 use crate::encode::{Encode, Encoder, model};
 
 model! {
-    /// What is to be completed.
+    /// Parameters of `completion/complete`.
     pub struct CompleteParams {
-        /// The prompt or template that the argument belongs to.
+        /// Prompt or resource template that the argument belongs to.
         reference: CompletionReference = "ref",
-        /// The argument.
+        /// Argument to complete.
         argument: CompletionArgument = "argument",
-        /// What was chosen before.
+        /// Arguments that are already resolved.
         context: Option<CompletionContext> = "context" since CompletionContext,
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// An argument and what was typed so far.
+    /// Argument and its partial value.
     pub struct CompletionArgument {
-        /// Its name.
+        /// Name of the argument.
         name: String = "name",
-        /// What was typed.
+        /// Value typed so far.
         value: String = "value",
     }
 
-    /// Arguments that are chosen already.
+    /// Arguments that are already resolved.
     #[derive(Default)]
     pub struct CompletionContext {
-        /// By name.
+        /// Values by argument name.
         arguments: Option<BTreeMap<String, String>> = "arguments",
     }
 
-    /// Proposals, best first.
+    /// Completion values, best first.
     #[derive(Default)]
     pub struct Completion {
-        /// At most 100.
+        /// At most 100 values.
         values: Vec<String> = "values",
-        /// How many there are in all.
+        /// Total number of values.
         total: Option<u64> = "total",
-        /// Whether there are more than `values`.
+        /// Whether there are more values than in `values`.
         has_more: Option<bool> = "hasMore",
     }
 }
 
 results! {
-    /// The answer to a completion request.
+    /// Result of `completion/complete`.
     pub struct CompleteResult {
-        /// The proposals.
+        /// Completion values.
         completion: Completion = "completion",
     }
 }
 
-/// What an argument belongs to.
+/// Reference to the prompt or resource template of an argument.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub enum CompletionReference {
-    /// A prompt, by name.
+    /// Prompt.
     Prompt {
-        /// Its name.
+        /// Name of the prompt.
         name: String,
-        /// Its title.
+        /// Display name of the prompt.
         title: Option<String>,
     },
-    /// A resource template, by its text.
+    /// Resource template.
     Resource {
-        /// The URI or template.
+        /// URI or URI template.
         uri: String,
     },
 }
@@ -96,7 +96,7 @@ impl TryFrom<Wide> for CompletionReference {
                 let uri = wide.uri.ok_or("a reference of type ref/resource needs \"uri\"")?;
                 Ok(CompletionReference::Resource { uri })
             }
-            other => Err(format!("a reference is of type ref/prompt or ref/resource, not {other}")),
+            other => Err(format!("the type of a reference must be ref/prompt or ref/resource, not {other}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Content blocks: what tools return, prompts hold and models say.
+//! Content blocks of tool results, prompts and sampling messages.
 
 mod decode;
 
@@ -10,9 +10,9 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 words! {
-    /// Who speaks, or for whom something is.
+    /// Sender or audience of a message.
     pub enum Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
@@ -20,138 +20,138 @@ words! {
 }
 
 model! {
-    /// For whom something is, and how important.
+    /// Audience and priority of content.
     #[derive(Default)]
     pub struct Annotations {
-        /// For whom.
+        /// Intended audience.
         audience: Option<Vec<Role>> = "audience",
-        /// From 0 (optional) to 1 (required).
+        /// Priority from 0 (optional) to 1 (required).
         priority: Option<f64> = "priority",
-        /// When it changed last, as ISO 8601.
+        /// Time of the last change, as ISO 8601.
         last_modified: Option<String> = "lastModified" since LastModified,
     }
 
-    /// Text.
+    /// Text content.
     #[derive(Default)]
     pub struct TextContent {
-        /// The text.
+        /// Text.
         text: String = "text",
-        /// For whom.
+        /// Audience and priority.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// A picture.
+    /// Image content.
     pub struct ImageContent {
-        /// Its bytes in Base64.
+        /// Bytes in Base64.
         data: String = "data",
-        /// Its type.
+        /// MIME type.
         mime_type: String = "mimeType",
-        /// For whom.
+        /// Audience and priority.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// Sound.
+    /// Audio content.
     pub struct AudioContent {
-        /// Its bytes in Base64.
+        /// Bytes in Base64.
         data: String = "data",
-        /// Its type.
+        /// MIME type.
         mime_type: String = "mimeType",
-        /// For whom.
+        /// Audience and priority.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// A resource inside the content.
+    /// Embedded resource.
     pub struct EmbeddedResource {
-        /// The resource.
+        /// Content of the resource.
         resource: ResourceContents = "resource",
-        /// For whom.
+        /// Audience and priority.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// The wish of a model to call a tool.
+    /// Request of a model to call a tool.
     pub struct ToolUseContent {
-        /// The name of this wish.
+        /// Id of the tool use.
         id: String = "id",
-        /// The tool.
+        /// Name of the tool.
         name: String = "name",
-        /// Its arguments.
+        /// Arguments of the tool.
         input: Map<String, Value> = "input",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta",
     }
 
-    /// What came of such a wish.
+    /// Result of a tool use.
     pub struct ToolResultContent {
-        /// The wish it answers.
+        /// Id of the tool use.
         tool_use_id: String = "toolUseId",
-        /// For the model.
+        /// Content for the model.
         content: Vec<Content> = "content",
-        /// For programs.
+        /// Structured result.
         structured_content: Option<StructuredContent> = "structuredContent",
-        /// Whether it failed.
+        /// Whether the tool call failed.
         is_error: Option<bool> = "isError",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta",
     }
 }
 
-/// A link to a resource: the resource's own description.
+/// Link to a resource: the description of the resource.
 pub type ResourceLink = Resource;
 
-/// One block of content.
+/// Content block.
 ///
-/// Fallback forms: audio becomes an embedded resource, and a resource link becomes a line of text, in revisions
-/// without them.
+/// Fallback forms, in revisions without the block type: audio becomes an embedded resource, and a resource link becomes
+/// a line of text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
     /// Text.
     Text(TextContent),
-    /// A picture.
+    /// Image.
     Image(ImageContent),
-    /// Sound.
+    /// Audio.
     Audio(AudioContent),
-    /// A link to a resource.
+    /// Link to a resource.
     ResourceLink(Box<ResourceLink>),
-    /// A resource itself.
+    /// Embedded resource.
     Resource(Box<EmbeddedResource>),
-    /// A model wants to call a tool (sampling only).
+    /// Request of a model to call a tool (sampling only).
     ToolUse(Box<ToolUseContent>),
-    /// What came of it (sampling only).
+    /// Result of a tool use (sampling only).
     ToolResult(Box<ToolResultContent>),
 }
 
 impl Content {
-    /// Text.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Content::Text(TextContent { text: text.into(), annotations: None, meta: None })
     }
 
-    /// A picture.
+    /// Creates an image block. The bytes are encoded in Base64.
     pub fn image(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         let (data, mime_type) = (base64(bytes), mime_type.into());
         Content::Image(ImageContent { data, mime_type, annotations: None, meta: None })
     }
 
-    /// Sound.
+    /// Creates an audio block. The bytes are encoded in Base64.
     pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         let (data, mime_type) = (base64(bytes), mime_type.into());
         Content::Audio(AudioContent { data, mime_type, annotations: None, meta: None })
     }
 
-    /// A resource itself.
+    /// Creates a block with an embedded resource.
     pub fn resource(resource: ResourceContents) -> Self {
         Content::Resource(Box::new(EmbeddedResource { resource, annotations: None, meta: None }))
     }
 
-    /// The text, if it is text.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Content::Text(content) => Some(&content.text),

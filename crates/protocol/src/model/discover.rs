@@ -1,20 +1,20 @@
-//! What a stateless server says of itself.
+//! Server discovery of the stateless era.
 
 use super::results::results;
 use super::{CacheScope, ServerCapabilities};
 
 results! {
-    /// The answer to `server/discover`; who the server is stands in `_meta`.
+    /// Result of `server/discover`. Its `_meta` identifies the server.
     pub struct DiscoverResult {
-        /// The revisions it speaks; text, since some may be unknown to us.
+        /// Supported protocol versions, as strings since some may be unknown to this crate.
         supported_versions: Vec<String> = "supportedVersions",
-        /// What it can do.
+        /// Capabilities of the server.
         capabilities: ServerCapabilities = "capabilities",
-        /// How to use it, for the model.
+        /// Instructions for the model on how to use the server.
         instructions: Option<String> = "instructions",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 }

@@ -1,4 +1,4 @@
-//! Asking the user, by a form or by a URL.
+//! Elicitation: requests for user input by form or URL.
 
 use serde_json::{Map, Value};
 
@@ -7,89 +7,89 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 model! {
-    /// A question to the user.
+    /// Parameters of `elicitation/create`.
     pub struct ElicitParams {
-        /// Form or URL; a form when nothing is said.
+        /// Mode. Default: form.
         mode: Option<ElicitMode> = "mode" since UrlElicitation,
-        /// What to show.
+        /// Message to the user.
         message: String = "message",
-        /// The form: a flat object of simple fields.
+        /// Form schema: a flat object of primitive fields.
         requested_schema: Option<ElicitSchema> = "requestedSchema",
-        /// The URL to visit.
+        /// URL to visit, in URL mode.
         url: Option<String> = "url" since UrlElicitation,
-        /// The name of this visit.
+        /// Id of the elicitation, in URL mode.
         elicitation_id: Option<String> = "elicitationId" since ElicitationIds,
-        /// The wish that a task answers it.
+        /// Requests that the receiver runs the request as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,
     }
 
-    /// A visit that has ended.
+    /// Parameters of `notifications/elicitation/complete`.
     pub struct ElicitationCompleteParams {
-        /// The name of the visit.
+        /// Id of the elicitation.
         elicitation_id: String = "elicitationId",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// One field of a form. Which members make sense depends on `kind`.
+    /// Field of a form. `kind` determines which other members apply.
     #[derive(Default)]
     pub struct PrimitiveSchema {
         /// `string`, `number`, `integer`, `boolean` or `array`.
         kind: String = "type",
-        /// What to call it.
+        /// Display name.
         title: Option<String> = "title",
-        /// What it is for.
+        /// Description of the field.
         description: Option<String> = "description",
-        /// Shortest text.
+        /// Minimum length of a string.
         min_length: Option<u64> = "minLength",
-        /// Longest text.
+        /// Maximum length of a string.
         max_length: Option<u64> = "maxLength",
         /// `email`, `uri`, `date` or `date-time`.
         format: Option<String> = "format",
-        /// Least number.
+        /// Minimum number.
         minimum: Option<Value> = "minimum",
-        /// Greatest number.
+        /// Maximum number.
         maximum: Option<Value> = "maximum",
-        /// Choices without titles.
+        /// Enum values without titles.
         choices: Option<Vec<String>> = "enum",
-        /// Titles of the choices, in an older form.
+        /// Titles of the enum values, in the older form.
         choice_names: Option<Vec<String>> = "enumNames",
-        /// Choices with titles.
+        /// Enum values with titles.
         one_of: Option<Vec<EnumOption>> = "oneOf",
-        /// The choices of a field that takes several.
+        /// Enum values of a multiple-choice field.
         items: Option<EnumItems> = "items",
-        /// Fewest choices.
+        /// Minimum number of choices.
         min_items: Option<u64> = "minItems",
-        /// Most choices.
+        /// Maximum number of choices.
         max_items: Option<u64> = "maxItems",
-        /// What is filled in at first.
+        /// Default value.
         default: Option<Value> = "default",
     }
 
-    /// A choice with a title.
+    /// Enum value with a title.
     pub struct EnumOption {
         /// The value.
         value: String = "const",
-        /// What to show.
+        /// Display name.
         title: String = "title",
     }
 
-    /// The choices of a field that takes several.
+    /// Enum values of a multiple-choice field.
     pub struct EnumItems {
-        /// `string`, for choices without titles.
+        /// `string`, for values without titles.
         kind: Option<String> = "type",
-        /// Choices without titles.
+        /// Values without titles.
         choices: Option<Vec<String>> = "enum",
-        /// Choices with titles.
+        /// Values with titles.
         any_of: Option<Vec<EnumOption>> = "anyOf",
     }
 }
 
 impl ElicitParams {
-    /// What the form proposes, by the names of its fields: where a user starts from, and what is sent for fields
-    /// that nobody touched.
+    /// Returns the default values of the form by field name: the initial values for the user, and the values sent for
+    /// unchanged fields.
     pub fn defaults(&self) -> Map<String, Value> {
         let fields = self.requested_schema.iter().flat_map(|schema| &schema.properties);
         fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect()
@@ -97,37 +97,37 @@ impl ElicitParams {
 }
 
 impl ElicitResult {
-    /// What the user filled in: a JSON object.
+    /// Creates a result with the user's input, a JSON object.
     pub fn accept(content: Value) -> Self {
         let content = if let Value::Object(content) = content { Some(content) } else { None };
         ElicitResult { action: ElicitAction::Accept, content, meta: None }
     }
 
-    /// The user said no.
+    /// Creates a result for a declined request.
     pub fn decline() -> Self {
         ElicitResult { action: ElicitAction::Decline, content: None, meta: None }
     }
 
-    /// The user closed the question.
+    /// Creates a result for a dismissed request.
     pub fn cancel() -> Self {
         ElicitResult { action: ElicitAction::Cancel, content: None, meta: None }
     }
 }
 
-/// A form.
+/// Schema of a form.
 ///
-/// Fallback form: where forms know titles of choices only in the older way, a choice with titles is written so.
+/// Fallback form: revisions without titled enums get `enum` and `enumNames` instead of `oneOf`.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct ElicitSchema {
-    /// The dialect.
+    /// JSON Schema dialect.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
     /// Always `object`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its fields, in order.
+    /// Fields, in order.
     pub properties: Map<String, Value>,
-    /// Fields that must be filled in.
+    /// Names of the required fields.
     pub required: Option<Vec<String>>,
 }
 
@@ -149,7 +149,7 @@ impl Encode for ElicitSchema {
     }
 }
 
-/// A field for revisions in which only yes-or-no has a default and titles of choices stand beside the choices.
+/// Converts a field for revisions in which only boolean fields have defaults and enum titles are in `enumNames`.
 fn plain(field: &Value) -> Value {
     let mut field = field.clone();
     let Some(members) = field.as_object_mut() else { return field };
@@ -165,31 +165,31 @@ fn plain(field: &Value) -> Value {
 }
 
 words! {
-    /// How to ask.
+    /// Elicitation mode.
     pub enum ElicitMode {
-        /// By a form.
+        /// Form mode.
         Form = "form",
-        /// By a URL.
+        /// URL mode.
         Url = "url",
     }
 
-    /// What the user did.
+    /// Action of the user.
     pub enum ElicitAction {
-        /// Answered.
+        /// The user submitted the form or agreed to open the URL.
         Accept = "accept",
-        /// Said no.
+        /// The user declined the request.
         Decline = "decline",
-        /// Closed the question.
+        /// The user dismissed the request.
         Cancel = "cancel",
     }
 }
 
 model! {
-    /// The user's answer. It travels as a result in the session era and inside a request in the stateless era.
+    /// Reply of the user. It is sent as a result in the session era and inside a request in the stateless era.
     pub struct ElicitResult {
-        /// What the user did.
+        /// Action of the user.
         action: ElicitAction = "action",
-        /// What the user filled in.
+        /// Submitted form data.
         content: Option<Map<String, Value>> = "content",
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,

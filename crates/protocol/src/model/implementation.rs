@@ -1,50 +1,50 @@
-//! Who somebody is: name, version and what to show of it.
+//! Identity of clients and servers.
 
 use crate::encode::{model, words};
 
 model! {
-    /// The program on one side.
+    /// Name, version and display information of a client or server.
     #[derive(Default)]
     pub struct Implementation {
-        /// The name for programs.
+        /// Programmatic name.
         name: String = "name",
-        /// The name for people.
+        /// Display name.
         title: Option<String> = "title" since Titles,
-        /// Its version.
+        /// Version.
         version: String = "version",
-        /// What it is, in a sentence.
+        /// Description.
         description: Option<String> = "description" since Icons,
-        /// Where to read about it.
+        /// URL of the website.
         website_url: Option<String> = "websiteUrl" since Icons,
-        /// Pictures of it.
+        /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
     }
 
-    /// A picture to show beside a name.
+    /// Icon.
     pub struct Icon {
-        /// An HTTPS or `data:` URI.
+        /// HTTPS or `data:` URI.
         src: String = "src",
-        /// Its type, if the server's is missing or too general.
+        /// MIME type, to override a missing or generic one.
         mime_type: Option<String> = "mimeType",
         /// Sizes such as `48x48`, or `any`.
         sizes: Option<Vec<String>> = "sizes",
-        /// The background it is made for.
+        /// Theme that the icon is designed for.
         theme: Option<IconTheme> = "theme",
     }
 }
 
 words! {
-    /// The background that an icon is made for.
+    /// Theme that an icon is designed for.
     pub enum IconTheme {
-        /// A light one.
+        /// Light background.
         Light = "light",
-        /// A dark one.
+        /// Dark background.
         Dark = "dark",
     }
 }
 
 impl Implementation {
-    /// A name and a version.
+    /// Creates an identity with a name and a version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { name: name.into(), version: version.into(), ..Self::default() }
     }

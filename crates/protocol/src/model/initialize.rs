@@ -1,17 +1,17 @@
-//! The handshake of the session era.
+//! Handshake of the session era.
 
 use super::results::results;
 use super::{ClientCapabilities, Implementation, Meta, ServerCapabilities};
 use crate::encode::model;
 
 model! {
-    /// What a client says first.
+    /// Parameters of `initialize`.
     pub struct InitializeParams {
-        /// The revision it would like to speak; kept as text, since it may be one we do not know.
+        /// Requested protocol version, as a string since it may be unknown to this crate.
         protocol_version: String = "protocolVersion",
-        /// What it can do.
+        /// Capabilities of the client.
         capabilities: ClientCapabilities = "capabilities",
-        /// Who it is.
+        /// Identity of the client.
         client_info: Implementation = "clientInfo",
         /// Metadata.
         meta: Option<Meta> = "_meta",
@@ -19,15 +19,15 @@ model! {
 }
 
 results! {
-    /// What the server answers.
+    /// Result of `initialize`.
     pub struct InitializeResult {
-        /// The revision that will be spoken.
+        /// Negotiated protocol version.
         protocol_version: String = "protocolVersion",
-        /// What the server can do.
+        /// Capabilities of the server.
         capabilities: ServerCapabilities = "capabilities",
-        /// Who it is.
+        /// Identity of the server.
         server_info: Implementation = "serverInfo",
-        /// How to use it, for the model.
+        /// Instructions for the model on how to use the server.
         instructions: Option<String> = "instructions",
     }
 }

@@ -1,4 +1,4 @@
-//! Results that ask for input first (multi round-trip requests).
+//! `input_required` results of multi round-trip requests.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::{Meta, ResultBody};
 use crate::encode::{Encode, Encoder, Fields, model};
 
 model! {
-    /// A request from the server, carried inside a result.
+    /// Input request: a server request carried in a result.
     pub struct InputRequest {
         /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
         method: String = "method",
-        /// Its parameters.
+        /// Parameters of the request.
         params: Option<Value> = "params",
     }
 }
 
-/// A result that is no result yet: the client must answer questions and ask again.
+/// Intermediate result: the client must send the request again with responses to the input requests.
 #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
 pub struct InputRequiredResult {
-    /// The questions, by a name that the answers repeat.
+    /// Input requests by key. The responses use the same keys.
     #[serde(rename = "inputRequests", default)]
     pub input_requests: Option<BTreeMap<String, InputRequest>>,
-    /// What the client must send back unread.
+    /// Opaque state that the client must send back unchanged.
     #[serde(rename = "requestState", default)]
     pub request_state: Option<String>,
     /// Metadata.

@@ -6,43 +6,43 @@ use super::Meta;
 use crate::encode::{model, words};
 
 words! {
-    /// How serious a log message is, as in syslog.
+    /// Severity of a log message, as in syslog (RFC 5424).
     pub enum LogLevel {
-        /// Detail for finding faults.
+        /// Debugging information.
         Debug = "debug",
-        /// Ordinary events.
+        /// Informational messages.
         Info = "info",
-        /// Ordinary but significant events.
+        /// Normal but significant events.
         Notice = "notice",
-        /// Something may go wrong.
+        /// Warning conditions.
         Warning = "warning",
-        /// Something went wrong.
+        /// Error conditions.
         Error = "error",
-        /// A part of the system failed.
+        /// Critical conditions, such as a failed component.
         Critical = "critical",
-        /// Somebody must act at once.
+        /// Action must be taken immediately.
         Alert = "alert",
-        /// The system cannot be used.
+        /// The system is unusable.
         Emergency = "emergency",
     }
 }
 
 model! {
-    /// One log message.
+    /// Parameters of `notifications/message`.
     pub struct LogParams {
-        /// How serious it is.
+        /// Severity.
         level: LogLevel = "level",
-        /// Which part of the server speaks.
+        /// Name of the logger.
         logger: Option<String> = "logger",
-        /// The message: any JSON.
+        /// Message: any JSON value.
         data: Value = "data",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// The least level that a session wants to hear.
+    /// Parameters of `logging/setLevel`.
     pub struct SetLevelParams {
-        /// That level.
+        /// Minimum level of log messages.
         level: LogLevel = "level",
         /// Metadata.
         meta: Option<Meta> = "_meta",

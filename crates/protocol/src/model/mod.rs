@@ -1,7 +1,7 @@
-//! Neutral types: the superset of all revisions, one file per page of the specification.
+//! Revision-neutral types: the superset of all revisions, one file per page of the specification.
 //!
-//! Handlers, clients and the hub see these and never a revision. How a type looks in an older revision follows
-//! from the `since` marks of its fields; the few documented fallback forms stand beside the type.
+//! Handlers, clients and the hub use these types and never deal with a revision. The `since` marks of the fields
+//! determine the JSON of older revisions; the few fallback forms are documented at their types.
 
 mod caching;
 mod cancellation;

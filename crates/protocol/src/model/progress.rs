@@ -1,4 +1,4 @@
-//! How far a long request has come.
+//! Progress of long-running requests.
 
 use linchpin_jsonrpc::Id;
 
@@ -6,15 +6,15 @@ use super::Meta;
 use crate::encode::model;
 
 model! {
-    /// One step of progress.
+    /// Parameters of `notifications/progress`.
     pub struct ProgressParams {
-        /// The token of the request.
+        /// Progress token of the request.
         progress_token: Id<'static> = "progressToken",
-        /// How much is done; grows with each notification.
+        /// Progress so far. Increases with each notification.
         progress: f64 = "progress",
-        /// How much there is to do, if known.
+        /// Total amount of work, if known.
         total: Option<f64> = "total",
-        /// What is being done.
+        /// Description of the current step.
         message: Option<String> = "message" since ProgressMessage,
         /// Metadata.
         meta: Option<Meta> = "_meta",

@@ -9,88 +9,88 @@ use super::{CacheScope, Content, Icon, Meta, Role};
 use crate::encode::model;
 
 model! {
-    /// A prompt that can be asked for.
+    /// Prompt template.
     #[derive(Default)]
     pub struct Prompt {
-        /// The name for programs.
+        /// Programmatic name.
         name: String = "name",
-        /// The name for people.
+        /// Display name.
         title: Option<String> = "title" since Titles,
-        /// What it is for.
+        /// Description of the prompt.
         description: Option<String> = "description",
-        /// What it needs.
+        /// Arguments of the prompt.
         arguments: Option<Vec<PromptArgument>> = "arguments",
-        /// Pictures.
+        /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
         /// Metadata.
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
-    /// One argument of a prompt.
+    /// Argument of a prompt.
     #[derive(Default)]
     pub struct PromptArgument {
-        /// The name for programs.
+        /// Programmatic name.
         name: String = "name",
-        /// The name for people.
+        /// Display name.
         title: Option<String> = "title" since Titles,
-        /// What it is for.
+        /// Description of the argument.
         description: Option<String> = "description",
-        /// Whether it must be given.
+        /// Whether the argument is required.
         required: Option<bool> = "required",
     }
 
-    /// Which prompt, with what.
+    /// Parameters of `prompts/get`.
     pub struct GetPromptParams {
-        /// Its name.
+        /// Name of the prompt.
         name: String = "name",
-        /// Its arguments: texts by name.
+        /// Argument values by name.
         arguments: Option<BTreeMap<String, String>> = "arguments",
-        /// Answers to questions that an earlier result asked.
+        /// Responses to the input requests of an earlier result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// What that result wanted back.
+        /// Request state of that result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// One message of a prompt.
+    /// Message of a prompt.
     pub struct PromptMessage {
-        /// Who speaks.
+        /// Role of the speaker.
         role: Role = "role",
-        /// What is said.
+        /// Content of the message.
         content: Content = "content",
     }
 }
 
 results! {
-    /// A prompt, filled in.
+    /// Result of `prompts/get`: the prompt with its arguments filled in.
     pub struct GetPromptResult {
-        /// What it is for.
+        /// Description of the prompt.
         description: Option<String> = "description",
-        /// The messages.
+        /// Messages of the prompt.
         messages: Vec<PromptMessage> = "messages",
     }
 
-    /// One page of prompts.
+    /// Result of `prompts/list`: one page of prompts.
     pub struct ListPromptsResult {
-        /// The prompts.
+        /// Prompts of the page.
         prompts: Vec<Prompt> = "prompts",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 }
 
 impl PromptMessage {
-    /// Something the user says.
+    /// Creates a user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self { role: Role::User, content: content.into() }
     }
 
-    /// Something the assistant says.
+    /// Creates an assistant message.
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self { role: Role::Assistant, content: content.into() }
     }

@@ -8,80 +8,80 @@ use super::{Annotations, CacheScope, Icon, Meta};
 use crate::encode::model;
 
 model! {
-    /// A resource that can be read.
+    /// Resource of a server.
     #[derive(Default)]
     pub struct Resource {
-        /// Where it is.
+        /// URI of the resource.
         uri: String = "uri",
-        /// The name for programs.
+        /// Programmatic name.
         name: String = "name",
-        /// The name for people.
+        /// Display name.
         title: Option<String> = "title" since Titles,
-        /// What it is.
+        /// Description of the resource.
         description: Option<String> = "description",
-        /// Its type.
+        /// MIME type.
         mime_type: Option<String> = "mimeType",
-        /// For whom, and how important.
+        /// Audience and priority.
         annotations: Option<Annotations> = "annotations",
-        /// Its size in bytes.
+        /// Size in bytes.
         size: Option<u64> = "size",
-        /// Pictures.
+        /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
         /// Metadata.
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
-    /// A pattern of resources that can be read.
+    /// URI template for resources of a server.
     #[derive(Default)]
     pub struct ResourceTemplate {
-        /// The pattern, as in RFC 6570.
+        /// URI template (RFC 6570).
         uri_template: String = "uriTemplate",
-        /// The name for programs.
+        /// Programmatic name.
         name: String = "name",
-        /// The name for people.
+        /// Display name.
         title: Option<String> = "title" since Titles,
-        /// What it is.
+        /// Description of the resources.
         description: Option<String> = "description",
-        /// The type of all resources of this pattern.
+        /// MIME type, if all resources of the template have the same one.
         mime_type: Option<String> = "mimeType",
-        /// For whom, and how important.
+        /// Audience and priority.
         annotations: Option<Annotations> = "annotations",
-        /// Pictures.
+        /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
         /// Metadata.
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
-    /// Which resource.
+    /// Parameters of `resources/read`.
     pub struct ReadResourceParams {
-        /// Where it is.
+        /// URI of the resource.
         uri: String = "uri",
-        /// Answers to questions that an earlier result asked.
+        /// Responses to the input requests of an earlier result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// What that result wanted back.
+        /// Request state of that result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// A resource, or a part of one: either text or blob is set.
+    /// Content of a resource or of a part of one: either text or blob.
     #[derive(Default)]
     pub struct ResourceContents {
-        /// Where it is.
+        /// URI of the resource.
         uri: String = "uri",
-        /// Its type.
+        /// MIME type.
         mime_type: Option<String> = "mimeType",
-        /// What it says.
+        /// Text content.
         text: Option<String> = "text",
-        /// Its bytes in Base64.
+        /// Binary content in Base64.
         blob: Option<String> = "blob",
         /// Metadata.
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
-    /// A resource that has changed.
+    /// Parameters of `notifications/resources/updated`.
     pub struct ResourceUpdatedParams {
-        /// Where it is.
+        /// URI of the resource.
         uri: String = "uri",
         /// Metadata.
         meta: Option<Meta> = "_meta",
@@ -89,43 +89,43 @@ model! {
 }
 
 results! {
-    /// What was read.
+    /// Result of `resources/read`.
     pub struct ReadResourceResult {
-        /// The resource, or its parts.
+        /// Contents of the resource.
         contents: Vec<ResourceContents> = "contents",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 
-    /// One page of resources.
+    /// Result of `resources/list`: one page of resources.
     pub struct ListResourcesResult {
-        /// The resources.
+        /// Resources of the page.
         resources: Vec<Resource> = "resources",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 
-    /// One page of resource templates.
+    /// Result of `resources/templates/list`: one page of resource templates.
     pub struct ListResourceTemplatesResult {
-        /// The templates.
+        /// Resource templates of the page.
         resource_templates: Vec<ResourceTemplate> = "resourceTemplates",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 }
 
 impl ResourceContents {
-    /// Text at a URI.
+    /// Creates text content.
     pub fn text(uri: impl Into<String>, mime_type: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -135,7 +135,7 @@ impl ResourceContents {
         }
     }
 
-    /// Bytes at a URI.
+    /// Creates binary content. The bytes are encoded in Base64.
     pub fn blob(uri: impl Into<String>, mime_type: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
         Self {
             uri: uri.into(),

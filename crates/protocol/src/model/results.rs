@@ -1,25 +1,25 @@
-//! What all results share: `_meta`, and `resultType` in the stateless era.
+//! Members common to all results: `_meta`, and `resultType` in the stateless era.
 
 use super::{Meta, key};
 use crate::encode::{Encode, Encoder, Fields};
 use crate::version::Feature;
 
-/// The body of a result, without what every result has.
+/// Body of a result, without the members common to all results.
 pub trait ResultBody {
-    /// Appends the members of this kind of result.
+    /// Appends the members of the body.
     fn encode_body(&self, fields: &mut Fields<'_, '_>);
 
-    /// The result's own metadata.
+    /// Returns the metadata of the result.
     fn meta(&self) -> Option<&Meta>;
 
-    /// The word that tells this kind of result from others in the stateless era.
+    /// Returns the `resultType` in the stateless era.
     fn result_type(&self) -> &'static str {
         "complete"
     }
 }
 
-/// Appends a whole result. `identity` is ready-made JSON of one `_meta` member (key, colon, value) with which a
-/// server identifies itself in the stateless era.
+/// Appends a complete result. `identity` is encoded JSON of one `_meta` member (key, colon, value) with which a server
+/// identifies itself in the stateless era.
 pub(crate) fn encode_result(result: &dyn ResultBody, identity: Option<&[u8]>, to: &mut Encoder<'_>) {
     to.object(|fields| {
         if fields.revision().has(Feature::Stateless) {
@@ -39,7 +39,7 @@ fn encode_meta(fields: &mut Fields<'_, '_>, meta: Option<&Meta>, identity: Optio
     }
     fields.with("_meta", |to| {
         let begin = to.out.len();
-        // A result that is passed on may still say who sent it before.
+        // A forwarded result may still contain the identity of the server that produced it.
         let others = meta.into_iter().flatten().filter(|(key, _)| !sends || *key != key::SERVER_INFO);
         to.object(|inner| others.for_each(|(key, value)| inner.member(key, value)));
         if let Some(identity) = identity {
@@ -53,7 +53,7 @@ fn encode_meta(fields: &mut Fields<'_, '_>, meta: Option<&Meta>, identity: Optio
     });
 }
 
-/// Declares results: the fields as in `model!`, `_meta` is added.
+/// Declares results with fields as in `model!`, and adds `_meta`.
 macro_rules! results {
     ($(
         $(#[$meta:meta])*
@@ -66,7 +66,7 @@ macro_rules! results {
         #[serde(expecting = "an object")]
         pub struct $name {
             $( $(#[$field_meta])* #[serde(rename = $key)] pub $field: $type, )*
-            /// Metadata of the result itself.
+            /// Metadata of the result.
             #[serde(rename = "_meta", default)]
             pub meta: Option<$crate::model::Meta>,
         }
@@ -92,12 +92,12 @@ macro_rules! results {
 pub(crate) use results;
 
 results! {
-    /// A result that says nothing but that it worked.
+    /// Empty result: success without data.
     pub struct EmptyResult {}
 }
 
 impl EmptyResult {
-    /// The plain one.
+    /// Creates an empty result without metadata.
     pub const fn new() -> Self {
         EmptyResult { meta: None }
     }

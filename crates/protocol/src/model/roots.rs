@@ -1,14 +1,14 @@
-//! Folders that the client works in.
+//! Roots of the client: the directories that it works in.
 
 use super::Meta;
 use crate::encode::model;
 
 model! {
-    /// One folder.
+    /// Root directory or file.
     pub struct Root {
-        /// A `file://` URI.
+        /// `file://` URI.
         uri: String = "uri",
-        /// What to call it.
+        /// Display name.
         name: Option<String> = "name",
         /// Metadata.
         meta: Option<Meta> = "_meta" since ItemMeta,
@@ -16,9 +16,9 @@ model! {
 }
 
 model! {
-    /// The client's folders.
+    /// Result of `roots/list`.
     pub struct ListRootsResult {
-        /// All of them.
+        /// All roots of the client.
         roots: Vec<Root> = "roots",
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,

@@ -1,4 +1,4 @@
-//! Asking the client's model.
+//! Sampling: completions by the client's model.
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
@@ -10,73 +10,73 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 model! {
-    /// A conversation to continue.
+    /// Parameters of `sampling/createMessage`.
     pub struct CreateMessageParams {
-        /// The conversation so far.
+        /// Messages of the conversation.
         messages: Vec<SamplingMessage> = "messages",
-        /// Which model to use.
+        /// Preferences for the choice of the model.
         model_preferences: Option<ModelPreferences> = "modelPreferences",
-        /// What the model is told first.
+        /// System prompt.
         system_prompt: Option<String> = "systemPrompt",
-        /// Whose context to include: `none`, `thisServer` or `allServers`.
+        /// Context to include: `none`, `thisServer` or `allServers`.
         include_context: Option<String> = "includeContext",
-        /// How freely to sample.
+        /// Sampling temperature.
         temperature: Option<f64> = "temperature",
-        /// The longest answer.
+        /// Maximum number of tokens to generate.
         max_tokens: i64 = "maxTokens",
-        /// Texts that end the answer.
+        /// Sequences that stop the generation.
         stop_sequences: Option<Vec<String>> = "stopSequences",
-        /// Anything for the provider.
+        /// Provider-specific metadata.
         metadata: Option<Map<String, Value>> = "metadata",
         /// Tools that the model may use.
         tools: Option<Vec<Tool>> = "tools" since SamplingTools,
-        /// How it may use them.
+        /// How the model may use the tools.
         tool_choice: Option<ToolChoice> = "toolChoice" since SamplingTools,
-        /// The wish that a task answers it.
+        /// Requests that the receiver runs the request as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta" since Sessions,
     }
 
-    /// One message of the conversation.
+    /// Message of the conversation.
     pub struct SamplingMessage {
-        /// Who speaks.
+        /// Role of the speaker.
         role: Role = "role",
-        /// What is said.
+        /// Content of the message.
         content: SamplingContent = "content",
         /// Metadata.
         meta: Option<Meta> = "_meta" since SamplingTools,
     }
 
-    /// Which model to use, as a wish.
+    /// Preferences for the choice of the model. The client may ignore them.
     #[derive(Default)]
     pub struct ModelPreferences {
-        /// Names to look for, best first.
+        /// Model names to match, most preferred first.
         hints: Option<Vec<ModelHint>> = "hints",
-        /// How much price matters, 0 to 1.
+        /// Importance of low cost, 0–1.
         cost_priority: Option<f64> = "costPriority",
-        /// How much speed matters, 0 to 1.
+        /// Importance of speed, 0–1.
         speed_priority: Option<f64> = "speedPriority",
-        /// How much ability matters, 0 to 1.
+        /// Importance of capability, 0–1.
         intelligence_priority: Option<f64> = "intelligencePriority",
     }
 
-    /// A part of a model's name.
+    /// Model hint.
     pub struct ModelHint {
-        /// That part.
+        /// Substring of a model name.
         name: Option<String> = "name",
     }
 
     /// How the model may use tools.
     #[derive(Default)]
     pub struct ToolChoice {
-        /// As it likes, always or never.
+        /// Tool choice mode.
         mode: Option<ToolChoiceMode> = "mode",
     }
 }
 
 impl CreateMessageParams {
-    /// A conversation to continue, in at most so many tokens.
+    /// Creates a sampling request for a conversation with at most `max_tokens` generated tokens.
     pub fn new(messages: impl IntoIterator<Item = SamplingMessage>, max_tokens: i64) -> Self {
         CreateMessageParams {
             messages: messages.into_iter().collect(),
@@ -95,14 +95,14 @@ impl CreateMessageParams {
     }
 }
 
-/// One message of the user, to be answered in at most 1,000 tokens.
+/// Creates a sampling request with one user message and at most 1,000 tokens.
 impl From<&str> for CreateMessageParams {
     fn from(text: &str) -> Self {
         Self::new([SamplingMessage::user(Content::text(text))], 1_000)
     }
 }
 
-/// As from `&str`.
+/// Same as from `&str`.
 impl From<String> for CreateMessageParams {
     fn from(text: String) -> Self {
         Self::from(&*text)
@@ -110,39 +110,39 @@ impl From<String> for CreateMessageParams {
 }
 
 impl SamplingMessage {
-    /// What the user says.
+    /// Creates a user message.
     pub fn user(content: impl Into<SamplingContent>) -> Self {
         SamplingMessage { role: Role::User, content: content.into(), meta: None }
     }
 
-    /// What the model said.
+    /// Creates an assistant message.
     pub fn assistant(content: impl Into<SamplingContent>) -> Self {
         SamplingMessage { role: Role::Assistant, content: content.into(), meta: None }
     }
 }
 
 words! {
-    /// How the model may use tools.
+    /// Tool choice mode.
     pub enum ToolChoiceMode {
-        /// As it likes.
+        /// The model decides whether to use tools.
         Auto = "auto",
-        /// It must.
+        /// The model must use at least one tool.
         Required = "required",
-        /// It must not.
+        /// The model must not use tools.
         None = "none",
     }
 }
 
 model! {
-    /// The model's answer. It travels as a result in the session era and inside a request in the stateless era.
+    /// Message by the model. It is sent as a result in the session era and inside a request in the stateless era.
     pub struct CreateMessageResult {
-        /// Who speaks: the assistant.
+        /// Role of the speaker: the assistant.
         role: Role = "role",
-        /// What it says.
+        /// Content of the message.
         content: SamplingContent = "content",
-        /// Which model it was.
+        /// Name of the model.
         model: String = "model",
-        /// Why it stopped.
+        /// Reason why the generation stopped.
         stop_reason: Option<String> = "stopReason",
         /// Metadata.
         meta: Option<Meta> = "_meta",
@@ -150,7 +150,7 @@ model! {
 }
 
 impl CreateMessageResult {
-    /// A text by a model.
+    /// Creates a text message by a model.
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
         CreateMessageResult {
             role: Role::Assistant,
@@ -161,15 +161,15 @@ impl CreateMessageResult {
         }
     }
 
-    /// The texts in it, one after the other.
+    /// Returns the text blocks, joined by newlines.
     pub fn to_text(&self) -> String {
         let texts = self.content.0.iter().filter_map(Content::as_text);
         texts.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// One block, or several where the revision allows it. Older revisions get the first block; where a conversation
-/// has no audio, a line of text stands for it.
+/// Content of a sampling message: one block, or several if the revision supports it. Older revisions get only the first
+/// block. In revisions without audio, an audio block becomes a line of text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SamplingContent(pub Vec<Content>);
 

@@ -1,7 +1,7 @@
-//! Skills that a server offers: the extension [`extension::SKILLS`](super::extension::SKILLS).
+//! Skills of a server: the extension [`extension::SKILLS`](super::extension::SKILLS).
 //!
-//! A skill is a folder of files, `SKILL.md` among them, and each file is a resource that is read like any other.
-//! What is new is a list of skills with the digest of every file, and a way to look into a folder.
+//! A skill is a directory of files with a `SKILL.md`. Each file is an ordinary resource. The extension adds a list of
+//! skills with the digest of every file, and a method to list a directory.
 
 use std::fmt;
 
@@ -15,46 +15,46 @@ use super::{CacheScope, Meta, Resource};
 use crate::encode::{Encode, Encoder, model};
 
 model! {
-    /// What a server that has skills says in its map of extensions.
+    /// Settings of the skills extension in the server capabilities.
     #[derive(Default)]
     pub struct SkillsSettings {
-        /// It answers `resources/directory/read`.
+        /// Whether the server supports `resources/directory/read`.
         directory_read: Option<bool> = "directoryRead",
     }
 
-    /// A skill.
+    /// Skill of a server.
     pub struct Skill {
-        /// Where its `SKILL.md` is. Within one server this, and not the name, tells skills apart.
+        /// URI of its `SKILL.md`. The URI, not the name, identifies a skill within a server.
         uri: String = "uri",
-        /// The head of its `SKILL.md`.
+        /// Front matter of its `SKILL.md`.
         frontmatter: SkillFrontmatter = "frontmatter",
-        /// Its files.
+        /// Files of the skill.
         resources: SkillResources = "resources",
     }
 
-    /// One file of a skill.
+    /// File of a skill.
     pub struct SkillResource {
-        /// Where it is.
+        /// URI of the resource.
         uri: String = "uri",
-        /// The SHA-256 of its bytes: `sha256:` and 64 lowercase hexadecimal digits.
+        /// SHA-256 of the bytes: `sha256:` and 64 lowercase hexadecimal digits.
         digest: String = "digest",
-        /// How many bytes those are.
+        /// Size in bytes.
         size: u64 = "size",
     }
 
-    /// Which skill.
+    /// Parameters of `skills/get`.
     pub struct GetSkillParams {
-        /// Where its `SKILL.md` is.
+        /// URI of its `SKILL.md`.
         uri: String = "uri",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// Which folder, and which page of what is in it.
+    /// Parameters of `resources/directory/read`.
     pub struct ReadResourceDirectoryParams {
-        /// Where the folder is, without a slash at the end.
+        /// URI of the directory, without a trailing slash.
         uri: String = "uri",
-        /// Where the page begins; the first one when absent.
+        /// Cursor of the page. Default: the first page.
         cursor: Option<String> = "cursor",
         /// Metadata.
         meta: Option<Meta> = "_meta",
@@ -62,43 +62,43 @@ model! {
 }
 
 results! {
-    /// One page of skills; it need not name all that the server has.
+    /// Result of `skills/list`: one page of skills. The list need not contain all skills of the server.
     pub struct ListSkillsResult {
-        /// The skills.
+        /// Skills of the page.
         skills: Vec<Skill> = "skills",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 
-    /// A single skill.
+    /// Result of `skills/get`.
     pub struct GetSkillResult {
-        /// The skill.
+        /// Requested skill.
         skill: Skill = "skill",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 
-    /// One page of what is directly in a folder.
+    /// Result of `resources/directory/read`: one page of the direct children of a directory.
     pub struct ReadResourceDirectoryResult {
-        /// Files, and folders, which are resources of type `inode/directory`.
+        /// Files and subdirectories. Subdirectories are resources of type `inode/directory`.
         resources: Vec<Resource> = "resources",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
     }
 }
 
-/// The head of a `SKILL.md`, everything its author wrote.
+/// Front matter of a `SKILL.md`, with all members.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct SkillFrontmatter {
-    /// The name, which is also that of the folder.
+    /// Name of the skill and of its directory.
     pub name: String,
-    /// What it is for and when to use it.
+    /// What the skill does and when to use it.
     pub description: String,
     /// All other members.
     #[serde(flatten)]
@@ -115,12 +115,12 @@ impl Encode for SkillFrontmatter {
     }
 }
 
-/// The files of a skill.
+/// Files of a skill.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SkillResources {
-    /// All of them, `SKILL.md` included.
+    /// All files, including `SKILL.md`.
     Files(Vec<SkillResource>),
-    /// They are made when they are read, so nobody can say their digests: the word `dynamic` on the wire.
+    /// The files are generated when they are read and have no digests: the string `dynamic` on the wire.
     Dynamic,
 }
 

@@ -1,45 +1,45 @@
-//! Being told of changes, in both styles.
+//! Subscriptions to changes, for both eras.
 
 use super::Meta;
 use crate::encode::model;
 
 model! {
-    /// One resource to watch or to stop watching (session era).
+    /// Parameters of `resources/subscribe` and `resources/unsubscribe` (session era).
     pub struct SubscribeParams {
-        /// Its URI.
+        /// URI of the resource.
         uri: String = "uri",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// What a stream of notifications should carry (stateless era).
+    /// Parameters of `subscriptions/listen` (stateless era).
     pub struct SubscriptionsListenParams {
-        /// The wish.
+        /// Requested notifications.
         notifications: SubscriptionFilter = "notifications",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// Kinds of notifications.
+    /// Filter of notifications.
     #[derive(Default)]
     pub struct SubscriptionFilter {
-        /// When tools come or go.
+        /// Changes of the tool list.
         tools_list_changed: Option<bool> = "toolsListChanged",
-        /// When prompts come or go.
+        /// Changes of the prompt list.
         prompts_list_changed: Option<bool> = "promptsListChanged",
-        /// When resources come or go.
+        /// Changes of the resource list.
         resources_list_changed: Option<bool> = "resourcesListChanged",
-        /// When one of these resources changes.
+        /// Updates of these resources, by URI.
         resource_subscriptions: Option<Vec<String>> = "resourceSubscriptions",
-        /// When one of these tasks changes (tasks extension).
+        /// Status changes of these tasks, by id (tasks extension).
         task_ids: Option<Vec<String>> = "taskIds",
     }
 
-    /// What the server will really send.
+    /// Parameters of `notifications/subscriptions/acknowledged`.
     pub struct SubscriptionsAcknowledgedParams {
-        /// The part of the wish that it can fulfil.
+        /// Requested notifications that the server supports.
         notifications: SubscriptionFilter = "notifications",
-        /// Metadata, with the id of the subscription.
+        /// Metadata, with the subscription id.
         meta: Option<Meta> = "_meta",
     }
 }

@@ -1,9 +1,9 @@
-//! Tasks: requests whose result comes later.
+//! Tasks: requests whose result is available later.
 //!
-//! There are two forms. In one revision tasks are part of the core: either side runs them, the one who asks wishes
-//! for them, and the result is fetched with `tasks/result`. From the next revision on they are the extension
-//! [`extension::TASKS`](super::extension::TASKS): only servers run them, the server decides, and the result
-//! stands in the answer to `tasks/get`. The types here are for both; each says what the other form calls it.
+//! There are two forms. Core tasks are part of one revision: either side runs tasks, the requestor asks for a task, and
+//! the result is fetched with `tasks/result`. In later revisions tasks are the extension
+//! [`extension::TASKS`](super::extension::TASKS): only servers run tasks, the server decides whether a request becomes
+//! a task, and `tasks/get` returns the result. The types are for both forms and document the differences.
 
 use std::collections::BTreeMap;
 
@@ -17,45 +17,46 @@ use crate::encode::{Encode, Encoder, Fields, model, words};
 use crate::version::Feature;
 
 words! {
-    /// How far a task has come.
+    /// Status of a task.
     pub enum TaskStatus {
-        /// It runs.
+        /// The task is running.
         Working = "working",
-        /// It waits for answers to its questions.
+        /// The task waits for responses to its input requests.
         InputRequired = "input_required",
-        /// There is a result. In the core form a tool that failed counts as `failed`, in the extension as this.
+        /// The task has a result. If a tool reports an error, the status is `failed` with core tasks and `completed` in
+        /// the extension.
         Completed = "completed",
-        /// There is an error.
+        /// The task failed with an error.
         Failed = "failed",
-        /// It was given up.
+        /// The task was cancelled.
         Cancelled = "cancelled",
     }
 }
 
 impl TaskStatus {
-    /// Whether it stays so for ever.
+    /// Reports whether the status is final.
     pub const fn is_terminal(self) -> bool {
         matches!(self, TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
     }
 }
 
-/// A task. The two durations have other names in the core form: `ttl` and `pollInterval`.
+/// Task. Core tasks name the two durations `ttl` and `pollInterval`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub struct Task {
-    /// Its name, chosen by the one who runs it.
+    /// Id of the task, chosen by the receiver of the request.
     pub task_id: String,
-    /// How far it has come.
+    /// Status of the task.
     pub status: TaskStatus,
-    /// The same, for people.
+    /// Description of the status.
     pub status_message: Option<String>,
-    /// When it began, as ISO 8601.
+    /// Creation time, as ISO 8601.
     pub created_at: String,
-    /// When it changed last, as ISO 8601.
+    /// Time of the last change, as ISO 8601.
     pub last_updated_at: String,
-    /// Milliseconds from its beginning for which it is kept; `None` is for ever, and written as `null`.
+    /// Retention in milliseconds from the creation time. `None` is unlimited and encoded as `null`.
     pub ttl_ms: Option<u64>,
-    /// Milliseconds to wait between two looks at it.
+    /// Suggested interval between polls, in milliseconds.
     pub poll_interval_ms: Option<u64>,
 }
 
@@ -79,14 +80,14 @@ impl Encode for Task {
     }
 }
 
-/// What the status of a task brings with it. Only the extension writes it.
+/// Details of a task that depend on its status. Encoded only in the extension.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskDetail {
-    /// The open questions of a task that is `input_required`, by a name that the answers repeat.
+    /// Pending input requests of an `input_required` task by key. The responses use the same keys.
     InputRequests(BTreeMap<String, InputRequest>),
-    /// The result of a task that is `completed`: what the request would have been answered with.
+    /// Result of a `completed` task: the result of the original request.
     Result(Map<String, Value>),
-    /// The error of a task that has `failed`.
+    /// Error of a `failed` task.
     Error(ErrorObject),
 }
 
@@ -112,52 +113,52 @@ impl Encode for ErrorObject {
 }
 
 model! {
-    /// The wish to run a request as a task (core form).
+    /// Request to run a request as a task (core tasks).
     #[derive(Default)]
     pub struct TaskMetadata {
-        /// Milliseconds for which the task should be kept.
+        /// Requested retention of the task in milliseconds.
         ttl: Option<u64> = "ttl",
     }
 
-    /// The task that a message belongs to: the value of [`key::RELATED_TASK`](super::key::RELATED_TASK) in `_meta`
-    /// (core form).
+    /// Task that a message belongs to: the value of [`key::RELATED_TASK`](super::key::RELATED_TASK) in `_meta` (core
+    /// tasks).
     pub struct RelatedTaskMetadata {
-        /// Its name.
+        /// Id of the task.
         task_id: String = "taskId",
     }
 
-    /// Which task: for `tasks/get` and `tasks/cancel`, and for `tasks/result` in the core form.
+    /// Parameters of `tasks/get` and `tasks/cancel`, and of `tasks/result` (core tasks).
     pub struct TaskParams {
-        /// Its name.
+        /// Id of the task.
         task_id: String = "taskId",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// Answers to questions of a task (extension).
+    /// Parameters of `tasks/update` (extension).
     pub struct UpdateTaskParams {
-        /// The task's name.
+        /// Id of the task.
         task_id: String = "taskId",
-        /// The answers, by the names of the questions; not all need to come at once.
+        /// Responses by the keys of the input requests. They need not be complete.
         input_responses: Map<String, Value> = "inputResponses",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// What can be run as a task, as a capability of either side (core form).
+    /// Tasks capability of a client or server (core tasks).
     #[derive(Default)]
     pub struct TasksCapability {
-        /// `tasks/list` is answered.
+        /// Supports `tasks/list`.
         list: Option<Map<String, Value>> = "list",
-        /// `tasks/cancel` is answered.
+        /// Supports `tasks/cancel`.
         cancel: Option<Map<String, Value>> = "cancel",
-        /// The requests that can be run as tasks: `tools/call` is the member `call` of the member `tools`.
+        /// Requests that can run as tasks, grouped by prefix: `tools/call` is the member `call` of `tools`.
         requests: Option<BTreeMap<String, Map<String, Value>>> = "requests",
     }
 }
 
 impl TasksCapability {
-    /// Whether a request of this method can be run as a task.
+    /// Reports whether a request with this method can run as a task.
     pub fn has_request(&self, method: &str) -> bool {
         let Some((group, name)) = method.split_once('/') else { return false };
         self.requests
@@ -168,16 +169,16 @@ impl TasksCapability {
 }
 
 results! {
-    /// One page of tasks (core form).
+    /// Result of `tasks/list`: one page of tasks (core tasks).
     pub struct ListTasksResult {
-        /// The tasks.
+        /// Tasks of the page.
         tasks: Vec<Task> = "tasks",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
     }
 }
 
-/// Declares results that are a task: their own fields are there already, `_meta` and the rest of a result is added.
+/// Implements the result traits for task results, whose structs are declared separately.
 macro_rules! task_results {
     ($( $name:ident is $word:literal: |$result:ident, $fields:ident| $body:expr; )*) => {$(
         impl ResultBody for $name {
@@ -203,45 +204,45 @@ macro_rules! task_results {
     )*};
 }
 
-/// Instead of a result: the task that will have it. The core form puts the task into a member `task`.
+/// Result of a request that runs as a task. Core tasks encode the task in the member `task`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub struct CreateTaskResult {
-    /// The task as it begins.
+    /// Created task.
     pub task: Task,
-    /// Metadata of the result itself.
+    /// Metadata of the result.
     pub meta: Option<Meta>,
 }
 
-/// A task as it is now: the answer to `tasks/get`.
+/// Result of `tasks/get`: the current state of a task.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub struct GetTaskResult {
-    /// The task.
+    /// Current state of the task.
     pub task: Task,
-    /// What its status brings with it.
+    /// Details that depend on the status.
     pub detail: Option<TaskDetail>,
-    /// Metadata of the result itself.
+    /// Metadata of the result.
     pub meta: Option<Meta>,
 }
 
-/// The answer to `tasks/cancel`. The core form says what became of the task, the extension only that it has heard.
+/// Result of `tasks/cancel`. Core tasks return the cancelled task, the extension only an acknowledgement.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub struct CancelTaskResult {
-    /// The task; set by every receiver, since it must be written in the core form.
+    /// Cancelled task. Receivers always set it, since core tasks require it.
     pub task: Option<Task>,
-    /// Metadata of the result itself.
+    /// Metadata of the result.
     pub meta: Option<Meta>,
 }
 
-/// The answer to `tasks/result` (core form): what the request that became a task would have been answered with.
+/// Result of `tasks/result` (core tasks): the result of the original request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct GetTaskPayloadResult {
-    /// The members of that result.
+    /// Members of the result.
     #[serde(flatten)]
     pub result: Map<String, Value>,
-    /// Metadata; it must name the task under [`key::RELATED_TASK`](super::key::RELATED_TASK).
+    /// Metadata. It must contain the task id under [`key::RELATED_TASK`](super::key::RELATED_TASK).
     #[serde(rename = "_meta", default)]
     pub meta: Option<Meta>,
 }
@@ -259,13 +260,13 @@ task_results! {
     GetTaskPayloadResult is "complete": |result, fields| fields.members(&result.result);
 }
 
-/// A task that has changed: `notifications/tasks/status` in the core form, `notifications/tasks` in the extension.
+/// Parameters of `notifications/tasks/status` (core tasks) and `notifications/tasks` (extension).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Wide")]
 pub struct TaskStatusParams {
-    /// The task.
+    /// Current state of the task.
     pub task: Task,
-    /// What its status brings with it.
+    /// Details that depend on the status.
     pub detail: Option<TaskDetail>,
     /// Metadata.
     pub meta: Option<Meta>,
@@ -287,7 +288,8 @@ fn encode_detailed(task: &Task, detail: Option<&TaskDetail>, fields: &mut Fields
     }
 }
 
-/// All members that any of these types has in any form: one pass, then the members that are there decide.
+/// Superset of the members of all task types in both forms. Decoded in one pass; the members present determine the
+/// form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wide {
@@ -322,7 +324,7 @@ impl Wide {
         })
     }
 
-    /// What belongs to the status; members that belong to another one do not count.
+    /// Returns the details for the status. Members that belong to another status are ignored.
     fn detail(&mut self) -> Option<TaskDetail> {
         match self.status? {
             TaskStatus::InputRequired => self.input_requests.take().map(TaskDetail::InputRequests),

@@ -1,4 +1,4 @@
-//! Reading what a tool gave.
+//! Decoding of tool results.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use super::{CallToolResult, Content, Meta, StructuredContent, key};
 use crate::wire::{Invalid, decode};
 
-/// Why a tool's result is no value of the wanted type.
+/// Reason why a tool result cannot be converted to a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolResultError {
-    /// The tool failed; this is what it says to its model.
+    /// The tool failed; contains its text for the model.
     Failed(String),
-    /// The result is something else.
+    /// The result does not match the type.
     Unfit(String),
 }
 
@@ -23,14 +23,16 @@ impl fmt::Display for ToolResultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ToolResultError::Failed(text) => write!(f, "the tool failed: {text}"),
-            ToolResultError::Unfit(reason) => write!(f, "the result is not of the wanted type: {reason}"),
+            ToolResultError::Unfit(reason) => {
+                write!(f, "the result does not match the requested type: {reason}")
+            }
         }
     }
 }
 
 impl std::error::Error for ToolResultError {}
 
-/// Where a revision knows only objects, other values travel inside one.
+/// Object that contains a value of another type, in revisions that support only objects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapped<'a> {
@@ -38,7 +40,7 @@ struct Wrapped<'a> {
     result: &'a RawValue,
 }
 
-/// A result as a client reads it.
+/// Tool result as received by a client.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
 struct Received {
@@ -49,7 +51,7 @@ struct Received {
     meta: Others,
 }
 
-/// Metadata but for the one member that every result of the stateless era repeats: who sends it.
+/// Metadata without the server identity, which every result of the stateless era contains.
 #[derive(Default)]
 struct Others(Option<Meta>);
 
@@ -82,7 +84,7 @@ impl<'de> Deserialize<'de> for Others {
     }
 }
 
-/// The name of a member, unless it is the one to be left out.
+/// Member name; `None` for the server identity.
 struct Name(Option<String>);
 
 impl<'de> Deserialize<'de> for Name {
@@ -106,20 +108,20 @@ impl<'de> Deserialize<'de> for Name {
 }
 
 impl CallToolResult {
-    /// Reads a result that has arrived, from text that the scanner has accepted. Who sends it, which every result of
-    /// the stateless era repeats, is left out.
+    /// Decodes a received result from text that the scanner has accepted. The server identity, which every result of
+    /// the stateless era contains, is omitted from the metadata.
     pub fn received(text: &str) -> Result<Self, Invalid> {
         let Received { content, structured_content, is_error, meta } = decode(text)?;
         Ok(CallToolResult { content, structured_content, is_error, meta: meta.0 })
     }
 
-    /// The texts in it, one after the other.
+    /// Returns the text blocks, joined by newlines.
     pub fn to_text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// The result as a value: from what is there for programs, or from the text if it is JSON. A text that is no
-    /// JSON can still be a `String`.
+    /// Converts the result to a value: from the structured content or, without it, from the text as JSON. Text that is
+    /// not JSON can be converted to a `String`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ToolResultError> {
         if self.is_error == Some(true) {
             return Err(ToolResultError::Failed(self.to_text()));
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(text("3").parse::<i64>(), Ok(3));
         assert_eq!(text("hello").parse::<String>(), Ok("hello".into()));
         assert_eq!(text("\"quoted\"").parse::<String>(), Ok("quoted".into()));
-        assert!(text("hello").parse::<i64>().unwrap_err().to_string().contains("wanted type"));
+        assert!(text("hello").parse::<i64>().unwrap_err().to_string().contains("requested type"));
         let structured = |value: Value| result(json!({ "content": [], "structuredContent": value }));
         assert_eq!(structured(json!(3)).parse::<i64>(), Ok(3));
         assert_eq!(structured(json!({ "result": 3 })).parse::<i64>(), Ok(3));

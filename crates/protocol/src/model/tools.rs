@@ -12,80 +12,80 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 model! {
-    /// Hints on what a tool does; not to be trusted unless the server is.
+    /// Hints about the behaviour of a tool. Do not rely on them unless the server is trusted.
     #[derive(Default)]
     pub struct ToolAnnotations {
-        /// The name for people, in an older place.
+        /// Display name, as in older revisions.
         title: Option<String> = "title",
-        /// It changes nothing.
+        /// The tool does not modify its environment.
         read_only: Option<bool> = "readOnlyHint",
-        /// It may destroy something.
+        /// The tool may perform destructive updates.
         destructive: Option<bool> = "destructiveHint",
-        /// Calling it twice is as good as once.
+        /// Repeated calls with the same arguments have no additional effect.
         idempotent: Option<bool> = "idempotentHint",
-        /// It reaches beyond a closed world.
+        /// The tool interacts with external entities.
         open_world: Option<bool> = "openWorldHint",
     }
 
-    /// How a tool may be run.
+    /// Execution properties of a tool.
     #[derive(Default)]
     pub struct ToolExecution {
-        /// As a task, or not.
+        /// Whether the tool can run as a task.
         task_support: Option<TaskSupport> = "taskSupport",
     }
 
-    /// Which page of a list.
+    /// Parameters of list requests.
     #[derive(Default)]
     pub struct PageParams {
-        /// Where it begins; the first one when absent.
+        /// Cursor of the page. Default: the first page.
         cursor: Option<String> = "cursor",
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 
-    /// Which tool, with what.
+    /// Parameters of `tools/call`.
     pub struct CallToolParams {
-        /// Its name.
+        /// Name of the tool.
         name: String = "name",
-        /// Its arguments.
+        /// Arguments of the tool.
         arguments: Option<Map<String, Value>> = "arguments",
-        /// Answers to questions that an earlier result asked.
+        /// Responses to the input requests of an earlier result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// What that result wanted back.
+        /// Request state of that result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
-        /// The wish to run it as a task.
+        /// Requests that the server runs the call as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
         /// Metadata.
         meta: Option<Meta> = "_meta",
     }
 }
 
-/// A tool that can be called.
+/// Tool definition.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
 pub struct Tool {
-    /// The name for programs.
+    /// Programmatic name.
     pub name: String,
-    /// The name for people.
+    /// Display name.
     pub title: Option<String>,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: Option<String>,
-    /// What it takes: a JSON Schema of type `object`.
+    /// JSON Schema of the arguments, of type `object`.
     pub input_schema: Value,
-    /// What its structured result looks like.
+    /// JSON Schema of the structured result.
     pub output_schema: Option<OutputSchema>,
-    /// Hints on what it does.
+    /// Hints about the behaviour of the tool.
     pub annotations: Option<ToolAnnotations>,
-    /// How it may be run.
+    /// Execution properties.
     pub execution: Option<ToolExecution>,
-    /// Pictures.
+    /// Icons to display.
     pub icons: Option<Vec<Icon>>,
     /// Metadata.
     #[serde(rename = "_meta")]
     pub meta: Option<Meta>,
 }
 
-/// Written out and not declared, for the title: where a revision has none, its annotations carry it.
+/// Implemented by hand because of the title: in revisions without `title` it is encoded in the annotations.
 impl Encode for Tool {
     fn encode(&self, to: &mut Encoder<'_>) {
         let mut annotations = self.annotations.clone();
@@ -108,49 +108,49 @@ impl Encode for Tool {
 }
 
 words! {
-    /// Whether a tool may be run as a task.
+    /// Whether a tool can run as a task.
     pub enum TaskSupport {
-        /// Never.
+        /// The tool cannot run as a task.
         Forbidden = "forbidden",
-        /// If the client wishes.
+        /// The tool runs as a task if the client requests it.
         Optional = "optional",
-        /// Always.
+        /// The tool always runs as a task.
         Required = "required",
     }
 }
 
 results! {
-    /// What a tool gave.
+    /// Result of a tool call.
     pub struct CallToolResult {
-        /// For the model.
+        /// Content for the model.
         content: Vec<Content> = "content",
-        /// For programs.
+        /// Structured result.
         structured_content: Option<StructuredContent> = "structuredContent" since StructuredContent,
-        /// Whether the call failed; the content then says why.
+        /// Whether the call failed. The content then describes the error.
         is_error: Option<bool> = "isError",
     }
 
-    /// One page of tools.
+    /// Result of `tools/list`: one page of tools.
     pub struct ListToolsResult {
-        /// The tools.
+        /// Tools of the page.
         tools: Vec<Tool> = "tools",
-        /// Where the next page begins.
+        /// Cursor of the next page. Absent on the last page.
         next_cursor: Option<String> = "nextCursor",
-        /// Milliseconds for which this counts as fresh.
+        /// Time for which the result is fresh, in milliseconds.
         ttl_ms: Option<u64> = "ttlMs" since CacheHints,
-        /// Who may keep it.
+        /// Who may cache the result.
         cache_scope: Option<CacheScope> = "cacheScope" since CacheHints,
     }
 }
 
-/// The schema of a structured result. Revisions that know only objects get a schema that is not of type
-/// `object` inside one, as its member `result`.
+/// Schema of a structured result. In revisions that support only objects, a schema that is not of type `object` is
+/// wrapped in an object schema as its property `result`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct OutputSchema(pub Value);
 
 impl OutputSchema {
-    /// Whether every revision can carry it as it is.
+    /// Reports whether the schema is of type `object` and can be encoded unchanged in every revision.
     pub fn is_object(&self) -> bool {
         self.0.get("type").is_some_and(|kind| kind == "object")
     }
@@ -174,7 +174,7 @@ impl Encode for OutputSchema {
     }
 }
 
-/// References to the root of a schema, or to a path from it, follow the schema into its wrapping.
+/// Adjusts references to the root of a schema, or to a path from it, after the schema has been wrapped.
 fn move_references(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -192,14 +192,14 @@ fn move_references(schema: &mut Value) {
     }
 }
 
-/// A structured result as JSON text. Revisions that know only objects get other values inside one, as its
+/// Structured result as JSON text. In revisions that support only objects, other values are wrapped in an object as its
 /// member `result`.
 #[derive(Clone, Deserialize)]
 #[serde(from = "Box<RawValue>")]
 pub struct StructuredContent {
-    /// The JSON text.
+    /// JSON text.
     pub json: Box<RawValue>,
-    /// Whether the tool's output schema is of type `object`; then nothing needs to be wrapped.
+    /// Whether the output schema of the tool is of type `object`. The value is then never wrapped.
     pub object_schema: bool,
 }
 

@@ -1,18 +1,18 @@
-//! JSON text to a type, with the place and the reason when it does not fit.
+//! Decoding of JSON text with the location and reason of errors.
 
 use linchpin_jsonrpc::{DecodeError, from_checked, path_at};
 use serde::de::DeserializeOwned;
 
-/// Why some JSON is not of a type.
+/// Reason why JSON text cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
-    /// A JSON pointer to the value that does not fit.
+    /// JSON pointer to the invalid value.
     pub path: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub reason: String,
 }
 
-/// Decodes `text`, which the scanner has accepted.
+/// Decodes `text`. The scanner must have accepted it.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Invalid> {
     from_checked(text).map_err(|error| explain(text, error))
 }

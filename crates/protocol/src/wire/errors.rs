@@ -1,4 +1,4 @@
-//! Errors of the model as error objects of a revision.
+//! Mapping of protocol errors to the error objects of a revision.
 
 use linchpin_jsonrpc::ErrorObject;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, code};
 use crate::version::{Feature, Revision};
 
-/// The error object that answers a request of `revision`.
+/// Returns the error object for a response to a request of `revision`.
 pub fn error_object(error: &Error, revision: Revision) -> ErrorObject {
     let (code, data) = match error {
         Error::InvalidRequest(_) => (code::INVALID_REQUEST, None),

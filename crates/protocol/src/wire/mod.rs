@@ -1,5 +1,5 @@
-//! Between JSON and the model: decoding requests, encoding results and errors, and what the two eras do
-//! differently. The only place that knows JSON shapes per revision, besides the `since` marks of the model.
+//! Wire format: decoding of requests, encoding of results and errors, and the differences between the two eras. Apart
+//! from the `since` marks of the model, only this module knows the JSON of each revision.
 
 mod decode;
 mod errors;
@@ -15,8 +15,8 @@ use crate::encode::Encoder;
 use crate::model::ResultBody;
 use crate::version::Revision;
 
-/// Appends a result for `revision`. `identity` is the server's `_meta` member of the stateless era, see
-/// [`stateless_era::identity`].
+/// Appends a result for `revision`. `identity` is the `_meta` member with which the server identifies itself in the
+/// stateless era, see [`stateless_era::identity`].
 pub fn encode_result(revision: Revision, result: &dyn ResultBody, identity: &[u8], out: &mut Vec<u8>) {
     crate::model::encode_result(result, Some(identity), &mut Encoder { out, revision });
 }

@@ -1,5 +1,5 @@
-//! Requests from a client, decoded for a revision. Three outcomes that are never merged: a typed value, a method
-//! that this revision does not have, parameters that are wrong at a place.
+//! Client requests, decoded for a revision. Decoding has three distinct outcomes: a typed request, a method that the
+//! revision does not have, or invalid parameters with their location.
 
 use std::borrow::Cow;
 
@@ -16,79 +16,79 @@ use crate::model::{
 };
 use crate::version::Revision;
 
-/// What a client can ask a server.
+/// Request from a client to a server.
 #[derive(Debug)]
 pub enum ClientRequest<'a> {
     /// Opens a session.
     Initialize(Box<InitializeParams>),
-    /// Are you there?
+    /// `ping`.
     Ping,
-    /// Who are you?
+    /// `server/discover`.
     Discover,
-    /// A page of tools, from a cursor.
+    /// Lists tools from a cursor.
     ListTools(Option<Cow<'a, str>>),
-    /// A call.
+    /// Calls a tool.
     CallTool(CallTool<'a>),
-    /// A page of resources.
+    /// Lists resources from a cursor.
     ListResources(Option<Cow<'a, str>>),
-    /// A page of resource templates.
+    /// Lists resource templates from a cursor.
     ListResourceTemplates(Option<Cow<'a, str>>),
-    /// The resource at a URI.
+    /// Reads the resource with this URI.
     ReadResource(Cow<'a, str>),
-    /// Watch a resource.
+    /// Subscribes to updates of a resource.
     Subscribe(SubscribeParams),
-    /// Stop watching it.
+    /// Unsubscribes from updates of a resource.
     Unsubscribe(SubscribeParams),
-    /// Open a stream of notifications.
+    /// Opens a stream of notifications.
     Listen(SubscriptionsListenParams),
-    /// A page of prompts.
+    /// Lists prompts from a cursor.
     ListPrompts(Option<Cow<'a, str>>),
-    /// A prompt.
+    /// Gets a prompt.
     GetPrompt(GetPromptParams),
-    /// Complete an argument.
+    /// Completes an argument.
     Complete(Box<CompleteParams>),
-    /// The least log level.
+    /// Sets the minimum log level.
     SetLevel(SetLevelParams),
-    /// A task's state.
+    /// Gets the status of a task.
     GetTask(TaskParams),
-    /// Answers to a task's questions.
+    /// Sends responses to the input requests of a task.
     UpdateTask(UpdateTaskParams),
-    /// Give up a task.
+    /// Cancels a task.
     CancelTask(TaskParams),
-    /// A task's result.
+    /// Gets the result of a task.
     GetTaskPayload(TaskParams),
-    /// A page of tasks.
+    /// Lists tasks from a cursor.
     ListTasks(Option<Cow<'a, str>>),
-    /// A page of skills.
+    /// Lists skills from a cursor.
     ListSkills(Option<Cow<'a, str>>),
-    /// A skill.
+    /// Gets a skill.
     GetSkill(GetSkillParams),
-    /// What is in a folder.
+    /// Lists the content of a resource directory.
     ReadResourceDirectory(ReadResourceDirectoryParams),
 }
 
-/// A call of a tool, borrowed from the message.
+/// Tool call that borrows from the message.
 #[derive(Debug)]
 pub struct CallTool<'a> {
-    /// The tool.
+    /// Name of the tool.
     pub name: Cow<'a, str>,
-    /// The arguments: an object, as JSON text.
+    /// Arguments: a JSON object as text.
     pub arguments: Option<&'a str>,
-    /// The wish to run it as a task, as JSON text.
+    /// Task metadata as JSON text, if the call is to run as a task.
     pub task: Option<&'a str>,
 }
 
-/// Why a request cannot be decoded.
+/// Reason why a request cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The revision has no such method, or it is not for servers.
+    /// The revision has no such method, or clients cannot send it.
     NotInRevision,
-    /// The parameters do not fit.
+    /// The parameters are invalid.
     Invalid(Invalid),
 }
 
 impl DecodeError {
-    /// As a protocol error about `method`.
+    /// Converts the error to a protocol error for `method`.
     pub fn into_error(self, method: &str) -> Error {
         match self {
             DecodeError::NotInRevision => Error::MethodNotFound(method.to_owned()),
@@ -157,7 +157,7 @@ fn optional_text<'a>(params: &Params<'a>, key: &str) -> Result<Option<Cow<'a, st
     match params.find(key) {
         None | Some("null") => Ok(None),
         Some(text) if text.starts_with('"') => Ok(Some(unescape(&text[1..text.len() - 1]))),
-        Some(_) => invalid(key, "a string is expected"),
+        Some(_) => invalid(key, "must be a string"),
     }
 }
 
@@ -165,6 +165,6 @@ fn object<'a>(params: &Params<'a>, key: &str) -> Result<Option<&'a str>, DecodeE
     match params.find(key) {
         None | Some("null") => Ok(None),
         Some(text) if text.starts_with('{') => Ok(Some(text)),
-        Some(_) => invalid(key, "an object is expected"),
+        Some(_) => invalid(key, "must be an object"),
     }
 }

@@ -1,9 +1,9 @@
-//! What only the session era does: choosing a revision in the handshake.
+//! Session era: choice of the revision in the handshake.
 
 use crate::version::{Era, Revision};
 
-/// The revision to answer `initialize` with: the one asked for if the server speaks it, else the newest
-/// session-era revision that the server speaks. `None` when it speaks none.
+/// Returns the revision for the `initialize` result: the requested one if the server supports it, otherwise the latest
+/// session-era revision that the server supports. `None` if it supports none.
 pub fn negotiate(requested: &str, spoken: &[Revision]) -> Option<Revision> {
     let candidates = spoken.iter().copied().filter(|revision| revision.era() == Era::Session);
     let wanted = Revision::find(requested);

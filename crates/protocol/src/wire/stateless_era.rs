@@ -1,4 +1,4 @@
-//! What only the stateless era does: metadata in every request, identity in every result.
+//! Stateless era: metadata in every request and server identity in every result.
 
 use linchpin_jsonrpc::Params;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::model::{Implementation, RequestMeta, key};
 use crate::version::{Era, Revision};
 
-/// Reads the reserved members of `_meta`; `None` when the request has no `_meta`.
+/// Reads the reserved members of `_meta`. Returns `None` if the request has no `_meta`.
 pub fn request_meta(params: &Params<'_>) -> Result<Option<RequestMeta>, Error> {
     let Some(text) = params.find("_meta") else { return Ok(None) };
     match decode(text) {
@@ -17,12 +17,12 @@ pub fn request_meta(params: &Params<'_>) -> Result<Option<RequestMeta>, Error> {
     }
 }
 
-/// Whether a request claims to belong to the stateless era.
+/// Reports whether a request has metadata of the stateless era.
 pub fn is_stateless(meta: &RequestMeta) -> bool {
     meta.protocol_version.is_some() || meta.client_capabilities.is_some() || meta.client_info.is_some()
 }
 
-/// Checks what every stateless request must carry, and gives its revision.
+/// Checks the required metadata of a stateless request and returns its revision.
 pub fn check(meta: &RequestMeta, spoken: &[Revision]) -> Result<Revision, Error> {
     let Some(version) = &meta.protocol_version else {
         return Err(Error::invalid("/_meta", format!("missing field `{}`", key::PROTOCOL_VERSION)));
@@ -38,7 +38,7 @@ pub fn check(meta: &RequestMeta, spoken: &[Revision]) -> Result<Revision, Error>
     Ok(*revision)
 }
 
-/// The `_meta` member with which a server identifies itself in every result: key, colon and value.
+/// Returns the `_meta` member with which a server identifies itself in every result: key, colon and value.
 pub fn identity(server: &Implementation) -> Vec<u8> {
     let mut out = Vec::new();
     let mut to = Encoder { out: &mut out, revision: Revision::LATEST };

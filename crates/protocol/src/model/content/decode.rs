@@ -1,4 +1,5 @@
-//! Reading a content block. Nearly all of them are text and say so first: those take no room for what others have.
+//! Decoding of content blocks. Most blocks are text with `type` as the first member: a fast path decodes them without
+//! space for the members of other blocks.
 
 use std::fmt;
 
@@ -46,7 +47,7 @@ impl<'de> Visitor<'de> for Block {
     }
 }
 
-/// The members of a text block after its type.
+/// Decodes the members of a text block after its type.
 fn text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
     let (mut text, mut annotations, mut meta) = (None, None, None);
     while let Some(member) = map.next_key::<Member>()? {
@@ -61,7 +62,7 @@ fn text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
     Ok(Content::Text(TextContent { text, annotations, meta }))
 }
 
-/// The name of a member.
+/// Member name.
 enum Member {
     Type,
     Text,
@@ -82,7 +83,7 @@ impl Member {
     }
 }
 
-/// What a block is.
+/// Type of a block.
 enum Kind {
     Text,
     Other(String),
@@ -123,7 +124,7 @@ from_text! {
     Kind: |text| if text == "text" { Kind::Text } else { Kind::Other(text.to_owned()) };
 }
 
-/// A block of which the first key was read, and the type if that was it.
+/// Block whose first key, and its value if the key is `type`, has been read.
 struct Rest<A> {
     key: Option<Member>,
     kind: Option<Kind>,
@@ -154,7 +155,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
     }
 }
 
-/// All members that any block has: one pass, then the type decides. No guessing from shapes.
+/// Superset of the members of all blocks. Decoded in one pass; only `type` determines the kind of block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a content block")]
 struct Wide {
@@ -228,7 +229,7 @@ impl TryFrom<Wide> for Content {
                 is_error: wide.is_error,
                 meta,
             })),
-            other => return Err(format!("there is no content block of type {other}")),
+            other => return Err(format!("unknown content block type {other}")),
         })
     }
 }
