@@ -198,7 +198,7 @@ async fn what_may_have_been_kept_is_not_kept_again() {
     );
     let error = store.commit(ADA, agent("lost")).await.unwrap_err();
     assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "store_unavailable"));
-    assert!(error.to_string().contains("nobody knows whether it is"), "{error}");
+    assert!(error.to_string().contains("may or may not be stored"), "{error}");
     assert_eq!(server().sql(&database, "SELECT last_value FROM ends"), "1");
     server().sql(&database, "DROP TRIGGER dying ON documents");
     store.commit(ADA, agent("after")).await.unwrap();

@@ -99,7 +99,7 @@ fn a_damaged_database_is_told_and_left_as_it_is() {
     let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')";
     let done = Command::new("python3").args(["-c", script]).arg(&database).status().unwrap();
     assert!(done.success());
-    is_refused(&home, &[], &["used by a newer hub", "run that one"]);
+    is_refused(&home, &[], &["used by a newer hub", "run that version"]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
     let (problem, file_problem) = watch::channel(None);
     let site = Site::with(Options { file_problem: Some(file_problem), ..Options::default() }).await;
     assert_eq!(site.get("/status").await.ok()["file_problem"], Value::Null);
-    let text = "`linchpin.toml`, line 3, column 1: `<b>`: it is a text";
+    let text = "`linchpin.toml`, line 3, column 1: `<b>`: must be a string";
     problem.send_replace(Some(text.to_owned()));
     assert_eq!(site.get("/status").await.ok()["file_problem"], text);
     let ready = site.send("GET", "/readyz", &[], None).await;
@@ -34,7 +34,7 @@ async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
     );
     let token = format!("Bearer {}", site.token);
     let page = site.send("GET", "/", &[("Authorization", &token)], None).await.body;
-    assert!(page.contains("line 3, column 1: &#96;&lt;b&gt;&#96;: it is a text"), "{page}");
+    assert!(page.contains("line 3, column 1: &#96;&lt;b&gt;&#96;: must be a string"), "{page}");
 }
 
 #[tokio::test]
