@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: what a request costs with our SDK, next to the official one (rmcp) and to the least work that
-//! is still correct (raw), against the targets in `bench/targets.json`.
+//! `cargo xtask bench`: cost of a request with our SDK, compared with the official SDK (rmcp), the minimal correct
+//! implementation (raw) and the targets in `bench/targets.json`.
 //!
-//! This is no test: being over a target is a figure on the wall, not a failure. A server that did not answer, or
-//! answered wrongly, is one. What the figures mean is told in `bench/README.md`.
+//! A missed target is reported but does not fail the run. A missing or wrong response does. `bench/README.md` explains
+//! the figures.
 
 mod client;
 mod crowd;
@@ -26,11 +26,11 @@ const USAGE: &str = "\
 cargo xtask bench [--quick] [--only TEXT] [--rounds N]
 cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]
 
-  --quick      fewer requests and rounds: a first look, not a figure to quote
+  --quick      fewer requests and rounds, for a rough estimate; do not quote the figures
   --only TEXT  only workloads whose name contains TEXT
-  --rounds N   interleaved rounds of the timed measurements, 5 unless told (3 with --quick)";
+  --rounds N   interleaved rounds of the timed measurements, default: 5 (3 with --quick)";
 
-/// The timed workloads: name, requests per round, requests in flight.
+/// Timed workloads: name, requests per round, requests in flight.
 const TIMED: [(&str, u32, u32); 8] = [
     ("echo:64", 20_000, 1),
     ("echo:64", 40_000, 32),
@@ -41,7 +41,7 @@ const TIMED: [(&str, u32, u32); 8] = [
     ("http echo:64", 8_000, 32),
     ("http 2026 echo:64", 8_000, 32),
 ];
-/// Opening and closing a session, and memory of an idle one: workload, sessions, connections, the figure of the report.
+/// Session workloads (open and close; memory of idle sessions): name, sessions, connections, field of the report.
 const SESSIONS: [(&str, u32, u32, &str); 2] =
     [("http session", 4_000, 4, "cpu_us_per_req"), ("http idle", 2_000, 1, "bytes_per_session")];
 const STARTUP: &str = "startup";
@@ -67,9 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         tables.push(count_instructions(&options, &targets, &mut failures));
         tables.push(count_client_instructions(&options, &targets, &mut failures));
     } else {
-        println!(
-            "\nvalgrind is not installed: the tables of instructions, those that count most, are left out"
-        );
+        println!("\nvalgrind is not installed: skipping the instruction tables, the most reliable ones");
         println!("(apt-get install valgrind).");
     }
     tables.push(time_requests(&options, &targets, &mut failures));
@@ -159,7 +157,7 @@ fn time_startup(options: &Options, targets: &Targets, failures: &mut Failures) -
     table
 }
 
-/// One table each: the one is judged by its ratio, the other by its figure.
+/// Returns a table for opening and closing sessions, which has a ratio as target, and one for idle sessions.
 fn measure_sessions(options: &Options, targets: &Targets, failures: &mut Failures) -> Vec<Table> {
     let rounds = options.rounds;
     let open =
@@ -183,8 +181,8 @@ fn measure_sessions(options: &Options, targets: &Targets, failures: &mut Failure
     tables.into_iter().zip(SESSIONS).map(measure).collect()
 }
 
-/// Measures the peers in turn, A, B, C, A, B, C…, so that what else the machine does falls on all of them alike, and
-/// takes each one's median. A peer that failed is not asked again.
+/// Measures the peers in turn (A, B, C, A, B, C…), so that other load on the machine affects all alike, and returns the
+/// median of each. A peer that failed is not measured again.
 fn interleaved(
     rounds: u32,
     workload: &str,
@@ -223,7 +221,7 @@ fn timed_name(workload: &str, depth: u32) -> String {
     format!("{workload} x{depth}")
 }
 
-/// Every name a target may be set for, by the table it stands in.
+/// Returns the workloads that may have a target, by table.
 fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
     let names = |lengths: &[Lengths]| lengths.iter().map(|lengths| lengths.workload.to_owned()).collect();
     vec![
@@ -248,7 +246,7 @@ impl Options {
                 "--only" => options.only.clone_from(value()?),
                 "--rounds" => match value()?.parse() {
                     Ok(rounds) if rounds > 0 => options.rounds = rounds,
-                    _ => bail!("--rounds needs a number from 1 on\n\n{USAGE}"),
+                    _ => bail!("--rounds must be at least 1\n\n{USAGE}"),
                 },
                 _ => bail!("unknown argument {argument}\n\n{USAGE}"),
             }
@@ -281,7 +279,7 @@ mod tests {
         let mut asked = Vec::new();
         let figures = interleaved(2, "echo:64", &mut failures, |peer| {
             asked.push(peer.name());
-            anyhow::ensure!(peer != Peer::Rmcp, "no answer");
+            anyhow::ensure!(peer != Peer::Rmcp, "no response");
             Ok(1.5)
         });
         assert_eq!(asked, ["raw", "ours", "rmcp", "raw", "ours"]);

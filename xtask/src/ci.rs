@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: every check that decides whether a change may go in, in one target directory.
+//! `cargo xtask ci`: all checks that a change must pass, in one target directory.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::{conformance, crates, test, tidy};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-/// What people build the library with, beside everything.
+/// Feature sets to lint besides all features.
 const FEATURES: [&str; 5] = ["", "skills", "http-client", "http-server", "auth"];
 
 const STEPS: &[Step] = &[

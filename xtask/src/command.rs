@@ -1,4 +1,4 @@
-//! Running other programs: always from the workspace root, and always shown first.
+//! Running other programs: from the workspace root, printing each command line first.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,28 +6,28 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// The folder of the workspace's Cargo.toml.
+/// Returns the workspace root.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// Runs cargo with these arguments.
+/// Runs cargo with the given arguments.
 pub(crate) fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     run(Command::new("cargo").args(arguments))
 }
 
-/// Shows the command line, runs it in the workspace root, and fails when the program does.
+/// Prints the command line and runs it in the workspace root. Fails if the program fails.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let shown = show(command);
     println!("$ {shown}");
     let status = command.current_dir(root()).status().with_context(|| format!("cannot start: {shown}"))?;
     if !status.success() {
-        bail!("`{shown}` ended with {status}");
+        bail!("`{shown}` failed with {status}");
     }
     Ok(())
 }
 
-/// Runs the program in the workspace root and returns what it printed.
+/// Runs the program in the workspace root and returns its standard output.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     let shown = format!("{program} {}", arguments.join(" "));
     let output = Command::new(program)
@@ -36,19 +36,19 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String
         .output()
         .with_context(|| format!("cannot start: {shown}"))?;
     if !output.status.success() {
-        bail!("`{shown}` ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        bail!("`{shown}` failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed something that is not UTF-8"))
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` printed invalid UTF-8"))
 }
 
-/// Fails, with advice, when a program is not installed.
+/// Fails with installation advice if a program is not installed.
 pub(crate) fn need(program: &str, why: &str) -> anyhow::Result<()> {
     output(program, &["--version"]).map(drop).with_context(|| {
         format!("{program} is needed {why}: install it (apt-get install {program}) and try again")
     })
 }
 
-/// Installs a package of Debian, which only root can.
+/// Installs a Debian package; requires root.
 pub(crate) fn install_package(name: &str) -> anyhow::Result<()> {
     if output("id", &["-u"])?.trim() != "0" {
         bail!("only root can install {name}");
@@ -60,7 +60,7 @@ pub(crate) fn install_package(name: &str) -> anyhow::Result<()> {
     apt(&["install", "--yes", "--no-install-recommends", name])
 }
 
-/// The command as one could type it in a shell.
+/// Formats the command for a shell.
 fn show(command: &Command) -> String {
     let changes = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let changes = changes.map(|(name, value)| format!("{}={}", name.to_string_lossy(), quote(value)));

@@ -1,10 +1,10 @@
-//! How many crates a program takes on with the SDK: fewer are quicker to build and easier to trust.
+//! Dependency budget: the number of crates that the SDK adds to a program.
 
 use anyhow::{Context, ensure};
 
 use crate::command;
 
-/// What is counted, its features, and the most there may be.
+/// Package, features and the maximum number of crates.
 const LIMITS: [(&str, &[&str], usize); 4] = [
     ("linchpin", &[], 64),
     ("linchpin", &["--features", "http"], 110),
@@ -19,12 +19,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
         let count = count(&listed);
         println!("{package} {}: {count} crates, at most {most}", features.join(" "));
         ensure!(count > 1, "cargo tree lists nothing for {package}");
-        ensure!(count <= most, "{package} takes on {count} crates, which is more than {most}");
+        ensure!(
+            count <= most,
+            "{package} has {count} crates, more than {most}: remove a dependency or raise the limit"
+        );
     }
     Ok(())
 }
 
-/// The crates in the output of `cargo tree`, each once.
+/// Counts the distinct crates in the output of `cargo tree`.
 fn count(listed: &str) -> usize {
     let name = |line: &str| line.split(" (").next().map(str::to_owned).context("a line has a name").ok();
     let mut names: Vec<_> = listed.lines().filter(|line| !line.is_empty()).filter_map(name).collect();

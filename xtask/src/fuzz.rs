@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: coverage-guided fuzzing on the stable toolchain.
 //!
-//! The coverage counters that libFuzzer needs come from an LLVM pass that stable rustc accepts as a flag. The
-//! seeds and the dictionary come from `fuzz/`; what is found stays under `target/fuzz`.
+//! The coverage counters that libFuzzer needs come from an LLVM pass, enabled by a flag that stable rustc accepts.
+//! Seeds and dictionary are in `fuzz/`; findings are written to `target/fuzz`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -42,14 +42,14 @@ fn plan(arguments: &[String]) -> anyhow::Result<Plan> {
         if argument == "--seconds" {
             let seconds = arguments.next().context("--seconds needs a number")?;
             plan.seconds = seconds.parse().with_context(|| format!("--seconds {seconds} is not a number"))?;
-            // libFuzzer takes zero as "without an end".
+            // libFuzzer takes zero as "no limit".
             if plan.seconds == 0 {
                 bail!("--seconds must be at least 1");
             }
         } else {
             let target = TARGETS.into_iter().find(|target| target == argument);
             plan.targets.push(target.with_context(|| {
-                format!("there is no fuzz target \"{argument}\"; there are {}", TARGETS.join(", "))
+                format!("unknown fuzz target \"{argument}\": choose one of {}", TARGETS.join(", "))
             })?);
         }
     }
@@ -59,7 +59,7 @@ fn plan(arguments: &[String]) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// Builds the programs and returns the folder they are in.
+/// Builds the fuzz programs and returns their directory.
 fn build(targets: &[&str]) -> anyhow::Result<PathBuf> {
     let version = output("rustc", &["-vV"])?;
     let host =
@@ -75,12 +75,12 @@ fn build(targets: &[&str]) -> anyhow::Result<PathBuf> {
         "--target-dir",
         "target/fuzz",
     ]);
-    // With --target the flags reach neither build scripts nor macros, which must stay as they are.
+    // With --target, the flags do not apply to build scripts and macros, which must not be instrumented.
     cargo.args(["--target", host]);
     for target in targets {
         cargo.args(["--bin", &format!("fuzz_{target}")]);
     }
-    // Without link-time optimisation: it would run after the pass that adds the counters.
+    // Disable link-time optimization: it would run after the pass that adds the counters.
     run_command(cargo.env("RUSTFLAGS", RUSTFLAGS).env("CARGO_PROFILE_RELEASE_LTO", "off"))?;
     Ok(root().join("target/fuzz").join(host).join("release"))
 }
@@ -90,7 +90,7 @@ fn fuzz(target: &str, seconds: u32, programs: &Path) -> anyhow::Result<()> {
     let artifacts = format!("target/fuzz/artifacts/{target}/");
     copy_files(&root().join("fuzz/seeds").join(target), &root().join(&corpus))?;
     std::fs::create_dir_all(root().join(&artifacts)).with_context(|| format!("cannot create {artifacts}"))?;
-    // libFuzzer says a lot: it goes to a file, and what matters of it to the terminal.
+    // libFuzzer is verbose: log to a file and print only a summary.
     let log_path = root().join(format!("target/fuzz/{target}.log"));
     let log = File::create(&log_path).with_context(|| format!("cannot create {}", log_path.display()))?;
     let outcome = run_command(
@@ -122,7 +122,7 @@ fn summary(target: &str, log: &str) -> String {
     format!("{target}: {runs} runs, {speed} a second, nothing found")
 }
 
-/// The panic message, or the end of the log when the program ended in another way.
+/// Returns the panic message, or the end of the log if there was no panic.
 fn complaint(log: &str) -> String {
     const LINES: usize = 15;
     let lines: Vec<_> = log.lines().filter(|line| !line.starts_with('#')).collect();
@@ -131,15 +131,15 @@ fn complaint(log: &str) -> String {
     lines[start..].iter().take(LINES).copied().collect::<Vec<_>>().join("\n")
 }
 
-/// Where libFuzzer says that it has written the input that ended the run.
+/// Finds the path of the crashing input in the log of libFuzzer.
 fn find_artifact(log: &str) -> Option<&str> {
     log.lines().rev().find_map(|line| line.split_once("Test unit written to ")).map(|(_, path)| path.trim())
 }
 
 fn advice(target: &str, found: &str) -> String {
     format!(
-        "the target \"{target}\" found something: {found}\n\
-         keep it as a seed, under a name that says what it shows, and see it fail as a plain test:\n  \
+        "the target \"{target}\" found a failure: {found}\n\
+         add it as a seed with a descriptive name, and reproduce it as a plain test:\n  \
          cp {found} fuzz/seeds/{target}/<what-it-shows>\n  \
          cargo test -p fuzz"
     )
@@ -168,7 +168,7 @@ mod tests {
     fn arguments() {
         assert_eq!(planned(&[]), Ok(Plan { targets: TARGETS.to_vec(), seconds: 30 }));
         assert_eq!(planned(&["lines", "--seconds", "5"]), Ok(Plan { targets: vec!["lines"], seconds: 5 }));
-        let unknown = "there is no fuzz target \"nothing\"; there are envelope, lines, codecs, events, headers, egress, schema, auth";
+        let unknown = "unknown fuzz target \"nothing\": choose one of envelope, lines, codecs, events, headers, egress, schema, auth";
         assert_eq!(planned(&["nothing"]), Err(unknown.to_owned()));
         assert_eq!(planned(&["--seconds"]), Err("--seconds needs a number".to_owned()));
         assert_eq!(planned(&["--seconds", "0"]), Err("--seconds must be at least 1".to_owned()));

@@ -1,10 +1,9 @@
-//! Installs what the peers in `interop/` are built on, the official SDKs, so that tests can start them.
+//! Installation of the official SDKs, on which the peers in `interop/` are built, so that tests can start them.
 //!
-//! Each installation is made from files with exact versions: `interop/node_modules` by npm, and Python environments in
-//! `target/interop/python` and `python-1`, for the two generations of that SDK, by pip. Each keeps a copy of what it
-//! was installed from, and nothing is done while that copy and the files agree. The peers on the Rust SDK are built by
-//! cargo, in a workspace of their own. The browser is a package of the system, and is only installed if there is none.
-//! This module does not know what the peers do.
+//! Each installation uses files with exact versions: npm installs `interop/node_modules`, pip the Python environments
+//! `target/interop/python` and `python-1`, one for each generation of that SDK. Each stores a copy of these files and
+//! is skipped while the copy is current. cargo builds the peers on the Rust SDK in their own workspace. The browser is
+//! a system package, installed only if it is missing. This module knows nothing about the behaviour of the peers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +13,16 @@ use anyhow::{Context, bail};
 
 use crate::command::{cargo, install_package, output, root, run};
 
-/// The oldest major version of node that the TypeScript SDK runs on.
+/// Minimum major version of Node.js for the TypeScript SDK.
 const NODE: u32 = 20;
-/// The browser in which tests sign in, where Debian's package puts it.
+/// Browser for sign-in tests, at the path of Debian's package.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// A generation of the Python SDK.
+/// Generation of the Python SDK.
 #[derive(Clone, Copy)]
 struct Generation {
     name: &'static str,
-    /// Where its exact versions stand.
+    /// File with the exact versions.
     requirements: &'static str,
     folder: &'static str,
 }
@@ -41,14 +40,14 @@ const PYTHONS: [Generation; 2] = [
     },
 ];
 
-/// Makes both ready, or says what is missing on this machine.
+/// Installs all peers. Errors name the missing program.
 pub(crate) fn install() -> anyhow::Result<()> {
     let found = output("node", &["--version"]).context(
-        "node runs the peers on the TypeScript SDK: install it (apt-get install nodejs npm) and try again",
+        "the peers on the TypeScript SDK need node: install it (apt-get install nodejs npm) and try again",
     )?;
     check_node(&found)?;
     output("python3", &["--version"]).context(
-        "python3 runs the peers on the Python SDK: \
+        "the peers on the Python SDK need python3: \
          install it (apt-get install python3 python3-venv) and try again",
     )?;
     install_chromium()?;
@@ -64,12 +63,12 @@ fn check_node(found: &str) -> anyhow::Result<()> {
     let found = found.trim();
     let major = found.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < NODE) {
-        bail!("the TypeScript SDK needs node {NODE} or newer, and this is {found}: install a newer one");
+        bail!("the TypeScript SDK needs node {NODE} or newer, found {found}: install a newer one");
     }
     Ok(())
 }
 
-/// No package of npm may bring a browser: it is the system's, or there is none.
+/// Installs the browser as a system package; npm packages must not download one.
 fn install_chromium() -> anyhow::Result<()> {
     if Path::new(CHROMIUM).exists() {
         return Ok(());
@@ -102,43 +101,42 @@ fn python(root: &Path, generation: Generation) -> Installation {
 fn build_rmcp() -> anyhow::Result<()> {
     let manifest = "interop/rmcp/Cargo.toml";
     cargo(&["build", "--locked", "--manifest-path", manifest, "--target-dir", "target/interop/rmcp"])
-        .context("the peers on the Rust SDK could not be built: the reason stands above")
+        .context("the peers on the Rust SDK could not be built: see the error above")
 }
 
 fn install_node_modules() -> anyhow::Result<()> {
     output("npm", &["--version"])
-        .context("npm fetches the TypeScript SDKs: install it (apt-get install npm) and try again")?;
-    // No package needs its install script, and what is not run cannot do harm.
+        .context("the TypeScript SDKs need npm: install it (apt-get install npm) and try again")?;
+    // No package needs its install script, so none is run.
     let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
     run(Command::new("npm").args(["ci", "--prefix", "interop"]).args(quiet)).context(
-        "npm could not install interop/package-lock.json: its reason stands above; it needs the npm registry",
+        "npm could not install interop/package-lock.json: see its error above; it needs the npm registry",
     )
 }
 
 fn install_python(folder: &Path, requirements: &str) -> anyhow::Result<()> {
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder)).context(
-        "python3 could not make an environment: \
+        "python3 could not create a virtual environment: \
          install what it needs (apt-get install python3-venv) and try again",
     )?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run(Command::new(folder.join("bin/python")).args(pip).args(["--requirement", requirements])).with_context(
-        || format!("pip could not install {requirements}: its reason stands above; it needs PyPI"),
-    )
+    run(Command::new(folder.join("bin/python")).args(pip).args(["--requirement", requirements]))
+        .with_context(|| format!("pip could not install {requirements}: see its error above; it needs PyPI"))
 }
 
-/// A folder that another program fills from files.
+/// Directory that a package manager fills from lock files.
 pub(crate) struct Installation {
     pub(crate) name: &'static str,
-    /// Where the exact versions stand.
+    /// Files with the exact versions.
     pub(crate) sources: Vec<PathBuf>,
-    /// What is filled. The program that does it empties the folder first.
+    /// Directory to fill. The package manager empties it first.
     pub(crate) folder: PathBuf,
-    /// A file in the folder without which nothing works.
+    /// File in the directory whose absence means that the installation is incomplete.
     pub(crate) witness: &'static str,
 }
 
 impl Installation {
-    /// Installs unless that has been done from the same sources.
+    /// Installs unless the directory was installed from the same sources.
     pub(crate) fn ensure(&self, install: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let wanted = self.read_sources()?;
         let stamp = self.folder.join(".installed-from");
@@ -146,9 +144,9 @@ impl Installation {
         if installed && self.folder.join(self.witness).exists() {
             return Ok(());
         }
-        println!("installing {}: missing, or not what is asked for", self.name);
+        println!("installing {}: missing or outdated", self.name);
         install()?;
-        // Last, so that an installation that broke off is done again.
+        // Written last, so that an interrupted installation is repeated.
         fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))
     }
 
@@ -202,7 +200,7 @@ mod tests {
     fn an_old_node_is_refused() {
         assert!(check_node("v20.0.0\n").is_ok() && check_node("v104.1.0").is_ok());
         let old = check_node("v18.19.0\n").unwrap_err().to_string();
-        assert!(old.contains("node 20 or newer") && old.contains("this is v18.19.0:"), "{old}");
+        assert!(old.contains("node 20 or newer") && old.contains("found v18.19.0:"), "{old}");
         assert!(check_node("nonsense").is_err());
     }
 
@@ -215,7 +213,7 @@ mod tests {
         let package: serde_json::Value = serde_json::from_str(&package).unwrap();
         for (name, version) in package["dependencies"].as_object().unwrap() {
             let version = version.as_str().unwrap();
-            // A package under another name is npm:<package>@<version>.
+            // An aliased package has the version `npm:<package>@<version>`.
             let version = version.rsplit_once('@').map_or(version, |(_, version)| version);
             assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{name}");
         }

@@ -1,9 +1,9 @@
-//! Every chore of the project, as `cargo xtask <name>`: this file is the menu, one module per chore does the work.
+//! Development tasks, run as `cargo xtask <name>`. This file parses the name; each task is a module.
 //!
-//! Nothing here is part of a product: no crate depends on it, and it runs the other tools (cargo, git, the fuzz
-//! programs) as a person would, from the workspace root, showing each command line first.
+//! No crate depends on xtask. It runs other tools (cargo, git, the fuzz programs) from the workspace root and prints
+//! each command line first.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask talks to the person at the terminal")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "xtask writes to the terminal")]
 
 mod bench;
 mod ci;
@@ -21,14 +21,14 @@ use std::process::ExitCode;
 const MENU: &str = "\
 cargo xtask <name>
 
-  test                            install-check, then every test, doc test and example
-  ci                              what decides: format, lints, tidy, test, conformance
+  test                            check the installation, then run all tests, doc tests and examples
+  ci                              all checks of a change: format, lints, tidy, test, conformance
   tidy                            layout rules: length, dates, dependency direction, module docs
-  bench …                         what the SDK costs, next to the official one
-  interop                         install what the peers on the official SDKs need
+  bench …                         cost of the SDK, compared with the official one
+  interop                         install the official SDKs for the interop tests
   conformance [--server | --client] [--only SCENARIO]
-                                  the official conformance suite against our server and our client
-  fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds a target
+                                  run the official conformance suite against our server and client
+  fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds per target
   help                            this menu";
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         unknown => {
-            eprintln!("there is no chore named \"{unknown}\"\n\n{MENU}");
+            eprintln!("unknown task \"{unknown}\"\n\n{MENU}");
             return ExitCode::from(2);
         }
     };

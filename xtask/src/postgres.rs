@@ -1,4 +1,4 @@
-//! Installs PostgreSQL, of which tests start servers of their own. The one that the package may start is not used.
+//! Installation of PostgreSQL. Tests start their own servers; a server started by the package is not used.
 
 use std::path::Path;
 
@@ -6,17 +6,17 @@ use anyhow::Context as _;
 
 use crate::command::{install_package, output};
 
-/// Where Debian's packages put each version.
+/// Directory of the versions installed by Debian's packages.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// Makes it ready, or says what is missing on this machine.
+/// Installs PostgreSQL if it is missing.
 pub(crate) fn install() -> anyhow::Result<()> {
     if output("postgres", &["--version"]).is_ok() || is_in(Path::new(VERSIONS)) {
         return Ok(());
     }
     println!("installing Debian's postgresql: it is neither on the PATH nor in {VERSIONS}");
     install_package("postgresql").context(
-        "tests of the hub's store start PostgreSQL, which is missing: install it \
+        "the tests of the hub's store need PostgreSQL: install it \
          (apt-get install --no-install-recommends postgresql, as root) and try again",
     )
 }

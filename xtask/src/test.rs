@@ -1,4 +1,4 @@
-//! `cargo xtask test`: says what is missing on this machine, then runs every test.
+//! `cargo xtask test`: checks for the required programs, then runs all tests.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !root().join("../shared/spec").is_dir() {
         println!(
             "note: ../shared/spec does not exist next to the checkout, so the checks against the published \
-             schemas are skipped; every other test runs"
+             schemas are skipped; all other tests run"
         );
     }
     interop::install()?;
@@ -22,11 +22,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     cargo(&["test", "--workspace", "--doc"])?;
     cargo(&["test", "--package", "linchpin", "--no-default-features", "--lib", "--test", "no_validate"])?;
     cargo(&["test", "-p", "linchpin-hub", "--features", "otel", "--test", "otel", "--bins"])?;
-    println!("\nevery test passed, doc tests and {} included", covered(&examples));
+    println!("\nall tests passed, including doc tests and {}", covered(&examples));
     Ok(())
 }
 
-/// The names of the examples. Each must have tests of its own, which `cargo test --workspace` runs.
+/// Returns the names of the examples. Fails if one has no tests, which `cargo test --workspace` would run.
 fn examples(folder: &Path) -> anyhow::Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! Rules about the layout of the source that no compiler checks. Each rule is a function from files to findings,
-//! so that it is tested on made-up files and run on the real ones, both by `cargo xtask tidy` and by `cargo test`.
+//! Source layout rules that the compiler does not check. Each rule is a function from files to findings, so that it can
+//! be tested on made-up files. `cargo xtask tidy` and `cargo test` run the rules on the real ones.
 
 mod dates;
 mod dependencies;
@@ -15,14 +15,14 @@ use anyhow::{Context, bail};
 
 use crate::command::{output, root};
 
-/// A file of the checkout, with its path from the workspace root.
+/// File of the checkout, with its path relative to the workspace root.
 #[derive(Debug)]
 struct SourceFile {
     path: String,
     text: String,
 }
 
-/// Something to mend, and how.
+/// Violation of a rule, with advice.
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
@@ -53,11 +53,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     if !findings.is_empty() {
         bail!(
-            "{} to mend",
+            "{} to fix",
             if findings.len() == 1 { "1 place".into() } else { format!("{} places", findings.len()) }
         );
     }
-    println!("tidy: {} files, nothing to mend", files.len());
+    println!("tidy: {} files, nothing to fix", files.len());
     Ok(())
 }
 
@@ -67,10 +67,10 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// Every Rust file and manifest that git knows or would take.
+/// Returns all Rust files and manifests that git tracks or would add.
 fn files() -> anyhow::Result<Vec<SourceFile>> {
     let list = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .context("the rules look at the files that git knows")?;
+        .context("cannot list the files that git tracks")?;
     let wanted =
         |path: &&str| is_rust(path) || Path::new(path).file_name().is_some_and(|name| name == "Cargo.toml");
     let existing = list.split('\0').filter(wanted).filter(|path| root().join(path).is_file());
@@ -92,12 +92,12 @@ impl SourceFile {
         self.path.split('/').rev().skip(1).any(|folder| folder == "tests")
     }
 
-    /// The lines with their numbers.
+    /// Returns the lines with their numbers.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// The lines before the unit tests.
+    /// Returns the lines before the unit tests.
     fn lines_before_tests(&self) -> impl Iterator<Item = (usize, &str)> {
         self.lines().take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
     }
@@ -125,7 +125,7 @@ impl fmt::Display for Finding {
 mod tests {
     use super::*;
 
-    /// Where a rule finds something in made-up files, as `path:line`.
+    /// Returns the findings of a rule in made-up files, as `path:line`.
     pub(super) fn places(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
         let file = |&(path, text): &(&str, &str)| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let files: Vec<_> = files.iter().map(file).collect();
@@ -137,7 +137,7 @@ mod tests {
         let files = files().unwrap();
         assert!(files.iter().any(|file| file.path == "xtask/src/tidy.rs"), "git must list this file");
         let findings: Vec<_> = check(&files).iter().map(Finding::to_string).collect();
-        assert!(findings.is_empty(), "{} to mend:\n{}", findings.len(), findings.join("\n"));
+        assert!(findings.is_empty(), "{} to fix:\n{}", findings.len(), findings.join("\n"));
     }
 
     #[test]

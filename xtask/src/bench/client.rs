@@ -1,8 +1,8 @@
-//! Instructions per call of a client, counted as those of a server are: two runs of different length, subtracted.
+//! Instructions per client call, counted like those of a server: the difference of two runs of different length.
 //!
-//! The server is the one that costs least, over HTTP ours, and nothing of it is counted. On stdio it waits a moment before each answer: whether
-//! an answer is there before the client looks for it would otherwise be chance, and cost two thousand instructions or
-//! not.
+//! The server is raw on stdio and ours over HTTP; its instructions are not counted. On stdio it pauses before each
+//! response. Otherwise it would be chance whether the response arrives before the client reads, a difference of two
+//! thousand instructions.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -22,15 +22,15 @@ pub(super) const WORKLOADS: [Lengths; 4] = [
     Lengths { workload: "http call:64", short: 200, long: 1200 },
     Lengths { workload: "http call:64 session", short: 200, long: 1200 },
 ];
-/// Those who have a client.
+/// Peers that have a client.
 pub(super) const PEERS: [Peer; 2] = [Peer::Ours, Peer::Rmcp];
 
-/// Instructions per call.
+/// Returns the instructions per call.
 pub(super) fn per_call(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
     instructions::difference(&profiles(peer, lengths)?, lengths)
 }
 
-/// The callgrind files of the short and of the long run.
+/// Returns the callgrind files of the short and the long run.
 pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String; 2]> {
     let run = |count| profile(peer, lengths.workload, count);
     Ok([run(lengths.short)?, run(lengths.long)?])
@@ -55,21 +55,18 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     }
     let report = command::output("valgrind", &arguments)?;
     let report: Value = serde_json::from_str(report.trim()).context("the client's report")?;
-    ensure!(
-        report["calls"] == count && report["errors"] == 0,
-        "not every call was answered rightly: {report}"
-    );
+    ensure!(report["calls"] == count && report["errors"] == 0, "some calls failed: {report}");
     instructions::read(&path)
 }
 
-/// Our server over HTTP, for clients of anybody, until this is dropped.
+/// Running instance of our server over HTTP; killed on drop.
 pub(super) struct Served {
     child: Child,
     pub(super) url: String,
 }
 
 impl Served {
-    /// Starts it, after what the shell is to do before.
+    /// Starts the server from a shell, after the shell command `before`.
     pub(super) fn start(before: &str) -> anyhow::Result<Self> {
         let line = format!("{before} exec target/release/bench-server http --port 0");
         let mut command = Command::new("sh");
@@ -77,11 +74,11 @@ impl Served {
         let mut child = command.spawn().context("cannot start the server")?;
         let mut url = String::new();
         let stdout = child.stdout.take().context("the server has no output")?;
-        BufReader::new(stdout).read_line(&mut url).context("the server does not say where it is")?;
+        BufReader::new(stdout).read_line(&mut url).context("the server did not print its URL")?;
         Ok(Served { child, url: url.trim().to_owned() })
     }
 
-    /// Its process, in whose place the shell has put it.
+    /// Returns the process id; the shell has replaced itself with the server (`exec`).
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -89,7 +86,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.kill(); // fails if it has already exited
         let _ = self.child.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! Many at once against our server over HTTP: `bench-load` opens sessions, streams or slow connections and says what
-//! they cost. Nobody is compared here: the figures are about bounds that our own server keeps.
+//! Capacity of our HTTP server: `bench-load` opens sessions, streams or slow connections and reports their cost. There
+//! is no comparison with other SDKs: the figures are checked against the limits of our server.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -11,14 +11,14 @@ use super::table::{Judged, Row, Table};
 use super::targets::Targets;
 use crate::command;
 
-/// Open files that server and load may have: the streams, and some more.
+/// Raises the open file limit of server and load generator above the number of streams.
 const FILES: &str = "ulimit -n 12000 &&";
 
-/// What `bench-load` is asked for.
+/// One run of `bench-load`.
 struct Crowd {
     what: &'static str,
     count: u32,
-    /// The figures of its report, each with the name of its row.
+    /// Row name and report field of each figure.
     figures: &'static [(&'static str, &'static str)],
 }
 
@@ -32,13 +32,13 @@ const CROWDS: [Crowd; 3] = [
     Crowd { what: "slow", count: 2_000, figures: &[("slow, s", "seconds")] },
 ];
 
-/// The rows that targets may be set for.
+/// Returns the rows that may have a target.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     CROWDS.iter().flat_map(|crowd| crowd.figures).map(|(name, _)| *name)
 }
 
 pub(super) fn measure(wants: impl Fn(&str) -> bool, targets: &Targets, failures: &mut Failures) -> Table {
-    let mut table = Table::new("many at once, over HTTP", 1, Judged::Figure);
+    let mut table = Table::new("HTTP capacity", 1, Judged::Figure);
     for Crowd { what, count, figures } in CROWDS {
         if !figures.iter().any(|(name, _)| wants(name)) {
             continue;
@@ -62,5 +62,5 @@ fn run(what: &str, count: u32) -> anyhow::Result<Value> {
     let line = format!("{FILES} exec target/release/bench-load {what} {count} {address} {}", server.id());
     let report = command::output("sh", &["-c", &line])?;
     let figures = report.lines().last().context("bench-load printed nothing")?;
-    serde_json::from_str(figures).context("the figures of bench-load")
+    serde_json::from_str(figures).context("invalid report of bench-load")
 }

@@ -1,5 +1,5 @@
-//! Instructions per request, counted by callgrind: two runs of different length, subtracted, so that start-up and
-//! shutdown cancel. The figure repeats to half a percent on any machine, however busy.
+//! Instructions per request, counted by callgrind: the difference of two runs of different length, so that start-up and
+//! shutdown cancel out. The figure is reproducible to half a percent, regardless of the load of the machine.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::load::{self, Load};
 use super::peer::Peer;
 use crate::command;
 
-/// A workload and how many requests its two runs have.
+/// Workload and the number of requests of its two runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) workload: &'static str,
@@ -33,32 +33,32 @@ impl Lengths {
         Self { long: self.short + (self.long - self.short) / 4, ..self }
     }
 
-    /// By how many requests the runs differ.
+    /// Returns the difference in requests between the two runs.
     pub(super) fn difference(&self) -> f64 {
         f64::from(self.long - self.short)
     }
 }
 
-/// Where the callgrind files are kept, for other tools to open.
+/// Directory of the callgrind files; they stay there for other tools.
 const FOLDER: &str = "target/bench";
 
-/// Instructions per request.
+/// Returns the instructions per request.
 pub(super) fn per_request(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
     difference(&profiles(peer, lengths)?, lengths)
 }
 
-/// What the long run has more than the short one, per request.
+/// Returns the difference in instructions between the long and the short run, per request.
 pub(super) fn difference([short, long]: &[String; 2], lengths: &Lengths) -> anyhow::Result<f64> {
     Ok((total(long)? - total(short)?) / lengths.difference())
 }
 
-/// The callgrind files of the short and of the long run.
+/// Returns the callgrind files of the short and the long run.
 pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String; 2]> {
     let run = |count| profile(peer, lengths.workload, count);
     Ok([run(lengths.short)?, run(lengths.long)?])
 }
 
-/// Where the callgrind file of a run lies, seen from the workspace root.
+/// Returns the path of a run's callgrind file, relative to the workspace root.
 pub(super) fn path(peer: Peer, workload: &str, count: u32) -> String {
     format!("{FOLDER}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace([':', ' '], "_"))
 }
@@ -67,34 +67,34 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let path = path(peer, workload, count);
     let out = prepare(&path)?;
     let counted = ["valgrind", "--tool=callgrind", &out, "-q"];
-    // The same warm-up in both runs: it cancels too.
+    // The same warm-up in both runs, so that it cancels out too.
     let load = Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 };
     let report = load::run(&load, peer, &counted)?;
     let answered = report["n"].as_u64();
-    ensure!(answered == Some(count.into()), "{answered:?} of {count} requests were answered");
+    ensure!(answered == Some(count.into()), "{answered:?} of {count} requests got a response");
     read(&path)
 }
 
-/// Makes room for a callgrind file, and gives the option that has it written.
+/// Removes an old callgrind file and returns the option that makes callgrind write this one.
 pub(super) fn prepare(path: &str) -> anyhow::Result<String> {
     let file = command::root().join(path);
-    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot make {FOLDER}"))?;
-    // A file of an earlier run must never pass for this one's.
+    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot create {FOLDER}"))?;
+    // The file of an earlier run must not be taken for the result of this one.
     if file.exists() {
         fs::remove_file(&file).with_context(|| format!("cannot remove {path}"))?;
     }
     Ok(format!("--callgrind-out-file={path}"))
 }
 
-/// The callgrind file that a run has written.
+/// Reads the callgrind file of a run.
 pub(super) fn read(path: &str) -> anyhow::Result<String> {
     let file = command::root().join(path);
-    let bytes = fs::read(file).with_context(|| format!("the program ended without writing {path}"))?;
-    // Names of functions need not be UTF-8.
+    let bytes = fs::read(file).with_context(|| format!("the program exited without writing {path}"))?;
+    // Function names may be invalid UTF-8.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// All instructions of a run.
+/// Returns the total number of instructions of a run.
 fn total(profile: &str) -> anyhow::Result<f64> {
     let mut lines = profile.lines();
     let total = lines.find_map(|line| line.strip_prefix("summary:").or_else(|| line.strip_prefix("totals:")));
@@ -102,5 +102,5 @@ fn total(profile: &str) -> anyhow::Result<f64> {
         .context("the callgrind file has no total")?
         .trim()
         .parse()
-        .context("the total of the callgrind file")
+        .context("invalid total in the callgrind file")
 }

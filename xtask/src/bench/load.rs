@@ -1,4 +1,4 @@
-//! One run of the load generator (`bench/peers/mcp-load`): it starts the server, validates every answer and prints
+//! Runs of the load generator (`bench/peers/mcp-load`), which starts the server, validates every response and prints
 //! one line of JSON.
 
 use std::process::Command;
@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::peer::{LOAD_GENERATOR, Peer, Way};
 use crate::command;
 
-/// What is asked of the server, in the way that the workload names.
+/// Load to generate. The prefix of the workload's name selects the transport.
 pub(super) struct Load<'a> {
     pub(super) workload: &'a str,
     pub(super) count: u32,
-    /// Requests in flight; connections, over HTTP.
+    /// Requests in flight; over HTTP, connections.
     pub(super) depth: u32,
-    /// Requests before the measured ones; a tenth of them unless told.
+    /// Requests before the measurement. Default: a tenth of `count`.
     pub(super) warmup: Option<u32>,
     pub(super) max_secs: u32,
 }
 
-/// Runs the load against a peer, which is started with `wrapper` before its command. Fails when the server did, or
-/// gave one wrong answer.
+/// Runs the load against a peer whose command is prefixed with `wrapper`. Fails if the server fails or any response is
+/// wrong.
 pub(super) fn run(load: &Load<'_>, peer: Peer, wrapper: &[&str]) -> anyhow::Result<Value> {
     let (way, workload) = Way::of(load.workload);
     let (port, depth) = (free_port()?, load.depth.to_string());
@@ -44,26 +44,26 @@ pub(super) fn run(load: &Load<'_>, peer: Peer, wrapper: &[&str]) -> anyhow::Resu
     let output = command.output().with_context(|| format!("cannot start {LOAD_GENERATOR}"))?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("the load generator gave up: {}", stderr.trim());
+        bail!("the load generator failed: {}", stderr.trim());
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
     let report = stdout.lines().last().context("the load generator printed nothing")?;
-    let report: Value = serde_json::from_str(report).context("the load generator's report")?;
-    let errors = report["errors"].as_u64().context("the report has no count of errors")?;
+    let report: Value = serde_json::from_str(report).context("invalid report of the load generator")?;
+    let errors = report["errors"].as_u64().context("the report has no error count")?;
     if errors > 0 {
-        let first = report["first_error"].as_str().unwrap_or("not told");
-        bail!("{errors} wrong answers, the first: {first}");
+        let first = report["first_error"].as_str().unwrap_or("unknown");
+        bail!("{errors} wrong responses, the first: {first}");
     }
     Ok(report)
 }
 
-/// A port that nobody listens at now.
+/// Returns a TCP port that is currently free.
 pub(super) fn free_port() -> anyhow::Result<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no port is free")?;
     Ok(listener.local_addr()?.port().to_string())
 }
 
-/// One number of the report.
+/// Returns one number of the report.
 pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
     report[name].as_f64().with_context(|| format!("the report has no {name}"))
 }

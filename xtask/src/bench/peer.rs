@@ -1,36 +1,35 @@
-//! The three servers of the comparison, and the clients of those who have one: how they are built and started, and one
-//! figure for each.
+//! The three compared implementations: how their servers and clients are built and started, and one figure per peer.
 
 use anyhow::bail;
 
 use crate::command;
 
-/// Where the peers' own workspace is built, so that theirs and ours never mix.
+/// Build directory of the peers' workspace, separate from ours.
 const PEERS: &str = "target/peers";
 pub(super) const LOAD_GENERATOR: &str = "target/peers/release/mcp-load";
 
-/// A server of the comparison.
+/// Implementation in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// The least work that is still correct.
+    /// Minimal correct implementation.
     Raw,
     Ours,
-    /// The official SDK, in its best setup.
+    /// The official SDK, in its fastest configuration.
     Rmcp,
 }
 
-/// How requests reach a server; the name of a workload begins with it.
+/// Transport of a workload, taken from the prefix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Stdio,
-    /// HTTP, in a session.
+    /// HTTP with a session.
     Session,
-    /// HTTP, in the revision without sessions.
+    /// HTTP in the stateless revision.
     Stateless,
 }
 
 impl Way {
-    /// Takes the way off the name of a workload.
+    /// Splits the transport prefix off the name of a workload.
     pub(super) fn of(workload: &str) -> (Self, &str) {
         if let Some(rest) = workload.strip_prefix("http 2026 ") {
             return (Self::Stateless, rest);
@@ -54,7 +53,7 @@ impl Peer {
         Self::ALL.into_iter().find(|peer| peer.name() == name)
     }
 
-    /// The command that serves, from the workspace root.
+    /// Returns the command that starts the server, relative to the workspace root.
     pub(super) fn command(self, way: Way, port: &str) -> Vec<String> {
         let words = match (self, way) {
             (Self::Raw, Way::Stdio) => "target/peers/release/raw-limit stdio".to_owned(),
@@ -70,7 +69,7 @@ impl Peer {
         words.split(' ').map(str::to_owned).collect()
     }
 
-    /// The program that calls a server.
+    /// Returns the path of the peer's client program.
     pub(super) fn client(self) -> Option<&'static str> {
         match self {
             Self::Raw => None,
@@ -80,7 +79,7 @@ impl Peer {
     }
 }
 
-/// Builds the servers that are to be measured, and the load generator.
+/// Builds the peers and the load generator.
 pub(super) fn build(peers: &[Peer]) -> anyhow::Result<()> {
     if peers.contains(&Peer::Ours) {
         command::cargo(&["build", "--release", "--package", "bench", "--target-dir", "target"])?;
@@ -89,7 +88,7 @@ pub(super) fn build(peers: &[Peer]) -> anyhow::Result<()> {
     command::cargo(&["build", "--release", "--locked", "--manifest-path", manifest, "--target-dir", PEERS])
 }
 
-/// One figure per peer; none where the measurement failed.
+/// One figure per peer; `None` if the measurement failed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures([Option<f64>; 3]);
 
@@ -102,14 +101,14 @@ impl Figures {
         self.0[peer as usize] = figure;
     }
 
-    /// How many times the one costs what the other does.
+    /// Returns the ratio of two peers' figures.
     pub(super) fn ratio(&self, of: Peer, to: Peer) -> Option<f64> {
         let (of, to) = (self.get(of)?, self.get(to)?);
         (to > 0.0).then(|| of / to)
     }
 }
 
-/// Measurements that failed: told as they happen, and the reason for a failing exit code at the end.
+/// Number of failed measurements. Each is printed at once; any makes the run fail at the end.
 #[derive(Debug, Default)]
 pub(super) struct Failures(usize);
 
@@ -125,7 +124,7 @@ impl Failures {
 
     pub(super) fn into_result(self) -> anyhow::Result<()> {
         if self.0 > 0 {
-            bail!("{} of the measurements failed, see the lines that begin with \"!\"", self.0);
+            bail!("{} of the measurements failed, see the lines that start with \"!\"", self.0);
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench profile WORKLOAD`: where the instructions of one request go, by function. Two callgrind files
-//! are subtracted, so that start-up cancels. Inlined code counts to the function it was inlined into.
+//! `cargo xtask bench profile WORKLOAD`: instructions of one request by function, as the difference of two callgrind
+//! files, so that start-up cancels out. Inlined code counts towards the function it was inlined into.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::command;
 const TOP: usize = 40;
 const LONGEST_NAME: usize = 130;
 
-/// What one function costs. Recursion is folded: its inclusive count is an upper bound then.
+/// Cost of one function. Recursion is folded: the inclusive count of a recursive function is an upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cost {
     calls: f64,
@@ -28,13 +28,13 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         [workload, "--peer", peer] => (workload, peer),
         _ => bail!("cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]"),
     };
-    let peer = Peer::find(peer).with_context(|| format!("there is no peer named {peer}"))?;
+    let peer = Peer::find(peer).with_context(|| format!("unknown peer {peer}"))?;
     let find = |workloads: &'static [Lengths]| workloads.iter().find(|lengths| lengths.workload == workload);
     let (of_server, of_client) = (find(&WORKLOADS), find(&client::WORKLOADS));
     let lengths = of_server.or(of_client).with_context(|| {
         let names: Vec<_> =
             WORKLOADS.iter().chain(&client::WORKLOADS).map(|lengths| lengths.workload).collect();
-        format!("{workload} is none of {}", names.join(", "))
+        format!("unknown workload {workload}: choose one of {}", names.join(", "))
     })?;
     command::need("valgrind", "to profile")?;
     peer::build(&[peer])?;
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         None => instructions::profiles(peer, lengths)?,
     };
     print_profile(difference(&parse(&short), &parse(&long), lengths.difference()));
-    println!("\nthe whole of it: callgrind_annotate {}", instructions::path(peer, workload, lengths.long));
+    println!("\nfull profile: callgrind_annotate {}", instructions::path(peer, workload, lengths.long));
     Ok(())
 }
 
@@ -58,7 +58,7 @@ fn print_profile(mut costs: Vec<(&str, Cost)>) {
     }
 }
 
-/// What each function costs per request.
+/// Returns the cost of each function per request.
 fn difference<'a>(
     short: &HashMap<&'a str, Cost>,
     long: &HashMap<&'a str, Cost>,
@@ -76,8 +76,8 @@ fn difference<'a>(
     long.iter().map(per_request).collect()
 }
 
-/// Reads a callgrind file: `fn=` opens a function, each line of numbers after it is a cost, the one after `calls=`
-/// that of the function named by `cfn=`. Names are told once, `(7) name`, and then only `(7)`.
+/// Parses a callgrind file: `fn=` starts a function, and each following line of numbers is a cost; the line after
+/// `calls=` is the cost of the function named by `cfn=`. A name occurs once as `(7) name`, then only as `(7)`.
 fn parse(file: &str) -> HashMap<&str, Cost> {
     let mut names = HashMap::new();
     let mut costs: HashMap<&str, Cost> = HashMap::new();
@@ -106,7 +106,7 @@ fn parse(file: &str) -> HashMap<&str, Cost> {
     costs
 }
 
-/// The name behind `(7) name` or `(7)`, without the mark of a recursion level (`'2`).
+/// Returns the function name for `(7) name` or `(7)`, without the suffix of a recursion level (`'2`).
 fn find_name<'a>(text: &'a str, names: &mut HashMap<&'a str, &'a str>) -> &'a str {
     let Some((key, name)) = text.split_once(')') else { return text };
     let name = name.trim();
@@ -121,7 +121,7 @@ fn find_name<'a>(text: &'a str, names: &mut HashMap<&'a str, &'a str>) -> &'a st
     name
 }
 
-/// Counts are whole numbers, far below where a float would round them.
+/// Parses a count. Counts are integers, far below the range where a float would round them.
 fn number(text: &str) -> Option<f64> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

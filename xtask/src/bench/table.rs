@@ -1,4 +1,4 @@
-//! A table of figures side by side, with ratios and verdicts, aligned for the terminal.
+//! Table of the peers' figures, with ratios and target checks, aligned for the terminal.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use super::targets::Target;
 const HEADER: [&str; 10] =
     ["workload", "raw", "ours", "rmcp", "ours÷raw", "rmcp÷raw", "rmcp÷ours", "must", "goal", "verdict"];
 
-/// What the targets of a table are about.
+/// Metric that the targets of a table apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     /// Our figure itself.
     Figure,
-    /// How many times the physical limit it is: for figures that depend on the machine.
+    /// Ratio to raw, for figures that depend on the machine.
     RatioToRaw,
-    /// How much of the official SDK's it is.
+    /// Ratio to the official SDK.
     RatioToRmcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As good as we aim for.
+    /// The goal is reached.
     Goal,
     Within,
     Over,
-    /// There is a target, but a measurement failed.
+    /// A target exists, but a measurement failed.
     Failed,
     NoTarget,
 }
@@ -68,7 +68,7 @@ impl Table {
         Self { title: title.to_owned(), decimals, judged, rows: Vec::new() }
     }
 
-    /// How many rows have such a verdict.
+    /// Returns the number of rows with a matching verdict.
     pub(super) fn count(&self, wanted: impl Fn(Verdict) -> bool) -> usize {
         self.rows.iter().filter(|row| wanted(self.verdict(row))).count()
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Table {
         for line in &lines {
             let cells = line.iter().enumerate().map(|(column, cell)| {
                 let width = width(column);
-                // Text to the left, numbers to the right.
+                // Align text left, numbers right.
                 if column == 0 || column == 9 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
             let cells: Vec<String> = cells.collect();
@@ -133,7 +133,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// The number with a comma between thousands.
+/// Formats a number with a comma between thousands.
 fn grouped(value: f64, decimals: usize) -> String {
     let plain = format!("{value:.decimals$}");
     let (whole, fraction) = plain.split_once('.').map_or((plain.as_str(), None), |(w, f)| (w, Some(f)));

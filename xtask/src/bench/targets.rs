@@ -1,4 +1,4 @@
-//! The targets, read from `bench/targets.json`: by table, by workload, what ours must reach and what it aims for.
+//! Targets from `bench/targets.json`: by table and workload, the limit (`must`) and the goal of our figure.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub(super) struct Target {
 pub(super) struct Targets(Vec<(String, String, Target)>);
 
 impl Targets {
-    /// Fails on a target for a workload that is not measured: it would be kept for ever and never judged.
+    /// Reads the targets. Fails on a target for a workload that is not measured, since it would never be checked.
     pub(super) fn read(known: &[(&str, Vec<String>)]) -> anyhow::Result<Self> {
         let text = fs::read_to_string(command::root().join(FILE)).context(FILE)?;
         Self::parse(&text, known).context(FILE)
@@ -30,7 +30,7 @@ impl Targets {
         let mut targets = Vec::new();
         for (table, workloads) in tables.as_object().context("not an object")? {
             let measured = known.iter().find(|(name, _)| name == table);
-            let (_, measured) = measured.with_context(|| format!("there is no table named {table}"))?;
+            let (_, measured) = measured.with_context(|| format!("unknown table {table}"))?;
             for (workload, target) in
                 workloads.as_object().with_context(|| format!("{table}: not an object"))?
             {
@@ -64,7 +64,7 @@ mod tests {
         for (text, expected) in [
             (r#"{"instructions": {"pong": {"must": 1}}}"#, "instructions: pong is not measured"),
             (r#"{"instructions": {"ping": {"goal": 1}}}"#, "instructions: ping: no \"must\""),
-            (r#"{"seconds": {}}"#, "there is no table named seconds"),
+            (r#"{"seconds": {}}"#, "unknown table seconds"),
         ] {
             assert_eq!(parse(text).unwrap_err(), expected);
         }

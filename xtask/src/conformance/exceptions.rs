@@ -1,5 +1,5 @@
-//! What may be skipped, and why: `conformance/exceptions.json`. An exception that no longer is one is a failure, so that
-//! the list can only tell the truth.
+//! Permitted skips, with reasons, from `conformance/exceptions.json`. An exception that is not needed is a failure, so
+//! that the list stays correct.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub(super) struct Exceptions(Vec<Exception>);
 #[derive(Debug)]
 struct Exception {
     scenario: String,
-    /// The names of the checks that are skipped; when there are none, all of them.
+    /// Names of the skipped checks; empty for all.
     checks: Vec<String>,
     reason: String,
 }
@@ -24,7 +24,7 @@ impl Exceptions {
     pub(super) fn read() -> anyhow::Result<Self> {
         let file = root().join("conformance/exceptions.json");
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is not as it must be", file.display()))
+        Self::parse(&text).with_context(|| format!("invalid {}", file.display()))
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
@@ -40,12 +40,12 @@ impl Exceptions {
         };
         let all = entries.iter().map(|entry| {
             exception(entry)
-                .with_context(|| format!("an exception has a scenario and a reason, and not: {entry}"))
+                .with_context(|| format!("an exception must have a scenario and a reason: {entry}"))
         });
         Ok(Exceptions(all.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Looks at a run again, with what is known of its scenario.
+    /// Applies the exceptions of a run's scenario to its outcome.
     pub(super) fn judge(&self, run: &mut Run) {
         let Some(exception) = self.0.iter().find(|exception| exception.scenario == run.scenario) else {
             return;
@@ -54,7 +54,8 @@ impl Exceptions {
         let (skipped, others): (Vec<_>, Vec<_>) =
             run.checks.iter().cloned().partition(|check| check.was_skipped() && excepted(&check.name));
         run.outcome = if skipped.is_empty() {
-            let stale = "nothing of it was skipped: remove it from conformance/exceptions.json".to_owned();
+            let stale =
+                "no check was skipped: remove the exception from conformance/exceptions.json".to_owned();
             match Outcome::of(&run.checks, run.ended_well) {
                 Outcome::Failed(faults) => Outcome::Failed(faults.into_iter().chain([stale]).collect()),
                 _ => Outcome::Failed(vec![stale]),
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_exception_that_is_none_any_more_is_a_failure() {
-        let stale = "nothing of it was skipped: remove it from conformance/exceptions.json";
+        let stale = "no check was skipped: remove the exception from conformance/exceptions.json";
         assert_eq!(judged("never", &[("A", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
         assert_eq!(judged("part", &[("Old", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
     }

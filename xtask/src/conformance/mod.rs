@@ -1,8 +1,8 @@
 //! `cargo xtask conformance`: the official conformance suite against our server and our client.
 //!
-//! Every scenario that the suite lists is run for every revision it is for. A warning counts as a failure, and so does a
-//! check that was skipped, unless `conformance/exceptions.json` says why it must be. Which scenarios there are is the suite's business; what our
-//! programs do in them is that of `conformance/src`.
+//! Runs every scenario that the suite lists, for each of its revisions. A warning is a failure, and so is a skipped
+//! check, unless `conformance/exceptions.json` gives a reason. The suite defines the scenarios; `conformance/src`
+//! contains our programs.
 
 mod exceptions;
 mod process;
@@ -20,7 +20,7 @@ use self::suite::{Scenario, Side, Suite};
 use self::verdict::Outcome;
 use crate::command::cargo;
 
-/// What to run.
+/// Scenarios to run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     only: Option<String>,
@@ -35,7 +35,7 @@ impl Options {
             match (argument, options.side) {
                 ("--only", _) => match arguments.next() {
                     Some(name) => options.only = Some(name.to_owned()),
-                    None => bail!("--only wants the name of a scenario"),
+                    None => bail!("--only needs the name of a scenario"),
                 },
                 ("--server", None) => options.side = Some(Side::Server),
                 ("--client", None) => options.side = Some(Side::Client),
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut scenarios = suite.list()?;
     scenarios.retain(|scenario| options.wants(scenario));
     if scenarios.is_empty() {
-        bail!("there is no such scenario: `{} list` names them all", suite.command_line());
+        bail!("unknown scenario: `{} list` shows all", suite.command_line());
     }
     let exceptions = Exceptions::read()?;
     let runs = runs::all(&suite, &scenarios, &exceptions, options.only.is_some())?;
@@ -71,7 +71,11 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     println!("\n{} scenarios in {:.1} s", runs.len(), begun.elapsed().as_secs_f64());
     println!("conformance: {passed} passed, {failed} failed, {skipped} skipped");
     if failed > 0 {
-        bail!("{failed} of {} failed: what the suite said is in {}", runs.len(), suite.results().display());
+        bail!(
+            "{failed} of {} failed: see the output of the suite in {}",
+            runs.len(),
+            suite.results().display()
+        );
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Programs that are started and surely end: the suite, with a limit on its time, and our server, with the lane.
+//! Child processes with a guaranteed end: the suite, with a time limit, and our server, which ends with its lane.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,13 +11,13 @@ use anyhow::{Context, bail};
 
 use crate::command::root;
 
-/// How often it is looked whether a program has ended.
+/// Interval for polling whether a program has exited.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs a program with its output in a file; `false` when it failed or took too long.
+/// Runs a program with its output in a file. Returns `false` if it failed or exceeded the time limit.
 pub(super) fn run_within(command: &mut Command, log: &Path, limit: Duration) -> anyhow::Result<bool> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    let errors = file.try_clone().context("cannot write to one file twice")?;
+    let errors = file.try_clone().context("cannot duplicate the file handle")?;
     command.stdin(Stdio::null()).stdout(file).stderr(errors);
     let child =
         command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
@@ -32,25 +32,25 @@ pub(super) fn run_within(command: &mut Command, log: &Path, limit: Duration) -> 
     Ok(false)
 }
 
-/// A program that ends with this value.
+/// Child process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Fails if it has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A running `conformance-server`.
+/// Running `conformance-server`.
 pub(super) struct Server {
     _child: Ended,
     pub(super) url: String,
 }
 
 impl Server {
-    /// Starts one on a free port, with what it says on standard error in a file.
+    /// Starts a server on a free port, with its standard error in a file.
     pub(super) fn start(log: &Path) -> anyhow::Result<Self> {
         let program = root().join("target/debug/conformance-server");
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -60,9 +60,9 @@ impl Server {
             Ended(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
         let mut url = String::new();
         let output = child.0.stdout.take().context("the server has no output")?;
-        BufReader::new(output).read_line(&mut url).context("the server's address cannot be read")?;
+        BufReader::new(output).read_line(&mut url).context("cannot read the address of the server")?;
         if !url.starts_with("http://") {
-            bail!("the server did not start: what it said is in {}", log.display());
+            bail!("the server did not start: see {}", log.display());
         }
         Ok(Server { _child: child, url: url.trim().to_owned() })
     }

@@ -1,6 +1,6 @@
-//! Running scenarios, several at a time. All server scenarios of a revision are one job, with a server of its own; those
-//! of extensions, which the suite runs only by name, share one server. A client scenario that fails is run again alone before
-//! it is believed: several run at a time, and some measure how long the client takes. What was run again is said.
+//! Parallel execution of scenarios. All server scenarios of a revision are one job with its own server; scenarios of
+//! extensions, which the suite runs only by name, share one server. A failed client scenario is run again alone, since
+//! some scenarios measure time and parallel runs slow them down; reruns are reported.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,30 +18,30 @@ use super::suite::{EXTENSION, Scenario, Side, Suite};
 use super::verdict::{Check, Run, read_checks};
 use crate::command::root;
 
-/// How long a scenario may take, and all of a revision; only what hangs takes that long.
+/// Time limits of a scenario and of a lane (all scenarios of a revision); only reached by a hanging run.
 const SCENARIO: Duration = Duration::from_mins(1);
 const LANE: Duration = Duration::from_mins(5);
-/// Jobs at a time: they wait more than they work.
+/// Number of parallel jobs. Jobs are mostly idle.
 const AT_A_TIME: usize = 6;
 
-/// A scenario for one revision.
+/// Scenario of one revision.
 #[derive(Debug, Clone, Copy)]
 struct Planned<'a> {
     scenario: &'a Scenario,
     revision: &'a str,
 }
 
-/// What is run by one process of the suite.
+/// Work of one process of the suite.
 enum Job<'a> {
     /// All server scenarios of a revision.
     Lane(&'a str, Vec<Planned<'a>>),
-    /// A server scenario by its name.
+    /// One server scenario, run by name.
     Named(Planned<'a>),
     Client(Planned<'a>),
 }
 
-/// Runs all of them; each is in the answer once for each of its revisions. `by_name`: server scenarios are named one by
-/// one, for when not all are wanted.
+/// Runs all scenarios and returns one run for each of their revisions. With `by_name`, each server scenario is its own
+/// job, for running only a part of them.
 pub(super) fn all(
     suite: &Suite,
     scenarios: &[Scenario],
@@ -50,9 +50,9 @@ pub(super) fn all(
 ) -> anyhow::Result<Vec<Run>> {
     let results = suite.results();
     if results.exists() {
-        fs::remove_dir_all(&results).with_context(|| format!("cannot empty {}", results.display()))?;
+        fs::remove_dir_all(&results).with_context(|| format!("cannot remove {}", results.display()))?;
     }
-    fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
+    fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
     let mut wanted = Vec::new();
     for scenario in scenarios {
         wanted.extend(scenario.revisions.iter().map(|revision| Planned { scenario, revision }));
@@ -65,14 +65,14 @@ pub(super) fn all(
             let Planned { scenario, revision } = planned;
             scenario.side == run.side && scenario.name == run.scenario && *revision == run.revision
         };
-        let again = *wanted.iter().find(same).context("a scenario was run that was not planned")?;
-        println!("runs again, alone: {} {} {}", run.side.word(), run.scenario, run.revision);
+        let again = *wanted.iter().find(same).context("a scenario was run without a plan")?;
+        println!("running again, alone: {} {} {}", run.side.word(), run.scenario, run.revision);
         *run = runner.client(again, "client-again")?.instead_of(run);
     }
     Ok(runs)
 }
 
-/// The longest ones first.
+/// Groups the scenarios into jobs, the longest first.
 fn jobs<'a>(wanted: &[Planned<'a>], by_name: bool) -> Vec<Job<'a>> {
     let named = |planned: &Planned<'_>| by_name || planned.revision == EXTENSION;
     let of_server = || wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Server);
@@ -89,7 +89,7 @@ fn jobs<'a>(wanted: &[Planned<'a>], by_name: bool) -> Vec<Job<'a>> {
 struct Runner<'a> {
     suite: &'a Suite,
     exceptions: &'a Exceptions,
-    /// For scenarios that are run by name.
+    /// Server for the scenarios that are run by name.
     server: &'a Server,
 }
 
@@ -103,7 +103,7 @@ impl Runner<'_> {
                     Job::Named(planned) => vec![self.named(*planned, "server")?],
                     Job::Client(planned) => vec![self.client(*planned, "client")?],
                 };
-                runs.lock().expect("nobody panics with it").extend(done);
+                runs.lock().expect("no worker panics with the lock held").extend(done);
             }
             Ok(())
         };
@@ -111,13 +111,13 @@ impl Runner<'_> {
             let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
         })?;
-        Ok(runs.into_inner().expect("nobody panics with it"))
+        Ok(runs.into_inner().expect("no worker panics with the lock held"))
     }
 
-    /// A place for what is said about one revision.
+    /// Creates the directory for the output of one revision.
     fn folder(self, of: &str, revision: &str) -> anyhow::Result<PathBuf> {
         let folder = self.suite.results().join(of).join(revision);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
     }
 
@@ -127,7 +127,7 @@ impl Runner<'_> {
         let mut command = self.suite.command();
         command.args(["server", "--url", &server.url, "--suite", "all", "-o"]).arg(&folder);
         command.args(of_revision(revision));
-        // Its own verdict does not count: it takes no offence at a warning.
+        // The exit status of the suite is ignored: it does not fail on warnings.
         run_within(&mut command, &folder.join("suite.log"), LANE)?;
         let run = |planned: &Planned<'_>| {
             let checks = find_checks(&folder, "server-", &planned.scenario.name)?;
@@ -161,7 +161,7 @@ impl Runner<'_> {
         Ok(self.judge(planned, find_checks(&folder, "", &scenario.name)?, ended_well))
     }
 
-    /// A run, and what is known of its scenario.
+    /// Creates the run of a scenario and applies the exceptions.
     fn judge(self, planned: Planned<'_>, checks: Vec<Check>, ended_well: bool) -> Run {
         let Planned { scenario, revision } = planned;
         let mut run = Run::new(&scenario.name, scenario.side, revision, checks, ended_well);
@@ -174,8 +174,8 @@ fn of_revision(revision: &str) -> impl Iterator<Item = &str> {
     (revision != EXTENSION).then_some(["--spec-version", revision]).into_iter().flatten()
 }
 
-/// The checks of a scenario: the suite puts them into a folder with its name and the time, below another one if there
-/// is a `/` in its name. None when there is none.
+/// Reads the checks of a scenario. The suite writes them to a directory named after the scenario and the time; a `/` in
+/// the name makes a subdirectory. Returns an empty list if there is no such directory.
 fn find_checks(folder: &Path, prefix: &str, scenario: &str) -> anyhow::Result<Vec<Check>> {
     let begin = folder.join(format!("{prefix}{scenario}-"));
     let begin_of_name = begin.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -195,7 +195,7 @@ fn find_checks(folder: &Path, prefix: &str, scenario: &str) -> anyhow::Result<Ve
     }
 }
 
-/// Whether this is a time, as the suite writes it into names.
+/// Returns whether the text is a timestamp in the suite's directory name format.
 fn is_time(text: &str) -> bool {
     let shape: String = text.chars().map(|char| if char.is_ascii_digit() { '0' } else { char }).collect();
     shape == "0000-00-00T00-00-00-000Z"

@@ -1,5 +1,5 @@
-//! The suite itself: installed under `target/conformance` from `conformance/package-lock.json`, asked what scenarios it
-//! has, and started.
+//! The official conformance suite: installation into `target/conformance` from `conformance/package-lock.json`, list of
+//! scenarios, and command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use anyhow::{Context, bail};
 use crate::command::{output, root, run};
 use crate::interop::Installation;
 
-/// The oldest major version of node that the suite runs on.
+/// Minimum major version of Node.js for the suite.
 const NODE: u32 = 22;
-/// How the suite marks scenarios that belong to no revision.
+/// Marker of the suite for scenarios without a revision.
 pub(super) const EXTENSION: &str = "extension";
 
-/// Who is tested.
+/// Side under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Server,
@@ -31,7 +31,7 @@ impl Side {
     }
 }
 
-/// A scenario, and the revisions it is for.
+/// Scenario and its revisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scenario {
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct Suite {
 }
 
 impl Suite {
-    /// Makes the suite ready, or says what is missing on this machine.
+    /// Installs the suite. Errors name the missing program.
     pub(super) fn install() -> anyhow::Result<Self> {
         let (sources, folder) = (root().join("conformance"), root().join("target/conformance"));
         let files = ["package.json", "package-lock.json"];
@@ -57,22 +57,22 @@ impl Suite {
         };
         installation.ensure(|| {
             output("npm", &["--version"])
-                .context("npm fetches the conformance suite: install it (apt-get install npm) and try again")?;
-            fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                .context("the conformance suite needs npm: install it (apt-get install npm) and try again")?;
+            fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
             for file in files {
                 fs::copy(sources.join(file), folder.join(file)).with_context(|| format!("cannot copy {file}"))?;
             }
-            // No package needs its install script, and what is not run cannot do harm.
+            // No package needs its install script, so none is run.
             let quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
             run(Command::new("npm").args(["ci", "--prefix"]).arg(&folder).args(quiet)).context(
-                "npm could not install conformance/package-lock.json: its reason stands above; it needs the npm registry",
+                "npm could not install conformance/package-lock.json: see its error above; it needs the npm registry",
             )
         })?;
         let node = find_node(&folder)?;
         Ok(Suite { folder, node })
     }
 
-    /// Where the suite and our programs write what they have to say.
+    /// Returns the directory for the output of the suite and our programs.
     pub(super) fn results(&self) -> PathBuf {
         self.folder.join("results")
     }
@@ -81,19 +81,19 @@ impl Suite {
         self.folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js")
     }
 
-    /// What to type for the suite.
+    /// Returns the command line of the suite, for messages.
     pub(super) fn command_line(&self) -> String {
         format!("{} {}", self.node.display(), self.script().display())
     }
 
-    /// The suite as a command, to which arguments are added.
+    /// Returns the command of the suite, without arguments.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.node);
         command.arg(self.script()).env("NO_COLOR", "1").current_dir(root());
         command
     }
 
-    /// All scenarios for servers and clients.
+    /// Lists all scenarios for servers and clients.
     pub(super) fn list(&self) -> anyhow::Result<Vec<Scenario>> {
         let mut scenarios = Vec::new();
         for side in [Side::Server, Side::Client] {
@@ -109,27 +109,27 @@ impl Suite {
     }
 }
 
-/// The node that came with the suite, or the machine's own where there is none for it.
+/// Returns the Node.js installed with the suite, or else that of the machine.
 fn find_node(folder: &Path) -> anyhow::Result<PathBuf> {
     let own = folder.join("node_modules/.bin/node");
     if own.exists() {
         return Ok(own);
     }
     let found = output("node", &["--version"]).with_context(|| {
-        format!("node runs the conformance suite: install version {NODE} or newer and try again")
+        format!("the conformance suite needs node: install version {NODE} or newer and try again")
     })?;
     let major =
         found.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < NODE) {
         bail!(
-            "the conformance suite needs node {NODE} or newer, and this is {}: install a newer one",
+            "the conformance suite needs node {NODE} or newer, found {}: install a newer one",
             found.trim()
         );
     }
     Ok("node".into())
 }
 
-/// Lines such as `  - tools-list [first,second]`.
+/// Parses lines such as `  - tools-list [first,second]`.
 fn parse_list(text: &str, side: Side) -> anyhow::Result<Vec<Scenario>> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("- "));
     let scenario = |line: &str| {
@@ -138,9 +138,7 @@ fn parse_list(text: &str, side: Side) -> anyhow::Result<Vec<Scenario>> {
         Some(Scenario { name: name.to_owned(), side, revisions })
     };
     lines
-        .map(|line| {
-            scenario(line).with_context(|| format!("the suite lists a scenario in a new way: {line}"))
-        })
+        .map(|line| scenario(line).with_context(|| format!("unknown format of a listed scenario: {line}")))
         .collect()
 }
 

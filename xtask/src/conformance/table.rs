@@ -1,5 +1,4 @@
-//! What came of it, for the terminal: a line for each scenario, a column for each revision, and why something failed or
-//! was skipped.
+//! Report for the terminal: one line per scenario, one column per revision, and the reasons for failures and skips.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +11,7 @@ pub(super) fn show(scenarios: &[Scenario], runs: &[Run]) -> String {
     let widest = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or_default().max(8);
     let mut out = format!("\n{:<8}{:<widest$}", "side", "scenario");
     for revision in &revisions {
-        let _ = write!(out, "  {revision:<10}"); // writing to a text cannot fail
+        let _ = write!(out, "  {revision:<10}"); // writing to a String cannot fail
     }
     out.push('\n');
     for scenario in scenarios {
@@ -40,7 +39,7 @@ fn cell(run: &Run) -> String {
     }
 }
 
-/// Why what was skipped was skipped, once for each reason.
+/// Lists the skipped scenarios, grouped by reason.
 fn skipped(runs: &[Run]) -> String {
     let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for run in runs {
@@ -56,7 +55,7 @@ fn skipped(runs: &[Run]) -> String {
     out
 }
 
-/// What was run again, and why.
+/// Lists the scenarios that were run again, with their first failures.
 fn run_again(runs: &[Run]) -> String {
     let again: Vec<_> = runs.iter().filter(|run| run.first.is_some()).collect();
     let mut out = if again.is_empty() { String::new() } else { format!("\n{} run again\n", again.len()) };
@@ -80,7 +79,7 @@ fn named(run: &Run) -> String {
     format!("{} {} {}", run.side.word(), run.scenario, run.revision)
 }
 
-/// A line for each.
+/// Formats each failure on its own line.
 fn faults(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Failed(faults) => format!("  {}\n", faults.join("\n  ")),

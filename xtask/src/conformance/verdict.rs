@@ -1,4 +1,4 @@
-//! What the suite found in one run of a scenario: the checks that it wrote, and what they come to.
+//! Outcome of one scenario run, computed from the checks that the suite wrote.
 
 use std::fs;
 use std::path::Path;
@@ -8,46 +8,46 @@ use serde_json::Value;
 
 use super::suite::Side;
 
-/// One run of a scenario.
+/// Run of a scenario.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) scenario: String,
     pub(super) side: Side,
     pub(super) revision: String,
     pub(super) checks: Vec<Check>,
-    /// Whether the program under test, or the suite, ended without an error.
+    /// Whether the program under test, or the suite, exited successfully.
     pub(super) ended_well: bool,
     pub(super) outcome: Outcome,
-    /// What came of it at first, if it was run again.
+    /// Outcome of the first run, if the scenario was run again.
     pub(super) first: Option<Outcome>,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// Why.
+    /// The reasons.
     Failed(Vec<String>),
-    /// Why that is as it must be.
+    /// The reason given by the exception.
     Skipped(String),
 }
 
 impl Outcome {
-    /// What checks come to. A skipped one is a hole until somebody says why it must be.
+    /// Computes the outcome of the checks. A skipped check is a failure unless an exception permits it.
     pub(super) fn of(checks: &[Check], ended_well: bool) -> Self {
         let bad = |check: &&Check| !matches!(&*check.status, "SUCCESS" | "INFO");
         let mut faults: Vec<String> = checks.iter().filter(bad).map(Check::text).collect();
         if !checks.iter().any(|check| check.status != "INFO") {
-            faults.push("nothing was checked".into());
+            faults.push("no checks were run".into());
         }
         if !ended_well && faults.is_empty() {
-            faults.push("the program under test did not end well".into());
+            faults.push("the program under test failed".into());
         }
         if faults.is_empty() { Outcome::Passed } else { Outcome::Failed(faults) }
     }
 }
 
-/// One thing that the suite looked at.
+/// One check of the suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Check {
     pub(super) id: String,
@@ -71,7 +71,7 @@ impl Check {
 pub(super) fn read_checks(file: &Path) -> anyhow::Result<Vec<Check>> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let checks: Vec<Value> =
-        serde_json::from_str(&text).with_context(|| format!("{} is no list of checks", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is not a list of checks", file.display()))?;
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
     let check = |check: &Value| Check {
         id: text(check, "id"),
@@ -83,7 +83,7 @@ pub(super) fn read_checks(file: &Path) -> anyhow::Result<Vec<Check>> {
 }
 
 impl Run {
-    /// A run whose checks are known.
+    /// Creates a run from its checks.
     pub(super) fn new(
         scenario: &str,
         side: Side,
@@ -96,12 +96,12 @@ impl Run {
         Run { scenario, side, revision, checks, ended_well, outcome, first: None }
     }
 
-    /// Whether it may have failed only because others ran beside it: client scenarios measure time.
+    /// Returns whether it may have failed only because of parallel runs: client scenarios measure time.
     pub(super) fn may_be_too_slow(&self) -> bool {
         self.side == Side::Client && matches!(self.outcome, Outcome::Failed(_))
     }
 
-    /// The same, run again.
+    /// Replaces `first`, the failed first run.
     pub(super) fn instead_of(self, first: &Run) -> Self {
         Run { first: Some(first.outcome.clone()), ..self }
     }
@@ -127,8 +127,8 @@ pub(super) mod tests {
             let expected = Outcome::Failed(vec![format!("{status} id (Name): why")]);
             assert_eq!(run(&["SUCCESS", status], true), expected);
         }
-        assert_eq!(run(&["INFO"], true), Outcome::Failed(vec!["nothing was checked".into()]));
-        let died = Outcome::Failed(vec!["the program under test did not end well".into()]);
+        assert_eq!(run(&["INFO"], true), Outcome::Failed(vec!["no checks were run".into()]));
+        let died = Outcome::Failed(vec!["the program under test failed".into()]);
         assert_eq!(run(&["SUCCESS"], false), died);
     }
 

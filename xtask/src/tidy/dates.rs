@@ -1,10 +1,10 @@
-//! The dates of the protocol's revisions stand in one file, so that a new revision is a small change.
+//! Rule: protocol revision dates occur in one file only, so that a new revision is a small change.
 
 use super::{Finding, SourceFile, rust};
 
 const HOME: &str = "crates/protocol/src/version.rs";
 
-/// In parts, so that this file passes its own rule.
+/// Split into parts, so that this file passes its own rule.
 const REVISIONS: [[&str; 3]; 5] = [
     ["2024", "11", "05"],
     ["2025", "03", "26"],

@@ -1,10 +1,9 @@
-//! Which crate may know which. The lower a crate, the less it knows: jsonrpc, then protocol, then the SDK, then
-//! the hub.
+//! Rule: permitted dependencies between the crates. The layers are, from the bottom: jsonrpc, protocol, SDK, hub.
 
 use super::manifest::Manifest;
 use super::{Finding, SourceFile, rust};
 
-/// Everything that a crate may use of this workspace. A package that is not listed may use all but the hub.
+/// Workspace crates that each crate may use. A package that is not listed may use all but the hub.
 const MAY_USE: [(&str, &[&str]); 8] = [
     ("linchpin-jsonrpc", &[]),
     ("linchpin-protocol", &["linchpin-jsonrpc"]),
@@ -16,7 +15,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("linchpin-hub-http", &["linchpin", "linchpin-hub-core"]),
 ];
 const HUB: &str = "linchpin-hub";
-/// Where people's own programs are, and where the SDK offers it and the hub uses it.
+/// Packages that may use axum: the SDK, which offers an integration, the hub, and an example.
 const MAY_USE_AXUM: [&str; 3] = ["linchpin", "linchpin-hub-http", "axum-router"];
 const TOKIO_IN_JSONRPC: [&str; 2] = ["sync", "time"];
 
@@ -73,22 +72,20 @@ pub(super) fn versions_come_from_the_workspace(files: &[SourceFile]) -> Vec<Find
 pub(super) fn jsonrpc_knows_nothing_of_the_protocol(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in rust(files).filter(|file| file.path.starts_with("crates/jsonrpc/src/")) {
-        // `memcpy` holds the three letters by accident.
+        // `memcpy` contains the letters by accident.
         let knows = |line: &str| line.to_lowercase().replace("memcpy", "").contains("mcp");
         let found = file.lines().filter(|(_, line)| knows(line));
-        findings.extend(
-            found.map(|(number, _)| file.finding(number, "this crate must not know what is spoken on top")),
-        );
+        findings.extend(found.map(|(number, _)| file.finding(number, "this crate must not know about MCP")));
     }
     findings
 }
 
-/// Whether a file is of a package outside the workspace.
+/// Returns whether a file belongs to a package outside the workspace.
 fn is_apart(path: &str) -> bool {
     ["bench/peers/", "interop/rmcp/"].iter().any(|folder| path.starts_with(folder))
 }
 
-/// The manifests of the members; the root and the packages outside the workspace have rules of their own.
+/// Returns the manifests of the members, without the root and the packages outside the workspace.
 fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, Manifest)> {
     files
         .iter()

@@ -1,11 +1,11 @@
-//! Files are short, lines are readable, and every module says what it is for.
+//! Rules: maximum file length, maximum line length, and a doc comment for every module.
 
 use super::{Finding, SourceFile, rust};
 
 const LONGEST_FILE: usize = 500;
-/// What decides who is let in is read more often than it is written.
+/// Limit for authorization code, which must be easy to review.
 const LONGEST_ABOUT_AUTHORIZATION: usize = 300;
-/// rustfmt wraps code at 110; only long strings may go beyond.
+/// rustfmt wraps code at 110 columns; only long strings may exceed that.
 const LONGEST_LINE: usize = 160;
 
 pub(super) fn files_are_short(files: &[SourceFile]) -> Vec<Finding> {
@@ -15,7 +15,7 @@ pub(super) fn files_are_short(files: &[SourceFile]) -> Vec<Finding> {
     let too_long = rust(files).filter(|file| !exempt(file)).filter_map(|file| {
         let count = file.lines_before_tests().count();
         let most = if file.path.contains("/auth/") { LONGEST_ABOUT_AUTHORIZATION } else { LONGEST_FILE };
-        let advice = format!("{count} lines before the tests, at most {most} may be: split the file");
+        let advice = format!("{count} lines before the tests, at most {most} are allowed: split the file");
         (count > most).then(|| file.finding(most + 1, advice))
     });
     too_long.collect()
@@ -36,7 +36,7 @@ pub(super) fn lines_are_short(files: &[SourceFile]) -> Vec<Finding> {
 pub(super) fn modules_say_what_they_are_for(files: &[SourceFile]) -> Vec<Finding> {
     rust(files)
         .filter(|file| needs_module_doc(&file.path) && !begins_with_module_doc(file))
-        .map(|file| file.finding(1, "begin the file with //! lines that say what the module is for"))
+        .map(|file| file.finding(1, "start the file with a //! doc comment that describes the module"))
         .collect()
 }
 
@@ -48,7 +48,8 @@ fn needs_module_doc(path: &str) -> bool {
     )
 }
 
-/// In the chores and benchmarks the doc is the very first line; elsewhere attributes may stand before it.
+/// Returns whether the file starts with a module doc. In xtask and bench it must be the first line; elsewhere
+/// attributes may precede it.
 fn begins_with_module_doc(file: &SourceFile) -> bool {
     if file.path.starts_with("xtask/") || file.path.starts_with("bench/") {
         return file.text.starts_with("//!");

@@ -1,27 +1,27 @@
-//! Just enough reading of Cargo.toml to see what a package depends on. Line by line: the manifests of this
-//! workspace are plain, and cargo itself refuses the ones that are not TOML.
+//! Minimal Cargo.toml reader for the dependencies of a package. It works line by line: the manifests of this workspace
+//! are simple, and cargo itself rejects invalid TOML.
 
 use super::SourceFile;
 
-/// The part of a manifest that the rules look at.
+/// Part of a manifest that the rules check.
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     pub(super) name: String,
     pub(super) dependencies: Vec<Dependency>,
 }
 
-/// One entry of a table of dependencies.
+/// Entry of a dependency table.
 #[derive(Debug)]
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) line: usize,
-    /// Everything that is said about it, on one line.
+    /// The complete entry, on one line.
     pub(super) text: String,
-    /// Whether users of the package get it too: not for tests, not for the build script.
+    /// Whether it is a normal dependency, not one for tests or the build script.
     pub(super) shipped: bool,
 }
 
-/// Where in the manifest a line stands.
+/// Section of a manifest.
 enum Section {
     Package,
     Dependencies {
@@ -116,7 +116,7 @@ impl Dependency {
         self.text.contains("workspace = true")
     }
 
-    /// The names in `features = […]`.
+    /// Returns the names in `features = […]`.
     pub(super) fn features(&self) -> impl Iterator<Item = &str> {
         let list = self.text.split_once("features = [").and_then(|(_, rest)| rest.split_once(']'));
         let list = list.map_or("", |(list, _)| list);
@@ -124,7 +124,7 @@ impl Dependency {
     }
 }
 
-/// How many brackets this line leaves open.
+/// Returns the number of brackets that the line leaves open.
 fn balance(text: &str) -> i32 {
     let step = |char| match char {
         '[' | '{' => 1,

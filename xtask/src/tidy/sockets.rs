@@ -1,12 +1,12 @@
-//! Connections are opened in one place, so that the rules for where they may lead cannot be gone around.
+//! Rule: only the egress module opens connections, so that the egress policy cannot be bypassed.
 
 use super::{Finding, SourceFile, rust};
 
-/// The way out.
+/// Module that opens connections.
 const EGRESS: &str = "crates/sdk/src/egress/";
-/// Where a server listens.
+/// Module of the HTTP server, which listens.
 const LISTENING: &str = "crates/sdk/src/server/http";
-/// Where a browser comes back to.
+/// Loopback listener for the OAuth redirect.
 const LOOPBACK: &str = "crates/sdk/src/auth/loopback.rs";
 
 const OUTGOING: [&str; 7] = [

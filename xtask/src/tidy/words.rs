@@ -1,6 +1,6 @@
-//! Words that must not stand in the source: unfinished work, and tests that do not run or that wait.
+//! Rule: forbidden words in the source: markers of unfinished work, and tests that are ignored or that sleep.
 //!
-//! The words are put together from parts, so that this file passes its own rules.
+//! The words are concatenated from parts, so that this file passes its own rules.
 
 use super::{Finding, SourceFile, rust};
 
@@ -13,19 +13,19 @@ pub(super) fn nothing_is_left_unfinished(files: &[SourceFile]) -> Vec<Finding> {
     find(rust(files), |_, line| {
         let call = UNFINISHED_CALLS.into_iter().find(|call| line.contains(call));
         let found = call.or_else(|| MARKERS.into_iter().find(|marker| contains_word(line, marker)))?;
-        Some(format!("\"{found}\": finish it, or write down why it is as it is"))
+        Some(format!("\"{found}\": finish it, or document the reason"))
     })
 }
 
 pub(super) fn tests_run_and_do_not_sleep(files: &[SourceFile]) -> Vec<Finding> {
     find(rust(files), |file, line| {
         if let Some(found) = TEST_ATTRIBUTES.into_iter().find(|attribute| line.contains(attribute)) {
-            return Some(format!("\"{found}\": a test always runs, and asserts what it expects"));
+            return Some(format!("\"{found}\": tests must always run and assert"));
         }
-        // The one place that lets time pass refuses to do so unless the clock is paused.
+        // This helper, the only one that may sleep, panics unless the clock is paused.
         let waits = file.is_in_tests_folder() && !file.path.ends_with("tests/support/paused.rs");
         let found = SLEEPS.into_iter().find(|sleep| waits && line.contains(sleep))?;
-        Some(format!("\"{found}\": wait for what should happen, or pause tokio's clock"))
+        Some(format!("\"{found}\": wait for the expected event, or pause tokio's clock"))
     })
 }
 
@@ -41,7 +41,7 @@ fn find<'a>(
     findings
 }
 
-/// Whether `word` stands in the line by itself, not as a part of a longer one.
+/// Returns whether the line contains `word` as a whole word.
 fn contains_word(line: &str, word: &str) -> bool {
     let is_part = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     line.match_indices(word).any(|(at, _)| {
