@@ -1,4 +1,4 @@
-//! What checking the arguments of a typical tool costs, beside another validator:
+//! Cost of validating the arguments of a typical tool, compared with another validator:
 //! `cargo run --release -p linchpin-schema --example cost`. Compare the columns, not two runs.
 #![expect(clippy::print_stdout, reason = "a program that reports")]
 
@@ -49,7 +49,7 @@ fn main() {
     row("faults: five", faults(&bad), other_faults(&bad));
 }
 
-/// The best of some rounds, in nanoseconds per call.
+/// Returns the best of several rounds, in nanoseconds per call.
 fn time(calls: u32, mut call: impl FnMut() -> bool) -> u128 {
     let rounds = (0..ROUNDS).map(|_| {
         let begin = Instant::now();

@@ -1,8 +1,8 @@
-//! Dialects of JSON Schema, and the keywords that hold subschemas.
+//! JSON Schema dialects and the keywords that contain subschemas.
 
 use serde_json::Value;
 
-/// A dialect. Draft-06 is read as draft-07, which only adds to it.
+/// Dialect. Draft-06 is treated as draft-07, which only adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Dialect {
     Draft07,
@@ -13,7 +13,7 @@ pub(crate) enum Dialect {
 
 impl Dialect {
     pub(crate) fn named(name: &Value) -> Result<Self, String> {
-        let Some(name) = name.as_str() else { return Err("$schema is not a string".into()) };
+        let Some(name) = name.as_str() else { return Err("$schema must be a string".into()) };
         let address = name.trim_end_matches('#');
         let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
         match address.and_then(|address| address.strip_prefix("json-schema.org/")) {
@@ -25,7 +25,7 @@ impl Dialect {
     }
 }
 
-/// How a keyword holds subschemas.
+/// How a keyword contains subschemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     One,
@@ -54,7 +54,8 @@ pub(crate) fn shape(keyword: &str) -> Option<Shape> {
     }
 }
 
-/// Keywords that say nothing about validity: a subschema with only these and a `$ref` is what it refers to.
+/// Reports whether a keyword does not affect validation. A subschema with only such keywords and a `$ref` is equivalent
+/// to the target of the reference.
 pub(crate) fn is_annotation(keyword: &str) -> bool {
     matches!(
         keyword,

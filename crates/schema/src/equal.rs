@@ -1,4 +1,4 @@
-//! When two values are the same: numbers by value, objects without order. And whether the items of an array differ.
+//! Equality of JSON values (numbers by value, objects regardless of order) and uniqueness of array items.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use crate::number::Number;
 use crate::work::Work;
 
-/// Up to this many items are compared one by one, more by their hashes.
+/// Maximum number of items that are compared pairwise. Larger arrays are compared by hash.
 const FEW: usize = 12;
 
-/// Spends work for every value that is looked at; when it runs out, the answer means nothing.
+/// Compares two values and spends work for every value compared. If the work is exhausted, the result is meaningless.
 pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut Work) -> bool {
     match (one, two) {
         (Value::Number(one), Value::Number(two)) => work.spend(1) && Number::of(one) == Number::of(two),
@@ -35,7 +35,7 @@ fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mu
     })
 }
 
-/// What looking at every byte of a text costs.
+/// Returns the cost of reading every byte of a string.
 pub(crate) fn text_cost(text: &str) -> u64 {
     text.len() as u64 / 64
 }
@@ -49,7 +49,7 @@ fn nested(work: &mut Work, within: impl FnOnce(&mut Work) -> bool) -> bool {
     answer
 }
 
-/// Whether no two items are the same.
+/// Reports whether all items are different.
 pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
     if items.len() <= FEW {
         return items
@@ -75,7 +75,7 @@ pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
 fn hash(value: &Value, work: &mut Work) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::mem::discriminant(value).hash(&mut hasher);
-    // Hashing and sorting cost more than a look.
+    // Hashing and sorting cost more than a comparison.
     if !work.enter() || !work.spend(7) {
         return 0;
     }
@@ -92,7 +92,7 @@ fn hash(value: &Value, work: &mut Work) -> u64 {
         }
         Value::Array(items) => items.iter().for_each(|item| hash(item, work).hash(&mut hasher)),
         Value::Object(members) => {
-            // A sum, because order must not count.
+            // Sum of the member hashes: the order of members must not matter.
             let sum = members.iter().fold(0_u64, |sum, (key, value)| {
                 let mut member = DefaultHasher::new();
                 work.spend(text_cost(key));

@@ -1,16 +1,16 @@
-//! Faults: where, and what in plain words. Texts that come from a value are cut, however long it is.
+//! Validation errors: location and reason. Quoted values and reasons are truncated.
 
 use std::fmt::{self, Write as _};
 use std::io;
 
 use serde_json::Value;
 
-/// Bytes of a value that a reason shows.
+/// Maximum number of bytes of a value that a reason quotes.
 const SHOWN: usize = 200;
-/// Bytes of a whole reason.
+/// Maximum number of bytes of a reason.
 const REASON: usize = 600;
 
-/// What is wrong with a schema, or with a value.
+/// Error in a schema or in a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) path: String,
@@ -18,12 +18,12 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Where, as a JSON pointer into the schema or the value; empty for the whole.
+    /// Returns the location as a JSON pointer into the schema or the value. Empty for the root.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is wrong there.
+    /// Returns the reason.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Where a check is, as a chain on the stack: nothing is allocated until a fault is found.
+/// Location in the value, as a linked list on the stack: nothing is allocated until an error is found.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     Root,
@@ -62,7 +62,7 @@ impl Place<'_> {
         for step in steps.into_iter().rev() {
             match step {
                 Place::Key(_, key) => push_step(&mut pointer, key),
-                // A `String` takes everything that is written to it.
+                // Writing to a `String` cannot fail.
                 Place::Index(_, index) => drop(write!(pointer, "/{index}")),
                 Place::Root => {}
             }
@@ -71,7 +71,7 @@ impl Place<'_> {
     }
 }
 
-/// Appends one step to a JSON pointer.
+/// Appends a reference token to a JSON pointer.
 pub(crate) fn push_step(pointer: &mut String, key: &str) {
     pointer.push('/');
     for one in key.chars() {
@@ -83,20 +83,20 @@ pub(crate) fn push_step(pointer: &mut String, key: &str) {
     }
 }
 
-/// A value as JSON, cut when it is long.
+/// Formats a value as JSON, truncated if it is long.
 pub(crate) fn shown(value: &Value) -> String {
     let mut cut = Cut(Vec::new());
     let whole = serde_json::to_writer(&mut cut, value).is_ok();
     let mut text = String::from_utf8_lossy(&cut.0).into_owned();
     if !whole {
-        // The cut may have gone through a character.
+        // The truncation may have split a character.
         text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
         text.push('…');
     }
     text
 }
 
-/// A reason as long as it may be; what stands in it may come from anybody.
+/// Truncates a reason: its content may come from untrusted input.
 pub(crate) fn cut(mut reason: String) -> String {
     if reason.len() > REASON {
         reason.truncate(reason.floor_char_boundary(REASON));

@@ -1,4 +1,4 @@
-//! The subschemas of a document: which there are, where they stand, and what references between them mean.
+//! Index of the subschemas of a document: their locations and the references between them.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,19 @@ use crate::fault::{Fault, push_step};
 use crate::node::Id;
 use crate::{Limits, uri};
 
-/// Deeper is never looked, whatever the limits say: looking recurses.
+/// Upper bound of `Limits::depth`, since the search for subschemas is recursive.
 const MAX_DEPTH: usize = 256;
-/// The path of something deeper is not said. Subschemas stand two levels below each other, references lead deeper.
+/// Depth up to which paths are determined; deeper locations are reported without a path. Subschemas are up to two
+/// levels apart, and references can lead deeper.
 const DEEPEST: usize = 2 * MAX_DEPTH;
 
-/// A subschema and its place.
+/// Subschema and the resource that it belongs to.
 pub(crate) struct Found<'a> {
     pub(crate) value: &'a Value,
     pub(crate) resource: u32,
 }
 
-/// A part of the document with an address of its own; the document itself is the first.
+/// Schema resource: a part of the document with its own `$id`. The first resource is the document itself.
 struct Resource<'a> {
     base: String,
     root: &'a Value,
@@ -35,7 +36,7 @@ pub(crate) struct Index<'a> {
     limits: Limits,
     resources: Vec<Resource<'a>>,
     by_base: HashMap<String, u32>,
-    /// By the address of the value, which stays where it is as long as the index lives.
+    /// Subschemas by the address of their value, which is stable for the lifetime of the index.
     by_value: HashMap<*const Value, Id>,
 }
 
@@ -57,7 +58,10 @@ impl<'a> Index<'a> {
         index.add_resource(String::new(), document);
         index.walk(document, 0, 0)?;
         if index.found.is_empty() {
-            return Err(Fault { path: String::new(), reason: "a schema is an object or a boolean".into() });
+            return Err(Fault {
+                path: String::new(),
+                reason: "a schema must be an object or a boolean".into(),
+            });
         }
         index.follow_references()?;
         Ok(index)
@@ -67,26 +71,30 @@ impl<'a> Index<'a> {
         self.by_value.get(&std::ptr::from_ref(value)).copied()
     }
 
-    /// Where a part of the document stands, as a JSON pointer. Only looked for when something is wrong there: the paths
-    /// of all subschemas together may be far longer than the document.
+    /// Returns the location of a part of the document as a JSON pointer. It is computed only for errors: the paths of
+    /// all subschemas together may be far longer than the document.
     pub(crate) fn path(&self, part: &Value) -> String {
         let mut path = String::new();
         find_part(self.document, part, 0, &mut path);
         path
     }
 
-    /// Every subschema of `value`, as far as keywords tell. What is no schema is left to the compiler to refuse.
+    /// Adds every subschema of `value` that a keyword contains. Values that are not schemas are left to the compiler to
+    /// reject.
     fn walk(&mut self, value: &'a Value, resource: u32, depth: usize) -> Result<(), Fault> {
         let fault = |reason: String| Err(Fault { path: String::new(), reason });
         if !(value.is_boolean() || value.is_object()) || self.find(value).is_some() {
             return Ok(());
         }
         if depth > self.limits.depth.min(MAX_DEPTH) {
-            return fault(format!("the schema is deeper than {} levels", self.limits.depth.min(MAX_DEPTH)));
+            return fault(format!(
+                "the schema is nested deeper than {} levels",
+                self.limits.depth.min(MAX_DEPTH)
+            ));
         }
         let (Ok(id), true) = (Id::try_from(self.found.len()), self.found.len() < self.limits.subschemas)
         else {
-            return fault(format!("the schema holds more than {} subschemas", self.limits.subschemas));
+            return fault(format!("the schema contains more than {} subschemas", self.limits.subschemas));
         };
         let named = self.name(value, resource);
         let resource = named.map_err(|reason| Fault { path: self.path(value), reason })?;
@@ -111,17 +119,17 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// Takes note of what a subschema calls itself, and gives the resource that it belongs to.
+    /// Registers the `$id` and the anchors of a subschema. Returns the resource that it belongs to.
     fn name(&mut self, value: &'a Value, mut resource: u32) -> Result<u32, String> {
         let text = |key: &str| match value.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(_) => Err(format!("{key} is not a string")),
+            Some(_) => Err(format!("{key} must be a string")),
         };
         if let Some(name) = value.get("$schema")
             && Dialect::named(name)? != self.dialect
         {
-            return Err("one document cannot be in two dialects".into());
+            return Err("a document cannot use two dialects".into());
         }
         let old = self.dialect == Dialect::Draft07;
         let mut anchor = None;
@@ -133,7 +141,7 @@ impl<'a> Index<'a> {
             match fragment {
                 "" => {}
                 name if old => anchor = Some(name),
-                _ => return Err("$id has a fragment: use $anchor".into()),
+                _ => return Err("$id must not have a fragment: use $anchor".into()),
             }
         }
         if !old {
@@ -143,7 +151,7 @@ impl<'a> Index<'a> {
         let owner = &mut self.resources[resource as usize];
         for name in anchor.into_iter().chain(dynamic.filter(|_| anchor != dynamic)) {
             if owner.anchors.insert(name, value).is_some() {
-                return Err(format!("there are two anchors {name:?}"));
+                return Err(format!("duplicate anchor {name:?}"));
             }
         }
         owner.dynamic.extend(dynamic.map(|name| (name, value)));
@@ -154,7 +162,7 @@ impl<'a> Index<'a> {
         let outer = &self.resources[resource as usize];
         let base = uri::resolve(&outer.base, address);
         if self.by_base.contains_key(&base) {
-            return Err(format!("there are two schemas with the $id {base:?}"));
+            return Err(format!("duplicate $id {base:?}"));
         }
         if std::ptr::eq(outer.root, value) {
             self.by_base.insert(base.clone(), resource);
@@ -165,14 +173,14 @@ impl<'a> Index<'a> {
     }
 
     fn add_resource(&mut self, base: String, root: &'a Value) -> u32 {
-        // There are no more resources than subschemas, and those are counted by an `Id`.
+        // There are at most as many resources as subschemas, whose number fits into an `Id`.
         let number = u32::try_from(self.resources.len()).unwrap_or(u32::MAX);
         self.by_base.insert(base.clone(), number);
         self.resources.push(Resource { base, root, anchors: HashMap::new(), dynamic: HashMap::new() });
         number
     }
 
-    /// References may point to places where no keyword expects a schema.
+    /// Adds the targets of references, which may be at locations where no keyword expects a schema.
     fn follow_references(&mut self) -> Result<(), Fault> {
         let mut next = 0;
         while let Some(found) = self.found.get(next) {
@@ -192,15 +200,15 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// What a reference points to, and the resource that this belongs to.
+    /// Resolves a reference. Returns its target and the resource that the target belongs to.
     pub(crate) fn resolve(&self, reference: &str, resource: u32) -> Result<(&'a Value, u32), String> {
-        let missing = || format!("{reference:?} points to nothing in this schema");
+        let missing = || format!("{reference:?} cannot be resolved in this schema");
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let mut owner = resource;
         if !address.is_empty() {
             let address = uri::resolve(&self.resources[resource as usize].base, address);
             owner = *self.by_base.get(&address).ok_or_else(|| {
-                format!("{reference:?} points out of this schema, and nothing is fetched: put what it means into $defs")
+                format!("{reference:?} refers to another document, which is never fetched: copy its schema into $defs")
             })?;
         }
         let fragment = uri::decode(fragment);
@@ -227,7 +235,7 @@ impl<'a> Index<'a> {
         Ok((value, owner))
     }
 
-    /// Every resource's own meaning of a dynamic anchor, if the reference means one.
+    /// Returns the target of a dynamic anchor in every resource. Empty if the reference is not dynamic.
     pub(crate) fn dynamic_targets(&self, reference: &str, initial: &Value, owner: u32) -> Vec<(u32, Id)> {
         let name = uri::decode(reference.split_once('#').map_or("", |(_, name)| name));
         let own = self.resources[owner as usize].dynamic.get(&*name);
@@ -242,7 +250,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Leaves the path to a part in `path`, if it is within `value`.
+/// Appends the path of a part to `path`. Returns `false` if the part is not within `value`.
 fn find_part(value: &Value, part: &Value, depth: usize, path: &mut String) -> bool {
     if std::ptr::eq(value, part) {
         return true;

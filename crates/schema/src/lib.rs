@@ -1,11 +1,11 @@
-//! JSON Schema, for the schemas of tools: 2020-12, which is meant where a schema says nothing, draft-07, and what of
-//! 2019-09 does not need `$recursiveRef`.
+//! JSON Schema validator for the schemas of tools. Supports 2020-12 (the default without `$schema`), draft-07, and
+//! 2019-09 without `$recursiveRef`.
 //!
-//! A schema is compiled once into numbered nodes, references resolved. A check then borrows everything and allocates
-//! only to say what is wrong. Everything is bounded: depth, subschemas, patterns, and the work of one check. Nothing
-//! is ever fetched: a `$ref` that leaves the document is a fault.
+//! A schema is compiled once into numbered nodes with resolved references. Validation borrows everything and allocates
+//! only for error messages. Everything is bounded: depth, number of subschemas, patterns and the work of one
+//! validation. Nothing is ever fetched: a `$ref` to another document is an error.
 //!
-//! `format` and the `content…` keywords are annotations: they refuse nothing.
+//! `format` and the `content…` keywords are annotations: they never reject a value.
 //!
 //! ```
 //! use linchpin_schema::Schema;
@@ -42,27 +42,27 @@ use fault::cut;
 use node::{Id, Node};
 use run::Run;
 
-/// A compiled schema.
+/// Compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     nodes: Vec<Node>,
     root: Id,
-    /// Whether some `$dynamicRef` depends on the way to it.
+    /// Whether a `$dynamicRef` depends on the dynamic scope.
     dynamic: bool,
     work: u64,
 }
 
-/// What a schema may cost.
+/// Resource limits of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Subschemas in subschemas.
+    /// Maximum nesting depth of subschemas, never more than 256. Default: 64.
     pub depth: usize,
-    /// Subschemas in all.
+    /// Maximum number of subschemas. Default: 2,000.
     pub subschemas: usize,
-    /// Bytes of all compiled patterns together. One pattern never takes more than 1 MiB.
+    /// Maximum size of all compiled patterns together, in bytes. Default: 8 MiB. A single pattern is limited to 1 MiB.
     pub patterns: usize,
-    /// Steps of one check: about one for each value and keyword that is looked at, and for each byte that a small
-    /// pattern reads.
+    /// Maximum number of steps of one validation. Default: 10,000,000. A step is roughly one evaluated value or
+    /// keyword, or one byte matched against a small pattern.
     pub work: u64,
 }
 
@@ -73,27 +73,27 @@ impl Default for Limits {
 }
 
 impl Schema {
-    /// Compiles a schema within the default limits.
+    /// Compiles a schema with the default limits.
     pub fn compile(schema: &Value) -> Result<Self, Fault> {
         Self::compile_within(schema, Limits::default())
     }
 
-    /// Compiles a schema.
+    /// Compiles a schema with the given limits.
     pub fn compile_within(schema: &Value, limits: Limits) -> Result<Self, Fault> {
         compile::compile(schema, limits).map_err(|Fault { path, reason }| Fault { path, reason: cut(reason) })
     }
 
-    /// Whether a value fits. A value that cannot be checked within the limits does not.
+    /// Reports whether a value is valid. A value that exceeds the limits is not valid.
     pub fn is_valid(&self, value: &Value) -> bool {
         Run::quiet(self).finish(value).is_empty()
     }
 
-    /// The first fault of a value.
+    /// Validates a value and returns the first error.
     pub fn check(&self, value: &Value) -> Result<(), Fault> {
         self.faults(value, 1).pop().map_or(Ok(()), Err)
     }
 
-    /// Up to `max` faults of a value, at least one if it does not fit.
+    /// Returns up to `max` errors of a value. An invalid value has at least one error, even if `max` is 0.
     pub fn faults(&self, value: &Value, max: usize) -> Vec<Fault> {
         Run::new(self, max.max(1)).finish(value)
     }

@@ -1,5 +1,5 @@
-//! The compiled form: one node per subschema, its keywords sorted by the kind of value they look at. Nodes refer to
-//! each other by number, so that references may go in circles.
+//! Compiled form: one node per subschema, its keywords grouped by the type of value they apply to. Nodes refer to each
+//! other by number, so that references can be cyclic.
 
 use std::cmp::Ordering;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 use crate::number::Number;
 use crate::pattern::Pattern;
 
-/// The number of a node.
+/// Number of a node.
 pub(crate) type Id = u32;
 
-/// A compiled subschema.
+/// Compiled subschema.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) types: Types,
-    /// Whether there is nothing to look at but the type.
+    /// Whether `type` is the only assertion.
     pub(crate) simple: bool,
-    /// Which resource of the document it belongs to.
+    /// Schema resource that the node belongs to.
     pub(crate) resource: u32,
     pub(crate) values: Option<Box<Values>>,
     pub(crate) number: Option<Box<Numbers>>,
@@ -30,7 +30,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// To be called when all keywords are known.
+    /// Completes the node after all keywords have been added.
     pub(crate) fn finish(mut self) -> Self {
         self.simple = self.values.is_none()
             && self.number.is_none()
@@ -44,12 +44,12 @@ impl Node {
     }
 }
 
-/// The kinds of values that are allowed, as bits; with none, nothing is.
+/// Allowed types as a bit set. The empty set allows no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Types(u8);
 
 const INTEGER: u8 = 4;
-/// `number` holds the bit of whole numbers too.
+/// Type names and their bits. `number` includes the bit of integers.
 const NAMES: [(&str, u8); 7] = [
     ("null", 1),
     ("boolean", 2),
@@ -91,7 +91,7 @@ impl Types {
         self.0 & bit != 0
     }
 
-    /// The names, `integer` only where `number` does not say it already.
+    /// Returns the names of the allowed types. `integer` is omitted if `number` is allowed.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         let has = move |bits: u8| self.0 & bits == bits;
         NAMES
@@ -108,7 +108,7 @@ pub(crate) struct Values {
     pub(crate) options: Option<Vec<Value>>,
 }
 
-/// A bound, and how it was written.
+/// Numeric bound and its text in the schema.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) limit: Number,
@@ -124,7 +124,7 @@ pub(crate) struct Numbers {
     pub(crate) multiple_of: Option<Bound>,
 }
 
-/// How many there may be.
+/// Minimum and maximum of a length or count.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) min: u64,
@@ -137,10 +137,10 @@ pub(crate) struct Texts {
     pub(crate) pattern: Option<Pattern>,
 }
 
-/// What becomes of members and items that nothing else names.
+/// Handling of members and items that no other keyword covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rest {
-    /// They are allowed, and count as looked at.
+    /// Allowed, and marked as evaluated.
     Any,
     Never,
     Each(Id),
@@ -159,14 +159,14 @@ pub(crate) struct Arrays {
 pub(crate) struct Contains {
     pub(crate) node: Id,
     pub(crate) count: Counts,
-    /// Whether what is found counts as looked at.
+    /// Whether matching items are marked as evaluated.
     pub(crate) marks: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) size: Counts,
-    /// What `properties` and `required` name, sorted.
+    /// Names in `properties` and `required`, sorted.
     pub(crate) members: Vec<Member>,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) patterns: Vec<(Pattern, Id)>,
@@ -183,13 +183,13 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// The order of the table: by length first, which is quick to compare.
+    /// Compares names in the order of the table: by length first, which is fast.
     pub(crate) fn order(&self, name: &str) -> Ordering {
         self.name.len().cmp(&name.len()).then_with(|| (*self.name).cmp(name))
     }
 }
 
-/// What the presence of a member asks of the object.
+/// Requirements on an object that has a given member.
 #[derive(Debug)]
 pub(crate) struct Dependent {
     pub(crate) name: Box<str>,
@@ -197,19 +197,19 @@ pub(crate) struct Dependent {
     pub(crate) node: Option<Id>,
 }
 
-/// A subschema that looks at the same value.
+/// In-place applicator: a subschema applied to the same value.
 #[derive(Debug)]
 pub(crate) enum Applied {
-    /// One of `allOf`, or what `$ref` points to.
+    /// Item of `allOf`, or target of a `$ref`.
     Each(Id),
-    /// `$dynamicRef`: the outermost resource on the way here that has the anchor.
+    /// `$dynamicRef`: resolves to the outermost resource in the dynamic scope that has the anchor.
     Dynamic {
         initial: Id,
         targets: Vec<(u32, Id)>,
     },
     Any(Vec<Id>),
     One(Vec<Id>),
-    /// With the text of the schema.
+    /// `not`, with the text of its schema.
     Not(Id, String),
     If {
         condition: Id,

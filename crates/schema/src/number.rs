@@ -1,12 +1,12 @@
-//! Numbers as JSON Schema sees them: `1` and `1.0` are the same, and `0.3` is a multiple of `0.1`.
+//! Numbers with the semantics of JSON Schema: `1` equals `1.0`, and `0.3` is a multiple of `0.1`.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// 2^100: whole numbers below it fit an `i128` with room to spare, and above it every float is whole.
+/// 2^100. Integers below it fit into an `i128` with room to spare; above it every float is an integer.
 const WHOLE: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
-/// A number, as exact as `serde_json` knows it. A float here is not whole, or beyond [`WHOLE`].
+/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`WHOLE`] in magnitude.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Whole(i128),
@@ -26,7 +26,7 @@ impl Number {
 
     fn of_float(value: f64) -> Self {
         if value.abs() < WHOLE && value.fract() == 0.0 {
-            #[expect(clippy::cast_possible_truncation, reason = "it is whole and below 2^100")]
+            #[expect(clippy::cast_possible_truncation, reason = "the value is an integer below 2^100")]
             return Self::Whole(value as i128);
         }
         Self::Float(value)
@@ -46,7 +46,7 @@ impl Number {
         }
     }
 
-    /// Exact, also between whole numbers that no float holds and floats.
+    /// Compares exactly, also integers that no float can represent with floats.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Whole(one), Self::Whole(two)) => one.cmp(&two),
@@ -56,7 +56,8 @@ impl Number {
         }
     }
 
-    /// Whether this is a multiple of a positive number. Floats count as the decimal that was written.
+    /// Reports whether the number is a multiple of a positive number. Floats are treated as the decimal that was
+    /// written.
     pub(crate) fn is_multiple_of(self, divisor: Self) -> bool {
         if let (Self::Whole(value), Self::Whole(divisor)) = (self, divisor) {
             return value.checked_rem(divisor) == Some(0);
@@ -67,7 +68,7 @@ impl Number {
         }
         let Some(modulus) = std::num::NonZeroU128::new(divisor.digits.into()) else { return false };
         let Ok(shift) = u32::try_from(value.exponent - divisor.exponent) else {
-            // The divisor has zeros at the end that the value must have too.
+            // The divisor has trailing zeros that the value must have, too.
             let zeros = value.exponent.abs_diff(divisor.exponent);
             let scale = 10_u128.checked_pow(zeros).and_then(|power| power.checked_mul(modulus.get()));
             return scale.is_some_and(|scale| u128::from(value.digits).is_multiple_of(scale));
@@ -80,7 +81,7 @@ impl Number {
         match self {
             Self::Whole(value) => match u64::try_from(value.unsigned_abs()) {
                 Ok(digits) => Decimal { digits, exponent: 0 },
-                #[expect(clippy::cast_precision_loss, reason = "a whole number as large as this was a float")]
+                #[expect(clippy::cast_precision_loss, reason = "an integer this large was a float")]
                 Err(_) => Decimal::of(value as f64),
             },
             Self::Float(value) => Decimal::of(value),
@@ -92,8 +93,8 @@ fn compare_mixed(whole: i128, float: f64) -> Ordering {
     if float.abs() >= WHOLE {
         return if float > 0.0 { Ordering::Less } else { Ordering::Greater };
     }
-    // The float is not whole, so it is above its floor.
-    #[expect(clippy::cast_possible_truncation, reason = "it is below 2^100")]
+    // The float is not an integer, so it is greater than its floor.
+    #[expect(clippy::cast_possible_truncation, reason = "the value is below 2^100")]
     let floor = float.floor() as i128;
     if whole <= floor { Ordering::Less } else { Ordering::Greater }
 }
@@ -110,7 +111,7 @@ fn power_of_ten(mut exponent: u32, modulus: std::num::NonZeroU128) -> u128 {
     power
 }
 
-/// The shortest decimal that reads as a float: `digits` times ten to the `exponent`.
+/// Shortest decimal that parses to a given float: `digits` times ten to the power of `exponent`.
 #[derive(Debug, PartialEq)]
 struct Decimal {
     digits: u64,
@@ -128,7 +129,7 @@ impl Decimal {
     }
 }
 
-/// Reads what formatting writes, without a buffer. A float has at most 17 digits.
+/// Parses formatted output without a buffer. A float has at most 17 digits.
 struct Reader {
     digits: u64,
     fraction: i32,

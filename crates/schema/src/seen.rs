@@ -1,6 +1,6 @@
-//! Which members or items of a value some keyword has looked at, for the `unevaluated…` keywords.
+//! Set of evaluated members or items of a value, for the `unevaluated…` keywords.
 
-/// A set of places in one object or array. The first 64 need no memory.
+/// Set of indexes in one object or array. The first 64 need no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     first: u64,

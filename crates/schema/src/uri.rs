@@ -1,8 +1,8 @@
-//! Just enough of RFC 3986 to find a `$ref` within the document. Nothing is ever fetched.
+//! The part of RFC 3986 that is needed to resolve a `$ref` within a document. Nothing is ever fetched.
 
 use std::borrow::Cow;
 
-/// A reference, seen from a base; neither has a fragment.
+/// Resolves a reference against a base. Neither has a fragment.
 pub(crate) fn resolve(base: &str, reference: &str) -> String {
     if scheme_length(reference) > 0 {
         return reference.to_owned();
@@ -36,7 +36,7 @@ pub(crate) fn resolve(base: &str, reference: &str) -> String {
     format!("{scheme}{authority}{}{query}", without_dots(&joined))
 }
 
-/// The length of `https:` and the like, with the colon.
+/// Returns the length of the scheme including its colon, or 0 if there is none.
 fn scheme_length(text: &str) -> usize {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -65,7 +65,8 @@ fn without_dots(path: &str) -> String {
     format!("{root}{}", kept.join("/"))
 }
 
-/// `%41` as `A`. What is no escape, or not UTF-8, stays as it is.
+/// Decodes percent-encoding. Invalid escapes are copied unchanged; if the result is not UTF-8, the text is returned
+/// unchanged.
 pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);

@@ -1,9 +1,10 @@
-//! What a check may cost. A schema and a value that are each harmless can be dear together, so work is counted.
+//! Work budget of one validation. A harmless schema and a harmless value can be expensive in combination, so work is
+//! counted.
 
-/// How deep a check may nest: values in values, and references followed on the way.
+/// Maximum nesting depth of a validation: nested values plus followed references.
 const MAX_DEPTH: u32 = 320;
 
-/// The work that is left. Once it has run out it stays so, and what was found since means nothing.
+/// Remaining work. Once exhausted it stays exhausted, and later results are meaningless.
 #[derive(Debug)]
 pub(crate) struct Work {
     left: u64,
@@ -11,7 +12,7 @@ pub(crate) struct Work {
     over: Option<Over>,
 }
 
-/// Why a check was given up.
+/// Reason why a validation was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Over {
     Steps,
@@ -27,7 +28,7 @@ impl Work {
         self.over
     }
 
-    /// Whether there is still this much work left; if so, it is spent.
+    /// Spends work. Returns `false` if less is left.
     pub(crate) fn spend(&mut self, steps: u64) -> bool {
         if let Some(left) = self.left.checked_sub(steps) {
             self.left = left;
@@ -38,7 +39,7 @@ impl Work {
         false
     }
 
-    /// One level deeper, until [`Work::leave`].
+    /// Enters a nesting level until [`Work::leave`]. Returns `false` if the depth or the work is exhausted.
     pub(crate) fn enter(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.left = 0;

@@ -1,4 +1,4 @@
-//! Thousands of made-up schemas and values: we say the same as another validator, quietly and with faults.
+//! Thousands of generated schemas and values: both validators agree, with and without error messages.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use proptest::sample::{select, subsequence};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 
-/// Schemas; each is tried on ten values.
+/// Number of schemas; each is tried on ten values.
 const CASES: u32 = 600;
 const NAMES: [&str; 5] = ["a", "b", "ab", "x1", "é"];
 
@@ -48,7 +48,7 @@ fn names() -> BoxedStrategy<Value> {
     subsequence(NAMES.to_vec(), 0..3).prop_map(|names| json!(names)).boxed()
 }
 
-/// A keyword with its value. `inner` makes subschemas.
+/// Returns a keyword with its value. `inner` creates subschemas.
 fn keyword(inner: &BoxedStrategy<Value>, newest: bool) -> BoxedStrategy<(&'static str, Value)> {
     let types = select(vec!["null", "boolean", "integer", "number", "string", "array", "object"]);
     let one =
@@ -140,7 +140,7 @@ fn subschema(newest: bool) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A whole document. Its definitions refer to nothing, so that no circle goes on for ever.
+/// Returns a whole document. Its definitions contain no references, so there are no endless cycles.
 fn document(newest: bool) -> BoxedStrategy<Value> {
     (subschema(newest), subschema(newest), subschema(newest))
         .prop_map(move |(main, one, two)| {

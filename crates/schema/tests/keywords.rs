@@ -1,4 +1,4 @@
-//! Every assertion and applicator, in tables of what fits and what does not.
+//! Every assertion and applicator, in tables of valid and invalid values.
 #![expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 
 mod support;
@@ -16,7 +16,7 @@ fn list(value: Value) -> Vec<Value> {
     }
 }
 
-/// In both dialects.
+/// Checks in both dialects.
 fn both(schema: Value, valid: Value, invalid: Value) {
     let (valid, invalid) = (list(valid), list(invalid));
     table(&schema, &valid, &invalid);
@@ -280,7 +280,7 @@ fn combinations() {
 
 #[test]
 fn the_dialect_counts() {
-    // Beside a `$ref`, draft-07 sees nothing.
+    // Draft-07 ignores keywords beside a `$ref`.
     let schema = json!({"$ref": "#/definitions/a", "maximum": 3, "definitions": {"a": {"type": "integer"}}});
     draft_07(schema.clone(), json!([5]), json!(["a"]));
     newest(schema, json!([2]), json!([5, "a"]));
@@ -300,7 +300,7 @@ fn the_dialect_counts() {
         "dependentRequired": {"a": ["b"]},
     });
     table(&middle, &list(json!([[1]])), &list(json!([[1, 2], {"a": 1}])));
-    // Only from 2020-12 on does `contains` look at items. The other validator does not mind.
+    // `contains` marks items as evaluated only since 2020-12. The other validator ignores the difference.
     let found = json!({
         "$schema": "https://json-schema.org/draft/2019-09/schema",
         "contains": {"const": 1},

@@ -1,4 +1,4 @@
-//! References within a document: pointers, anchors, resources of their own, dynamic ones, and circles.
+//! References within a document: pointers, anchors, embedded resources, dynamic references and cycles.
 #![expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 
 mod support;
@@ -94,7 +94,7 @@ fn anchors_and_resources() {
         json!([{"item": 1, "deep": 5, "self": "a"}]),
         json!([{"item": "a"}, {"deep": 0}, {"self": 1}]),
     );
-    // A pointer means the nearest resource, not the document.
+    // A pointer is relative to the nearest resource, not to the document.
     check(
         json!({"$defs": {"a": {"type": "null"}, "r": {"$id": "urn:r", "$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a"}}, "$ref": "urn:r"}),
         json!([1]),
@@ -113,7 +113,7 @@ fn anchors_and_resources() {
         json!([[1]]),
         json!([["x"]]),
     );
-    // What looks like a name within a value is none.
+    // Keywords inside a plain value declare nothing.
     check(
         json!({"const": {"$id": "urn:a", "$ref": "urn:nothing"}, "default": {"$ref": "urn:nothing"}}),
         json!([{"$id": "urn:a", "$ref": "urn:nothing"}]),
@@ -128,7 +128,7 @@ fn anchors_and_resources() {
 
 #[test]
 fn dynamic_references() {
-    // Alone it is a plain reference.
+    // With a single target, it is a plain reference.
     check(
         json!({"items": {"$dynamicRef": "#x"}, "$defs": {"x": {"$dynamicAnchor": "x", "type": "integer"}}}),
         json!([[1]]),
@@ -154,7 +154,7 @@ fn dynamic_references() {
         json!([[], [1, 2]]),
         json!([["a"], 1]),
     );
-    // A tree that is extended and closed.
+    // A tree schema that is extended and closed.
     check(
         json!({
             "$id": "https://example.com/strict", "$dynamicAnchor": "node", "$ref": "tree", "unevaluatedProperties": false,
@@ -165,7 +165,7 @@ fn dynamic_references() {
         json!([{"children": [{"data": 1}]}]),
         json!([{"children": [{"daat": 1}]}, {"daat": 1}]),
     );
-    // Which way was taken decides.
+    // The dynamic scope decides.
     check(
         json!({
             "$id": "https://example.com/main",
@@ -179,7 +179,7 @@ fn dynamic_references() {
     );
 }
 
-/// A subschema that is only a reference is on the way all the same, and its resource has a say.
+/// A subschema that is only a reference is part of the dynamic scope as well, with its resource.
 #[test]
 fn a_dynamic_reference_sees_every_resource_on_the_way() {
     let schema = json!({

@@ -1,4 +1,4 @@
-//! Schemas that are refused, with the place and the reason; the words of faults; and what is bounded.
+//! Rejected schemas with location and reason, the texts of errors, and limits.
 #![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
 
 use std::time::{Duration, Instant};
@@ -9,46 +9,50 @@ use serde_json::{Value, json};
 #[test]
 fn broken_schemas() {
     for (schema, path, reason) in [
-        (json!(1), "", "a schema is an object or a boolean"),
+        (json!(1), "", "a schema must be an object or a boolean"),
         (
             json!({"properties": {"a": {"type": "strnig"}}}),
             "/properties/a/type",
-            "\"strnig\" is not one of the types",
+            "\"strnig\" is not a JSON Schema type",
         ),
-        (json!({"type": []}), "/type", "names no type"),
+        (json!({"type": []}), "/type", "at least one type"),
         (json!({"type": ["null", "null"]}), "/type", "twice"),
-        (json!({"minimum": "x"}), "/minimum", "is not a number"),
+        (json!({"minimum": "x"}), "/minimum", "must be a number"),
         (json!({"multipleOf": 0}), "/multipleOf", "greater than 0"),
-        (json!({"minLength": -1}), "/minLength", "less than 0"),
-        (json!({"minLength": 1.5}), "/minLength", "whole number"),
+        (json!({"minLength": -1}), "/minLength", "not be negative"),
+        (json!({"minLength": 1.5}), "/minLength", "must be an integer"),
         (json!({"required": ["a", "a"]}), "/required", "\"a\" twice"),
-        (json!({"required": "a"}), "/required", "is not an array"),
-        (json!({"required": [1]}), "/required", "not a string"),
-        (json!({"enum": 1}), "/enum", "is not an array"),
+        (json!({"required": "a"}), "/required", "must be an array"),
+        (json!({"required": [1]}), "/required", "only strings"),
+        (json!({"enum": 1}), "/enum", "must be an array"),
         (json!({"allOf": []}), "/allOf", "at least one schema"),
         (json!({"allOf": {}}), "/allOf", "at least one schema"),
-        (json!({"anyOf": [1]}), "/anyOf", "is not a schema"),
-        (json!({"not": null}), "/not", "is not a schema"),
-        (json!({"properties": []}), "/properties", "is not an object"),
-        (json!({"properties": {"a/b": 5}}), "/properties", "\"a/b\" is not a schema"),
+        (json!({"anyOf": [1]}), "/anyOf", "must be a schema"),
+        (json!({"not": null}), "/not", "must be a schema"),
+        (json!({"properties": []}), "/properties", "must be an object"),
+        (json!({"properties": {"a/b": 5}}), "/properties", "\"a/b\" must be a schema"),
         (json!({"items": [{}]}), "/items", "use prefixItems"),
-        (json!({"uniqueItems": 1}), "/uniqueItems", "is not a boolean"),
+        (json!({"uniqueItems": 1}), "/uniqueItems", "must be a boolean"),
         (json!({"pattern": "("}), "/pattern", "unclosed group"),
         (json!({"pattern": "a(?=b)"}), "/pattern", "\"a(?=b)\" uses a lookahead"),
-        (json!({"patternProperties": {"[": {}}}), "/patternProperties", "class that does not end"),
-        (json!({"$defs": {"x": {"items": {"type": 5}}}}), "/$defs/x/items/type", "5 is not one of"),
-        (json!({"$defs": {"x": 5}}), "/$defs", "is not a schema"),
-        (json!({"then": 5}), "/then", "is not a schema"),
-        (json!({"$ref": 5}), "/$ref", "is not a string"),
-        (json!({"$ref": "#/nowhere"}), "/$ref", "points to nothing"),
-        (json!({"$ref": "#nowhere"}), "/$ref", "points to nothing"),
-        (json!({"$ref": "#/x", "x": 1}), "/$ref", "no schema"),
-        (json!({"$ref": "https://example.com/schema"}), "/$ref", "nothing is fetched"),
-        (json!({"items": {"$ref": "file:///etc/passwd"}}), "/items/$ref", "nothing is fetched"),
-        (json!({"$id": 5}), "", "$id is not a string"),
+        (json!({"patternProperties": {"[": {}}}), "/patternProperties", "unterminated class"),
+        (
+            json!({"$defs": {"x": {"items": {"type": 5}}}}),
+            "/$defs/x/items/type",
+            "5 is not a JSON Schema type",
+        ),
+        (json!({"$defs": {"x": 5}}), "/$defs", "must be a schema"),
+        (json!({"then": 5}), "/then", "must be a schema"),
+        (json!({"$ref": 5}), "/$ref", "must be a string"),
+        (json!({"$ref": "#/nowhere"}), "/$ref", "cannot be resolved"),
+        (json!({"$ref": "#nowhere"}), "/$ref", "cannot be resolved"),
+        (json!({"$ref": "#/x", "x": 1}), "/$ref", "not refer to a schema"),
+        (json!({"$ref": "https://example.com/schema"}), "/$ref", "never fetched"),
+        (json!({"items": {"$ref": "file:///etc/passwd"}}), "/items/$ref", "never fetched"),
+        (json!({"$id": 5}), "", "$id must be a string"),
         (json!({"$id": "urn:a#b"}), "", "$anchor"),
-        (json!({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}}), "/$defs/b", "two anchors"),
-        (json!({"$defs": {"a": {"$id": "urn:x"}, "b": {"$id": "urn:x"}}}), "/$defs/b", "two schemas"),
+        (json!({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}}), "/$defs/b", "duplicate anchor"),
+        (json!({"$defs": {"a": {"$id": "urn:x"}, "b": {"$id": "urn:x"}}}), "/$defs/b", "duplicate $id"),
         (json!({"items": {"$schema": "http://json-schema.org/draft-07/schema#"}}), "/items", "two dialects"),
         (
             json!({"$schema": "https://json-schema.org/draft/2019-09/schema", "$recursiveRef": "#"}),
@@ -72,7 +76,7 @@ fn paths_are_those_of_the_document_and_reasons_are_cut() {
     }
 }
 
-/// The paths of these subschemas together have eight billion bytes.
+/// The paths of these subschemas together would take eight billion bytes.
 #[test]
 fn a_long_name_is_not_held_for_every_subschema_below_it() {
     let many: serde_json::Map<_, _> = (0..1_900).map(|number| (number.to_string(), json!({}))).collect();
@@ -105,7 +109,7 @@ fn schemas_that_are_too_large() {
     assert!(Schema::compile(&wide).unwrap_err().reason().contains("more than 2000 subschemas"));
     let patterns = json!({"anyOf": vec![json!({"pattern": r"^\p{L}{30}$"}); 100]});
     let fault = Schema::compile(&patterns).unwrap_err();
-    assert!(fault.reason().contains("too large, alone or with the patterns before it"), "{fault}");
+    assert!(fault.reason().contains("too large, alone or together with earlier patterns"), "{fault}");
     let mut value = json!(1);
     for _ in 0..200 {
         value = json!([value]);
@@ -115,12 +119,12 @@ fn schemas_that_are_too_large() {
     );
 }
 
-/// A schema that looks at a value with another one again and again.
+/// Returns a schema that applies another schema to the same value 900 times.
 fn often(schema: &Value) -> Value {
     json!({"allOf": vec![json!({"$ref": "#/$defs/x"}); 900], "$defs": {"x": schema}})
 }
 
-/// How long a check took that must not take long.
+/// Returns the duration of a validation and its error.
 fn timed(schema: &Value, value: &Value) -> (Duration, String) {
     let schema = Schema::compile(schema).unwrap();
     let begin = Instant::now();
@@ -130,7 +134,7 @@ fn timed(schema: &Value, value: &Value) -> (Duration, String) {
 
 #[test]
 fn work_is_bounded() {
-    // 2^30 ways through, then as deep as can be.
+    // 2^30 paths, each as deep as possible.
     let mut doubling = serde_json::Map::new();
     for level in 0..30 {
         let next = json!({"$ref": format!("#/$defs/l{}", level + 1)});
@@ -138,7 +142,7 @@ fn work_is_bounded() {
     }
     doubling.insert("l30".into(), json!({"type": "integer"}));
     let wide: Vec<u32> = (0..100_000).collect();
-    // Letters in an order that no automaton remembers.
+    // Letters in an order that no automaton can cache.
     let mut state = 1_u32;
     let random: String = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -160,7 +164,7 @@ fn work_is_bounded() {
         ),
         (json!({"allOf": vec![json!({"not": {"pattern": "(a|b)*a(a|b){9}c$"}}); 500]}), json!(random)),
         (json!({"pattern": "^(a?){500}a{500}$"}), json!("a".repeat(200_000))),
-        // Names cost what looking at them takes.
+        // The cost of a name grows with its length.
         (often(&json!({"propertyNames": {"minLength": 1}})), json!({ &*long: 1 })),
         (often(&json!({"not": {"required": [long]}})), json!({ "a": 1 })),
         (often(&json!({"properties": {&*long: true}})), json!({ &*long: 1 })),
@@ -291,7 +295,7 @@ fn faults_of_members_and_branches_say_what_and_where() {
         (json!({"enum": [1]}), json!(2), vec!["at /: 2 is not one of 1"]),
         (json!({"enum": [1, "a", null]}), json!(2), vec!["at /: 2 is not one of 1, \"a\" or null"]),
         (json!({"enum": [1, 3, 4, 5]}), json!(2), vec!["at /: 2 is not one of 1, 3 or 2 other candidates"]),
-        (json!({"enum": []}), json!(2), vec!["at /: 2 is not allowed: there are no options"]),
+        (json!({"enum": []}), json!(2), vec!["at /: 2 is not allowed: the enum is empty"]),
         (
             json!({"not": {"type": "integer"}}),
             json!(1),
@@ -308,7 +312,7 @@ fn faults_of_members_and_branches_say_what_and_where() {
             json!(3),
             vec!["at /: 3 is valid under more than one of the schemas listed in the 'oneOf' keyword"],
         ),
-        // Where only one branch is meant, its own words are better.
+        // If only one branch applies to the type, its own error is more useful.
         (
             json!({"properties": {"a": {"anyOf": [{"$ref": "#/$defs/o"}, {"type": "null"}]}}, "$defs": {"o": {"type": "object", "required": ["x"]}}}),
             json!({"a": {}}),

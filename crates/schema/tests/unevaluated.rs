@@ -1,4 +1,4 @@
-//! `unevaluatedProperties` and `unevaluatedItems`: what counts as looked at.
+//! `unevaluatedProperties` and `unevaluatedItems`: which members and items count as evaluated.
 #![expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 
 mod support;
@@ -64,14 +64,14 @@ fn properties() {
         json!([{"a": 1, "b": 1}, {"x": 1}]),
         json!([{"b": 1}]),
     );
-    // A subschema with the keyword of its own has looked at everything.
+    // A subschema with the same keyword has evaluated everything.
     check(closed(json!({"allOf": [{"unevaluatedProperties": true}]})), json!([{"a": 1}]), json!([]));
     check(
         closed(json!({"properties": {"o": {"properties": {"a": {}}}}})),
         json!([{"o": {"z": 1}}]),
         json!([{"z": 1}]),
     );
-    // What looks at the value from beside sees nothing of its neighbours.
+    // Adjacent subschemas do not see each other's annotations.
     check(
         json!({"allOf": [{"properties": {"a": {}}}, {"unevaluatedProperties": false}]}),
         json!([{}]),

@@ -300,7 +300,7 @@ fn schemas_that_make_no_sense_are_refused_at_registration() {
         (Tool::raw("t", json!({"type": "object", "properties": {"a": {"type": "strnig"}}})), "strnig"),
         (
             Tool::raw("t", json!({"type": "object", "properties": {"a": {"pattern": "("}}})),
-            "\"(\" is not a regular expression: unclosed group",
+            "\"(\" is not a valid regular expression: unclosed group",
         ),
         (
             Tool::raw("t", json!({"type": "array"})),

@@ -1,4 +1,4 @@
-//! The keywords of arrays.
+//! Compilation of the array keywords.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::node::{Contains, Counts, Node, Rest};
 
 impl Compiler<'_> {
-    /// Compiles a keyword if it is one of arrays.
+    /// Compiles an array keyword. Returns `false` for other keywords.
     pub(super) fn array_keyword(
         &mut self,
         node: &mut Node,
@@ -27,7 +27,7 @@ impl Compiler<'_> {
             }
             "prefixItems" if newest => node.array.get_or_insert_default().prefix = self.schemas(value)?,
             "items" if value.is_array() && newest => {
-                return Err("is an array, as in old drafts: use prefixItems, or say so with $schema".into());
+                return Err("must not be an array: use prefixItems, or set $schema to an older draft".into());
             }
             "items" if value.is_array() => {
                 let prefix =
@@ -55,7 +55,7 @@ impl Compiler<'_> {
         Ok(true)
     }
 
-    /// What a subschema says about all that is left.
+    /// Compiles the subschema for the remaining members or items.
     pub(super) fn rest(&self, value: &Value) -> Result<Rest, String> {
         Ok(match value {
             Value::Bool(true) => Rest::Any,

@@ -1,5 +1,5 @@
-//! From a document to nodes. Every subschema is compiled once, also those that nothing refers to: a schema is refused
-//! as a whole or not at all. Nothing here recurses; the index has found the subschemas.
+//! Compiler from a document to nodes. Every subschema is compiled once, even if nothing refers to it: a schema is
+//! either accepted or rejected as a whole. The compiler does not recurse; the index has already found the subschemas.
 
 mod arrays;
 mod objects;
@@ -15,14 +15,15 @@ use crate::number::Number;
 use crate::pattern::Pattern;
 use crate::{Limits, Schema};
 
-/// References that are followed at compile time. More in a row, or a circle, is left to the check and its limits.
+/// Number of references that are followed at compile time. Longer chains and cycles are left to validation and its
+/// limits.
 const SHORTCUTS: usize = 8;
-/// How deep the values of `const` and `enum` may nest.
+/// Maximum nesting depth of the values of `const` and `enum`.
 const VALUE_DEPTH: usize = 128;
 
 pub(crate) struct Compiler<'a> {
     index: Index<'a>,
-    /// Bytes that compiled patterns may still take.
+    /// Remaining bytes for compiled patterns.
     room: usize,
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, Fault>
     }
     let is_dynamic = |applied: &Applied| matches!(applied, Applied::Dynamic { .. });
     let dynamic = nodes.iter().any(|node: &Node| node.applied.iter().any(is_dynamic));
-    // The document is the first that the index finds.
+    // The first entry of the index is the document.
     let root = compiler.shortcut(0);
     Ok(Schema { nodes, root, dynamic, work: limits.work })
 }
@@ -66,7 +67,7 @@ impl<'a> Compiler<'a> {
         Ok(node.finish())
     }
 
-    /// In old drafts a `$ref` stands for itself, whatever is beside it.
+    /// Reports whether all keywords beside `$ref` are ignored, as in draft-07.
     fn is_alone(&self, members: &Members) -> bool {
         self.index.dialect == Dialect::Draft07 && members.contains_key("$ref")
     }
@@ -82,7 +83,7 @@ impl<'a> Compiler<'a> {
             "type" => node.types = read::types(value)?,
             "const" => node.values.get_or_insert_default().constant = Some(read::value(value, VALUE_DEPTH)?),
             "enum" => {
-                let options = value.as_array().ok_or("is not an array")?;
+                let options = value.as_array().ok_or("must be an array")?;
                 let options = options.iter().map(|option| read::value(option, VALUE_DEPTH));
                 node.values.get_or_insert_default().options = Some(options.collect::<Result<_, _>>()?);
             }
@@ -126,13 +127,13 @@ impl<'a> Compiler<'a> {
         self.index
             .find(value)
             .map(|id| self.shortcut(id))
-            .ok_or_else(|| "is not a schema: an object or a boolean".into())
+            .ok_or_else(|| "must be a schema: an object or a boolean".into())
     }
 
     fn schemas(&self, value: &Value) -> Result<Vec<Id>, String> {
         match value.as_array() {
             Some(items) if !items.is_empty() => items.iter().map(|item| self.schema(item)).collect(),
-            _ => Err("is not an array with at least one schema".into()),
+            _ => Err("must be an array with at least one schema".into()),
         }
     }
 
@@ -142,10 +143,8 @@ impl<'a> Compiler<'a> {
 
     fn reference(&self, reference: &str, resource: u32) -> Result<(Id, &'a Value, u32), String> {
         let (target, owner) = self.index.resolve(reference, resource)?;
-        let id = self
-            .index
-            .find(target)
-            .ok_or_else(|| format!("{reference:?} points to something that is no schema"))?;
+        let id =
+            self.index.find(target).ok_or_else(|| format!("{reference:?} does not refer to a schema"))?;
         Ok((self.shortcut(id), target, owner))
     }
 
@@ -155,7 +154,7 @@ impl<'a> Compiler<'a> {
         Ok(if targets.len() > 1 { Applied::Dynamic { initial, targets } } else { Applied::Each(initial) })
     }
 
-    /// A subschema that is only a `$ref` is replaced by what it refers to.
+    /// Returns the target of a subschema that is only a `$ref`.
     fn shortcut(&self, mut id: Id) -> Id {
         for _ in 0..SHORTCUTS {
             let Found { value: Value::Object(members), resource } = self.index.found[id as usize] else {
@@ -169,7 +168,7 @@ impl<'a> Compiler<'a> {
             let Ok((target, _)) = self.index.resolve(reference, resource) else { break };
             let Some(target) = self.index.find(target) else { break };
             if self.index.found[target as usize].resource != resource {
-                break; // a `$dynamicRef` further on asks which resources led to it
+                break; // a later `$dynamicRef` depends on the resources passed through
             }
             id = target;
         }
@@ -178,7 +177,7 @@ impl<'a> Compiler<'a> {
 }
 
 fn number_keyword(node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
-    let Value::Number(number) = value else { return Err("is not a number".into()) };
+    let Value::Number(number) = value else { return Err("must be a number".into()) };
     let bound = Some(Bound { limit: Number::of(number), text: number.to_string() });
     let numbers = node.number.get_or_insert_default();
     match key {
@@ -187,7 +186,7 @@ fn number_keyword(node: &mut Node, key: &str, value: &Value) -> Result<(), Strin
         "exclusiveMinimum" => numbers.exclusive_minimum = bound,
         "exclusiveMaximum" => numbers.exclusive_maximum = bound,
         _ if Number::of(number).is_positive() => numbers.multiple_of = bound,
-        _ => return Err("is not greater than 0".into()),
+        _ => return Err("must be greater than 0".into()),
     }
     Ok(())
 }

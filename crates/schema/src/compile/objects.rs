@@ -1,4 +1,4 @@
-//! The keywords of objects.
+//! Compilation of the object keywords.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::node::{Dependent, Member, Node};
 
 impl Compiler<'_> {
-    /// Compiles a keyword if it is one of objects; others mean nothing to a check.
+    /// Compiles an object keyword. Other keywords are ignored.
     pub(super) fn object_keyword(&mut self, node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
         let old = self.index.dialect == Dialect::Draft07;
         match key {
@@ -49,7 +49,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Brings `properties` and `required` together in one sorted table.
+/// Merges `properties` and `required` into one sorted table.
 pub(super) fn finish(node: &mut Node) {
     let Some(object) = &mut node.object else { return };
     object.members.sort_unstable_by(|one, two| one.order(&two.name));

@@ -1,4 +1,4 @@
-//! The values of keywords, each of its kind or with a reason why not.
+//! Typed reading of keyword values, with the reason if the type is wrong.
 
 use std::collections::HashSet;
 
@@ -9,37 +9,37 @@ use crate::node::Types;
 use crate::number::Number;
 
 pub(super) fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().ok_or_else(|| "is not a string".into())
+    value.as_str().ok_or_else(|| "must be a string".into())
 }
 
 pub(super) fn boolean(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| "is not a boolean".into())
+    value.as_bool().ok_or_else(|| "must be a boolean".into())
 }
 
 pub(super) fn object(value: &Value) -> Result<&Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| "is not an object".into())
+    value.as_object().ok_or_else(|| "must be an object".into())
 }
 
-/// A whole number from 0 on. What is larger than all that can be counted is as good as that.
+/// Reads a non-negative integer. Integers that do not fit into `u64` are clamped to its maximum.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
         Value::Number(number) if Number::of(number).is_whole() => match Number::of(number) {
             Number::Whole(count @ 0..) => Ok(u64::try_from(count).unwrap_or(u64::MAX)),
             Number::Float(count) if count > 0.0 => Ok(u64::MAX),
-            _ => Err("is less than 0".into()),
+            _ => Err("must not be negative".into()),
         },
-        _ => Err("is not a whole number".into()),
+        _ => Err("must be an integer".into()),
     }
 }
 
-/// A list of names without doubles.
+/// Reads an array of unique strings.
 pub(super) fn names(value: &Value) -> Result<Vec<Box<str>>, String> {
-    let list = value.as_array().ok_or("is not an array")?;
+    let list = value.as_array().ok_or("must be an array")?;
     let names: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
-    let names = names.ok_or("holds something that is not a string")?;
+    let names = names.ok_or("must contain only strings")?;
     let mut seen = HashSet::with_capacity(names.len());
     match names.iter().find(|name| !seen.insert(**name)) {
-        Some(double) => Err(format!("holds {double:?} twice")),
+        Some(double) => Err(format!("contains {double:?} twice")),
         None => Ok(names.into_iter().map(Box::from).collect()),
     }
 }
@@ -47,13 +47,13 @@ pub(super) fn names(value: &Value) -> Result<Vec<Box<str>>, String> {
 pub(super) fn types(value: &Value) -> Result<Types, String> {
     let named = |value: &Value| {
         let known = value.as_str().and_then(Types::named);
-        known.ok_or_else(|| format!("{} is not one of the types of JSON Schema", shown(value)))
+        known.ok_or_else(|| format!("{} is not a JSON Schema type", shown(value)))
     };
     match value {
         Value::Array(list) => {
             names(value)?;
             if list.is_empty() {
-                return Err("names no type".into());
+                return Err("must contain at least one type".into());
             }
             list.iter().try_fold(Types::NONE, |types, one| Ok(types.with(named(one)?)))
         }
@@ -61,7 +61,7 @@ pub(super) fn types(value: &Value) -> Result<Types, String> {
     }
 }
 
-/// A copy of a value that is not too deep.
+/// Copies a value if it is nested at most `depth` levels.
 pub(super) fn value(value: &Value, depth: usize) -> Result<Value, String> {
     fn is_bounded(value: &Value, depth: usize) -> bool {
         match value {
@@ -72,5 +72,9 @@ pub(super) fn value(value: &Value, depth: usize) -> Result<Value, String> {
             _ => true,
         }
     }
-    if is_bounded(value, depth) { Ok(value.clone()) } else { Err(format!("is deeper than {depth} levels")) }
+    if is_bounded(value, depth) {
+        Ok(value.clone())
+    } else {
+        Err(format!("is nested deeper than {depth} levels"))
+    }
 }

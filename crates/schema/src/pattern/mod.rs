@@ -1,7 +1,7 @@
-//! Patterns: the regular expressions of ECMA-262, translated for an engine that takes linear time.
+//! Patterns: regular expressions of ECMA-262, translated for a linear-time engine.
 //!
-//! What such an engine cannot do (look around, refer back) is refused by name. So is what would mean something else
-//! here than in ECMA-262.
+//! Constructs that such an engine does not support (lookaround, backreferences), and constructs that would have a
+//! different meaning than in ECMA-262, are rejected by name.
 
 mod translate;
 
@@ -9,25 +9,25 @@ use regex::{Regex, RegexBuilder};
 
 use translate::translate;
 
-/// A longer pattern is refused before it is read.
+/// Maximum length of a pattern in bytes.
 const MAX_SOURCE: usize = 16_384;
-/// Sizes to try in turn, in bytes of the compiled program, and what a byte of text then costs: the worst case of
-/// the engine is text times program.
+/// Sizes of the compiled program to try, in bytes, and the resulting cost per byte of text. The worst case of the
+/// engine is text size times program size.
 const SIZES: [(usize, u64); 4] = [(1 << 12, 1), (1 << 15, 8), (1 << 18, 64), (1 << 20, 256)];
-/// Working memory per pattern and thread.
+/// Cache size per pattern and thread, in bytes.
 const CACHE: usize = 1 << 18;
 
-/// A compiled pattern.
+/// Compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) source: Box<str>,
     regex: Regex,
-    /// What a byte of text costs.
+    /// Cost per byte of text.
     pub(crate) weight: u64,
 }
 
 impl Pattern {
-    /// Compiles within `room` bytes, and takes from it what the program may need.
+    /// Compiles a pattern within `room` bytes, and subtracts the size limit of the program from `room`.
     pub(crate) fn new(source: &str, room: &mut usize) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the pattern is longer than {MAX_SOURCE} bytes"));
@@ -45,13 +45,13 @@ impl Pattern {
                     let text = error.to_string();
                     let reason = text.lines().last().unwrap_or_default();
                     return Err(fault(&format!(
-                        "is not a regular expression: {}",
+                        "is not a valid regular expression: {}",
                         reason.trim_start_matches("error: ")
                     )));
                 }
             }
         }
-        Err(fault("is too large, alone or with the patterns before it"))
+        Err(fault("is too large, alone or together with earlier patterns"))
     }
 
     pub(crate) fn is_match(&self, text: &str) -> bool {
@@ -119,22 +119,22 @@ mod tests {
             ("(?!a)", "lookahead"),
             ("(?<=a)", "lookbehind"),
             ("(?<!a)", "lookbehind"),
-            (r"(a)\1", "refers back"),
-            (r"(?<n>a)\k<n>", "refers back"),
-            ("(?>a)", "kind of group"),
-            ("(?<n", "name does not end"),
+            (r"(a)\1", "backreference"),
+            (r"(?<n>a)\k<n>", "backreference"),
+            ("(?>a)", "unsupported group"),
+            ("(?<n", "unterminated name"),
             ("(", "unclosed group"),
             (")", "unopened group"),
             ("a)(", "unopened group"),
-            ("[a", "class that does not end"),
-            ("[a-", "class that does not end"),
-            ("[b-a]", "goes down"),
+            ("[a", "unterminated class"),
+            ("[a-", "unterminated class"),
+            ("[b-a]", "out of order"),
             ("*a", "nothing to repeat"),
             ("a**", "nothing to repeat"),
             ("a|+", "nothing to repeat"),
             ("^{2}", "nothing to repeat"),
-            ("a{3,2}", "not a regular expression"),
-            ("a{99999999999}", "not a regular expression"),
+            ("a{3,2}", "not a valid regular expression"),
+            ("a{99999999999}", "not a valid regular expression"),
             ("\\", "backslash"),
             (r"\xg1", "\\x"),
             (r"\u12", "\\u"),
@@ -142,9 +142,9 @@ mod tests {
             (r"\u{110000}", "\\u"),
             (r"\c1", "\\c"),
             (r"\A", "unknown escape \\A"),
-            (r"\p{Nope}", "not a regular expression"),
+            (r"\p{Nope}", "not a valid regular expression"),
             (r"\pL", "without a property"),
-            (r"\01", "refers back"),
+            (r"\01", "backreference"),
             ("((a{100}){100}){100}", "too large"),
         ] {
             let error = compile(source).map(|_| ()).unwrap_err();

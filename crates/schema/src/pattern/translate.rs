@@ -1,5 +1,5 @@
-//! From the syntax of ECMA-262 to that of the engine. Everything that means something to one of them is written anew,
-//! so that nothing slips through with another meaning.
+//! Translation from ECMA-262 syntax to the syntax of the engine. Everything that is special in either syntax is
+//! rewritten, so that nothing changes its meaning.
 
 use std::fmt::Write;
 use std::str::Chars;
@@ -16,7 +16,7 @@ const ANY_IN_LINE: &str = r"[^\n\r\x{2028}\x{2029}]";
 const ANY: &str = r"[\x{0}-\x{10FFFF}]";
 const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// A pattern in the syntax of the engine, or why there is none.
+/// Translates a pattern, or returns why it is not supported.
 pub(super) fn translate(source: &str) -> Result<String, String> {
     let mut translator = Translator { rest: source.chars(), out: String::new(), repeatable: false };
     while let Some(next) = translator.rest.next() {
@@ -28,11 +28,11 @@ pub(super) fn translate(source: &str) -> Result<String, String> {
 struct Translator<'a> {
     rest: Chars<'a>,
     out: String,
-    /// Whether a quantifier may stand here.
+    /// Whether a quantifier is allowed at this position.
     repeatable: bool,
 }
 
-/// What one place in a pattern or a class matches.
+/// Match of one position in a pattern or class.
 enum Atom {
     One(char),
     Set(String),
@@ -89,7 +89,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Nothing is captured: a group only groups.
+    /// Translates the start of a group. All groups become non-capturing.
     fn group(&mut self) -> Result<(), String> {
         self.repeatable = false;
         for (prefix, name) in
@@ -108,11 +108,11 @@ impl Translator<'_> {
         }
         if self.skip("?<") {
             let Some((_, rest)) = self.rest.as_str().split_once('>') else {
-                return Err("has a group whose name does not end".into());
+                return Err("has a group with an unterminated name".into());
             };
             self.rest = rest.chars();
         } else if !self.skip("?:") && self.peek() == Some('?') {
-            return Err("has a kind of group that is not supported".into());
+            return Err("has an unsupported group type".into());
         }
         self.out.push_str("(?:");
         Ok(())
@@ -130,7 +130,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The rest of `{2}`, `{2,}` or `{2,3}`. Anything else in braces stands for itself.
+    /// Reads the rest of `{2}`, `{2,}` or `{2,3}`. Other braces are literals.
     fn counts(&mut self) -> Option<String> {
         let (counts, rest) = self.rest.as_str().split_once('}')?;
         let (least, most) = counts.split_once(',').unwrap_or((counts, ""));
@@ -159,7 +159,7 @@ impl Translator<'_> {
                     self.rest.next();
                     match self.class_atom()? {
                         Some(Atom::One(last)) if last < first => {
-                            return Err(format!("has a range that goes down, from {first:?} to {last:?}"));
+                            return Err(format!("has a range out of order, from {first:?} to {last:?}"));
                         }
                         Some(Atom::One(last)) => {
                             literal(&mut self.out, first);
@@ -181,10 +181,10 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The next member of a class, or `None` behind its end.
+    /// Returns the next member of a class, or `None` at its end.
     fn class_atom(&mut self) -> Result<Option<Atom>, String> {
         match self.rest.next() {
-            None => Err("has a class that does not end".into()),
+            None => Err("has an unterminated class".into()),
             Some(']') => Ok(None),
             Some('\\') if self.skip("b") => Ok(Some(Atom::One('\u{8}'))),
             Some('\\') => self.escape().map(Some),
@@ -192,7 +192,7 @@ impl Translator<'_> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Translates an escape after its backslash.
     fn escape(&mut self) -> Result<Atom, String> {
         let set = |set: &str| Ok(Atom::Set(set.to_owned()));
         let Some(next) = self.rest.next() else { return Err("ends in a backslash".into()) };
@@ -216,7 +216,7 @@ impl Translator<'_> {
                 _ => return Err("has a \\c without a letter".into()),
             },
             '0' if !self.peek().is_some_and(|next| next.is_ascii_digit()) => '\0',
-            '0'..='9' | 'k' => return Err("refers back to a group, which is not supported".into()),
+            '0'..='9' | 'k' => return Err("uses a backreference, which is not supported".into()),
             other if other.is_alphanumeric() => return Err(format!("has the unknown escape \\{other}")),
             other => other,
         };
@@ -237,7 +237,7 @@ impl Translator<'_> {
     }
 
     fn unicode(&mut self) -> Result<char, String> {
-        const FAULT: &str = "has a \\u that names no character";
+        const FAULT: &str = "has an invalid \\u escape";
         if let Some((digits, rest)) =
             self.rest.as_str().strip_prefix('{').and_then(|rest| rest.split_once('}'))
         {
@@ -264,10 +264,10 @@ impl Translator<'_> {
     }
 }
 
-/// A character that stands for itself, in and out of classes.
+/// Appends a literal character that is valid inside and outside of classes.
 fn literal(out: &mut String, one: char) {
     if one.is_ascii() && !one.is_ascii_alphanumeric() {
-        // A `String` takes everything that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = write!(out, "\\x{{{:X}}}", u32::from(one));
     } else {
         out.push(one);

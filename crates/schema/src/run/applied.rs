@@ -1,4 +1,4 @@
-//! Subschemas that look at the same value: references, combinations, conditions.
+//! In-place applicators: references, combinations and conditions on the same value.
 
 use serde_json::Value;
 
@@ -62,8 +62,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How many of the schemas a value fits. Without somebody who asks for marks, more than `most` are not counted, and
-    /// without `most` one is enough.
+    /// Counts the schemas under which a value is valid. Without `marks`, counting stops as soon as the count exceeds
+    /// `most` (default: 0).
     fn count(&mut self, ids: &[Id], value: &Value, most: Option<usize>, mut marks: Marks<'_>) -> usize {
         let mut count = 0;
         for id in ids {
@@ -81,7 +81,8 @@ impl Run<'_> {
         count
     }
 
-    /// Why a value fits none of some schemas. Where all but one want another kind of value, that one has the answer.
+    /// Reports why a value is valid under none of the schemas. If only one of them accepts the type of the value, its
+    /// errors are reported.
     #[inline(never)]
     fn explain(&mut self, keyword: &str, ids: &[Id], value: &Value, place: &Place<'_>) -> Flow {
         let schema = self.schema;

@@ -1,4 +1,4 @@
-//! The keywords of arrays.
+//! Validation of the array keywords.
 
 use serde_json::Value;
 
@@ -140,7 +140,7 @@ impl<'s> Run<'s> {
     }
 }
 
-/// `… are not allowed ('a', 'b' were unexpected)`; the names may be the first of more.
+/// Formats `… are not allowed ('a', 'b' were unexpected)`. `names` may be fewer than `count`.
 pub(super) fn unexpected(what: &str, quote: &str, names: &[String], count: usize) -> String {
     let mut text = format!("{what} are not allowed (");
     for (index, name) in names.iter().enumerate() {

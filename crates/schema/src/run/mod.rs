@@ -1,4 +1,4 @@
-//! A check of one value: keywords that look at every kind of value, and numbers and texts.
+//! Validation of one value: keywords for all types, for numbers and for strings.
 
 mod applied;
 mod arrays;
@@ -17,24 +17,24 @@ use crate::pattern::Pattern;
 use crate::seen::Seen;
 use crate::work::{Over, Work};
 
-/// A check that is under way.
+/// Running validation.
 pub(crate) struct Run<'s> {
     schema: &'s Schema,
     work: Work,
-    /// Only whether the value fits is asked, not why not: the first fault ends it.
+    /// Whether only validity is of interest: the first error ends the validation, and no message is created.
     quiet: bool,
     max: usize,
     faults: Vec<Fault>,
-    /// The resources that led here, for `$dynamicRef`.
+    /// Resources in the dynamic scope, outermost first, for `$dynamicRef`.
     scope: Vec<u32>,
 }
 
-/// There is nothing more to find out: the value does not fit, or the work is used up.
+/// Ends the validation: the outcome is known, or the work is exhausted.
 pub(crate) struct Stop;
 
 pub(crate) type Flow = Result<(), Stop>;
 
-/// Which places of the value something has looked at, where somebody asks.
+/// Evaluated members or items, if an `unevaluated…` keyword needs them.
 pub(crate) type Marks<'m> = Option<&'m mut Seen>;
 
 impl<'s> Run<'s> {
@@ -53,20 +53,24 @@ impl<'s> Run<'s> {
         Self { quiet: true, ..Self::new(schema, 1) }
     }
 
-    /// The faults of a value. A quiet check gives one without words.
+    /// Validates a value and returns its errors. A quiet validation returns an error without a reason.
     pub(crate) fn finish(mut self, value: &Value) -> Vec<Fault> {
         let flow = self.check(self.schema.root, value, &Place::Root, None);
         let reason = match (self.work.over(), flow) {
-            (Some(Over::Steps), _) => "it cannot be checked: schema and value together take too many steps",
-            (Some(Over::Depth), _) => "it cannot be checked: schema and value together nest too deeply",
+            (Some(Over::Steps), _) => {
+                "the value cannot be checked: schema and value together require too many steps"
+            }
+            (Some(Over::Depth), _) => {
+                "the value cannot be checked: schema and value together are nested too deeply"
+            }
             (None, Err(Stop)) if self.faults.is_empty() => "",
             _ => return self.faults,
         };
-        // What was found before may rest on checks that were given up.
+        // Errors found so far may depend on validations that were aborted.
         vec![Fault { path: String::new(), reason: reason.into() }]
     }
 
-    /// Whether a value fits. Without quiet, faults are collected until there are enough of them.
+    /// Validates a value. Unless quiet, errors are collected up to the maximum.
     #[inline]
     pub(crate) fn check(&mut self, id: Id, value: &Value, place: &Place<'_>, marks: Marks<'_>) -> Flow {
         let schema = self.schema;
@@ -99,7 +103,7 @@ impl<'s> Run<'s> {
         flow
     }
 
-    /// Whether a value fits, without collecting faults.
+    /// Reports whether a value is valid, without collecting errors.
     fn fits(&mut self, id: Id, value: &Value, marks: Marks<'_>) -> bool {
         let quiet = std::mem::replace(&mut self.quiet, true);
         let flow = self.check(id, value, &Place::Root, marks);
@@ -199,7 +203,7 @@ impl<'s> Run<'s> {
     #[inline(never)]
     fn text(&mut self, rules: &Texts, text: &str, value: &Value, place: &Place<'_>) -> Flow {
         let Counts { min, max } = rules.length;
-        // A character takes one to four bytes: most texts need not be counted.
+        // A character takes one to four bytes, so most strings need not be counted.
         let bytes = text.len() as u64;
         if bytes / 4 < min || max.is_some_and(|max| bytes > max) {
             self.spend(usize::try_from(text_cost(text)).unwrap_or(usize::MAX))?;
@@ -236,12 +240,12 @@ fn wrong_type(types: Types, value: &Value) -> String {
     }
 }
 
-/// Up to three options are named, of more the first two.
+/// Formats the error for `enum`. Names up to three options; of more options, the first two.
 fn no_option(options: &[Value], value: &Value) -> String {
     let value = shown(value);
     let named: Vec<String> = options.iter().take(3).map(shown).collect();
     match &*named {
-        [] => format!("{value} is not allowed: there are no options"),
+        [] => format!("{value} is not allowed: the enum is empty"),
         [one] => format!("{value} is not one of {one}"),
         [one, two, _] if options.len() > 3 => {
             format!("{value} is not one of {one}, {two} or {} other candidates", options.len() - 2)

@@ -1,4 +1,4 @@
-//! The keywords of objects.
+//! Validation of the object keywords.
 
 use serde_json::{Map, Value};
 
@@ -47,7 +47,7 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// One pass over the members, for all keywords that look at them by name.
+    /// Validates the members in one pass, for all keywords that select them by name.
     fn members(
         &mut self,
         rules: &'s Objects,
@@ -95,7 +95,7 @@ impl<'s> Run<'s> {
         if required < rules.required.len() { self.required(&rules.required, members, place) } else { Ok(()) }
     }
 
-    /// Spends what looking a name up costs, beside the step itself: nothing, unless it is long.
+    /// Spends the cost of looking up a name in addition to the step itself. Zero unless the name is long.
     #[inline]
     fn spend_on(&mut self, name: &str) -> Flow {
         if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Stop) }
@@ -170,13 +170,13 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    /// Whether a node allows nothing.
+    /// Reports whether a node allows no value.
     pub(super) fn is_never(&self, id: Id) -> bool {
         self.schema.nodes[id as usize].types == Types::NONE
     }
 }
 
-/// The first few names, each cut when it is long.
+/// Returns the first five names, each truncated to 100 characters.
 fn first(names: &[&String]) -> Vec<String> {
     names.iter().take(5).map(|name| name.chars().take(100).collect()).collect()
 }

@@ -1,9 +1,9 @@
-//! Tables of schemas and values, checked by us and by another validator.
+//! Tables of schemas and values, checked by this crate and by another validator.
 
 use linchpin_schema::Schema;
 use serde_json::Value;
 
-/// Compiles a schema, and checks values that fit and values that do not.
+/// Compiles a schema and checks valid and invalid values.
 pub(crate) fn table(schema: &Value, valid: &[Value], invalid: &[Value]) {
     let ours = Schema::compile(schema).unwrap_or_else(|fault| panic!("{schema}: {fault}"));
     let other = jsonschema::options().should_validate_formats(false).build(schema);
