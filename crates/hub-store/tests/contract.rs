@@ -1,5 +1,5 @@
-//! What every store must do, each time with a second tenant that has the same ids and must see nothing of it. Another
-//! database has to pass exactly this.
+//! Contract of every store. Each test has a second tenant with the same ids, which must see no data of the first. A new
+//! database must pass the same tests.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 
-/// Opens a store on what is at a place, or makes it.
+/// Opens or creates the store of a folder.
 trait Open: AsyncFn(&TempDir) -> Arc<dyn Store> {}
 
 impl<F: AsyncFn(&TempDir) -> Arc<dyn Store>> Open for F {}
@@ -33,7 +33,7 @@ async fn cached(folder: &TempDir) -> Arc<dyn Store> {
     Arc::new(Cached::new(sqlite(folder).await))
 }
 
-/// The folder says which database it is.
+/// The folder contains the name of the database.
 async fn postgres(folder: &TempDir) -> Arc<dyn Store> {
     let (name, server) = (folder.path().join("database"), test_postgres::server());
     if !name.exists() {
@@ -42,7 +42,7 @@ async fn postgres(folder: &TempDir) -> Arc<dyn Store> {
     Arc::new(Postgres::open(&server.url(&std::fs::read_to_string(name).unwrap())).await.unwrap())
 }
 
-/// Every test for every store: another database is one line more.
+/// Defines every test for every store: a new database is one more name in the list.
 macro_rules! contract {
     ($stores:tt, $($test:ident),*) => { $( contract!(@ $test, $stores); )* };
     (@ $test:ident, [$($store:ident),*]) => {
@@ -136,24 +136,24 @@ async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     let found = store.document(ADA, &first.key).await.unwrap();
     assert_eq!(found, Some(Stored { document: first.clone(), version: 1 }));
     assert_eq!(store.named(ADA, Kind::Server, "files").await.unwrap(), found);
-    // Nothing of it for anybody else, of any other kind, or under any other name.
+    // Not found in another tenant, as another kind, or by another name.
     assert_eq!(store.document(BOB, &first.key).await.unwrap(), None);
     assert_eq!(store.named(BOB, Kind::Server, "files").await.unwrap(), None);
     assert_eq!(store.named(ADA, Kind::Agent, "files").await.unwrap(), None);
     assert_eq!(store.document(ADA, &Key::new(Kind::Tool, "a")).await.unwrap(), None);
-    // What is there already, or was changed meanwhile, is not overwritten.
+    // An existing document, or one with another version, is not overwritten.
     assert_eq!(code(&*store, ADA, put(&first, 0)).await, "changed_meanwhile");
     let second = Document { body: json!({"n": 2}), ..first.clone() };
     assert_eq!(code(&*store, ADA, put(&second, 2)).await, "changed_meanwhile");
     assert_eq!(code(&*store, BOB, put(&second, 1)).await, "changed_meanwhile");
     assert_eq!(code(&*store, ADA, put(&second, 1)).await, "done");
     assert_eq!(store.document(ADA, &first.key).await.unwrap(), Some(Stored { document: second, version: 2 }));
-    // A name is taken once in a tenant.
+    // A name is unique in a tenant.
     let other = document(Kind::Server, "b", json!({})).named("files");
     let error = store.commit(ADA, put(&other, 0)).await.unwrap_err();
     assert_eq!(error.to_string(), "the name `files` is used by another server: choose another name");
     assert_eq!(code(&*store, BOB, put(&other, 0)).await, "done");
-    // And is free again afterwards.
+    // The name is free again after the removal.
     let gone = || Batch::new().change(Change::Remove(first.key.clone()));
     assert_eq!(code(&*store, BOB, gone()).await, "not_found");
     assert_eq!(code(&*store, ADA, gone()).await, "done");
@@ -174,7 +174,7 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
     };
     let first = part(Kind::Tool, "1", "s");
     store.commit(BOB, put(&server, 0)).await.unwrap();
-    assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found", "it is another's");
+    assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found", "it belongs to another tenant");
     assert_eq!(store.document(ADA, &first.key).await.unwrap(), None);
     store.commit(ADA, put(&server, 0)).await.unwrap();
     assert_eq!(code(&*store, ADA, with_server(&first)).await, "done");
@@ -184,7 +184,7 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
     }
     store.commit(BOB, put(&first, 0)).await.unwrap();
     for part in others.iter().chain([&first]) {
-        assert!(store.document(ADA, &part.key).await.unwrap().is_some()); // now it may be remembered
+        assert!(store.document(ADA, &part.key).await.unwrap().is_some()); // from here on it may be cached
     }
     let gone = || {
         let parts = Change::RemoveParts { kind: Kind::Tool, parent: "s".to_owned() };
@@ -200,7 +200,7 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
     }
     assert!(store.document(BOB, &first.key).await.unwrap().is_some());
     assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found");
-    assert_eq!(code(&*store, ADA, gone()).await, "not_found", "and nothing else of it is done");
+    assert_eq!(code(&*store, ADA, gone()).await, "not_found", "the rest of the batch is not applied");
 }
 
 async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: impl Open) {
@@ -217,14 +217,14 @@ async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(op
             assert_eq!(store.anywhere(&document.key).await.unwrap(), expected, "{kind:?}");
         }
         assert_eq!(store.anywhere(&Key::new(kind, "3")).await.unwrap(), None);
-        // Nobody gets the id of another's: it would not be known whose it is.
+        // Ids of these kinds are unique across tenants, so that an id identifies its tenant.
         let expected = if proves { "id_taken" } else { "done" };
         assert_eq!(code(&*store, BOB, put(&of_ada, 0)).await, expected, "{kind:?}");
         assert_eq!(
             store.anywhere(&of_ada.key).await.unwrap().map(|(tenant, _)| tenant),
             proves.then_some(ADA)
         );
-        // What is gone is found nowhere.
+        // A removed document is not found any more.
         let gone = Batch::new().change(Change::Remove(of_ada.key.clone()));
         assert_eq!(code(&*store, ADA, gone).await, "done");
         assert_eq!(store.anywhere(&of_ada.key).await.unwrap(), None);
@@ -279,7 +279,7 @@ async fn a_batch_is_done_whole_or_not_at_all(open: impl Open) {
     assert_eq!(store.head(ADA).await.unwrap(), Head::start(ADA));
     assert_eq!(code(&*store, ADA, batch()).await, "done");
     assert_eq!(store.head(ADA).await.unwrap().number, 1);
-    // Many at once: those that can be are done, the others leave no trace.
+    // Concurrent batches: some are committed, the others change nothing.
     let mut all = tokio::task::JoinSet::new();
     for number in 0..300 {
         let store = store.clone();
@@ -337,7 +337,7 @@ async fn a_call_goes_one_way_only(open: impl Open) {
     assert_eq!(
         store.call(BOB, pending.id).await.unwrap().unwrap().status,
         Status::Pending,
-        "it is another one"
+        "this is another call"
     );
     let missing = Batch::new().change(Change::Start { call: CallId::fixed(9), at: at(0) });
     assert_eq!(code(&*store, ADA, missing).await, "not_found");
@@ -372,7 +372,11 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     let first = store.calls(ADA, &none(), &page(5, None)).await.unwrap();
     let whole = store.call(ADA, first.items[0].id).await.unwrap().unwrap();
     assert!(whole.arguments.is_some());
-    assert_eq!(first.items[0], Call { arguments: None, result: None, ..whole }, "lists are short");
+    assert_eq!(
+        first.items[0],
+        Call { arguments: None, result: None, ..whole },
+        "lists have no arguments and results"
+    );
     let second = store.calls(ADA, &none(), &page(5, first.next)).await.unwrap();
     assert_eq!(
         second.items.iter().map(|call| call.id).collect::<Vec<_>>(),
@@ -402,13 +406,13 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let use_up = |digest, second| {
         Batch::new().change(Change::Use { approval: ApprovalId::fixed(1), digest, at: at(second) })
     };
-    assert_eq!(code(&*store, ADA, use_up(own, 1)).await, "approval_decided", "nobody has said yes");
+    assert_eq!(code(&*store, ADA, use_up(own, 1)).await, "approval_decided", "not approved yet");
     assert_eq!(code(&*store, ADA, decide(Decision::Approved, 60)).await, "approval_expired");
     assert_eq!(code(&*store, ADA, decide(Decision::Approved, 1)).await, "done");
     assert_eq!(code(&*store, ADA, decide(Decision::Denied, 2)).await, "approval_decided");
     assert_eq!(code(&*store, ADA, use_up(Digest::of("other").end(), 3)).await, "approval_for_another");
     assert_eq!(code(&*store, ADA, use_up(own, 60)).await, "approval_expired");
-    // A thousand try at once.
+    // A thousand concurrent attempts.
     let mut all = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
         let (store, batch) = (store.clone(), use_up(own, 3));
@@ -419,7 +423,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     assert_eq!(code(&*store, ADA, use_up(own, 3)).await, "approval_decided");
     let found = store.approval(ADA, ApprovalId::fixed(1)).await.unwrap().unwrap();
     assert_eq!((found.decision, found.decided_by.as_deref()), (Decision::Used, Some("user:1")));
-    // The other tenant's was not touched. It is answered with other arguments.
+    // The approval of the other tenant is unchanged. It is decided with edited arguments.
     let find = |decision| ApprovalFilter { decision: Some(decision), call: None };
     assert_eq!(
         store.approvals(BOB, &find(Decision::Open), &page(9, None)).await.unwrap().items,
@@ -523,18 +527,18 @@ async fn what_may_be_had_is_counted(open: impl Open) {
     let wait = Some(std::time::Duration::from_secs(1));
     assert_eq!((error.code(), error.field(), error.retry_after()), ("rate_limited", Some("a"), wait));
     store.commit(BOB, once("a", 0)).await.unwrap();
-    // Who cannot have the second has not taken the first.
+    // If the second limit is exceeded, the first one is not charged.
     let both = Batch::new().change(take("b", 0)).change(take("a", 0));
     assert_eq!(store.commit(ADA, both).await.unwrap_err().field(), Some("a"));
     store.commit(ADA, once("b", 0).change(take("b", 0))).await.unwrap();
     drop(store);
     let store = open(&folder).await;
-    assert!(store.commit(ADA, once("a", 0)).await.is_err(), "it is remembered");
+    assert!(store.commit(ADA, once("a", 0)).await.is_err(), "the bucket is persistent");
     store.commit(ADA, once("a", 1)).await.unwrap();
     store.commit(ADA, Batch::new().change(Change::Forget { before: at(2), most: 100 })).await.unwrap();
     store.commit(ADA, once("a", 1).change(take("a", 1))).await.unwrap();
 
-    // Each is of the same server and subject.
+    // All calls have the same server and subject.
     let running = |id: u128| Call { started: Some(at(1)), ..call(6 * id + 1, Status::Running) };
     let room = |of: Room, most, id| {
         Batch::new().change(Change::Room { of, most }).change(Change::Open(Box::new(running(id))))
@@ -588,7 +592,7 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
         let room = Change::Room { of: Room::Waiting(subject.to_owned()), most: 3 };
         Batch::new().change(room).change(Change::Open(Box::new(call))).change(Change::Ask(approval(id)))
     };
-    // All at once: the limit counts where they are committed.
+    // Concurrent batches: the limit is checked at the commit.
     let asks = (1..=8).map(|id| {
         let (store, batch) = (store.clone(), ask(id, "agent:1", Status::Pending));
         async move { code(&*store, ADA, batch).await }
@@ -598,7 +602,7 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     let mut codes = set.join_all().await;
     codes.sort_unstable();
     assert_eq!(codes, [vec!["done"; 3], vec!["too_many_questions"; 5]].concat());
-    // Others, and calls that run, are not counted.
+    // Other subjects, other tenants and running calls are not counted.
     assert_eq!(code(&*store, ADA, ask(11, "agent:2", Status::Pending)).await, "done");
     assert_eq!(code(&*store, BOB, ask(12, "agent:1", Status::Pending)).await, "done");
     let filter = CallFilter { subject: Some("agent:1".into()), ..CallFilter::default() };
@@ -668,7 +672,7 @@ async fn entries_leave_when_they_are_sealed(open: impl Open) {
     assert_eq!(store.audit(ADA, 0, 100).await.unwrap()[0], rows[9]);
     assert_eq!(store.head(ADA).await.unwrap().number, 11);
     assert_eq!(store.checkpoint(ADA).await.unwrap().unwrap().head, head(10));
-    assert_eq!(store.audit(BOB, 0, 100).await.unwrap().len(), 10, "another's are not touched");
+    assert_eq!(store.audit(BOB, 0, 100).await.unwrap().len(), 10, "entries of another tenant stay");
 }
 
 async fn everything_is_there_again(open: impl Open) {

@@ -1,4 +1,4 @@
-//! Everything of one store in another, whatever databases they are on.
+//! Snapshots: export from one store and import into another, for all pairs of databases.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// Puts something of everything into a store.
+/// Fills a store with data of every kind.
 async fn fill(store: &dyn Store) {
     let signer = Signer::new(&[1; 32]);
     for (tenant, number) in TENANTS.into_iter().zip(0_u128..) {
@@ -85,7 +85,7 @@ async fn fill(store: &dyn Store) {
     }
 }
 
-/// Everything of a store, written down and read again.
+/// Returns the snapshot of a store, after a round trip through its serialized form.
 async fn everything(store: &dyn Store) -> Vec<Copied> {
     let (to, mut from) = channel(1);
     let gather = async {
@@ -118,17 +118,17 @@ async fn is_copied(one: Arc<dyn Store>, other: Arc<dyn Store>) {
     fill(&*one).await;
     let all = everything(&*one).await;
     assert_eq!(all.len(), 2 * (Kind::ALL.len() + 2 * Status::ALL.len() + ENTRIES + 1));
-    // Nothing is kept of what is not whole, or cannot be.
+    // An incomplete or inconsistent snapshot stores nothing.
     assert_eq!(take(&*other, &all[1..], all.len()).await.unwrap_err().code(), "copy_incomplete");
     let twice = [&all[..], &all[..1]].concat();
     assert!(take(&*other, &twice, twice.len()).await.is_err());
     assert_eq!(everything(&*other).await, []);
     take(&*other, &all, all.len()).await.unwrap();
     assert_eq!(everything(&*other).await, all);
-    // Now there is something.
+    // The store is not empty any more.
     assert_eq!(take(&*other, &all, all.len()).await.unwrap_err().code(), "store_not_empty");
     assert_eq!(everything(&*other).await, all);
-    // And the chain goes on.
+    // The audit chain continues after the imported head.
     let head = one.head(TENANTS[0]).await.unwrap();
     assert_eq!(other.head(TENANTS[0]).await.unwrap(), head);
     other.commit(TENANTS[0], Batch::new().audit(Entry::new(at(99), "hub", "x"))).await.unwrap();
@@ -153,7 +153,7 @@ async fn from_postgres_to_sqlite() {
     is_copied(postgres().await, other.0).await;
 }
 
-/// What is done while a copy is made is not in it, from the beginning to the end.
+/// Asserts that a snapshot contains no change made during the export.
 async fn is_of_one_moment(store: Arc<dyn Store>) {
     fill(&*store).await;
     let before = everything(&*store).await;

@@ -97,7 +97,7 @@ async fn root_keys_are_rotated_while_everything_works() {
     assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
     assert_eq!(store.head(ADA).await.unwrap().number, 3, "made, and rotated twice");
     drop((keys, store));
-    // The old file is worth nothing any more.
+    // The old key file is useless.
     std::fs::write(place.path().join("keys"), before).unwrap();
     let (keys, _store) = open(&place, "keys");
     assert_eq!(opened(&keys, ADA).await, Err("wrong_key_file"));
@@ -109,7 +109,7 @@ async fn what_was_broken_off_is_finished() {
     let (keys, store) = open(&place, "keys");
     keep(&keys, &*store, ADA, "of ada").await;
     drop((keys, store));
-    // As if the hub had ended right after it wrote the new key.
+    // As after a crash right after the new key was written.
     let (mut file, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
     let lock = file.lock().unwrap();
     file.add(&lock, &System).unwrap();
@@ -130,7 +130,7 @@ async fn a_hub_that_has_not_seen_a_rotation_loses_no_key() {
     let other = another(&place, &store, "keys");
     assert_eq!(opened(&other, ADA).await, Ok(Some("of ada".into())));
     assert_eq!(one.rotate(false).await, Ok(root(1)));
-    // It still has the root key of before in memory.
+    // It still has the previous root key in memory.
     keep(&other, &*store, BOB, "of bob").await;
     assert_eq!(other.rotate(false).await, Ok(root(2)));
     assert_eq!(one.rotate(false).await, Ok(root(2)));

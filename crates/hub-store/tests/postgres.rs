@@ -1,5 +1,5 @@
-//! What can happen to a database that others use, too: it goes away and comes back, ends a connection at any moment, is of
-//! a newer hub, and several hubs want the same at once.
+//! Failures of a shared PostgreSQL database: outages, lost connections, a newer schema version, and conflicting writes
+//! of several hubs.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn is_there(store: &Postgres, id: &str) -> bool {
     store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().is_some()
 }
 
-/// Ends every connection to a database but the one that says so.
+/// Terminates all connections to a database.
 fn cut(server: &Server, database: &str) {
     let sql =
         format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{database}'");
@@ -110,7 +110,7 @@ async fn two_that_are_in_each_others_way_both_get_through() {
     let mut done = 0;
     for round in 0..5 {
         let mut all = JoinSet::new();
-        // Each takes ids that the other wants next, in a tenant of its own: only the database sees that.
+        // Each hub writes ids that the other one writes next, in another tenant: only the database sees the conflict.
         for (index, tenant) in [ADA, BOB].into_iter().enumerate() {
             let ids =
                 (0..40).map(|number| format!("{round}-{}", if index == 0 { number } else { 39 - number }));
@@ -187,7 +187,7 @@ async fn what_may_have_been_kept_is_not_kept_again() {
     let database = server().database();
     let store = open(&database).await;
     store.commit(ADA, agent("before")).await.unwrap();
-    // The connection ends in the middle of the commit. Sequences count also what is undone.
+    // The connection is lost during the commit. A sequence also counts rolled-back transactions.
     server().sql(
         &database,
         "CREATE SEQUENCE ends;
@@ -212,7 +212,7 @@ async fn one_that_cannot_be_done_takes_nobody_with_it() {
     let mut all = JoinSet::new();
     for number in 0..200 {
         let store = store.clone();
-        // No text of this database holds a U+0000, wherever it stands.
+        // PostgreSQL rejects U+0000 in text columns and in the audit.
         let zero = |wanted: i32| if number % 4 == wanted { "\0" } else { "" };
         let batch = agent(&format!("{number}{}", zero(1)));
         let batch = batch.audit(Entry::new(Timestamp::UNIX_EPOCH, &format!("hub{}", zero(2)), "agent.added"));

@@ -1,4 +1,4 @@
-//! TLS to the database, as its URL asks for it.
+//! TLS connections to the database, as configured by its URL.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use linchpin_hub_core::store::Store as _;
@@ -7,7 +7,7 @@ use test_postgres::{Server, server};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
 
-/// What comes of an URL, and over how many lines with TLS.
+/// Opens a store. Returns whether its connections use TLS.
 async fn opened(server: &Server, database: &str, url: &str) -> Result<String, String> {
     let store = Postgres::open(url).await.map_err(|error| error.to_string())?;
     store.tenants().await.unwrap();
@@ -49,7 +49,7 @@ async fn what_the_url_asks_for_is_what_is_done() {
         let expected = "the TLS handshake failed: invalid peer certificate: UnknownIssuer; check sslmode and sslrootcert";
         assert!(error.contains(expected), "{error}");
     }
-    // Nobody reads along at a socket.
+    // A Unix socket needs no TLS.
     let url = format!("{}?sslmode=verify-full{authority}", server.url(&database));
     assert_eq!(opened(&server, &database, &url).await.unwrap(), "f");
 }

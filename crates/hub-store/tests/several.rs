@@ -1,4 +1,4 @@
-//! Several hubs on one database: what one does the others know, in the same order, whatever gets lost on the way.
+//! Cluster of hubs on one database: changes and events reach all hubs in the same order, even without notifications.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn body(store: &Arc<dyn Store>, id: &str) -> Value {
     store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().unwrap().document.body
 }
 
-/// What `kind` of them says: when it is told, whatever was changed before is known.
+/// Publishes an event and waits for it at another hub; all earlier changes are known there then.
 async fn tell(from: &Arc<dyn Store>, to: &mut Watching, what: Value) {
     events(from).publish(ADA, Told::new("test", what.clone()));
     while next(to).await.unwrap().1 != what {}
@@ -66,7 +66,7 @@ async fn what_one_changes_no_other_remembers() {
         tell(&one, &mut watching, json!(version)).await;
         assert_eq!(body(&other, "a").await, json!(version));
     }
-    // Many at once, too.
+    // The same with many changes in one batch.
     let many = (0..500).fold(put("a", 50), |batch, number| {
         batch.change(put(&format!("many-{number}"), 0).changes.remove(0))
     });
@@ -97,7 +97,7 @@ async fn everybody_hears_the_same_in_the_same_order() {
     let mut bodies: Vec<_> = heard[0].iter().map(|(_, body)| body.as_u64().unwrap()).collect();
     bodies.sort_unstable();
     assert_eq!(bodies, (0..300).filter(|number| number % 10 != 0).collect::<Vec<_>>());
-    // Whoever watched one of them goes on at another, also at one that has come later.
+    // A subscriber can resume at another hub, even at one that joined later.
     let late = join(&database).await;
     for hub in [&hubs[1], &late] {
         assert_eq!(hub.shared().unwrap().line, hubs[0].shared().unwrap().line);
@@ -132,7 +132,7 @@ async fn a_notice_that_is_lost_costs_a_moment() {
     one.commit(ADA, put("a", 0)).await.unwrap();
     body(&other, "a").await;
     let mut watching = events(&other).watch(ADA, None);
-    // Nobody rings.
+    // No `NOTIFY` is sent.
     server().sql(
         &database,
         "ALTER FUNCTION pg_catalog.pg_notify(TEXT, TEXT) RENAME TO was_notify;
@@ -141,7 +141,7 @@ async fn a_notice_that_is_lost_costs_a_moment() {
     one.commit(ADA, put("a", 1)).await.unwrap();
     tell(&one, &mut watching, json!(1)).await;
     assert_eq!(body(&other, "a").await, json!(1));
-    // And nobody listens any more.
+    // The connections that listen are lost.
     server().sql(
         &database,
         "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -166,7 +166,7 @@ async fn whoever_was_away_for_too_long_looks_at_everything_again() {
     assert_eq!(body(&other, "a").await, json!(77));
 }
 
-/// A machine whose clock is wrong.
+/// World with a wrong clock.
 struct Wrong(SignedDuration);
 
 impl World for Wrong {
@@ -218,7 +218,7 @@ async fn of_two_that_are_about_the_same_call_one_is_done() {
     let store = join(&server().database()).await;
     for round in 0..5_u128 {
         let mut all = JoinSet::new();
-        // Most go together; some of them are in each other's way.
+        // Most batches are grouped; some of them conflict.
         for number in 0..200 {
             let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent");
             let (store, batch) = (store.clone(), running(round * 1_000 + number % 150 + 1).audit(entry));
@@ -231,7 +231,7 @@ async fn of_two_that_are_about_the_same_call_one_is_done() {
     }
 }
 
-/// Does all at once: what came of each, in their order.
+/// Commits all batches concurrently, and returns their outcomes in order.
 async fn all_at_once(
     store: &Arc<dyn Store>,
     batches: Vec<(TenantId, Batch)>,
@@ -246,7 +246,7 @@ async fn all_at_once(
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// A call of which everything is its own.
+/// Returns a call whose fields all differ from those of other calls.
 fn of_its_own(tenant: TenantId, number: u8) -> Call {
     let mut call = call(u128::from(number) + 1);
     let own = |what: &str| format!("{what} {number} of {tenant}");
@@ -298,7 +298,7 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
         let call = CallId::fixed(u128::from(one.1) + 1);
         (one.0, Batch::new().change(Change::Finish { call, outcome: outcome(one) }))
     };
-    // Some are over twice, some have not begun.
+    // Some calls finish twice, some were not started.
     let twice = calls.iter().filter(|(_, number)| number % 20 == 11).map(end);
     let over = all_at_once(&store, calls.iter().map(end).chain(twice).collect()).await;
     let count = |wanted: Result<(), &str>| over.iter().filter(|outcome| **outcome == wanted).count();
@@ -325,18 +325,18 @@ async fn nobody_is_gone_who_could_not_show_that_they_are_there() {
     };
     assert_eq!((found(&one).await, found(&other).await), (vec![], vec![]));
     drop(one);
-    // The database was away for everybody.
+    // An outage of the database: all heartbeats are old.
     server().sql(
         &database,
         "UPDATE hubs SET seen = seen - INTERVAL '1 minute', since = since - INTERVAL '1 hour'",
     );
-    assert_eq!(found(&other).await, [], "it is about to find out that it was away, too");
+    assert_eq!(found(&other).await, [], "its own heartbeat is late, too");
     let beat = "SELECT count(*) FROM hubs WHERE since > now() - INTERVAL '10 seconds' AND seen > now() - INTERVAL '10 seconds'";
     while server().sql(&database, beat) != "1" {
         tokio::task::yield_now().await;
     }
     assert_eq!(found(&other).await, []);
-    // The other has been there for a while, and the first has not come back.
+    // The other hub has sent heartbeats for a while, and the first one has not.
     server().sql(&database, "UPDATE hubs SET since = since - INTERVAL '1 minute'");
     assert_eq!(found(&other).await, [CallId::fixed(1)]);
 }

@@ -1,4 +1,4 @@
-//! What can happen to a file: it is damaged, of a newer hub, held by somebody else, or has no room.
+//! Failures of a SQLite file: damage, a newer schema version, a lock of another process, and a full disk.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};

@@ -1,4 +1,4 @@
-//! Questions to people, and what their answers count for.
+//! Approvals: requests to users, and the effect of their decisions.
 
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::store::{Decision, Status};
@@ -16,7 +16,7 @@ async fn a_call_waits_for_a_person_who_sees_exactly_what_it_is() {
     let asked = stage.hub.approval(person(ADA), approval).await.unwrap();
     assert_eq!(asked.call.arguments, Some(json!({"message": "hello"})));
     assert_eq!((asked.decision, stage.open_approvals().await), (Decision::Open, 1));
-    // An agent decides nothing: neither its own calls nor others'.
+    // An agent cannot decide on any call, neither its own nor others'.
     let other = stage.agent("Other", "auto", &[]).await;
     for who in [agent, other] {
         assert_eq!(stage.hub.approve(who, approval, None).await.unwrap_err().code(), "person_needed");
@@ -137,7 +137,7 @@ async fn what_changed_since_it_was_asked_is_not_approved() {
     let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
     assert_eq!(synced.changed, ["echo"]);
     assert_eq!(stage.hub.approve(person(ADA), approval, None).await.unwrap_err().code(), "tool_changed");
-    // An agent that may no longer use it cannot be helped either.
+    // A call of an agent that has been disabled is denied despite the approval.
     let (other, second) = stage.ask(agent, "big", json!({"bytes": 1})).await;
     stage.hub.update_agent(person(ADA), agent_of(agent), json!({"enabled": false})).await.unwrap();
     stage.hub.approve(person(ADA), second, None).await.unwrap();

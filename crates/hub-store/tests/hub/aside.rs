@@ -1,16 +1,16 @@
-//! What goes on while a test does something else.
+//! Background tasks of tests.
 
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What is waited for comes within this time.
+/// Waits for a future, at most 30 s.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.unwrap()
 }
 
-/// Work that was begun.
+/// Task that runs in the background of a test.
 pub(crate) struct Aside<T>(JoinSet<T>);
 
 impl<T: Send + 'static> Aside<T> {
@@ -20,7 +20,7 @@ impl<T: Send + 'static> Aside<T> {
         Aside(set)
     }
 
-    /// Waits until it is done.
+    /// Waits for the result of the task.
     pub(crate) async fn done(mut self) -> T {
         soon(self.0.join_next()).await.unwrap().unwrap()
     }

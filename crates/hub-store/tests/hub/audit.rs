@@ -1,4 +1,4 @@
-//! The audit: whatever is done to it afterwards is found.
+//! Audit verification: every later modification is detected.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::stage::{ADA, Stage, open, person};
 
 const CALLS: usize = 60;
 
-/// A hub that has done something, and signed it.
+/// A hub with some audit entries and a checkpoint.
 async fn stage() -> Stage {
     let stage = Stage::new().await;
     for number in 0..CALLS {
@@ -61,7 +61,7 @@ async fn every_change_of_a_row_is_found_where_it_is() {
         assert_eq!((found.is_whole, found.broken), (false, Some(number)), "without {number}");
         db.execute_batch(restore).unwrap();
     }
-    // Two rows change places.
+    // Two rows are swapped.
     for (one, other) in [(3, 4), (5, entries), (entries - 1, entries)] {
         let swap = format!(
             "UPDATE audit SET number = 1000000 WHERE number = {one};
@@ -114,7 +114,7 @@ async fn a_checkpoint_that_was_cut_off_hides_no_other() {
     let stage = stage().await;
     let file = stage.place.path().join("checkpoints");
     let mut text = std::fs::read_to_string(&file).unwrap();
-    // The disk was full in the middle of a line, and there was room again later.
+    // The disk was full in the middle of a line, and had free space again later.
     let half = text.trim()[..40].to_owned();
     text.push_str(&half);
     std::fs::write(&file, &text).unwrap();

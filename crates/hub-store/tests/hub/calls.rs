@@ -1,4 +1,4 @@
-//! Calls, from who asks to what is kept.
+//! Calls: from the caller to the stored record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ async fn what_does_not_fit_is_not_sent() {
     for arguments in [json!({}), json!({"message": 1}), json!({"message": "a", "more": 1})] {
         let call = stage.call(person(ADA), "echo", arguments.clone()).await.unwrap();
         if arguments.get("more").is_some() && call.status == Status::Success {
-            continue; // the schema does not forbid it
+            continue; // the schema allows additional properties
         }
         assert_eq!(call.status, Status::Error, "{arguments}");
         assert!(
@@ -67,7 +67,7 @@ async fn failures_have_their_names() {
     assert_eq!(call.status, Status::Success);
     assert!(call.warning.unwrap().contains("truncated to 200000"));
     assert!(call.result.unwrap().to_string().len() < 201_000);
-    // More than is taken in at all.
+    // More than the connection accepts.
     let call = stage.call(person(ADA), "big", json!({"bytes": 50_000_000})).await.unwrap();
     assert_ne!(call.status, Status::Success);
     assert!(call.result.is_none() && call.error.is_some());
@@ -97,7 +97,7 @@ async fn whoever_asked_may_leave() {
     let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
     let mut call = Box::pin(stage.hub.call_tool(person(ADA), wanted, true));
     tokio::select! {
-        _ = &mut call => panic!("nobody lets it go on"),
+        _ = &mut call => panic!("the tool was not released"),
         () = stage.upstream.has_begun.notified() => {}
     }
     drop(call);
@@ -120,7 +120,7 @@ async fn nothing_is_kept_where_nothing_shall_be() {
     assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("private")));
     let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     assert_eq!((kept.arguments, kept.result), (None, None));
-    // What waits is kept until it is made.
+    // Without history, the arguments of a pending call are stored until it has run.
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     let (call, approval) = stage.ask(agent, "echo", json!({"message": "private"})).await;
     stage.hub.approve(person(ADA), approval, None).await.unwrap();
@@ -162,16 +162,16 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
     assert_eq!(stage.call(agent, "echo", json!({"message": "a"})).await.unwrap().status, Status::Success);
     let denied = stage.call(agent, "big", json!({"bytes": 1})).await.unwrap_err();
     assert_eq!((denied.kind(), denied.message()), (Kind::NotFound, "there is no tool `mcp_up__big`"));
-    // Its calls are its own.
+    // An agent sees only its own calls.
     let own = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(stage.hub.call(agent, own.id).await.unwrap_err().kind(), Kind::NotFound);
     let paging = Paging { after: None, limit: 100 };
     assert_eq!(stage.hub.calls(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 1);
     assert_eq!(stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap().items.len(), 2);
-    // Nothing that is a person's.
+    // Operations of users are denied.
     assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "person_needed");
     assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "person_needed");
-    // And nothing of it for anybody else.
+    // Another tenant sees none of it.
     assert_eq!(stage.hub.call(person(BOB), own.id).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(stage.hub.tools(person(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
     assert_eq!(stage.hub.tool(person(BOB), "mcp_up__echo").await.unwrap_err().kind(), Kind::NotFound);
@@ -224,7 +224,7 @@ async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
 #[tokio::test]
 async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let stage = Stage::new().await;
-    // It ends within the second that its server is given.
+    // The call ends at the timeout of its server, within a second.
     stage.hub.update_server(person(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
     let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
     let call = stage.hub.call_tool(person(ADA), wanted, false).await.unwrap();
@@ -250,7 +250,7 @@ async fn why_a_call_failed_is_sealed_too() {
     }
     let all =
         stage.hub.calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 1 }).await.unwrap();
-    assert!(all.items[0].error.as_ref().unwrap().contains(canary), "people see it");
+    assert!(all.items[0].error.as_ref().unwrap().contains(canary), "users see it");
 }
 
 #[tokio::test]
@@ -273,12 +273,12 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
             Err(error) => break error,
         }
         made += 1;
-        assert!(made < 100, "there is room for ever");
+        assert!(made < 100, "the disk is never full");
     };
     assert_eq!(error.message(), "the disk is full: nothing can be stored until there is free space");
     assert!(made > 0 && stage.upstream.ran() == made);
     assert_eq!(call().await.unwrap_err().code(), "store_unavailable");
-    assert_eq!(stage.upstream.ran(), made, "what cannot be kept is not done");
+    assert_eq!(stage.upstream.ran(), made, "a call that cannot be recorded is not executed");
 
     rusqlite::Connection::open(&path).unwrap().execute("DELETE FROM calls", []).unwrap();
     assert_eq!(call().await.unwrap().status, Status::Success);

@@ -1,4 +1,4 @@
-//! Calls that are given up while somebody says yes to them: whichever is first, there is one outcome.
+//! Cancellation during an approval: whichever is first, a call has exactly one outcome.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::aside::{Aside, soon};
 use crate::gated::{Asked, change, heard};
 use crate::stage::{ADA, Stage, person};
 
-/// Somebody who waits for a call that a person is asked about.
+/// Caller that waits for a call with a pending approval.
 struct Waits {
     call: CallId,
     approval: ApprovalId,
@@ -74,7 +74,7 @@ async fn a_yes_that_comes_first_is_made_and_then_stopped() {
         ["approval.asked", "approval.approved", "call.intent", "call.cancelled", "call.done cancelled"];
     assert_eq!(stage.said(call).await, said);
     assert_eq!(stage.upstream.ran(), 0);
-    // Nobody was told that the question was withdrawn.
+    // No event reports the approval as withdrawn.
     let mut decisions = Vec::new();
     loop {
         let event = soon(watching.next()).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_yes_that_comes_second_makes_nothing() {
         assert_eq!((view.status, view.started), (Status::Cancelled, None));
     }
     assert_eq!(stage.hub.approval(person(ADA), approval).await.unwrap().decision, Decision::Withdrawn);
-    stage.hub.end().await; // whatever it makes is made by then
+    stage.hub.end().await; // waits for running calls
     assert_eq!(stage.said(call).await, ["approval.asked", "call.cancelled"]);
     assert_eq!(stage.upstream.ran(), 0);
 }

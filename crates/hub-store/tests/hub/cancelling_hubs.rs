@@ -1,4 +1,4 @@
-//! Calls that are given up at another hub than the one that makes them.
+//! Cancellation of a call at another hub than the one that runs it.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::gated::{Gated, change, heard};
 use crate::runs::Runs;
 use crate::stage::{ADA, Upstream, another, person, said};
 
-/// Two hubs on one database, both of which run.
+/// Two running hubs on one database.
 struct Two {
     one: Arc<Hub>,
     other: Arc<Hub>,
-    /// What the first keeps everything in.
+    /// Store of the first hub.
     store: Arc<Gated>,
     upstream: Upstream,
     running: [Runs; 2],
@@ -43,7 +43,7 @@ impl Two {
         Two { one, other, store, upstream, running, _place: place }
     }
 
-    /// Somebody who waits at the first hub for a call that it makes.
+    /// Starts a call at the first hub and returns it once it is running, with its waiting caller.
     async fn wait(&self) -> (CallId, Aside<Result<CallView>>) {
         let mut watching = self.other.events().watch(ADA, None);
         let hub = self.one.clone();
@@ -58,7 +58,7 @@ impl Two {
         }
     }
 
-    /// What both hubs and the audit say of a call that is over.
+    /// Asserts that both hubs and the audit agree on the status of a finished call, and returns it.
     async fn agree(&self, id: CallId, answer: Aside<Result<CallView>>) -> Status {
         let answer = answer.done().await.unwrap();
         for hub in [&self.one, &self.other] {

@@ -1,4 +1,4 @@
-//! Credentials: each agent's own, sent only where they belong, and seen nowhere.
+//! Credentials: separate for each agent, sent only to their server, and never shown.
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::Kind;
@@ -34,7 +34,7 @@ async fn each_agent_has_its_own() {
         stage.call(agent, "echo", json!({"message": "a"})).await.unwrap();
         assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), token);
     }
-    // Another token is used from the next call on.
+    // A new token is used from the next call on.
     stage.hub.set_credential(person(ADA), "up", Some(agent_of(one)), &Secret::new("renewed")).await.unwrap();
     stage.call(one, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), "Bearer renewed");
@@ -43,7 +43,7 @@ async fn each_agent_has_its_own() {
     assert_eq!(stage.call(two, "echo", json!({"message": "a"})).await.unwrap().status, Status::Success);
     stage.hub.remove_agent(person(ADA), agent_of(two)).await.unwrap();
     let left = stage.hub.credential(person(ADA), "up", Some(agent_of(two))).await.unwrap_err();
-    assert_eq!(left.kind(), Kind::NotFound, "they go with it");
+    assert_eq!(left.kind(), Kind::NotFound, "deleted with the agent");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn they_go_nowhere_else() {
     stage.hub.set_credential(person(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let view = stage.hub.credential(person(ADA), "up", None).await.unwrap();
     assert_eq!(view.bound_to, stage.upstream.url.strip_suffix("/mcp").unwrap());
-    // Another name is the same place; another path is not: others may live there.
+    // A rename retains the credential; another path deletes it, since it may belong to another service.
     stage.hub.update_server(person(ADA), "up", json!({"name": "Renamed"})).await.unwrap();
     assert!(stage.hub.credential(person(ADA), "up", None).await.is_ok());
     let path = format!("{}/other", stage.upstream.url);

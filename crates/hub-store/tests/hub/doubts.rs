@@ -1,5 +1,5 @@
-//! Nobody knows whether something was kept: of a call that begins, and of one that is over. Neither is made again, and the
-//! record ends as what is true.
+//! Uncertain commits at the start and at the end of a call. The call is never repeated, and its record ends with the
+//! true outcome.
 
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::events::Told;
@@ -48,7 +48,7 @@ async fn a_yes_that_may_have_been_kept_is_not_used_twice() {
     assert_eq!(error.kind(), Kind::Unavailable);
     let error = stage.hub.approve(person(ADA), approval, None).await.unwrap_err();
     assert_eq!(error.code(), "approval_decided");
-    stage.hub.end().await; // before it has had a turn
+    stage.hub.end().await; // before the background loop has run
     let over = stage.over(call.id).await;
     assert_eq!((over.status, stage.upstream.ran()), (Status::Error, 0));
     let said = ["approval.asked", "approval.approved", "call.intent", "call.done error"];

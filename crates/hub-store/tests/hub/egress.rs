@@ -1,4 +1,4 @@
-//! What the hub may reach: what is denied is in the audit, is not tried again, and can be changed while the hub runs.
+//! Egress policy: denied connections are audited and not retried, and the policy can be changed while the hub runs.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::stage::{ADA, Stage, person};
 const PRIVATE: &str = "10.0.0.7";
 const LONG: Duration = Duration::from_secs(30);
 
-/// Every name leads into a private network; how often one was looked up.
+/// Resolver that maps every name to a private address, and counts the lookups.
 struct Names(Arc<AtomicUsize>);
 
 impl Resolve for Names {
@@ -26,7 +26,7 @@ impl Resolve for Names {
     }
 }
 
-/// A way out to public addresses, and to these networks.
+/// Egress that allows public addresses and these networks.
 fn egress(allowed: &[&str], lookups: &Arc<AtomicUsize>) -> Egress {
     let allow = |policy: Policy, network: &&str| policy.allow(network.parse().unwrap());
     let policy = allowed.iter().fold(Policy::public_only(), allow);
@@ -38,14 +38,14 @@ async fn stage() -> (Stage, Arc<AtomicUsize>) {
     (Stage::with(egress(&["127.0.0.1"], &lookups)).await, lookups)
 }
 
-/// Who was denied what, and where, and how often.
+/// Returns the audit entries about denied connections.
 async fn denied(stage: &Stage) -> Vec<Value> {
     let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
     let rows = rows.into_iter().filter(|row| row.action == "egress.denied");
     rows.map(|row| json!({ "actor": row.actor, "fields": row.fields })).collect()
 }
 
-/// The same, as soon as there are so many.
+/// Waits for `count` audit entries about denied connections.
 async fn denied_until(stage: &Stage, count: usize) -> Vec<Value> {
     let enough = async {
         loop {
@@ -79,12 +79,12 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
     assert!(fields["reason"].as_str().unwrap().contains("only public addresses are allowed"), "{fields}");
     assert!(!first.to_string().contains("region"), "{first}");
 
-    // The same again and again is counted, and told after a minute; or when the hub ends.
+    // Repeated denials are counted, and recorded after a minute or at the shutdown of the hub.
     for _ in 0..20 {
         stage.hub.test_server(person(ADA), "near").await.unwrap_err();
     }
     assert_eq!(denied(&stage).await.len(), 1);
-    // Another one is told for itself, whoever wants it and for whatever.
+    // A denial of another operation is recorded separately.
     stage.hub.try_draft(person(ADA), form).await.unwrap_err();
     stage.hub.sync_server(person(ADA), "near", None).await.unwrap_err();
     stage.hub.end().await;
@@ -97,7 +97,7 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 #[tokio::test]
 async fn what_signing_in_leads_to_is_denied_and_told() {
     let honest = Authority::honest;
-    // Into a private network; plain `http` in the public one; and a number that somebody's parser takes for an address.
+    // A private address, plain `http` to a public address, and a number that some parsers accept as an address.
     for (url, host) in [
         ("https://near.example/x?token=secret", "near.example"),
         ("http://8.8.8.8/x?token=secret", "8.8.8.8"),
@@ -113,7 +113,7 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
         ];
         for (place, behaviour) in places {
             let found = Box::pin(signed_in(behaviour)).await;
-            // What cannot be read as a URL is named by whoever leads there.
+            // A URL that cannot be parsed is reported with the host that sent it.
             let is_it =
                 |found: &Value| found["fields"]["host"] == host || found["fields"]["host"] == "127.0.0.1";
             assert!(found.iter().all(is_it), "{place}, {url}: {found:?}");
@@ -122,7 +122,7 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
     }
 }
 
-/// What is denied while somebody signs in, and out.
+/// Signs in and out, and returns the denied connections.
 async fn signed_in(behaviour: Behaviour) -> Vec<Value> {
     let (stage, _) = stage().await;
     let authority = Authority::start(behaviour).await.unwrap();
@@ -134,7 +134,7 @@ async fn signed_in(behaviour: Behaviour) -> Vec<Value> {
         let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
         let back = authority.approve(&url).await.unwrap();
         stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
-        let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // it may not be signed in
+        let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // the sign-in may have failed
     }
     denied_until(&stage, 1).await
 }
@@ -149,7 +149,7 @@ async fn plain_http_is_for_this_machine() {
         let error = stage.hub.add_server(person(ADA), form).await.unwrap_err();
         assert!(error.message().contains("use `https`"), "{url}: {error}");
     }
-    // A name of this machine that leads elsewhere.
+    // A `localhost` name that resolves to another machine.
     let form = json!({ "name": "A", "url": "http://a.localhost/mcp", "retry_attempts": 0 });
     let error = stage.hub.try_draft(person(ADA), form).await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address, and plain `http`"), "{error}");

@@ -1,4 +1,4 @@
-//! A store in which tests hold up what is asked of it, lose it, or leave in doubt whether it was kept.
+//! Store with injected faults: tests hold requests back, lose them, or leave their commit uncertain.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,41 +17,41 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::aside::soon;
 
-/// What is asked of the store.
+/// Request to the store.
 pub(crate) enum Asked<'a> {
     Commit(&'a Batch),
     Document(&'a Key),
     Call,
-    /// Once whenever the hub does what it does by itself.
+    /// Once per tick of the background loop.
     Abandoned,
 }
 
-/// Whether a commit has such a change.
+/// Matches commits with a change that `fits`.
 pub(crate) fn change(fits: impl Fn(&Change) -> bool) -> impl Fn(&Asked<'_>) -> bool {
     move |asked| matches!(asked, Asked::Commit(batch) if batch.changes.iter().any(&fits))
 }
 
-/// Whether a commit keeps a document of a kind.
+/// Matches commits that store a document of a kind.
 pub(crate) fn put(kind: Kind) -> impl Fn(&Asked<'_>) -> bool {
     change(move |change| matches!(change, Change::Put { document, .. } if document.key.kind == kind))
 }
 
-/// What becomes of it.
+/// Effect of a rule on a request.
 #[derive(Clone)]
 pub(crate) enum Then {
-    /// It waits until it is let go on.
+    /// Held back until the gate is opened.
     Hold(Arc<Gate>),
-    /// It is done, and then told.
+    /// Executed, then notified.
     Tell(Arc<Notify>),
-    /// It is not done, and nobody knows.
+    /// Not executed; fails with an unknown outcome.
     Lose,
-    /// It is done, and nobody knows.
+    /// Executed; fails with an unknown outcome.
     Doubt,
-    /// It is refused: another hub was first.
+    /// Rejected: another hub was first.
     Conflict,
 }
 
-/// Where something is held up.
+/// Gate that holds a request back.
 #[derive(Default)]
 pub(crate) struct Gate {
     came: Notify,
@@ -59,18 +59,18 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Waits until something is held up here.
+    /// Waits until a request is held back.
     pub(crate) async fn came(&self) {
         heard(&self.came).await;
     }
 
-    /// Lets it go on.
+    /// Releases the request.
     pub(crate) fn open(&self) {
         self.go_on.notify_one();
     }
 }
 
-/// Waits until something is told.
+/// Waits for a notification, at most 30 s.
 pub(crate) async fn heard(told: &Notify) {
     soon(told.notified()).await;
 }
@@ -81,7 +81,7 @@ struct Rule {
     is_once: bool,
 }
 
-/// The store.
+/// Store with rules for its requests.
 pub(crate) struct Gated {
     inner: Arc<dyn Store>,
     rules: Mutex<Vec<Rule>>,
@@ -93,7 +93,7 @@ impl Gated {
         Arc::new(Gated { inner, rules: Mutex::default(), shared: None })
     }
 
-    /// A store that hubs share, as it seems to them.
+    /// Creates a store that claims to be shared by several hubs.
     pub(crate) fn shared_by_hubs(inner: Arc<dyn Store>) -> Arc<Self> {
         let shared = Some(Shared::new(Events::default(), "line".to_owned()));
         Arc::new(Gated { inner, rules: Mutex::default(), shared })
@@ -103,31 +103,31 @@ impl Gated {
         self.rules.lock().unwrap().push(Rule { fits: Box::new(fits), then, is_once });
     }
 
-    /// Holds up the next of these.
+    /// Holds the next matching request back.
     pub(crate) fn hold(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static) -> Arc<Gate> {
         let gate = Arc::<Gate>::default();
         self.rule(fits, Then::Hold(gate.clone()), true);
         gate
     }
 
-    /// Tells of each of these.
+    /// Notifies of every matching request.
     pub(crate) fn tell(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static) -> Arc<Notify> {
         let told = Arc::<Notify>::default();
         self.rule(fits, Then::Tell(told.clone()), false);
         told
     }
 
-    /// Does this with the next of these.
+    /// Applies an effect to the next matching request.
     pub(crate) fn once(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static, then: Then) {
         self.rule(fits, then, true);
     }
 
-    /// Loses all of these.
+    /// Loses all matching requests.
     pub(crate) fn lose(&self, fits: impl Fn(&Asked<'_>) -> bool + Send + Sync + 'static) {
         self.rule(fits, Then::Lose, false);
     }
 
-    /// Does everything as it is asked from now on.
+    /// Removes all rules.
     pub(crate) fn pass(&self) {
         self.rules.lock().unwrap().clear();
     }

@@ -1,4 +1,5 @@
-//! The signed head beside the keys: `audit verify` finds and names changes by a user with write access to the data directory.
+//! Signed head beside the keys: `audit verify` finds and names changes by a user with write access to the data
+//! directory.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +16,10 @@ use serde_json::json;
 use crate::clock::Clock;
 use crate::stage::{ADA, person, with_heads};
 
-/// Counts agents, whose names differ.
+/// Counter for unique agent names.
 static AGENTS: AtomicUsize = AtomicUsize::new(0);
 
-/// A hub that has done something, signed it, and ended.
+/// A stopped hub with audit entries and a signed head.
 struct Ended {
     place: tempfile::TempDir,
     clock: Arc<Clock>,
@@ -61,7 +62,7 @@ impl Ended {
         self.hub().verify_audit(person(ADA)).await.unwrap()
     }
 
-    /// What is found, with its kind.
+    /// Verifies the audit and returns the kind of damage.
     async fn kind(&self) -> Option<Damage> {
         let found = self.verified().await;
         assert_eq!(found.is_whole, found.kind.is_none(), "{found:?}");
@@ -102,7 +103,7 @@ async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
     let found = ended.verified().await;
     assert!(found.is_whole && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
     rewrite(&ended, 2).await;
-    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "a checkpoint is left");
+    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "a checkpoint remains");
     ended.sql("DELETE FROM checkpoints");
     fs::write(ended.path().join("checkpoints"), "").unwrap();
     assert_eq!(ended.kind().await, Some(Damage::Rewritten), "the head is enough");
@@ -125,7 +126,7 @@ async fn entries_that_are_gone_are_missed() {
     assert_eq!(ended.kind().await, Some(Damage::AllRemoved));
     ended.sql("DELETE FROM documents");
     assert_eq!(ended.kind().await, Some(Damage::AllRemoved));
-    // The hub starts again, in a new database.
+    // The hub restarts with a new database.
     fs::remove_file(ended.path().join("hub.db")).unwrap();
     let hub = ended.hub();
     hub.ensure_local().await.unwrap();
@@ -145,7 +146,7 @@ async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
     copy(ended.path(), newest.path());
     copy(older.path(), ended.path());
     assert_eq!(ended.kind().await, Some(Damage::OlderCopy));
-    // However far a hub goes on from there.
+    // Entries that a hub adds afterwards do not change this.
     for entries in [1, 5] {
         ended.run(entries).await;
         assert!(matches!(ended.kind().await, Some(Damage::OlderCopy | Damage::Rewritten)));
@@ -159,7 +160,7 @@ async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
     assert!(rows[0].fields.contains(&format!("\"signed_head\":{}", before.unwrap())), "{}", rows[0].fields);
     ended.run(2).await;
     assert_eq!(ended.kind().await, None);
-    // Now the one from before is another history.
+    // Now the former data directory is another history.
     copy(newest.path(), ended.path());
     assert!(ended.kind().await.is_some());
 }
@@ -208,7 +209,7 @@ async fn a_checkpoint_without_a_signature_is_reported_and_ignored() {
     let found = ended.verified().await;
     assert!(found.is_whole && found.checkpoint == Some(entries), "{found:?}");
     assert_eq!(found.note.as_deref(), Some("2 checkpoints are not signed with this key and were ignored"));
-    // The hub goes on to write its own.
+    // The hub continues to write its own checkpoints.
     ended.run(1).await;
     let found = ended.verified().await;
     assert!(found.is_whole && found.checkpoint == Some(found.entries), "{found:?}");

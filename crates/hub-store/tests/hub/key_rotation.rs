@@ -41,7 +41,7 @@ async fn a_first_key_that_another_hub_has_wrapped_again_is_not_removed() {
     std::fs::copy(place.path().join("keys"), place.path().join("copy")).unwrap();
     let other = keys(place.path(), &store, "copy");
     one.rotate(false).await.unwrap();
-    // The other one, with the root key of before, makes a key and notices that it must not be used.
+    // The other one, with the previous root key, creates a key and notices that it must not be used.
     let removal = store.hold(change(|change| matches!(change, Change::Remove(_))));
     let making = Aside::new(async move { other.of(BOB).await.map(drop) });
     removal.came().await;
@@ -69,12 +69,12 @@ async fn a_rotation_that_takes_long_holds_up_no_tenant() {
         async move { one.rotate(true).await }
     });
     wrapping.came().await;
-    // One that exists, and one whose first key is made meanwhile.
+    // One that exists, and one whose first key is created concurrently.
     for tenant in [BOB, EVE] {
         soon(one.of(tenant)).await.unwrap();
     }
     wrapping.open();
-    assert_eq!(soon(rotation.done()).await.unwrap().tenants, 2, "the third has the new root key already");
+    assert_eq!(soon(rotation.done()).await.unwrap().tenants, 2, "the third already has the new root key");
     let again = keys(place.path(), &store, "keys");
     for tenant in [ADA, BOB, EVE] {
         assert_eq!(again.of(tenant).await.unwrap().len(), 2);
@@ -84,7 +84,7 @@ async fn a_rotation_that_takes_long_holds_up_no_tenant() {
 #[tokio::test]
 async fn a_rotation_goes_on_when_its_request_is_dropped() {
     let (stage, store) = Stage::gated().await;
-    stage.hub.unlock().await.unwrap(); // makes the key of the tenant
+    stage.hub.unlock().await.unwrap(); // creates the key of the tenant
     let wrapping = store.hold(put(Kind::TenantKey));
     let hub = stage.hub.clone();
     let scope = Scope::new(ADA, Subject::User(LOCAL_USER));

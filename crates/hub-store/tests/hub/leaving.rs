@@ -16,7 +16,7 @@ use crate::aside::soon;
 use crate::gated::{Asked, Gate, Gated, Then, change, put};
 use crate::stage::{ADA, Stage, agent_of, person};
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     soon(async {
         while !is_so().await {
@@ -26,7 +26,7 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     .await;
 }
 
-/// Begins a change and disconnects while the store is at work on it, which then goes on.
+/// Starts a change, and disconnects while the store executes it; the change then continues.
 async fn leave<T>(change: impl Future<Output = T>, gate: &Gate) {
     {
         let mut change = std::pin::pin!(change);
@@ -94,7 +94,7 @@ async fn a_document_is_cached_again_after_a_client_disconnected() {
     leave(write(1), &gate).await;
     until(async || gated.document(ADA, &key).await.unwrap().unwrap().version == 2).await;
     until(async || {
-        // The first may read the store, the second may not.
+        // The first read may reach the store, the second must be served from the cache.
         assert_eq!(cached.document(ADA, &key).await.unwrap().unwrap().version, 2);
         let before = reads.load(Ordering::SeqCst);
         cached.document(ADA, &key).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_token_that_is_issued_during_a_password_change_is_not_stored() {
 async fn a_refusal_is_stored_when_its_client_disconnects() {
     let (stage, store) = Stage::gated().await;
     let agent = stage.agent("Any", "auto", &[]).await;
-    let gate = store.hold(put(Kind::TenantKey)); // the first encryption makes the key
+    let gate = store.hold(put(Kind::TenantKey)); // the first encryption creates the key
     leave(Box::pin(stage.call(agent, "echo", json!({"message": 1}))), &gate).await;
     let call = stage.call(agent, "echo", json!({"message": 1})).await.unwrap();
     until(async || stage.hub.call(agent, call.id).await.is_ok()).await;

@@ -1,4 +1,4 @@
-//! When tools are looked at, as whom, and what of them is not taken in.
+//! Tool sync: when it runs, as which subject, and which tools it leaves out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn tool(name: &str, description: &str) -> impl linchpin::Register {
     Tool::new(name).description(description).handler(|_: NoArgs| async { "done" })
 }
 
-/// The next event about tools.
+/// Returns the next event about tools.
 async fn news(watching: &mut Watching) -> Value {
     let next = async {
         loop {
@@ -49,7 +49,7 @@ async fn what_says_too_much_of_itself_is_left_out() {
     let shown = stage.hub.server(person(ADA), "up").await.unwrap();
     assert_eq!(shown.left_out, synced.left_out, "it is stored with the server");
     assert_eq!(news(&mut watching).await["added"], json!({ "count": 1, "first": ["quiet"] }));
-    // A tool that begins to talk is gone.
+    // A tool whose description becomes too long is removed.
     handle.remove_tool("quiet");
     handle.add(tool("quiet", &"x".repeat(200 << 10))).unwrap();
     let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
@@ -74,7 +74,7 @@ async fn what_one_agent_does_not_see_another_may() {
     };
     give(one, "token-of-one").await;
     stage.upstream.handle.remove_tool("big");
-    assert_eq!(look(Some(agent_of(one))).await.gone, ["big"], "nobody else could see it");
+    assert_eq!(look(Some(agent_of(one))).await.gone, ["big"], "no other agent could see it");
     give(two, "token-of-two").await;
     stage.upstream.handle.remove_tool("fail");
     assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other may see it");
@@ -84,11 +84,11 @@ async fn what_one_agent_does_not_see_another_may() {
     };
     enable(two, false).await;
     let synced = look(None).await;
-    assert_eq!((synced.gone.len(), synced.tools), (0, 5), "who is not asked may see it");
+    assert_eq!((synced.gone.len(), synced.tools), (0, 5), "an agent that was not synced may see it");
     enable(two, true).await;
     stage.upstream.tokens.lock().unwrap().clear();
     let synced = look(None).await;
-    assert_eq!((synced.gone, synced.tools), (vec!["fail".to_owned()], 4), "all have looked");
+    assert_eq!((synced.gone, synced.tools), (vec!["fail".to_owned()], 4), "all agents were synced");
     let tokens = stage.upstream.tokens.lock().unwrap().clone();
     for token in ["Bearer token-of-one", "Bearer token-of-two"] {
         assert!(tokens.iter().any(|sent| sent == token), "{tokens:?}");
@@ -106,7 +106,7 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         let form = json!({ "name": "Other", "url": other.url, "retry_attempts": 0 });
         hub.add_server(person(ADA), form).await.unwrap();
         assert_eq!(news(&mut watching).await["tools"], 6);
-        // Nobody is there to hear of it.
+        // Without a connection, the hub receives no notification of the change.
         hub.disconnect_server(person(ADA), "other").await.unwrap();
         other.handle.add(tool("late", "Comes late")).unwrap();
         let tool_of = |tool: &str| Which::Of { server: "other".into(), tool: tool.into() };
@@ -151,7 +151,7 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     assert!(error().await.unwrap().starts_with("there are no credentials for `asks`"));
     enter("first").await;
     assert_eq!(error().await, None, "there are credentials");
-    // A look that was begun before comes to its end after.
+    // A sync that started before the change of the credential ends after it.
     let look = || tokio::time::timeout(LONG, hub.sync_server(person(ADA), "asks", None));
     let meanwhile = async {
         has_begun.notified().await;
@@ -160,7 +160,7 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     };
     let (looked, changed) = tokio::join!(look(), tokio::time::timeout(LONG, meanwhile));
     assert!(looked.unwrap().is_err() && changed.is_ok());
-    assert_eq!(error().await, None, "it was with the first");
+    assert_eq!(error().await, None, "the error was for the first credential");
     go_on.notify_one();
     look().await.unwrap().unwrap_err();
     assert!(error().await.unwrap().contains("its tools cannot be listed"));

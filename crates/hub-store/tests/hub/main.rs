@@ -1,4 +1,4 @@
-//! The hub on a real store, with real servers on the other end.
+//! The hub on a real store, with real upstream servers.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod approvals;

@@ -1,4 +1,4 @@
-//! Servers that want OAuth: a person signs in, for everybody or for one agent, and nothing of it goes elsewhere.
+//! Servers with OAuth: a user signs in, for all agents or for one, and the tokens reach no other server.
 
 use linchpin_hub_core::hub::oauth::Progress;
 use linchpin_hub_core::id::AgentId;
@@ -39,7 +39,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
     for action in ["sign_in.over", "grant.given", "grant.dropped"] {
         assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
     }
-    // Nothing of it can be read where it is kept.
+    // The database contains no token in plain text.
     let kept = std::fs::read(stage.place.path().join("hub.db")).unwrap();
     let journal = std::fs::read(stage.place.path().join("hub.db-wal")).unwrap_or_default();
     for token in used(&authority) {
@@ -60,8 +60,8 @@ async fn one_sign_in_for_all_is_found_again_after_a_restart() {
     assert_eq!(used(&authority).len(), 1);
     (stage.hub, stage.store) = crate::stage::open(&stage.place, stage.clock.clone());
     assert_eq!(greet(&stage, agent).await.status, Status::Success);
-    assert_eq!(used(&authority).len(), 1, "nobody had to sign in again");
-    // Another address is another server.
+    assert_eq!(used(&authority).len(), 1, "no second sign-in was necessary");
+    // A change of the URL deletes the grant.
     stage.hub.update_server(person(ADA), "guarded", json!({ "url": stage.upstream.url })).await.unwrap();
     stage.hub.update_server(person(ADA), "guarded", json!({ "url": authority.mcp_url() })).await.unwrap();
     assert_eq!(greet(&stage, agent).await.status, Status::Error);

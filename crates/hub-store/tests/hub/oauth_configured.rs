@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::signing::{greet, led_away, sign_in, used};
 use crate::stage::{ADA, Stage, person};
 
-/// The server with this authentication, as the configuration file declares it.
+/// Returns the server with this authentication, as the configuration file declares it.
 fn declared(authority: &Authority, authentication: &Value) -> Vec<Operated> {
     let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0, "authentication": authentication});
     vec![Operated::read("guarded", form).unwrap()]

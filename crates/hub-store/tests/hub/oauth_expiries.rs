@@ -1,4 +1,4 @@
-//! Many who call at once, across three hubs on one store, while tokens run out: each is renewed once.
+//! Concurrent calls at three hubs on one store while tokens expire: each token is refreshed once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,10 +16,10 @@ use crate::signing::{call, led_away};
 use crate::stage::{ADA, another, person};
 
 const CALLERS: usize = 64;
-/// Longer than a token lasts.
+/// Longer than the lifetime of a token.
 const LONG: Duration = Duration::from_hours(2);
 
-/// The authority's clock, which everybody goes by.
+/// Clock of the authority, used by all hubs.
 struct Clock(Box<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl World for Clock {

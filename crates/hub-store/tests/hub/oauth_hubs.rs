@@ -1,4 +1,4 @@
-//! Sign-ins where there are several hubs on one store, and where a hub is started again.
+//! Sign-ins with several hubs on one store, and across a restart.
 
 use linchpin_hub_core::hub::oauth::{Progress, SignedIn};
 use linchpin_hub_core::store::{Batch, Change, Kind, Paging, Status, Stored};
@@ -10,7 +10,7 @@ fn second(stage: &Stage) -> std::sync::Arc<linchpin_hub_core::hub::Hub> {
     another(&stage.place, stage.clock.clone(), stage.store.clone())
 }
 
-/// Whether a text can be read where everything is kept.
+/// Returns whether the database files contain a text.
 fn is_readable(stage: &Stage, text: &str) -> bool {
     ["hub.db", "hub.db-wal"].iter().any(|name| {
         let bytes = std::fs::read(stage.place.path().join(name)).unwrap_or_default();
@@ -25,16 +25,16 @@ async fn who_left_from_one_hub_comes_back_to_another_once() {
     let whose = Some(agent_of(helper));
     let (query, proof) = led_away(&stage.hub, &authority, whose).await;
     let brought = query.split('&').find_map(|pair| pair.strip_prefix("state=")).unwrap();
-    assert!(!is_readable(&stage, brought), "what is waited for is sealed");
+    assert!(!is_readable(&stage, brought), "the pending sign-in is encrypted");
     let back = other.return_from_sign_in(&query, &proof).await.unwrap();
     assert_eq!((back.progress, back.sync_error), (Progress::Done, None));
     for hub in [&stage.hub, &other] {
         assert_eq!(hub.return_from_sign_in(&query, &proof).await.unwrap_err().code(), "unknown_sign_in");
         assert_eq!(call(hub, helper, "greet").await.status, Status::Success);
         let seen = hub.sign_in_view(person(ADA), &back.id).await.unwrap();
-        assert_eq!(seen.progress, Progress::Done, "whichever hub is asked");
+        assert_eq!(seen.progress, Progress::Done, "at every hub");
     }
-    // Who signs out at one has signed out at all, and the same for who signs in again.
+    // A sign-out or a new sign-in at one hub takes effect at all hubs.
     assert!(other.sign_out_of(person(ADA), "guarded", whose).await.unwrap());
     assert_eq!(call(&stage.hub, helper, "greet").await.status, Status::Error);
     let (query, proof) = led_away(&other, &authority, whose).await;
@@ -85,7 +85,7 @@ async fn nobody_is_waited_for_longer_than_ten_minutes() {
     let late = stage.hub.sign_in_view(person(ADA), &begun.id).await.unwrap();
     assert!(matches!(late.progress, Progress::Failed { .. }), "{late:?}");
     assert_eq!(stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap_err().code(), "sign_in_over");
-    // The next one makes room.
+    // The next sign-in removes the expired one.
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
     assert_eq!(stage.hub.sign_in_view(person(ADA), &begun.id).await.unwrap_err().code(), "not_found");
 }
@@ -99,7 +99,7 @@ async fn too_many_cannot_be_away() {
     let error = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap_err();
     assert_eq!(error.code(), "too_many_sign_ins");
     let hops = stage.hub.trace(person(ADA), "guarded", None).await.unwrap();
-    assert_eq!(hops.len(), 50, "the last ones are kept");
+    assert_eq!(hops.len(), 50, "the last requests are retained");
 }
 
 #[tokio::test]

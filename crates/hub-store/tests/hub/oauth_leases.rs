@@ -1,5 +1,5 @@
-//! Who holds a lease keeps it for as long as it takes; who has lost it keeps nothing in place of what others kept since; and
-//! sign-ins that nobody came back from are forgotten.
+//! Refresh leases: a hub extends its lease as long as the refresh takes; a hub that has lost its lease overwrites no
+//! newer grant; abandoned sign-ins are deleted.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -19,24 +19,26 @@ use crate::signing::{call, greet, led_away, sign_in, used, with};
 use crate::stage::{ADA, Stage, another, person};
 
 const LONG: Duration = Duration::from_secs(30);
-/// A little longer than: how soon a lease is written again, how long one lasts that is not, and how soon whoever waits looks.
+/// A little longer than the interval of lease extensions.
 const ALIVE: Duration = Duration::from_millis(10_010);
+/// A little longer than the lifetime of a lease.
 const LEASE: Duration = Duration::from_millis(30_010);
+/// A little longer than the poll interval of a hub that waits for a lease.
 const LOOK: Duration = Duration::from_millis(60);
 
-/// Nothing but the test moves the clock; what takes too long by the real one fails.
+/// Runs a test with a paused clock that only the test advances. Fails after 30 s of real time.
 async fn still(test: impl Future<Output = ()>) {
     let (over, is_over) = sync_channel::<()>(1);
-    // As long as something blocks, no time is passed over.
+    // A blocking task prevents the runtime from advancing the paused clock automatically.
     let blocks = tokio::task::spawn_blocking(move || is_over.recv_timeout(LONG));
     pause();
     tokio::select! {
         () = test => drop(over),
-        _ = blocks => panic!("it takes too long"),
+        _ = blocks => panic!("the test takes too long"),
     }
 }
 
-/// Two hubs on one store, at which a token was used that the server takes no more.
+/// Two hubs on one store whose token has expired.
 async fn two(stage: &Stage, authority: &Authority) -> [(Arc<Hub>, Arc<Gated>); 2] {
     assert_eq!(sign_in(stage, authority, None).await, Progress::Done);
     let patient = json!({ "timeout_ms": 300_000 });
@@ -61,7 +63,7 @@ fn looks_at(kind: Kind) -> impl Fn(&Asked<'_>) -> bool {
     move |asked| matches!(asked, Asked::Document(key) if key.kind == kind)
 }
 
-/// What is kept of sign-ins at the server, in which version.
+/// Returns ids and versions of the stored secrets of the server.
 async fn kept(stage: &Stage) -> Vec<(String, u64)> {
     let server = stage.hub.server(person(ADA), "guarded").await.unwrap().id.to_string();
     let paging = Paging { after: None, limit: 10 };
@@ -84,12 +86,12 @@ async fn a_lease_lasts_as_long_as_it_is_held() {
             advance(ALIVE).await;
             written.notified().await;
             looked.notified().await;
-            advance(LOOK).await; // what was written is seen now
+            advance(LOOK).await; // the next poll sees the extended lease
             looked.notified().await;
         }
         assert_eq!(authority.seen().refreshes, 1);
         gate.open();
-        written.notified().await; // it is given back
+        written.notified().await; // the lease is released
         advance(LOOK).await;
         for call in [first, second] {
             assert_eq!(call.done().await.status, Status::Success);
@@ -107,7 +109,7 @@ async fn who_has_lost_the_lease_keeps_nothing_in_place_of_what_is_newer() {
     let [(one, slow), (other, store)] = two(&stage, &authority).await;
     let (query, proof) = led_away(&other, &authority, None).await;
     let test = async {
-        // The first has renewed the token, and is about to keep it.
+        // The first hub has refreshed the token, and is about to store it.
         let seen = authority.clone();
         let gate = slow.hold(move |asked| {
             (looks_at(Kind::Secret)(asked) || put(Kind::Secret)(asked)) && seen.seen().refreshes == 1
@@ -122,9 +124,9 @@ async fn who_has_lost_the_lease_keeps_nothing_in_place_of_what_is_newer() {
         assert_eq!(signs_in.done().await.unwrap().progress, Progress::Done);
         let newer = kept(&stage).await;
         gate.open();
-        assert_eq!(first.done().await.status, Status::Success, "its token is good");
-        assert_eq!(kept(&stage).await, newer, "somebody has signed in since");
-        // What is newer is used from now on.
+        assert_eq!(first.done().await.status, Status::Success, "its token is valid");
+        assert_eq!(kept(&stage).await, newer, "a user has signed in since");
+        // The newer grant is used from now on.
         slow.pass();
         let written = slow.tell(put(Kind::Lease));
         advance(LEASE).await;
@@ -145,7 +147,7 @@ async fn who_never_came_back_is_forgotten_by_and_by() {
     let old = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
     stage.clock.turn(599);
     let new = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
-    assert_eq!(kept(&stage).await.len(), 4, "what was given, and three sign-ins");
+    assert_eq!(kept(&stage).await.len(), 4, "the grant and three pending sign-ins");
     stage.clock.turn(1);
     let store = Gated::new(stage.store.clone());
     stage.hub = another(&stage.place, stage.clock.clone(), store.clone());

@@ -1,4 +1,4 @@
-//! What becomes of a sign-in: its first look at the tools, its end at the provider, and what more a server wants.
+//! Lifecycle of a sign-in: first tool sync, revocation at the provider, and additional scopes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stage::{ADA, agent_of, person};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// How often somebody asked for a token with another, and how often the server was asked at all.
+/// Returns the numbers of token refreshes and of requests to the server.
 fn asked(authority: &Authority) -> (usize, usize) {
     let seen = authority.seen();
     let resource = seen.requests.iter().filter(|request| request.place == Place::Resource).count();
@@ -28,7 +28,7 @@ async fn the_first_to_sign_in_sees_the_tools() {
     assert_eq!((server.tools, server.last_synced), (0, None));
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, Progress::Done);
     let server = stage.hub.server(person(ADA), "guarded").await.unwrap();
-    assert_eq!((server.tools, server.error), (2, None), "nobody had to ask for it");
+    assert_eq!((server.tools, server.error), (2, None), "the sync is automatic");
     let before = used(&authority).len();
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, Progress::Done);
     assert_eq!((before, greet(&stage, one).await.status), (1, Status::Success));
@@ -39,7 +39,7 @@ async fn a_first_look_that_fails_is_shown_and_breaks_nothing() {
     let (stage, authority) = with("shared").await;
     let mut watching = stage.hub.events().watch(ADA, None);
     let (query, proof) = led_away(&stage.hub, &authority, None).await;
-    // From now on the server finds fault with every request, whoever sends it.
+    // From now on the server rejects every request.
     let spoiled = json!({ "headers": { "Origin": "http://stranger.example" } });
     stage.hub.update_server(person(ADA), "guarded", spoiled).await.unwrap();
     let back = stage.hub.return_from_sign_in(&query, &proof).await.unwrap();
@@ -83,11 +83,11 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
         assert!(failed.error.as_ref().unwrap().contains(says), "{failed:?}");
     }
     let before = asked(&authority);
-    assert_eq!(before.0, 1, "a refresh token is shown once");
+    assert_eq!(before.0, 1, "a refresh token is used once");
     for _ in 0..5 {
         assert_eq!(greet(&stage, one).await.status, Status::Error);
     }
-    assert_eq!(asked(&authority), before, "nobody is troubled again");
+    assert_eq!(asked(&authority), before, "no further requests");
     assert_eq!(greet(&stage, two).await.status, Status::Success);
     let standing = stage.hub.standing(person(ADA), "guarded", Some(agent_of(one))).await.unwrap();
     assert_eq!((standing.signed_in, standing.advice.as_deref()), (SignedIn::Again, Some(says)));
@@ -111,7 +111,7 @@ async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
         );
     }
     assert_eq!(asked(&authority).0, 1);
-    // A hub that is started again knows it, too.
+    // A restarted hub knows it, too.
     let other = crate::stage::another(&stage.place, stage.clock.clone(), stage.store.clone());
     let before = asked(&authority);
     assert_eq!(call(&other, person(ADA), "greet").await.status, Status::Error);
@@ -131,7 +131,7 @@ async fn an_authority_that_is_down_costs_nobody_the_sign_in() {
     let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
     assert_eq!(standing.signed_in, SignedIn::Yes, "{standing:?}");
     authority.behave(Authority::honest());
-    stage.clock.turn(2); // it was left alone for a while
+    stage.clock.turn(2); // the backoff has elapsed
     assert_eq!(greet(&stage, person(ADA)).await.status, Status::Success);
 }
 
@@ -153,7 +153,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
     let standing = stage.hub.standing(person(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.signed_in, &*standing.wanted), (SignedIn::Yes, &["write".to_owned()][..]));
 
-    // Who does not come back, and who says no, loses nothing.
+    // An abandoned or denied sign-in does not affect the grant.
     let (query, proof) = led_away(&stage.hub, &authority, None).await;
     let brought = query.split('&').find(|pair| pair.starts_with("state=")).unwrap();
     let iss = query.split('&').find(|pair| pair.starts_with("iss=")).unwrap();

@@ -1,4 +1,4 @@
-//! Every way in which the authority of the test kit can misbehave, through the hub: what people read, and what is kept.
+//! Every misbehavior of the test kit's authority, through the hub: the error for the user, and the stored grant.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use linchpin_hub_core::world::World;
 use crate::signing::{greet, with_behaviour};
 use crate::stage::{ADA, Stage, person};
 
-/// Where it ends, and a part of what people read. ISSUER and MCP stand for where those are; `fine` is the end of a life without
-/// trouble.
+/// Step that fails, and a part of the error. ISSUER, SERVER, MCP and CANARY stand for URLs; `fine`: no step fails.
 const TABLE: &[(Switch, &str, &str)] = &[
     (Switch::ChallengeMissing, "fine", ""),
     (Switch::ChallengeMalformed, "fine", ""),
@@ -260,7 +259,7 @@ const TABLE: &[(Switch, &str, &str)] = &[
     ),
 ];
 
-/// Somebody signs in, calls a tool, and calls it again when the token is over: where that ends, and why.
+/// Signs in, calls a tool, and calls it again after the token has expired. Returns the step that fails, and its error.
 async fn live(stage: &Stage, authority: &Authority) -> String {
     let begun = match stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap() {
         begun if begun.progress == Progress::Waiting => begun,
@@ -289,7 +288,7 @@ async fn live(stage: &Stage, authority: &Authority) -> String {
 fn why(progress: &Progress) -> &str {
     match progress {
         Progress::Failed { error } => error,
-        _ => "it was not needed",
+        _ => "no sign-in was necessary",
     }
 }
 
@@ -328,10 +327,10 @@ async fn what_people_read_and_what_is_kept() {
             text.contains("sign in again with"),
             "{switch:?}: {signed_in:?}"
         );
-        // Another origin may have the metadata of a resource; what it says is held against the resource all the same.
+        // Resource metadata may be hosted at another origin; it is compared to the resource all the same.
         assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
-        assert_eq!(seen.reuses, 0, "{switch:?}: what is spent is not shown again");
-        // Whoever is not who was asked gets no word in.
+        assert_eq!(seen.reuses, 0, "{switch:?}: a spent token is not sent again");
+        // Error texts of another authorization server are not shown.
         let is_stranger = text.contains("another authorization server");
         assert!(!is_stranger || !text.contains("denied"), "{switch:?}: {text}");
     }

@@ -1,4 +1,4 @@
-//! Resources and prompts: how often, and for whom.
+//! Resources and prompts: rate limits and access.
 
 use linchpin_hub_core::hub::Offer;
 use linchpin_hub_core::{Kind, Scope, Subject};

@@ -1,4 +1,4 @@
-//! The servers of the operator's file.
+//! Configured servers.
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::hub::{LOCAL_USER, ServerFilter, ServerView};
@@ -16,7 +16,7 @@ fn server(slug: &str, form: Value) -> Operated {
 
 async fn transports(stage: &Stage) -> Vec<(String, &'static str)> {
     let servers = stage.hub.servers(person(ADA), &ServerFilter::default()).await.unwrap();
-    // Those that were added in the same moment come in any order.
+    // Servers that were added at the same time have no fixed order.
     let mut all: Vec<_> = servers.into_iter().map(|server| (server.slug, server.transport)).collect();
     all.sort_unstable();
     all
@@ -58,7 +58,7 @@ fn with_secret(command: &str, more: &Value) -> Operated {
     server("a", form)
 }
 
-/// Why the program cannot be started.
+/// Returns the error code of an attempt to start the server.
 async fn refused(stage: &Stage) -> &'static str {
     stage.hub.test_server(person(ADA), "a").await.unwrap_err().code()
 }
@@ -112,11 +112,7 @@ async fn a_secret_is_for_one_command_alone() {
     stage.hub.operate(ADA, vec![with_secret("true", &json!({"args": ["x"]}))]).await.unwrap();
     assert_eq!((refused(&stage).await, kept(&stage).await), ("secret_missing", 1));
     stage.hub.operate(ADA, vec![with_secret("true", &json!({}))]).await.unwrap();
-    assert_eq!(
-        refused(&stage).await,
-        "server_unavailable",
-        "it is still there for the command that it is for"
-    );
+    assert_eq!(refused(&stage).await, "server_unavailable", "the secret still exists for its command");
     // The file was changed while no hub ran.
     (stage.hub, stage.store) = open(&stage.place, stage.clock.clone());
     stage.hub.operate(ADA, vec![with_secret("false", &json!({}))]).await.unwrap();
@@ -190,7 +186,7 @@ async fn a_server_that_left_the_file_is_removed_by_command_with_everything() {
     stage.hub.operate(ADA, vec![servers[1].clone()]).await.unwrap();
     stage.hub.remove_server(person(ADA), "a").await.unwrap();
     assert_eq!(kept(&stage).await, 1);
-    // A command that has changed the file while no hub runs.
+    // A command changed the file while no hub was running.
     stage.hub.delete_configured(ADA, "b").await.unwrap();
     stage.hub.delete_configured(ADA, "up").await.unwrap();
     assert_eq!((transports(&stage).await, kept(&stage).await), (vec![("up".to_owned(), "http")], 0));

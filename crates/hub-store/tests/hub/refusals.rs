@@ -80,7 +80,7 @@ async fn repeated_refusals_are_one_record_with_a_count() {
     ids.dedup();
     assert_eq!((ids.len(), calls(&stage).await), (1, 1));
     assert_eq!(stage.hub.call(agent, ids[0]).await.unwrap().status, Status::Error);
-    // Another error, another tool and another subject are told apart.
+    // Another error, another tool or another subject is recorded separately.
     let other = stage.call(agent, "echo", json!({"message": 8})).await.unwrap();
     assert_eq!(stage.hub.call(agent, other.id).await.unwrap().error, other.error);
     stage.call(agent, "big", json!({})).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
         assert_eq!(hidden, missing);
         assert_eq!(hidden[0].0, Kind::NotFound);
     }
-    // Nothing of it is a call of the agent. The operator reads of each attempt in the audit.
+    // No attempt becomes a call of the agent. The audit contains each of them.
     assert_eq!(calls(&stage).await, 0);
     for (wanted, server, tool) in [
         ("call.refused", "up", json!("big")),
@@ -197,7 +197,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
         })
         .await;
     }
-    // A user sees what there is.
+    // A user sees the tools.
     let filter = ToolFilter { server: Some("other".into()), ..ToolFilter::default() };
     assert!(!stage.hub.tools(person(ADA), &filter).await.unwrap().is_empty());
 }

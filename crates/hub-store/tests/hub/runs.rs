@@ -1,4 +1,4 @@
-//! What a hub does by itself, as often as a test wants.
+//! Background loop of a hub, under control of a test.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use tokio::sync::Notify;
 use crate::aside::Aside;
 use crate::gated::{Asked, Gated, heard};
 
-/// A hub that runs.
+/// Hub with a running background loop.
 pub(crate) struct Runs {
     end: Arc<Notify>,
     running: Aside<()>,
 }
 
 impl Runs {
-    /// Runs a hub.
+    /// Starts the background loop of a hub.
     pub(crate) fn new(hub: &Arc<Hub>) -> Self {
         let end = Arc::<Notify>::default();
         let (hub, ends) = (hub.clone(), end.clone());
         Runs { running: Aside::new(hub.run(async move { ends.notified().await })), end }
     }
 
-    /// Runs a hub on a store until everything was done once.
+    /// Starts the background loop, and waits for its first tick.
     pub(crate) async fn once(hub: &Arc<Hub>, store: &Gated) -> Self {
         let turn = store.tell(|asked| matches!(asked, Asked::Abandoned));
         let runs = Self::new(hub);
@@ -30,7 +30,7 @@ impl Runs {
         runs
     }
 
-    /// Ends it, when what it has begun is done.
+    /// Stops the loop, and waits for its running work.
     pub(crate) async fn end(self) {
         self.end.notify_one();
         self.running.done().await;

@@ -1,4 +1,4 @@
-//! Old entries of the audit leave the store as sealed files, and are missed when something happens to them.
+//! Audit segments: old entries move from the store into sealed files, and damage to the files is detected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ const DAY: i64 = 24 * 60 * 60;
 const KEPT: Retention =
     Retention { history: Duration::from_hours(30 * 24), audit: Some(Duration::from_hours(10 * 24)) };
 
-/// A hub that has done something on each of so many days.
+/// A hub with calls on each of `days` days.
 async fn stage(days: usize) -> Stage {
     let stage = Stage::new().await;
     for day in 0..days {
@@ -28,7 +28,7 @@ async fn stage(days: usize) -> Stage {
     stage
 }
 
-/// Seals what is old on the day after.
+/// Advances the clock by a day, and seals old entries.
 async fn seal_next_day(stage: &Stage) {
     stage.clock.turn(DAY);
     stage.hub.seal_old(ADA).await.unwrap();
@@ -46,7 +46,7 @@ fn files(stage: &Stage) -> Vec<PathBuf> {
     files
 }
 
-/// How often each entry is there, in files and in the store.
+/// Counts the occurrences of each entry in files and store.
 async fn numbers(stage: &Stage) -> BTreeMap<u64, usize> {
     let mut numbers = BTreeMap::new();
     for file in files(stage) {
@@ -92,7 +92,7 @@ async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     seal_next_day(&stage).await;
     assert_eq!((files(&stage).len(), verified(&stage).await.segments), (3, 3));
     is_there_once(&stage).await;
-    // Long after everything, the last entry is still in the store, and the next follows it.
+    // The last entry always stays in the store, so that the next one can follow it.
     stage.clock.turn(100 * DAY);
     stage.hub.seal_old(ADA).await.unwrap();
     assert!(!stage.store.audit(ADA, 0, 500).await.unwrap().is_empty());
@@ -105,13 +105,13 @@ async fn what_is_old_is_in_files_and_the_chain_goes_on() {
 async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
     let stage = stage(12).await;
     let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
-    // The file cannot be written: everything stays where it is.
+    // The file cannot be written: all entries stay in the store.
     fs::write(stage.place.path().join("audit"), "no folder").unwrap();
     let error = stage.hub.retain(KEPT).await.unwrap_err();
     assert_eq!(error.code(), "segment_unwritable");
     fs::remove_file(stage.place.path().join("audit")).unwrap();
     is_there_once(&stage).await;
-    // The file is there, and the entries are still in the store.
+    // The file is written, but the entries are still in the store.
     for table in ["audit", "documents"] {
         let when = if table == "audit" { "BEFORE DELETE" } else { "BEFORE INSERT" };
         let end = format!("CREATE TRIGGER ends {when} ON {table} BEGIN SELECT RAISE(ABORT, 'cut'); END");
@@ -122,14 +122,14 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
         let found = verified(&stage).await;
         assert!(found.is_whole && found.segments == 0, "{found:?}");
     }
-    // Days later more is old. What was begun is ended as it was begun.
+    // Days later more entries are old. The unfinished segment is completed unchanged.
     let begun = (files(&stage), fs::read(&files(&stage)[0]).unwrap());
     stage.clock.turn(2 * DAY);
     stage.hub.seal_old(ADA).await.unwrap();
     assert_eq!((files(&stage)[..1].to_vec(), fs::read(&files(&stage)[0]).unwrap()), begun);
     assert_eq!(files(&stage).len(), 2);
     is_there_once(&stage).await;
-    // Another hub has sealed more meanwhile: nothing is removed, and no file is left over.
+    // Another hub seals concurrently: no entry is lost, and no file is left over.
     let (other, _) = open(&stage.place, stage.clock.clone());
     stage.clock.turn(DAY);
     let (one, two) = tokio::join!(other.retain(KEPT), stage.hub.seal_old(ADA));
@@ -182,7 +182,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
     fs::write(&files[1], &whole[1]).unwrap();
     is_there_once(&stage).await;
 
-    // Files that are elsewhere are said to be.
+    // Missing files are noted, but are no damage: they may be archived elsewhere.
     for (gone, note) in
         [(0, "segment 1 is not available"), (1, "segments 1-2 are"), (2, "segments 1-3 are not available")]
     {
@@ -190,7 +190,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
         let found = verified(&stage).await;
         assert!(found.is_whole && found.note.as_ref().unwrap().starts_with(note), "{found:?}");
     }
-    // What the store says of them is signed, and cannot be left out.
+    // The segment records in the store are signed, and cannot be removed unnoticed.
     let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
     db.execute_batch("CREATE TABLE before AS SELECT * FROM documents").unwrap();
     for (change, what) in [

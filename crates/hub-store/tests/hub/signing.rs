@@ -1,4 +1,4 @@
-//! A server that wants OAuth, and people who sign in there.
+//! OAuth fixture: a server with OAuth, and users who sign in.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::stage::{ADA, Stage, person};
 
-/// A hub with a server that wants OAuth.
+/// Returns a hub with an OAuth server.
 pub(crate) async fn with(mode: &str) -> (Stage, Authority) {
     with_behaviour(mode, Authority::honest()).await
 }
@@ -24,14 +24,14 @@ pub(crate) async fn with_behaviour(mode: &str, behaviour: Behaviour) -> (Stage, 
     (stage, authority)
 }
 
-/// An agent that may use it.
+/// Adds an agent that may use the server.
 pub(crate) async fn agent(stage: &Stage, name: &str) -> Scope {
     let form = json!({ "name": name, "approval": "auto", "servers": { "guarded": {} } });
     let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
     Scope::new(ADA, Subject::Agent(agent.summary.id))
 }
 
-/// Somebody signs in, in their browser.
+/// Signs in, as a browser does.
 pub(crate) async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> Progress {
     let begun = stage.hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
     if begun.progress != Progress::Waiting {
@@ -43,7 +43,7 @@ pub(crate) async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<
     stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress
 }
 
-/// The sign-in that somebody has begun at one hub, and what the browser brings back from the authority.
+/// Starts a sign-in up to the redirect back to the hub. Returns the query of the redirect and the proof of the browser.
 pub(crate) async fn led_away(hub: &Hub, authority: &Authority, agent: Option<AgentId>) -> (String, String) {
     let begun = hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
     assert_eq!(begun.progress, Progress::Waiting);
@@ -62,7 +62,7 @@ pub(crate) async fn call(hub: &Arc<Hub>, scope: Scope, tool: &str) -> CallView {
     hub.call_tool(scope, wanted, true).await.unwrap()
 }
 
-/// The tokens with which the server was asked, each once.
+/// Returns the distinct tokens of all requests to the server.
 pub(crate) fn used(authority: &Authority) -> Vec<String> {
     let seen = authority.seen();
     let mut tokens: Vec<_> = (seen.requests.iter().filter(|request| request.place == Place::Resource))

@@ -1,4 +1,4 @@
-//! A hub and a server for it.
+//! Test fixture: a hub and an upstream server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,22 +30,23 @@ const LONG: Duration = Duration::from_secs(30);
 
 #[args]
 struct Size {
-    /// How many bytes
+    /// Number of bytes
     bytes: usize,
 }
 
-/// A server on the network that tests look into.
+/// Remote server that records its requests.
 pub(crate) struct Upstream {
     pub(crate) url: String,
     pub(crate) handle: Handle,
-    /// How often a tool did something.
+    /// Number of tool executions.
     pub(crate) ran: Arc<AtomicUsize>,
-    /// The `Authorization` of each request.
+    /// `Authorization` header of each request.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
-    /// Lets `wait` go on, and tells that it has begun.
+    /// Releases `wait`.
     pub(crate) go_on: Arc<Notify>,
+    /// Notified when `wait` starts.
     pub(crate) has_begun: Arc<Notify>,
-    /// Tells that `wait` was cancelled.
+    /// Notified when `wait` is cancelled.
     pub(crate) given_up: Arc<Notify>,
     running: JoinSet<()>,
 }
@@ -78,7 +79,7 @@ impl Upstream {
         Upstream { url, handle, ran, tokens, go_on, has_begun, given_up, running }
     }
 
-    /// Ends the server: nothing listens at its address any more.
+    /// Stops the server: nothing listens at its address any more.
     pub(crate) async fn stop(&mut self) {
         self.running.shutdown().await;
     }
@@ -88,7 +89,7 @@ impl Upstream {
     }
 }
 
-/// A hub with one server.
+/// A hub with one server, its store and its clock.
 pub(crate) struct Stage {
     pub(crate) hub: Arc<Hub>,
     pub(crate) store: Arc<dyn Store>,
@@ -101,23 +102,23 @@ pub(crate) fn person(tenant: TenantId) -> Scope {
     Scope::new(tenant, Subject::User(LOCAL_USER))
 }
 
-/// A hub on the files in a folder.
+/// Opens a hub on the files of a folder.
 pub(crate) fn open(place: &TempDir, clock: Arc<Clock>) -> (Arc<Hub>, Arc<dyn Store>) {
     open_with(place, clock, Egress::default())
 }
 
-/// The same with another way out.
+/// Opens a hub with another egress.
 pub(crate) fn open_with(place: &TempDir, clock: Arc<Clock>, egress: Egress) -> (Arc<Hub>, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
     (hub_on(place, clock, store.clone(), egress), store)
 }
 
-/// Another hub on the same store.
+/// Creates another hub on the same store.
 pub(crate) fn another(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
     hub_on(place, clock, store, Egress::default())
 }
 
-/// A hub that stores the signed heads of its audit beside its keys.
+/// Creates a hub that stores the signed heads of its audit beside its keys.
 pub(crate) fn with_heads(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
     let heads = HeadFile { path: place.path().join("heads"), place: "here".into(), is_inside: false };
     hub_with(place, clock, store, Egress::default(), Some(heads))
@@ -145,7 +146,7 @@ fn hub_with(
     Arc::new(Hub::new(clock, store, keys, egress, options))
 }
 
-/// Waits until a call of a hub is over.
+/// Waits until a call of a hub has finished.
 pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
     let mut watching = hub.events().watch(ADA, None);
     let over = async {
@@ -160,7 +161,7 @@ pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
     tokio::time::timeout(LONG, over).await.unwrap()
 }
 
-/// What the audit of a hub says of a call, in order, and how it ended.
+/// Returns the audit actions of a call in order, with its final status.
 pub(crate) async fn said(hub: &Hub, id: CallId) -> Vec<String> {
     let (mut said, mut after) = (Vec::new(), 0);
     loop {
@@ -188,7 +189,7 @@ impl Stage {
         stage
     }
 
-    /// One whose hub keeps everything by way of a gate.
+    /// Creates a fixture whose hub uses a store with injected faults.
     pub(crate) async fn gated() -> (Self, Arc<Gated>) {
         let mut stage = Self::new().await;
         let store = Gated::new(stage.store.clone());
@@ -196,16 +197,16 @@ impl Stage {
         (stage, store)
     }
 
-    /// Adds the server, with more in the form, and looks at its tools.
+    /// Adds the server with additional settings, and syncs its tools.
     pub(crate) async fn add(&self, more: Value) -> String {
         let mut form = json!({ "name": "Up", "url": self.upstream.url, "retry_attempts": 0 });
         form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let server = self.hub.add_server(person(ADA), form).await.unwrap();
-        let _ = self.hub.sync_server(person(ADA), &server.slug, None).await; // some want credentials first
+        let _ = self.hub.sync_server(person(ADA), &server.slug, None).await; // fails if the server requires credentials
         server.slug
     }
 
-    /// An agent that may use everything of the server.
+    /// Adds an agent that may use all tools of the server.
     pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Scope {
         let servers = json!({ "up": { "trusted": trusted } });
         let form = json!({ "name": name, "approval": approval, "servers": servers });
@@ -219,7 +220,7 @@ impl Stage {
         tokio::time::timeout(LONG, call).await.unwrap()
     }
 
-    /// A call that waits for a person.
+    /// Makes a call that waits for approval.
     pub(crate) async fn ask(&self, scope: Scope, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
         let tool = Which::Local(format!("mcp_up__{tool}"));
         let call = self.hub.call_tool(scope, Wanted { tool, arguments }, false).await.unwrap();
@@ -228,7 +229,7 @@ impl Stage {
         (call, approval)
     }
 
-    /// Waits until a call is over.
+    /// Waits until a call has finished.
     pub(crate) async fn over(&self, id: CallId) -> CallView {
         over(&self.hub, id).await
     }
@@ -238,12 +239,12 @@ impl Stage {
         self.hub.approvals(person(ADA), Some(Decision::Open), &paging).await.unwrap().items.len()
     }
 
-    /// What the audit says of a call, in order, and how it ended.
+    /// Returns the audit actions of a call in order, with its final status.
     pub(crate) async fn said(&self, id: CallId) -> Vec<String> {
         said(&self.hub, id).await
     }
 
-    /// What the audit says was done, in order.
+    /// Returns all audit actions in order.
     pub(crate) async fn actions(&self) -> Vec<String> {
         let rows = self.hub.audit(person(ADA), 0, 500).await.unwrap();
         rows.into_iter().map(|row| row.action).collect()

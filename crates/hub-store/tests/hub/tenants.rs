@@ -1,4 +1,4 @@
-//! Two tenants and more, at random: nobody ever sees anything of anybody else's.
+//! Random operations of several tenants: no tenant ever sees data of another.
 
 use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
 use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId, TokenId, UserId};
@@ -12,7 +12,7 @@ use crate::stage::Stage;
 const STEPS: usize = 100_000;
 const TENANTS: u128 = 5;
 
-/// Numbers that look random and are the same each time.
+/// Pseudorandom numbers with a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// Everything that anybody has been told an id of.
+/// All ids that a tenant has received, with the tenant.
 #[derive(Default)]
 struct Known {
     servers: Vec<(u128, String)>,
@@ -34,14 +34,14 @@ struct Known {
     tokens: Vec<(u128, TokenId)>,
 }
 
-/// One of the tenant's own, or of anybody's.
+/// Picks an id, of the tenant itself or of any tenant.
 fn any<T: Clone>(all: &[(u128, T)], tenant: u128, dice: &mut Dice) -> Option<T> {
     let wants_own = dice.roll(2) == 0;
     let some: Vec<_> = all.iter().filter(|(owner, _)| !wants_own || *owner == tenant).collect();
     if some.is_empty() { None } else { Some(some[dice.roll(some.len())].1.clone()) }
 }
 
-/// Whatever is a tenant's own has this in it.
+/// Returns the watermark that all data of a tenant contain.
 fn mark(tenant: u128) -> String {
     format!("watermark-{tenant}-end")
 }
@@ -55,7 +55,7 @@ struct Model {
 }
 
 impl Model {
-    /// Looks at an answer that a tenant got.
+    /// Checks a result that a tenant received.
     fn look<T: Serialize>(&mut self, tenant: u128, answer: &linchpin_hub_core::Result<T>) -> bool {
         let text = match answer {
             Ok(answer) => serde_json::to_string(answer).unwrap(),
@@ -164,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Looks at something that nothing changes.
+    /// Performs a read-only operation.
     async fn watch(&mut self, tenant: u128, scope: Scope, what: usize) {
         let hub = self.stage.hub.clone();
         let paging = Paging { after: None, limit: 4 };
@@ -226,7 +226,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
     for step in 0..STEPS {
         model.step().await;
         if step % 1_000 == 0 {
-            // Events are told to their own tenant alone.
+            // Events reach only their own tenant.
             for (tenant, events) in &mut watching {
                 while let Some(Ok(event)) = futures_now(events.next()) {
                     assert_eq!(event.tenant, TenantId::fixed(*tenant));
@@ -249,7 +249,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
     assert_eq!(model.foreign, 0);
 }
 
-/// What a future gives at once, if it does.
+/// Polls a future once, and returns its output if it is ready.
 fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {

@@ -1,4 +1,4 @@
-//! Looking at tools: what is new, what has changed, what is gone, and what happens when a server does not answer.
+//! Tool sync: new, changed and removed tools, and servers that do not respond.
 
 use linchpin::{NoArgs, Tool};
 use linchpin_hub_core::Kind;
@@ -22,7 +22,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     let synced = hub.sync_server(person(ADA), "up", None).await.unwrap();
     assert_eq!((synced.added, synced.tools), (vec!["send".to_owned()], 7));
     assert_eq!(stage.call(person(ADA), "send", json!({})).await.unwrap().status, Status::Success);
-    // Nobody has trusted it, and yet it is not what it was.
+    // A change of an untrusted tool is detected, too.
     let changed = |text: &str| {
         stage.upstream.handle.remove_tool("send");
         stage.upstream.handle.add(tool("send", text)).unwrap();
@@ -37,7 +37,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     assert!(denied.error.unwrap().contains("the tool definition has changed"));
     let filter = ToolFilter { state: Some(State::Changed), ..ToolFilter::default() };
     assert_eq!(hub.tools(person(ADA), &filter).await.unwrap().len(), 1);
-    // Whoever trusts it says what they looked at.
+    // Trusting a tool requires the pin that the user has reviewed.
     let error = hub.trust_tool(person(ADA), "mcp_up__send", "0").await.unwrap_err();
     assert_eq!(error.code(), "tool_changed");
     let agent = stage.agent("Any", "auto", &[]).await;
@@ -45,7 +45,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     let trusted = hub.trust_tool(person(ADA), "mcp_up__send", &view.pin).await.unwrap();
     assert_eq!((trusted.state, trusted.is_callable), (State::Trusted, true));
     assert_eq!(stage.call(person(ADA), "send", json!({})).await.unwrap().status, Status::Success);
-    // And back again is a change, too.
+    // A change back to the former definition is a change, too.
     changed("Sends a message");
     hub.sync_server(person(ADA), "up", None).await.unwrap();
     assert_eq!(hub.tool(person(ADA), "mcp_up__send").await.unwrap().state, State::Changed);
@@ -178,7 +178,7 @@ async fn resources_and_prompts_are_passed_on() {
     assert_eq!(got["messages"][0]["content"]["text"], "Say hello");
     let actions = stage.actions().await;
     assert!(actions.contains(&"resource.read".to_owned()) && actions.contains(&"prompt.got".to_owned()));
-    // An agent that was not given the server does not know of it.
+    // An agent without access to the server does not see it.
     let form = json!({"name": "None", "approval": "auto"});
     let agent = hub.add_agent(person(ADA), form).await.unwrap();
     let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));

@@ -132,12 +132,12 @@ async fn what_is_given_changes_and_nothing_else() {
     let mut expected = before.clone();
     (expected.summary.enabled, expected.summary.updated) = (false, stage.clock.now());
     assert_eq!(after, expected);
-    // A server that is gone meanwhile is in nobody's way.
+    // A selected server that has been removed does not block the update.
     let gone = Batch::new().change(Change::Remove(Key::new(Kind::Server, files)));
     stage.store.commit(LOCAL, gone).await.unwrap();
     let after = stage.hub.update_agent(ADA, id, json!({"name": "other"})).await.unwrap();
     assert_eq!((&*after.summary.name, after.summary.server_count), ("other", 1));
-    // Nothing is what a new one has.
+    // `null` resets a field to its default.
     let nothing =
         json!({"instructions": null, "model": null, "approval": null, "enabled": null, "servers": null});
     let after = stage.hub.update_agent(ADA, id, nothing).await.unwrap();

@@ -1,10 +1,10 @@
-//! Secrets are nowhere but with those who have them.
+//! Secrets appear in no output, log or file.
 
 use linchpin_hub_core::events::Told;
 
 use super::*;
 
-/// Whether a text, or its hexadecimal digits, is in some bytes.
+/// Returns whether the bytes contain a text or its hexadecimal form.
 fn holds(bytes: &[u8], text: &str) -> bool {
     let digits = text.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
     let digits: String = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap()).collect();
@@ -67,12 +67,12 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
         own.0,
         "canary!".into(),
     ]);
-    // Of a token, what nobody guesses, too.
+    // The random part of a token is a secret by itself.
     let parts = secrets.iter().filter_map(|secret| secret.expose().split('_').nth(2)).map(Secret::from);
     let parts: Vec<_> = parts.collect();
     assert_eq!(parts.len(), 3);
     secrets.extend(parts);
-    let mut files = vec![("what was said".to_owned(), said.concat().into_bytes())];
+    let mut files = vec![("output".to_owned(), said.concat().into_bytes())];
     for file in std::fs::read_dir(stage.place.path()).unwrap() {
         let path = file.unwrap().path();
         files.push((path.display().to_string(), std::fs::read(path).unwrap()));

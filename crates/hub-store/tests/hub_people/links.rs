@@ -1,4 +1,4 @@
-//! Links that sign in once, at whichever hub they are shown.
+//! Login links: each one logs in once, at any hub.
 
 use linchpin_hub_store::{Durability, Postgres};
 use tokio::task::JoinSet;
@@ -31,7 +31,7 @@ async fn a_link_signs_in_once_and_ends_all_others() {
     assert_eq!(kept(&stage).await, 0);
 }
 
-/// What those get who use one link many times at once, at these hubs in turn.
+/// Uses one link 100 times concurrently, at these hubs in turn. Returns the codes.
 async fn at_once(hubs: &[Arc<Hub>], link: &Secret) -> Vec<&'static str> {
     let mut all = JoinSet::new();
     for number in 0..100 {
@@ -73,7 +73,7 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
             assert!(refused.message().starts_with("this login link is not valid any more"), "{refused}");
         }
     }
-    // Of many at once, one; also when it is not the same link.
+    // Of concurrent uses exactly one succeeds, even with different links.
     let link_of_one = link(one).await;
     assert_eq!(at_once(&hubs, &link_of_one).await, [["done"].as_slice(), &["unauthorized"; 99]].concat());
     for _ in 0..10 {
@@ -97,10 +97,10 @@ async fn a_link_ends_with_time_and_with_the_first_password() {
     let carol = stage.person(ADA, "carol", PASSWORD).await;
     assert!(stage.hub.one_time().await.unwrap().is_none());
     assert_eq!(kept(&stage).await, 0);
-    // It does not come back with the end of that password.
+    // The link stays invalid after the user with the password is removed.
     stage.hub.remove_user(ADA, carol).await.unwrap();
     assert_eq!(code(stage.hub.sign_in_once(&last, &here()).await), "unauthorized");
-    // And it does not matter which hub the password was set at.
+    // The password may be set at another hub.
     let last = link(&stage.hub).await;
     let other = stage.another_hub();
     other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
@@ -127,7 +127,7 @@ async fn there_are_16_links_at_most_and_none_that_is_over() {
     assert_eq!(kept(&stage).await, 16);
     assert_eq!(code(stage.hub.sign_in_once(&links[3], &here()).await), "unauthorized");
     assert_eq!(code(stage.hub.sign_in_once(&links[4], &here()).await), "done");
-    // Of many of the same moment, it is not the new one that goes.
+    // Of links with the same time, the new one is not evicted.
     for _ in 0..40 {
         let before = stage.documents(LOCAL).await;
         link(&stage.hub).await;

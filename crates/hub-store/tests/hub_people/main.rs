@@ -1,4 +1,4 @@
-//! People, sessions, tokens and agents, through a hub on a real store, each time with a second tenant.
+//! Users, sessions, tokens and agents, through a hub on a real store, each with a second tenant.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod agents;
@@ -30,18 +30,18 @@ use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Somebody of the local tenant.
+/// User of the local tenant.
 const ADA: Scope = scope(LOCAL, LOCAL_USER);
 const OTHER: TenantId = TenantId::fixed(2);
-/// Somebody of another tenant.
+/// User of another tenant.
 const BOB: Scope = scope(OTHER, UserId::fixed(7));
 
 const PASSWORD: &str = "canary-password-of-ada";
 
-/// The host that sessions are made for.
+/// Host that sessions are bound to.
 const HOST: &str = "127.0.0.1:7420";
 
-/// A browser on this machine.
+/// Returns a browser on this machine.
 fn here() -> Remote {
     Remote { address: Some([127, 0, 0, 1].into()), host: HOST.to_owned(), user: None }
 }
@@ -108,7 +108,7 @@ impl Stage {
         self.store.commit(tenant, Batch::new().change(Change::Put { document, version: 0 })).await.unwrap();
     }
 
-    /// A server as far as agents see it.
+    /// Adds a server record that agents can select.
     async fn server(&self, tenant: TenantId, id: u128, slug: &str) -> ServerId {
         self.put(tenant, Kind::Server, ServerId::fixed(id), Some(slug), json!({})).await;
         ServerId::fixed(id)
@@ -118,7 +118,7 @@ impl Stage {
         self.hub.add_agent(scope, json!({"name": name})).await.unwrap().summary.id
     }
 
-    /// Somebody who can sign in.
+    /// Adds a user with a password.
     async fn person(&self, scope: Scope, name: &str, password: &str) -> UserId {
         let id = self.hub.add_user(scope, name).await.unwrap().id;
         self.hub.set_password(scope, id, &password.into(), ChangedBy::Operator).await.unwrap();
@@ -129,7 +129,7 @@ impl Stage {
         self.hub.session(cookie, HOST).await.unwrap().map(|(scope, _)| scope)
     }
 
-    /// Everything that a tenant has, without the audit.
+    /// Returns all documents of a tenant.
     async fn documents(&self, tenant: TenantId) -> Vec<String> {
         let mut all = Vec::new();
         for kind in Kind::ALL {
@@ -141,7 +141,7 @@ impl Stage {
         all
     }
 
-    /// What the audit of a tenant says.
+    /// Returns the audit actions of a tenant.
     async fn actions(&self, tenant: TenantId) -> Vec<String> {
         let rows = self.store.audit(tenant, 0, 500).await.unwrap();
         rows.into_iter().map(|row| row.action).collect()
@@ -156,7 +156,7 @@ fn field<T>(result: Result<T, Error>) -> Option<String> {
     result.err().and_then(|error| error.field().map(str::to_owned))
 }
 
-/// The next thing that happens.
+/// Waits for the next event.
 async fn next(events: &mut Watching) -> Arc<Event> {
     tokio::time::timeout(Duration::from_secs(30), events.next()).await.unwrap().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! Login and logout.
 
 use linchpin_hub_core::digest::Digest;
 
@@ -36,7 +36,7 @@ async fn who_fails_again_and_again_waits_whether_there_is_such_a_person_or_not()
     let stage = Arc::new(Stage::open().await);
     stage.person(ADA, "carol", PASSWORD).await;
     for name in ["carol", "nobody"] {
-        // All at once: what is under way counts.
+        // Concurrent attempts: running ones count, too.
         let mut all = tokio::task::JoinSet::new();
         for _ in 0..12 {
             let stage = stage.clone();
@@ -69,7 +69,7 @@ async fn a_session_ends_unused_and_in_the_end() {
     let idle = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap().cookie;
     stage.pass(30 * 60 - 1);
     assert!(stage.who(&idle).await.is_some());
-    // What goes on by itself is no use.
+    // Automatic requests do not extend the session.
     stage.pass(20 * 60);
     assert!(stage.hub.session_of(&idle, HOST).await.unwrap().is_some());
     stage.pass(10 * 60);
@@ -174,7 +174,7 @@ async fn a_lock_is_of_one_source_until_many_sources_try() {
         assert_eq!(wrong(number).await, "too_many_tries");
     }
     assert_eq!(wrong(20).await, "too_many_tries", "100 tries in all");
-    // Who is signed in as this user is not locked out, and cannot guess without limit either.
+    // A client that is logged in as this user is not locked out, but its attempts are limited, too.
     let known = Remote { user: Some(carol), ..from(20) };
     assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &known).await), "done");
     for expected in ["unauthorized"; 5].into_iter().chain(["too_many_tries"]) {

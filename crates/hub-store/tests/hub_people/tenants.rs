@@ -1,11 +1,11 @@
-//! Who is of another tenant, or no person, gets nowhere.
+//! Access of other tenants and of agents is denied.
 
 use linchpin_hub_core::events::Told;
 use linchpin_hub_core::hub::agents::AgentFilter;
 
 use super::*;
 
-/// Everything that can be done with what somebody has.
+/// Tries all operations on a user and an agent, and returns the codes.
 async fn everything(stage: &Stage, scope: Scope, user: UserId, agent: AgentId) -> Vec<&'static str> {
     let (hub, owner) = (&stage.hub, Subject::Agent(agent));
     let token = hub.tokens(ADA, owner).await.unwrap()[0].id;
@@ -35,7 +35,7 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     for user in [carol, LOCAL_USER] {
         assert_eq!(everything(&stage, BOB, user, agent).await, ["not_found"; 9]);
     }
-    // The same person's id in another tenant is another person.
+    // The same user id in another tenant is another user.
     assert_eq!(everything(&stage, scope(OTHER, carol), carol, agent).await, ["not_found"; 9]);
     let users = stage.hub.users(BOB).await.unwrap();
     assert_eq!(users.iter().map(|user| &*user.name).collect::<Vec<_>>(), ["bob"]);
@@ -70,7 +70,7 @@ async fn what_proves_who_asks_proves_it_for_one_tenant() {
         assert_eq!(code(stage.hub.sign_in(tenant, "same", &wrong.into(), &here()).await), "unauthorized");
     }
     assert_eq!(seen.len(), 4);
-    // One tenant's back-off is not the other's.
+    // The backoff of one tenant does not affect the other.
     for _ in 0..5 {
         let _ = stage.hub.sign_in(OTHER, "same", &PASSWORD.into(), &here()).await;
     }

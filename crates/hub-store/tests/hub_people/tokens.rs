@@ -1,4 +1,4 @@
-//! Tokens of agents and of people's programs.
+//! API tokens of agents and users.
 
 use linchpin_hub_core::digest::Digest;
 
@@ -52,10 +52,10 @@ async fn every_field_out_of_range() {
     assert_eq!(code(stage.hub.tokens(ADA, missing).await), "not_found");
     let carol = stage.hub.add_user(ADA, "carol").await.unwrap().id;
     let of_carol = stage.hub.issue_token(ADA, Subject::User(carol), "a", None).await;
-    assert_eq!(code(of_carol), "not_yours", "nobody acts as somebody else");
+    assert_eq!(code(of_carol), "not_yours", "no user acts as another");
 }
 
-/// A token as somebody would write it who knows the form.
+/// Forges a token of valid form.
 fn forged(id: impl std::fmt::Display) -> String {
     let body = format!("lp_{id}_{}", "0".repeat(64));
     let check = Digest::of("linchpin token check").part(&body).end().to_string();

@@ -1,4 +1,4 @@
-//! People.
+//! Users.
 
 use super::*;
 

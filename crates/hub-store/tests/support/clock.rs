@@ -1,11 +1,11 @@
-//! A clock that stands until it is turned.
+//! Manual clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
 use linchpin_hub_core::world::{System, World};
 
-/// A world with such a clock.
+/// World whose clock only advances by [`Clock::turn`].
 #[derive(Default)]
 pub(crate) struct Clock(AtomicI64);
 

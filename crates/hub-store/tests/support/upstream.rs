@@ -1,4 +1,4 @@
-//! A server for hubs, which tests hold up and look into.
+//! Upstream server that tests can block and observe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +8,11 @@ use tokio::sync::Notify;
 
 #[args]
 struct Say {
-    /// What to say
+    /// Message to repeat
     message: String,
 }
 
-/// Tells when it is dropped, unless what it is for is done.
+/// Notifies when it is dropped before the work is done.
 struct Unless {
     is_done: bool,
     told: Arc<Notify>,
@@ -26,7 +26,7 @@ impl Drop for Unless {
     }
 }
 
-/// It counts how often a tool did something, tells that `wait` has begun or was cancelled, and is told to let it go on.
+/// Creates the server. It counts tool executions, notifies when `wait` starts or is cancelled, and waits for `go_on`.
 pub(crate) fn upstream(
     ran: &Arc<AtomicUsize>,
     begun: &Arc<Notify>,
