@@ -95,7 +95,7 @@ async fn root_keys_are_rotated_while_everything_works() {
     drop((keys, store));
     let (keys, store) = open(&place, "keys");
     assert_eq!(opened(&keys, BOB).await, Ok(Some("of bob".into())));
-    assert_eq!(store.head(ADA).await.unwrap().number, 3, "made, and rotated twice");
+    assert_eq!(store.head(ADA).await.unwrap().number, 3, "created, and rotated twice");
     drop((keys, store));
     // The old key file is useless.
     std::fs::write(place.path().join("keys"), before).unwrap();

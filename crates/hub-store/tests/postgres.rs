@@ -126,7 +126,7 @@ async fn two_that_are_in_each_others_way_both_get_through() {
             }
         }
     }
-    assert_eq!(done, 5 * 40, "each id was given once");
+    assert_eq!(done, 5 * 40, "each id was stored once");
 }
 
 #[tokio::test]

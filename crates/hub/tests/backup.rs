@@ -69,7 +69,7 @@ fn goes_from(one: &Home, other: Home) {
     let restored = other.json(&["restore", text(&file)]);
     assert_eq!((&restored["records"], &restored["unknown"]), (&made["records"], &0.into()));
     assert_eq!((&restored["audit"]["is_whole"], &restored["digest"]), (&true.into(), &made["digest"]));
-    assert_eq!(exported(&other)[..entries.len()], entries, "the chain goes on where it was");
+    assert_eq!(exported(&other)[..entries.len()], entries, "the audit chain continues");
     assert!(exported(&other)[entries.len()].contains("store.restored"));
     let hub = other.start();
     assert_eq!(said(&other), before);
@@ -176,7 +176,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
         let file = other.file("wrong.backup");
         fs::write(&file, text).unwrap();
         other.run(&["restore", file.to_str().unwrap()]).said(1, said);
-        assert!(!other.data().exists(), "nothing was made");
+        assert!(!other.data().exists(), "nothing was created");
     };
     let last = lines.len() - 1;
     let without = |left_out: usize| {
@@ -210,7 +210,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     fs::set_permissions(other.keys(), fs::Permissions::from_mode(0o644)).unwrap();
     other.run(&["restore", text(&file)]).said(1, &["others can read"]);
     other.run(&["restore", text(&home.file("none"))]).said(1, &["none`: "]);
-    assert!(!other.data().exists(), "nothing was made");
+    assert!(!other.data().exists(), "nothing was created");
     // A running hub is not overwritten.
     let _hub = home.start();
     fs::remove_file(home.data().join("checkpoints")).unwrap();

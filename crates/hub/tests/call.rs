@@ -233,7 +233,7 @@ fn an_interrupt_ends_the_server_and_what_it_started() {
         let processes = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let (server, other) = processes.trim().split_once(' ').unwrap();
-        assert!(!std::path::Path::new("/proc").join(server).exists(), "the server is there");
-        assert!(!is_alive(other), "what the server started is there");
+        assert!(!std::path::Path::new("/proc").join(server).exists(), "the server still runs");
+        assert!(!is_alive(other), "a child of the server still runs");
     }
 }

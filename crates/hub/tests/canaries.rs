@@ -261,7 +261,7 @@ impl Stage {
             hits.extend(found.map(|canary| format!("`{}` is in {}", canary.name, sink.name)));
         }
         let is_told = |sink: &&Sink| self.canaries.iter().any(|canary| canary.is_in(&sink.text));
-        assert!(self.sinks.iter().filter(is_told).count() > 10, "whoever they belong to is told");
+        assert!(self.sinks.iter().filter(is_told).count() > 10, "secrets are shown to their owners");
         hits
     }
 }

@@ -126,7 +126,7 @@ fn a_running_hub_prints_a_new_login_link() {
         let path = link.trim().strip_prefix(&hub.url).unwrap().to_owned();
         Rest::new(&hub.url, "").ask("GET", &path, &[], "").unwrap()
     });
-    assert_eq!((answers[0].status, answers[1].status), (303, 401), "using one ends the other");
+    assert_eq!((answers[0].status, answers[1].status), (303, 401), "using one link invalidates the other");
     assert!(answers[0].header("set-cookie").is_some());
     assert!(home.json(&["login-link"])["expires"].is_string());
 
@@ -169,7 +169,7 @@ fn people_see_names_and_programs_ids_beside_them() {
     assert_eq!(home.json(&["calls", "list", "--agent", "Helper"]).as_array().unwrap().len(), 1);
     let approval = &home.json(&["approvals"])[0];
     assert_eq!(approval["call"]["subject_name"], "Helper");
-    assert_eq!(approval["call"]["subject"], *subject, "programs have the id, too");
+    assert_eq!(approval["call"]["subject"], *subject, "the JSON also has the id");
     let id = approval["id"].as_str().unwrap();
     home.ok(&["approvals", "deny", id]);
     let shown = home.ok(&["approvals", "show", id]);
@@ -177,7 +177,7 @@ fn people_see_names_and_programs_ids_beside_them() {
     assert_eq!(home.json(&["token", "list"])[0]["owner_name"], "Helper");
     home.ok(&["agent", "remove", "Helper"]);
     let shown = home.ok(&["calls"]);
-    assert!(shown.contains(&subject), "one that was removed has only its id: {shown}");
+    assert!(shown.contains(&subject), "a removed agent is shown by its id: {shown}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn what_is_under_way_is_answered_and_the_database_closed_before_the_hub_has_ende
     let authorization = rest.authorization();
     let who = ("authorization", authorization.as_str());
     let mut events = BufReader::new(rest.begin("GET", "/api/v1/events", &[who], 0).unwrap()).lines();
-    assert!(events.any(|line| line.unwrap().starts_with("retry")), "somebody watches");
+    assert!(events.any(|line| line.unwrap().starts_with("retry")), "the event stream is open");
     let form = json!({ "server": "demo", "name": "echo", "arguments": { "message": "hi" } }).to_string();
     let headers = [who, ("content-type", "application/json"), ("expect", "100-continue")];
     let mut call = BufReader::new(rest.begin("POST", "/api/v1/calls", &headers, form.len()).unwrap());
@@ -39,7 +39,7 @@ fn what_is_under_way_is_answered_and_the_database_closed_before_the_hub_has_ende
 
     hub.signal(Signal::TERM);
     hub.wait_for("hub shutting down");
-    assert_eq!(events.map_while(Result::ok).last().as_deref(), Some(""), "nobody watches any more");
+    assert_eq!(events.map_while(Result::ok).last().as_deref(), Some(""), "the event stream is closed");
     call.get_mut().write_all(form.as_bytes()).unwrap();
     let mut answer = String::new();
     call.read_to_string(&mut answer).unwrap();
@@ -91,7 +91,7 @@ fn whoever_waits_for_a_person_is_told_how_far_it_is() {
         assert_eq!((answer.status, &answer.json()["status"]), (202, &"pending".into()), "{}", answer.text());
     });
     let _hub = home.start();
-    assert_eq!(home.json(&["approvals"]).as_array().unwrap().len(), 1, "it waits on");
+    assert_eq!(home.json(&["approvals"]).as_array().unwrap().len(), 1, "the approval is still pending");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn the_second_signal_ends_it_at_once() {
     home.ok(&["server", "connect", "trouble"]);
     home.ok(&["tool", "call", "mcp_trouble__hang", "--no-wait"]);
     let mut looks = (0..1_000).map(|_| fs::read_to_string(&called).unwrap());
-    assert!(looks.any(|text| text == "hang\n"), "it is under way");
+    assert!(looks.any(|text| text == "hang\n"), "the call is running");
     hub.signal(Signal::TERM);
     hub.wait_for("hub shutting down");
     hub.signal(Signal::INT);

@@ -265,7 +265,7 @@ fn a_guard_that_is_killed_is_replaced() {
     let before = marked(&mark);
     let error = Guard::start(Path::new(LINCHPIN), &hub.place.file()).err().unwrap().to_string();
     assert!(error.contains("another hub runs on the same data: stop it"), "{error}");
-    assert_eq!((marked(&mark), hub.place.mark()), (before, mark.clone()), "it was not touched");
+    assert_eq!((marked(&mark), hub.place.mark()), (before, mark.clone()), "the running hub is unaffected");
     kill_process(hub.id(), Signal::KILL).unwrap();
     hub.place.is_empty_soon(&mark);
 }
@@ -279,7 +279,7 @@ fn what_hub_and_guard_leave_when_both_are_killed_ends_with_the_next_start() {
     kill_process(hub.guard(None), Signal::KILL).unwrap();
     hub.process.kill().unwrap();
     hub.process.wait().unwrap();
-    assert!(marked(&mark).len() >= usize::try_from(SERVERS).unwrap(), "they are stubborn");
+    assert!(marked(&mark).len() >= usize::try_from(SERVERS).unwrap(), "the processes ignore SIGTERM");
     let next = Guard::start(Path::new(LINCHPIN), &hub.place.file()).unwrap();
     hub.place.is_empty_soon(&mark);
     assert_eq!(hub.place.mark(), next.lineage().to_string());
@@ -319,7 +319,7 @@ fn nothing_is_left_after_many_starts() {
             drop(guard);
         } else {
             drop(guard);
-            assert_eq!(marked(&lineage), [0; 0], "the guard ends whoever is left");
+            assert_eq!(marked(&lineage), [0; 0], "the guard kills the remaining processes");
             drop(connections);
         }
         assert_eq!(marked(&lineage), [0; 0]);

@@ -37,10 +37,10 @@ fn at(demo: &Demo, path: &str) -> String {
 /// Starts a server that responds to every request with the same bytes.
 fn answering(answer: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/mcp", listener.local_addr().expect("it is bound"));
+    let url = format!("http://{}/mcp", listener.local_addr().expect("the listener is bound"));
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let mut lines = BufReader::new(stream.try_clone().expect("it is open")).lines();
+            let mut lines = BufReader::new(stream.try_clone().expect("the connection is open")).lines();
             while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
             let _ = (&stream).write_all(answer.as_bytes()); // the client may have disconnected
         }
@@ -190,13 +190,14 @@ fn the_doctor_shows_what_a_name_leads_to() {
 }
 
 fn acceptor() -> TlsAcceptor {
-    let read = |name| std::fs::read(format!("{CERTIFICATES}/{name}")).expect("it is there");
-    let chain = vec![CertificateDer::from_pem_slice(&read("server.pem")).expect("it is a certificate")];
-    let key = PrivateKeyDer::from_pem_slice(&read("server.key")).expect("it is a key");
+    let read = |name| std::fs::read(format!("{CERTIFICATES}/{name}")).expect("the file exists");
+    let chain = vec![CertificateDer::from_pem_slice(&read("server.pem")).expect("a valid certificate")];
+    let key = PrivateKeyDer::from_pem_slice(&read("server.key")).expect("a valid key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.expect("there are versions").with_no_client_auth().with_single_cert(chain, key);
-    TlsAcceptor::from(Arc::new(config.expect("the key is the certificate's")))
+    let config =
+        config.expect("TLS versions are available").with_no_client_auth().with_single_cert(chain, key);
+    TlsAcceptor::from(Arc::new(config.expect("the key matches the certificate")))
 }
 
 /// Forwards TLS connections to a server without TLS.
@@ -205,7 +206,7 @@ async fn secure(listener: TcpListener, plain: SocketAddr) {
     while let Ok((stream, _)) = listener.accept().await {
         tunnels.spawn(async move {
             let Ok(mut secure) = acceptor().accept(stream).await else { return };
-            let mut plain = TcpStream::connect(plain).await.expect("the server is there");
+            let mut plain = TcpStream::connect(plain).await.expect("the server accepts the connection");
             let _ = tokio::io::copy_bidirectional(&mut secure, &mut plain).await; // the client may have disconnected
         });
     }
@@ -215,8 +216,8 @@ async fn secure(listener: TcpListener, plain: SocketAddr) {
 async fn the_doctor_shows_whether_a_certificate_is_trusted() {
     let demo = Demo::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let url = format!("https://{}/mcp", listener.local_addr().expect("it is bound"));
-    let plain = at(&demo, "").trim_start_matches("http://").parse().expect("it is an address");
+    let url = format!("https://{}/mcp", listener.local_addr().expect("the listener is bound"));
+    let plain = at(&demo, "").trim_start_matches("http://").parse().expect("a valid socket address");
     let mut serving = JoinSet::new();
     serving.spawn(secure(listener, plain));
     let healthy = examined(&url, "authority.pem").await.said(0, &[]);

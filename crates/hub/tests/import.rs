@@ -111,7 +111,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     let _hub = files.home.start();
     let dry = files.import(&files.all, &["--dry-run"]).said(0, &[]);
     assert_eq!(steps(&dry), all("added", &NAMES));
-    assert!(!files.home.config().exists(), "nothing is done");
+    assert!(!files.home.config().exists(), "nothing was imported");
     assert_eq!(files.home.json(&["server", "list"]).as_array().unwrap().len(), 1);
     files.import(&files.all, &[]).said(2, &[]);
 
@@ -160,7 +160,7 @@ fn four_clients_are_imported_and_again_nothing_changes() {
 
     let (config, version) = (files.config(), show("tracker")["version"].clone());
     let again = files.import(&files.all, &[]).said(0, &[]);
-    assert_eq!(steps(&again), all("unchanged", &NAMES), "nobody has to be asked");
+    assert_eq!(steps(&again), all("unchanged", &NAMES), "no confirmation is necessary");
     assert_eq!((files.config(), show("tracker")["version"].clone()), (config, version));
 
     // Only a user can enable it. Then it receives its variable, which is never shown.
@@ -190,7 +190,7 @@ fn a_change_is_shown_and_turns_a_program_off() {
     assert_eq!(
         (&github["enabled"], &github["missing_secrets"]),
         (&json!(false), &json!([])),
-        "it was entered again"
+        "the secret was set again"
     );
     files.home.ok(&["server", "enable", "github"]);
     files.home.ok(&["server", "sync", "github"]);

@@ -229,7 +229,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
             assert_eq!(ends.insert(text(&fields["call"]), text(&fields["status"])), None, "{row}");
         }
     }
-    assert_eq!(ends, calls, "each call is over, and the audit says the same of it as the history");
+    assert_eq!(ends, calls, "every call has finished, and audit and history agree");
     assert!(intents.iter().eq(calls.keys()), "each call has an intent, and each intent a call");
     let is_over = |status: &String| ["success", "error", "unknown"].contains(&status.as_str());
     assert!(calls.values().all(is_over), "{calls:?}");
@@ -244,10 +244,13 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
     let twice = ran - different.len();
     assert!(
         different.iter().all(|key| digests.contains(&digest(key))),
-        "something was done that nobody meant"
+        "a call was executed without an intent"
     );
     let done_as_told = told.values().filter(|told| told.status == "success");
-    assert!(done_as_told.clone().all(|told| different.contains(&*told.key)), "what was told was not done");
+    assert!(
+        done_as_told.clone().all(|told| different.contains(&*told.key)),
+        "an acknowledged call was not executed"
+    );
     assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
     let (status, log) = hub.end();
     assert!(status.success(), "{log}");

@@ -82,10 +82,10 @@ fn sealed_segments_are_checked_and_exported() {
     assert_eq!((&after[0]["segment"], &after[0]["is_at_hand"]), (&1.into(), &true.into()));
     let last = after[0]["last"].as_u64().unwrap();
     assert_eq!(last, before.len() as u64 - 1);
-    assert_eq!(after[1..=before.len()], before, "every entry is there as it was");
+    assert_eq!(after[1..=before.len()], before, "every entry is unchanged");
     assert_eq!(exported(&home, &["--after", "2"])[1]["number"], 3);
     let later = exported(&home, &["--after", &last.to_string()]);
-    assert_eq!(later, after[usize::try_from(last).unwrap() + 1..], "nothing of the segment");
+    assert_eq!(later, after[usize::try_from(last).unwrap() + 1..], "no entry of the segment");
 
     fs::rename(file, home.file("elsewhere")).unwrap();
     let said = home.ok(&["audit", "verify"]);
@@ -112,5 +112,5 @@ fn how_long_calls_are_kept_counts_at_once() {
     home.write("[history]\ndays = 3\n");
     hub.wait_for("retention changed");
     let gone = || home.json(&["calls"]).as_array().unwrap().is_empty();
-    assert!((0..100).any(|_| gone()), "calls are forgotten at once");
+    assert!((0..100).any(|_| gone()), "calls are deleted at once");
 }

@@ -108,7 +108,7 @@ fn a_call_is_seen_in_the_trace_that_it_belongs_to() {
     for (name, expected) in expected {
         assert_eq!(*attribute(one, name), json!({ "stringValue": expected }), "{name} of {one}");
     }
-    assert_eq!(one["attributes"].as_array().unwrap().len(), expected.len(), "and nothing else: {one}");
+    assert_eq!(one["attributes"].as_array().unwrap().len(), expected.len(), "no other attributes: {one}");
     let request = spans.iter().find(|span| span["spanId"] == one["parentSpanId"]).unwrap();
     assert_eq!((&request["traceId"], &request["parentSpanId"]), (&TRACE.into(), &SPAN.into()));
     assert_eq!((&request["name"], &request["kind"]), (&"POST /api/v1/calls".into(), &2.into()));

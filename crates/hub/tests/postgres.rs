@@ -37,7 +37,7 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
     other
         .run(&options)
         .said(1, &["elsewhere/hub.keys` is missing", "in the database is encrypted with", "--key-file"]);
-    assert!(!nowhere.exists(), "nobody needs new ones");
+    assert!(!nowhere.exists(), "no new keys are created");
     // A manipulation is detected.
     server().sql(&database, "DELETE FROM audit WHERE number = 2");
     home.run(&["audit", "verify"]).said(1, &[]);
@@ -77,7 +77,7 @@ fn a_hub_works_on_when_its_database_is_back() {
     home.run(&call).said(1, &["the database is unreachable"]);
     server.again();
     // The hub reconnects with a backoff of a few seconds at most.
-    assert!((0..200).any(|_| home.run(&call).code == Some(0)), "it does not come back");
+    assert!((0..200).any(|_| home.run(&call).code == Some(0)), "the hub does not reconnect");
     assert!(hub.end().0.success());
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
 }

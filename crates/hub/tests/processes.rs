@@ -129,7 +129,7 @@ fn detached(home: &Home) -> Pid {
 fn is_gone_soon(process: Pid) {
     let begun = Instant::now();
     while test_kill_process(process).is_ok() {
-        assert!(begun.elapsed() < SOON, "it still runs");
+        assert!(begun.elapsed() < SOON, "the process still runs");
         std::thread::yield_now();
     }
 }
@@ -139,7 +139,7 @@ fn is_gone_soon(process: Pid) {
 fn process_in(file: &Path) -> Pid {
     let begun = Instant::now();
     while !file.exists() {
-        assert!(begun.elapsed() < SOON, "it was not started");
+        assert!(begun.elapsed() < SOON, "the process was not started");
         std::thread::yield_now();
     }
     Pid::from_raw(fs::read_to_string(file).unwrap().trim().parse().unwrap()).unwrap()

@@ -46,7 +46,11 @@ fn a_newcomer_calls_a_tool_and_finds_it_again() {
     let _hub = home.start();
     let again = home.json(&["calls", "show", calls[0]["id"].as_str().unwrap()]);
     assert_eq!((&again["summary"], &again["arguments"]["b"]), (&"{\"sum\":42.0}".into(), &40.into()));
-    assert_ne!(token, fs::read_to_string(home.data().join("hub.json")).unwrap(), "each start has its own");
+    assert_ne!(
+        token,
+        fs::read_to_string(home.data().join("hub.json")).unwrap(),
+        "each start has its own token"
+    );
 }
 
 #[test]

@@ -266,7 +266,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
     }
     let came = fs::read_to_string(hubs.homes[0].file("keys-that-came")).unwrap();
     let distinct: BTreeSet<_> = came.lines().collect();
-    assert_eq!(distinct.len(), came.lines().count(), "nothing is done twice");
+    assert_eq!(distinct.len(), came.lines().count(), "no call runs twice");
     let verified = hubs.homes[0].run(&["--json", "audit", "verify"]).said(0, &[]).json();
     assert_eq!(verified["is_whole"], true, "{verified}");
     let unknown = calls.values().filter(|status| *status == "unknown").count();

@@ -94,7 +94,7 @@ async fn a_person_signs_in_once() {
     let visits = authority.seen().of("/authorize").count();
     let (code, said) = home.run(&["inspect", &url]).await;
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(authority.seen().of("/authorize").count(), visits, "nobody was asked again");
+    assert_eq!(authority.seen().of("/authorize").count(), visits, "no further authorization request");
 
     let files = home.files();
     assert!(
@@ -105,7 +105,7 @@ async fn a_person_signs_in_once() {
         let leaks = |(_, bytes): &&(PathBuf, Vec<u8>)| {
             bytes.windows(secret.len()).any(|part| part == secret.as_bytes())
         };
-        assert!(files.iter().find(leaks).is_none(), "a secret is kept in the open");
+        assert!(files.iter().find(leaks).is_none(), "a secret is stored in plain text");
     }
 
     let (code, said) = home.run(&["sign-out", &url]).await;
@@ -139,7 +139,7 @@ fn assert_failed_at((step, reason, fix): Shown<'_>, said: &str) {
     let failed: Vec<_> = said.lines().filter_map(|line| line.trim_start().strip_prefix("!! ")).collect();
     assert!(!failed.is_empty() && failed.iter().all(|line| line.starts_with(step)), "{step}: {said}");
     let text = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (_, advice) = text.split_once("→ ").unwrap_or_else(|| panic!("nothing is advised: {said}"));
+    let (_, advice) = text.split_once("→ ").unwrap_or_else(|| panic!("no advice: {said}"));
     assert!(text.contains(reason), "{reason} is missing in:\n{said}");
     assert!(advice.contains(fix), "{fix} is missing in:\n{said}");
 }
@@ -186,7 +186,7 @@ async fn the_doctor_shows_an_authority_that_is_down() {
     let (code, said) = Home::new("down").run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("ok metadata"), "{said}");
-    assert_eq!(said.matches("!! authority").count(), 3, "it is at none of its places: {said}");
+    assert_eq!(said.matches("!! authority").count(), 3, "all metadata URLs fail: {said}");
     assert_failed_at(("authority", "is unavailable (HTTP 500): try again later", MEND_AUTHORITY), &said);
 }
 

@@ -210,7 +210,7 @@ async fn try_all(site: Site, port: u16) -> usize {
     }
     let rows = stage.hub.audit(PERSON, 0, 500).await.unwrap();
     let hosts: Vec<_> = rows.iter().filter(|row| row.action == "egress.denied").collect();
-    assert!(hosts.iter().any(|row| row.fields["host"] == "10.0.0.1"), "{site:?}: the audit says nothing");
+    assert!(hosts.iter().any(|row| row.fields["host"] == "10.0.0.1"), "{site:?}: no audit entry");
     refused
 }
 

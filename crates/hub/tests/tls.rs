@@ -82,7 +82,7 @@ fn others_come_by_tls_and_commands_do_not_notice() {
     home.ok(&["server", "list"]);
     home.run_with(&format!("{PASSWORD}\n"), &["user", "password", "local"]).said(0, &[]);
     let named = url.replace("127.0.0.1", "server.example");
-    assert_eq!((health(&url), health(&named)), (Ok(200), Ok(403)), "nobody has said that name");
+    assert_eq!((health(&url), health(&named)), (Ok(200), Ok(403)), "the host is not configured");
     let form = json!({ "name": "local", "password": PASSWORD }).to_string();
     let sign_in = Request::post("/").header("content-type", "application/json").header("origin", &*url);
     let signed_in = ask(&format!("{url}/api/v1/session"), sign_in.body(Body::from(form)).unwrap());

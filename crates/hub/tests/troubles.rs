@@ -41,8 +41,8 @@ fn kept(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
 fn is_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
     let before = kept(home);
     home.run(&[arguments, &["--listen", "127.0.0.1:0"]].concat()).said(1, texts);
-    assert!(kept(home) == before, "something was changed");
-    assert!(!home.data().join("hub.json").exists(), "nothing says that a hub runs");
+    assert!(kept(home) == before, "the data were changed");
+    assert!(!home.data().join("hub.json").exists(), "no `hub.json` is left");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
         answer.json()
     };
     let demo = || call("demo", "echo", json!({ "message": "hi" }))["status"].clone();
-    assert_eq!(call("trouble", "echo", json!({}))["summary"], "done", "noise is passed over");
+    assert_eq!(call("trouble", "echo", json!({}))["summary"], "done", "stray output is ignored");
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| call("trouble", "hang", json!({})));
         assert_eq!(demo(), "success");
@@ -135,8 +135,8 @@ fn a_server_that_makes_trouble_makes_it_for_itself_alone() {
     assert_eq!(demo(), "success");
     // A server that exits early is restarted only after a backoff, unless a user requests it.
     home.ok(&["server", "connect", "trouble"]);
-    assert_eq!(call("trouble", "echo", json!({}))["status"], "success", "it is started again");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each was made once");
+    assert_eq!(call("trouble", "echo", json!({}))["status"], "success", "the server is restarted");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "echo\nhang\ndie\necho\n", "each call was made once");
     let running = rest.send("GET", "/api/v1/calls?status=running", None).unwrap().json();
-    assert_eq!(running["items"], json!([]), "nothing is left under way");
+    assert_eq!(running["items"], json!([]), "no call is still running");
 }

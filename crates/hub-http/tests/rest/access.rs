@@ -116,7 +116,7 @@ async fn a_token_that_was_taken_back_counts_no_more() {
     assert_eq!(site.by(&token, "GET", "/tools", None).await.status, 200);
     let tokens = site.get(&format!("/agents/{id}/tokens")).await.ok();
     let token_id = tokens["items"][0]["id"].as_str().unwrap();
-    assert!(!tokens.to_string().contains(&token), "it is shown once");
+    assert!(!tokens.to_string().contains(&token), "the token is shown once");
     assert_eq!(site.delete(&format!("/agents/{id}/tokens/{token_id}")).await.status, 204);
     site.by(&token, "GET", "/tools", None).await.problem(401, "unauthorized");
 }

@@ -33,7 +33,7 @@ async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
     let approves = async {
         let id = answers.await;
         let approval = site.get(&format!("/approvals/{id}")).await.ok();
-        assert_eq!(approval["call"]["arguments"], json!({"message": "please"}), "exactly what is asked for");
+        assert_eq!(approval["call"]["arguments"], json!({"message": "please"}), "the exact arguments");
         site.post(&format!("/approvals/{id}/approve"), json!({})).await.ok();
         id
     };
@@ -63,7 +63,11 @@ async fn nobodys_questions_are_hidden_behind_large_ones() {
     assert_eq!(arguments(&small), json!({"message": "small"}));
     assert_eq!(arguments(&large), Value::Null);
     let whole = site.get(&format!("/approvals/{large}")).await.ok();
-    assert_eq!(whole["call"]["arguments"]["message"].as_str().unwrap().len(), 3 << 20, "exactly, on its own");
+    assert_eq!(
+        whole["call"]["arguments"]["message"].as_str().unwrap().len(),
+        3 << 20,
+        "complete in the single view"
+    );
 }
 
 #[tokio::test]

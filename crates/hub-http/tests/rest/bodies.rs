@@ -99,7 +99,7 @@ async fn what_is_too_long_is_refused_before_it_is_read() {
     site.raw(head("/calls", (4 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
     let long = json!({"tool": "mcp_up__echo", "arguments": {"message": "x".repeat(2 << 20)}});
     let call = site.post("/calls", long).await.ok();
-    assert_eq!((call["status"].as_str(), site.ran()), (Some("success"), 1), "a call may be longer");
+    assert_eq!((call["status"].as_str(), site.ran()), (Some("success"), 1), "the limit for calls is higher");
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn nothing_that_is_sent_is_a_command() {
     }
     let names: Vec<_> =
         site.get("/servers").await.ok()["items"].as_array().unwrap().iter().map(name).collect();
-    assert_eq!(names, ["Up"], "none was added");
+    assert_eq!(names, ["Up"], "no server was added");
     assert!(!trace.exists() && site.ran() == 0);
 }
 
@@ -217,7 +217,7 @@ async fn one_caller_cannot_take_all_room_for_bodies() {
     // A caller may use half of the memory: half of these bodies are rejected, some while they are still being sent.
     for _ in 0..8 {
         let ended = tokio::time::timeout(PATIENCE / 4, all.join_next()).await;
-        let status = ended.expect("it is refused at once").unwrap().unwrap();
+        let status = ended.expect("the request is rejected at once").unwrap().unwrap();
         assert!(status.as_ref().map_or(true, |status| status == "HTTP/1.1 503"), "{status:?}");
     }
     let form = json!({"arguments": {"message": "x".repeat(1 << 20)}});

@@ -24,7 +24,7 @@ async fn a_call_is_made_and_remembered() {
     let list = site.get("/calls?status=success&tool=echo&server=up").await.ok();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     assert_eq!(list["items"][1]["id"], id, "the newest comes first");
-    assert_eq!(list["items"][1]["arguments"], Value::Null, "lists do not show what was said");
+    assert_eq!(list["items"][1]["arguments"], Value::Null, "lists have no arguments");
     for (filter, count) in [
         ("status=error", 0),
         ("tool=wait", 0),

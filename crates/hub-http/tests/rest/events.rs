@@ -45,7 +45,8 @@ impl Watcher {
                 return Some(std::mem::replace(&mut self.text, rest));
             }
             let mut bytes = [0; 4_096];
-            let read = timeout(PATIENCE, self.socket.read(&mut bytes)).await.expect("nothing comes in time");
+            let read =
+                timeout(PATIENCE, self.socket.read(&mut bytes)).await.expect("no data within the timeout");
             match read {
                 Ok(0) | Err(_) => return None,
                 Ok(count) => self.text.push_str(std::str::from_utf8(&bytes[..count]).unwrap()),
@@ -67,7 +68,7 @@ impl Watcher {
     /// Returns the next event with this name.
     async fn of(&mut self, wanted: &str) -> Event {
         loop {
-            let event = self.next().await.expect("the stream is over");
+            let event = self.next().await.expect("the stream has ended");
             if event.1 == wanted {
                 return event;
             }
@@ -118,12 +119,12 @@ async fn what_happens_is_seen_and_nothing_is_lost_in_between() {
 async fn who_was_away_for_too_long_is_told_so() {
     let site = Site::with_server().await;
     let mut watcher = Watcher::new(&site, &site.token, Some("00000000-5")).await;
-    assert_eq!(watcher.next().await.unwrap().1, "missed", "of another run");
+    assert_eq!(watcher.next().await.unwrap().1, "missed", "id of another run");
     site.post("/calls", echo()).await.ok();
     let (id, _, _) = watcher.of("call").await;
     let run = id.split('-').next().unwrap();
     let mut watcher = Watcher::new(&site, &site.token, Some(&format!("{run}-99999"))).await;
-    assert_eq!(watcher.next().await.unwrap().1, "missed", "of a time that has not come");
+    assert_eq!(watcher.next().await.unwrap().1, "missed", "id of the future");
     let authorization = format!("Bearer {}", site.token);
     for wrong in ["", "x", "5", "a-b", "00000000--1"] {
         let headers = [("Authorization", &*authorization), ("Last-Event-ID", wrong)];
@@ -139,7 +140,7 @@ async fn whoever_may_not_any_more_sees_nothing_more() {
     let mut watcher = Watcher::new(&site, token, None).await;
     let mut other = Watcher::new(&site, &site.token, None).await;
     site.delete(&format!("/tokens/{id}")).await.ok();
-    assert_eq!(watcher.next().await, None, "not even that");
+    assert_eq!(watcher.next().await, None, "the stream ends without an event");
     assert_eq!(other.of("token").await.2["token"], id);
     let (cookie, csrf) = site.sign_in().await;
     let mut socket = TcpStream::connect(site.address).await.unwrap();

@@ -98,7 +98,7 @@ async fn every_answer_says_what_browsers_must_not_do() {
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
     let answer = site.send("GET", "/", &[("Host", "evil.example")], None).await;
-    assert_eq!(answer.header("content-security-policy"), Some(policy), "strangers are told as well");
+    assert_eq!(answer.header("content-security-policy"), Some(policy), "also for unauthenticated requests");
     site.send("PUT", "/healthz", &[], None).await.problem(405, "method_not_allowed");
     site.send("GET", "/nowhere", &[], None).await.problem(404, "no_such_path");
 }

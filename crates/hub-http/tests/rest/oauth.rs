@@ -23,7 +23,7 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
     assert!(begun["url"].as_str().unwrap().ends_with(&start), "{begun}");
     let stranger = site.send("GET", &start, &[], None).await;
-    assert_eq!((stranger.status, stranger.header("location")), (401, None), "who has not signed in here");
+    assert_eq!((stranger.status, stranger.header("location")), (401, None), "not logged in");
     let (session, _) = site.sign_in().await;
     let left = site.send("GET", &start, &[("Cookie", &session)], None).await;
     assert_eq!(left.status, 303, "{left:?}");
@@ -36,7 +36,7 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     let other = site.send("GET", &path, &[("Cookie", &session)], None).await;
     assert_eq!(other.status, 400, "another browser: {other:?}");
     let looked = site.send("HEAD", &path, &[("Cookie", &away)], None).await;
-    assert_eq!(looked.status, 200, "who only looks uses nothing up");
+    assert_eq!(looked.status, 200, "HEAD consumes nothing");
     let home = site.send("GET", &path, &[("Cookie", &away)], None).await;
     assert!(home.status == 200 && home.body.contains("You are signed in"), "{home:?}");
     assert!(home.header("set-cookie").unwrap().contains("Max-Age=0"));
@@ -55,7 +55,7 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     assert_eq!((&standing["signed_in"], &standing["hops"]), (&json!("yes"), &hops["items"]));
     assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
     assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
-    assert_eq!(authority.seen().revocations, 1, "it was given back");
+    assert_eq!(authority.seen().revocations, 1, "the token was revoked");
 }
 
 #[tokio::test]
@@ -74,7 +74,11 @@ async fn who_leaves_twice_from_one_browser_comes_back_twice() {
     }
     for foreign in ["/oauth/callback", "/oauth/callback?state=x&code=y"] {
         let lost = site.send("GET", foreign, &[("Cookie", &cookies)], None).await;
-        assert_eq!((lost.status, lost.header("set-cookie")), (400, None), "it ends nothing");
+        assert_eq!(
+            (lost.status, lost.header("set-cookie")),
+            (400, None),
+            "an unknown state clears no cookie"
+        );
     }
     for path in &paths {
         let home = site.send("GET", path, &[("Cookie", &cookies)], None).await;
@@ -140,7 +144,7 @@ async fn who_has_no_password_has_a_link_that_works_once() {
     let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
     assert_eq!((door.status, door.header("location")), (303, Some(&*start)));
     let session = door.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    assert_eq!(site.send("GET", path, &[], None).await.status, 401, "it works once");
+    assert_eq!(site.send("GET", path, &[], None).await.status, 401, "the link works once");
     let left = site.send("GET", &start, &[("Cookie", &session)], None).await;
     let away = left.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let back = authority.approve(left.header("location").unwrap()).await.unwrap();

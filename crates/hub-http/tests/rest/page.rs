@@ -12,7 +12,7 @@ async fn whoever_has_not_signed_in_is_told_how() {
     let page = site.send("GET", "/", &[], None).await;
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.body.contains("the terminal") && page.body.contains("type=\"password\""), "{page:?}");
-    assert!(!page.body.contains("Up"), "nothing is shown to strangers");
+    assert!(!page.body.contains("Up"), "no data without a login");
     // With `no-referrer`, browsers would send the form with `Origin: null`, and no user could log in.
     assert_eq!(page.header("referrer-policy"), Some("same-origin"));
     let style = site.send("GET", "/style.css", &[], None).await;
@@ -28,7 +28,7 @@ async fn the_link_signs_in_once() {
     let once = site.hub.one_time().await.unwrap().unwrap();
     let path = format!("/sign-in?token={}", once.expose());
     let looked = site.send("HEAD", &path, &[], None).await;
-    assert_eq!((looked.status, looked.header("set-cookie")), (303, None), "who only looks uses nothing up");
+    assert_eq!((looked.status, looked.header("set-cookie")), (303, None), "HEAD consumes nothing");
     let answer = site.send("GET", &path, &[], None).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = answer.header("set-cookie").unwrap();
@@ -43,11 +43,7 @@ async fn the_link_signs_in_once() {
     assert_eq!((again.status, again.header("set-cookie")), (401, None));
     assert!(again.body.contains("role=\"alert\"") && !again.body.contains(once.expose()), "{again:?}");
     let known = site.send("GET", &format!("{path}&sign_in=7"), &[("Cookie", cookie)], None).await;
-    assert_eq!(
-        (known.status, known.header("location")),
-        (303, Some("/oauth/start/7")),
-        "they are in already"
-    );
+    assert_eq!((known.status, known.header("location")), (303, Some("/oauth/start/7")), "already logged in");
 }
 
 #[tokio::test]

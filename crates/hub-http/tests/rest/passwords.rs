@@ -96,7 +96,7 @@ async fn a_password_change_needs_the_old_one_and_ends_sessions_and_tokens() {
     let statuses = (renewed.status(&site).await, own.status(&site).await, other.status(&site).await);
     assert_eq!(statuses, (200, 401, 401), "the browser that made the change has a new session");
     site.by(token, "GET", "/servers", None).await.problem(401, "unauthorized");
-    assert_eq!(site.by(&of_agent, "GET", "/tools", None).await.status, 200, "agents keep their tokens");
+    assert_eq!(site.by(&of_agent, "GET", "/tools", None).await.status, 200, "tokens of agents stay valid");
     sign_in(&site, "ada", OLD).await.problem(401, "unauthorized");
     assert_eq!(sign_in(&site, "ada", NEW).await.status, 201);
 }

@@ -111,7 +111,7 @@ async fn an_agent_from_its_first_day_to_its_last() {
     assert_eq!(
         (&changed["approval"], &changed["name"]),
         (&json!("auto"), &json!("Helper")),
-        "the rest stays"
+        "other fields are unchanged"
     );
     site.patch(&path, json!({"approval": "never"})).await.wrong("approval");
     let token = site.post(&format!("{path}/tokens"), json!({"name": "t"})).await.ok()["token"].clone();

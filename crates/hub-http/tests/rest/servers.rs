@@ -19,7 +19,11 @@ async fn a_server_from_its_first_day_to_its_last() {
     let form = json!({"name": "My server", "url": site.upstream, "timeout_ms": 5_000, "retry_attempts": 0});
     let tried = site.post("/servers/test", form.clone()).await.ok();
     assert_eq!(tried["tools"], json!(["echo", "wait"]));
-    assert_eq!(site.get("/servers").await.ok(), json!({"items": [], "next": null}), "it was not kept");
+    assert_eq!(
+        site.get("/servers").await.ok(),
+        json!({"items": [], "next": null}),
+        "the server was not stored"
+    );
     let answer = site.post("/servers", form).await;
     let server = answer.ok();
     let place = format!("/api/v1/servers/{}", server["id"].as_str().unwrap());
@@ -39,7 +43,7 @@ async fn a_server_from_its_first_day_to_its_last() {
     assert_eq!(
         (&changed["timeout_ms"], &changed["name"]),
         (&json!(5_000), &json!("My server")),
-        "the rest stays"
+        "other fields are unchanged"
     );
     let disabled = site.post("/servers/my-server/disable", json!({})).await.ok();
     assert_eq!(disabled["enabled"], false);
@@ -160,7 +164,7 @@ async fn a_server_may_be_called_as_a_word_of_the_api_is() {
     assert_eq!(site.post("/servers", form.clone()).await.ok()["slug"], "test");
     assert_eq!(site.get("/servers/test").await.ok()["name"], "Test");
     assert_eq!(site.patch("/servers/test", json!({"name": "Other"})).await.ok()["name"], "Other");
-    assert_eq!(site.post("/servers/test", form).await.ok()["name"], "upstream", "it is tried as before");
+    assert_eq!(site.post("/servers/test", form).await.ok()["name"], "upstream", "a draft is still tested");
     assert_eq!(site.post("/servers/test/test", json!({})).await.ok()["name"], "upstream");
     assert_eq!(site.delete("/servers/test").await.status, 204);
     site.get("/servers/test").await.problem(404, "not_found");

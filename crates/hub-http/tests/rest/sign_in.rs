@@ -125,7 +125,7 @@ async fn the_session_cookie_is_of_one_port_and_one_host() {
     };
     let (host, other) = (site.address.to_string(), format!("localhost:{}", site.address.port()));
     assert_eq!(get(&host, cookie).await, 200);
-    assert_eq!(get(&other, cookie).await, 401, "it was made for another host");
+    assert_eq!(get(&other, cookie).await, 401, "the session is bound to another host");
     let value = cookie.split_once('=').unwrap().1;
     // Browsers also send the cookies of hubs on other ports; they are ignored.
     assert_eq!(get(&host, &format!("linchpin-1={value}")).await, 401);

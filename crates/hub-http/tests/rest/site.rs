@@ -154,7 +154,7 @@ impl Site {
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = vec![0; interim.len()];
         let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut bytes)).await;
-        read.expect("there is no answer in time").unwrap();
+        read.expect("no response within the timeout").unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), interim);
         Begun(socket)
     }
@@ -254,9 +254,9 @@ async fn finish(mut socket: TcpStream, request: &[u8]) -> Answer {
         let _ = socket.read_to_end(&mut bytes).await; // or reset it, if it did not read everything
         bytes
     };
-    let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("there is no answer in time");
+    let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("no response within the timeout");
     let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not a response: {text}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
     let body = if is_chunked { unchunked(body) } else { body.to_owned() };

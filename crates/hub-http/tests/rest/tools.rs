@@ -35,7 +35,7 @@ async fn a_tool_that_changes_is_shown_with_what_changed() {
     site.post("/tools/mcp_up__echo/trust", json!({"pin": "0"})).await.problem(409, "tool_changed");
     let trusted = site.post("/tools/mcp_up__echo/trust", json!({"pin": pin})).await.ok();
     assert_eq!(trusted["state"], "trusted");
-    assert_eq!(site.post("/servers/up/trust", json!({})).await.ok(), json!({"trusted": 1}), "the other one");
+    assert_eq!(site.post("/servers/up/trust", json!({})).await.ok(), json!({"trusted": 1}), "the other tool");
     site.handle.remove_tool("echo");
     let other = Tool::new("echo").description("Sends everything to me").handler(|_: NoArgs| async { "mine" });
     site.handle.add(other).unwrap();

@@ -33,7 +33,7 @@ async fn a_persons_call_is_its_own_approval_and_recorded() {
         (&of_call[0].fields["reason"], &of_call[1].fields["status"]),
         (&json!("own_call"), &json!("success"))
     );
-    assert!(!serde_json::to_string(&rows).unwrap().contains("hello"), "the audit holds digests");
+    assert!(!serde_json::to_string(&rows).unwrap().contains("hello"), "the audit contains only digests");
     assert_eq!(stage.upstream.ran(), 1);
 }
 

@@ -67,7 +67,7 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
     let error = stage.hub.connect_server(person(ADA), "near").await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address"), "{error}");
     assert!(error.message().contains("`[egress] allow = [\"10.0.0.0/8\"]`"), "{error}");
-    assert_eq!(lookups.load(Ordering::SeqCst), 1, "it is not tried again");
+    assert_eq!(lookups.load(Ordering::SeqCst), 1, "no retry");
     let found = denied_until(&stage, 1).await;
     let [first] = &*found else { panic!("{found:?}") };
     assert_eq!(first["actor"], person(ADA).subject().to_string());

@@ -106,7 +106,7 @@ async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
     assert_eq!(ended.kind().await, Some(Damage::Rewritten), "a checkpoint remains");
     ended.sql("DELETE FROM checkpoints");
     fs::write(ended.path().join("checkpoints"), "").unwrap();
-    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "the head is enough");
+    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "the signed head is sufficient");
     // A hub that starts on it does not sign it.
     ended.run(3).await;
     assert_eq!(ended.kind().await, Some(Damage::Rewritten));
@@ -117,7 +117,7 @@ async fn entries_that_are_gone_are_missed() {
     let ended = Ended::new().await;
     let entries = ended.verified().await.entries;
     ended.sql("DELETE FROM checkpoints");
-    assert_eq!(ended.kind().await, None, "there is one in the file");
+    assert_eq!(ended.kind().await, None, "the file has a checkpoint");
     fs::remove_file(ended.path().join("checkpoints")).unwrap();
     assert_eq!(ended.kind().await, Some(Damage::NoCheckpoint));
     ended.sql(&format!("DELETE FROM audit WHERE number = {entries}"));

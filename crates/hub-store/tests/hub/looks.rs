@@ -77,7 +77,7 @@ async fn what_one_agent_does_not_see_another_may() {
     assert_eq!(look(Some(agent_of(one))).await.gone, ["big"], "no other agent could see it");
     give(two, "token-of-two").await;
     stage.upstream.handle.remove_tool("fail");
-    assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other may see it");
+    assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other agent may see it");
     let enable = async |agent, enabled: bool| {
         let changes = json!({ "enabled": enabled });
         stage.hub.update_agent(person(ADA), agent_of(agent), changes).await.unwrap();
@@ -179,5 +179,5 @@ async fn names_that_had_to_be_adapted_follow_their_tools() {
     stage.hub.remove_server(person(ADA), "up").await.unwrap();
     stage.add(json!({})).await;
     let found = stage.hub.tool(person(ADA), &name).await.unwrap();
-    assert_eq!((&*found.server, &*found.tool), ("up", "a.b"), "of the new server");
+    assert_eq!((&*found.server, &*found.tool), ("up", "a.b"), "the tool of the new server");
 }

@@ -57,7 +57,7 @@ async fn a_sign_in_that_nobody_can_read_is_in_nobodys_way() {
     stage.store.commit(ADA, Batch::new().change(Change::Put { document, version })).await.unwrap();
     stage.hub = second(&stage);
     assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
-    assert!(stage.store.document(ADA, &key).await.unwrap().is_none(), "it is gone");
+    assert!(stage.store.document(ADA, &key).await.unwrap().is_none(), "the record is deleted");
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn a_program_is_not_started_without_its_secret() {
     assert!(error.message().contains("`linchpin server secret set a A_TOKEN`"), "{error}");
     assert_eq!(stage.hub.server(person(ADA), "a").await.unwrap().missing_secrets, ["A_TOKEN"]);
     assert_eq!(set(&stage, "A_TOKEN").await.unwrap(), [""; 0]);
-    assert_eq!(refused(&stage).await, "server_unavailable", "it is started, and is no server");
+    assert_eq!(refused(&stage).await, "server_unavailable", "the process starts but is not a server");
     assert_eq!(set(&stage, "OTHER").await.unwrap_err().field(), Some("variable"));
     let up = stage.hub.set_secret(person(ADA), "up", "A_TOKEN", &Secret::new("x")).await.unwrap_err();
     assert_eq!(up.field(), Some("server"));
@@ -104,11 +104,7 @@ async fn a_secret_is_for_one_command_alone() {
     stage.hub.operate(ADA, vec![with_secret("true", &json!({}))]).await.unwrap();
     set(&stage, "A_TOKEN").await.unwrap();
     stage.hub.operate(ADA, vec![with_secret("true", &json!({"timeout_ms": 5_000}))]).await.unwrap();
-    assert_eq!(
-        (refused(&stage).await, kept(&stage).await),
-        ("server_unavailable", 1),
-        "it is the same program"
-    );
+    assert_eq!((refused(&stage).await, kept(&stage).await), ("server_unavailable", 1), "the same command");
     stage.hub.operate(ADA, vec![with_secret("true", &json!({"args": ["x"]}))]).await.unwrap();
     assert_eq!((refused(&stage).await, kept(&stage).await), ("secret_missing", 1));
     stage.hub.operate(ADA, vec![with_secret("true", &json!({}))]).await.unwrap();

@@ -78,7 +78,7 @@ async fn is_there_once(stage: &Stage) {
 async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     let stage = stage(12).await;
     stage.hub.seal_old(ADA).await.unwrap();
-    assert!(files(&stage).is_empty(), "the audit is kept for ever unless somebody says so");
+    assert!(files(&stage).is_empty(), "by default the audit is retained without limit");
     let before = numbers(&stage).await.len();
     stage.hub.retain(KEPT).await.unwrap();
     assert_eq!(files(&stage).len(), 1);
@@ -87,7 +87,7 @@ async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     assert_eq!(numbers(&stage).await.len(), before + 1);
     is_there_once(&stage).await;
     stage.hub.seal_old(ADA).await.unwrap();
-    assert_eq!(files(&stage).len(), 1, "nothing more is old");
+    assert_eq!(files(&stage).len(), 1, "no further old entries");
     seal_next_day(&stage).await;
     seal_next_day(&stage).await;
     assert_eq!((files(&stage).len(), verified(&stage).await.segments), (3, 3));

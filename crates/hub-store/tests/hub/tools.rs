@@ -52,7 +52,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     assert_eq!(
         hub.trust_server(person(ADA), "up").await.unwrap(),
         6,
-        "what has changed is looked at by itself"
+        "changed tools must be reviewed one by one"
     );
     assert_eq!(hub.tool(person(ADA), "mcp_up__send").await.unwrap().state, State::Changed);
     let actions = stage.actions().await;

@@ -36,7 +36,7 @@ async fn the_least_and_the_most_that_can_be_said() {
     assert_eq!(
         (view.summary.server_count, view.summary.tool_count),
         (2, 4),
-        "two are named, and two are all"
+        "two selected tools, and all two of the other server"
     );
     assert_eq!((view.summary.approval, view.summary.enabled), (ApprovalMode::TrustedOnly, false));
     assert_eq!(
@@ -209,5 +209,5 @@ async fn an_agent_goes_with_its_tokens_alone() {
     assert_eq!(code(stage.hub.authenticate(of_other.expose()).await), "done");
     assert_eq!(code(stage.hub.agent(ADA, one).await), "not_found");
     assert_eq!(code(stage.hub.remove_agent(ADA, one).await), "not_found");
-    assert_eq!(stage.documents(LOCAL).await.len(), 3, "the person, the other agent and its token");
+    assert_eq!(stage.documents(LOCAL).await.len(), 3, "the user, the other agent and its token");
 }

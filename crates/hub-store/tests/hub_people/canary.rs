@@ -79,7 +79,7 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
     }
     assert!(files.iter().any(|(name, _)| name.ends_with("hub.db-wal")));
     let holding = files.iter().filter(|(_, bytes)| holds(bytes, "canary-name")).count();
-    assert!(holding >= 2, "what is no secret is found, so secrets would be");
+    assert!(holding >= 2, "the search finds plain values, so it would find secrets");
     for (name, bytes) in &files {
         for (index, secret) in secrets.iter().enumerate() {
             assert!(!holds(bytes, secret.expose()), "secret {index} in {name}");

@@ -11,7 +11,7 @@ async fn whatever_is_wrong_the_answer_is_the_same() {
     let signed_in = stage.hub.sign_in(LOCAL, " carol ", &PASSWORD.into(), &here()).await.unwrap();
     assert_eq!((signed_in.scope, signed_in.user.id), (scope(LOCAL, carol), carol));
     let again = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
-    assert_ne!(again.cookie, signed_in.cookie, "each sign-in is another session");
+    assert_ne!(again.cookie, signed_in.cookie, "each login creates a session");
     assert_eq!(stage.who(&signed_in.cookie).await, stage.who(&again.cookie).await);
     let mut errors = Vec::new();
     for (tenant, name, password) in [
@@ -77,7 +77,7 @@ async fn a_session_ends_unused_and_in_the_end() {
     let busy = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap().cookie;
     let sessions =
         stage.documents(LOCAL).await.into_iter().filter(|text| text.contains("kind: Session")).count();
-    assert_eq!(sessions, 1, "what is over is forgotten");
+    assert_eq!(sessions, 1, "expired sessions are deleted");
     for _ in 0..35 {
         stage.pass(20 * 60);
         assert!(stage.who(&busy).await.is_some());
@@ -85,7 +85,7 @@ async fn a_session_ends_unused_and_in_the_end() {
     stage.pass(20 * 60 - 1);
     assert!(stage.who(&busy).await.is_some());
     stage.pass(1);
-    assert_eq!(stage.who(&busy).await, None, "12 hours are the most");
+    assert_eq!(stage.who(&busy).await, None, "maximum lifetime: 12 hours");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn signing_out_ends_one_session() {
     stage.hub.sign_out(&"nothing".into()).await.unwrap();
     assert_eq!(stage.who(&one.cookie).await, None);
     assert_eq!(stage.who(&other.cookie).await, Some(other.scope));
-    assert_eq!(stage.who(&other.csrf).await, None, "one secret is not the other");
+    assert_eq!(stage.who(&other.csrf).await, None, "the CSRF token is not a cookie");
     let ended = stage.actions(LOCAL).await.into_iter().filter(|action| action == "session.ended").count();
     assert_eq!(ended, 1);
 }
@@ -144,11 +144,11 @@ async fn a_password_change_ends_sessions_and_tokens_of_that_user_alone() {
     let (new, old): (Secret, Secret) = ("another password".into(), PASSWORD.into());
     let by = ChangedBy::User { old: Some(&old), session: Some(&here()) };
     let foreign = stage.hub.set_password(of_dora.scope, carol, &new, by).await;
-    assert_eq!(code(foreign), "not_yours", "it is not enough to know the password");
+    assert_eq!(code(foreign), "not_yours", "the old password is not sufficient for another user");
     let mut events = stage.hub.events().watch(LOCAL, None);
     let set = stage.hub.set_password(own.scope, carol, &new, by).await.unwrap();
     for kind in ["session", "token", "user"] {
-        assert_eq!(next(&mut events).await.kind, kind, "open streams look whether they may go on");
+        assert_eq!(next(&mut events).await.kind, kind, "open streams recheck their session");
     }
     let renewed = set.session.unwrap();
     assert_eq!(stage.who(&renewed.cookie).await, Some(own.scope));
@@ -173,7 +173,7 @@ async fn a_lock_is_of_one_source_until_many_sources_try() {
         }
         assert_eq!(wrong(number).await, "too_many_tries");
     }
-    assert_eq!(wrong(20).await, "too_many_tries", "100 tries in all");
+    assert_eq!(wrong(20).await, "too_many_tries", "100 attempts in total");
     // A client that is logged in as this user is not locked out, but its attempts are limited, too.
     let known = Remote { user: Some(carol), ..from(20) };
     assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &known).await), "done");

@@ -86,7 +86,7 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
         assert_eq!(
             code(stage.hub.revoke_token(ADA, other, revoked_id).await),
             "not_found",
-            "it is another's"
+            "the token belongs to another user"
         );
     }
     stage.hub.revoke_token(ADA, Subject::Agent(kept), revoked_id).await.unwrap();

@@ -72,7 +72,7 @@ async fn who_is_removed_is_gone_with_sessions_and_tokens() {
     }
     assert_eq!(stage.who(&signed_in.cookie).await, None);
     assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");
-    assert_eq!(stage.documents(LOCAL).await.len(), 1, "nothing of hers is left");
+    assert_eq!(stage.documents(LOCAL).await.len(), 1, "all data of the user are deleted");
     assert_eq!(code(stage.hub.remove_user(ADA, carol).await), "not_found");
     assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await), "unauthorized");
     assert_eq!(stage.hub.has_password().await, Ok(false));

@@ -23,7 +23,7 @@ pub(crate) struct Run {
 
 impl Run {
     fn new(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it writes UTF-8");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the output is UTF-8");
         Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
@@ -69,29 +69,29 @@ fn start(variables: &[(&str, &str)], arguments: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the program starts")
+        .expect("the command starts")
 }
 
 pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut child = start(variables, arguments);
     // The command need not read everything.
-    let _ = child.stdin.take().expect("it is a pipe").write_all(input.as_bytes());
+    let _ = child.stdin.take().expect("standard input is a pipe").write_all(input.as_bytes());
     let (pid, (done, ended)) = (child.id(), sync_channel(1));
     std::thread::spawn(move || done.send(child.wait_with_output()));
     let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("it has a number");
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("the process id is valid");
         let _ = kill_process(pid, Signal::KILL); // it may just have ended
-        panic!("it does not end: {arguments:?}")
+        panic!("the command does not exit: {arguments:?}")
     });
-    Run::new(output.expect("it ends"))
+    Run::new(output.expect("the command exits"))
 }
 
 /// Runs a command with endless standard input, and terminates it once it reads.
 pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
     let mut child = start(&[], arguments);
-    let mut pipe = child.stdin.take().expect("it is a pipe");
-    let size = rustix::pipe::fcntl_setpipe_size(&pipe, 4_096).expect("it can be small");
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("it has a number");
+    let mut pipe = child.stdin.take().expect("standard input is a pipe");
+    let size = rustix::pipe::fcntl_setpipe_size(&pipe, 4_096).expect("the pipe can be resized");
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("the process id is valid");
     let (step, steps) = sync_channel(2);
     std::thread::spawn(move || {
         // The pipe is full, so this write succeeds only after the command has read something.
@@ -103,13 +103,13 @@ pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
     });
     let late = |_| {
         let _ = kill_process(pid, Signal::KILL); // it may just have ended
-        panic!("it does not read, or does not end: {arguments:?}")
+        panic!("the command does not read or does not exit: {arguments:?}")
     };
     let read = steps.recv_timeout(PATIENCE).unwrap_or_else(late);
-    assert!(matches!(read, Ok(None)), "it reads: {read:?}");
-    kill_process(pid, Signal::TERM).expect("it runs");
-    let output = steps.recv_timeout(PATIENCE).unwrap_or_else(late).expect("it ends");
-    Run::new(output.expect("it was asked to end"))
+    assert!(matches!(read, Ok(None)), "the command reads: {read:?}");
+    kill_process(pid, Signal::TERM).expect("the command runs");
+    let output = steps.recv_timeout(PATIENCE).unwrap_or_else(late).expect("the command exits");
+    Run::new(output.expect("the command was terminated"))
 }
 
 /// Runs a command on a terminal of 80 columns: waits for each text, then types the input. Everything shown
