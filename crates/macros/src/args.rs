@@ -1,4 +1,4 @@
-//! `#[args]`: both derives, from the copies of serde and schemars that `linchpin` carries.
+//! `#[args]`: derives with the copies of serde and schemars that `linchpin` re-exports.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -6,7 +6,7 @@ use syn::{Error, Fields, Item, Result};
 
 pub(crate) fn expand(options: &TokenStream, item: &TokenStream) -> Result<TokenStream> {
     if !options.is_empty() {
-        let text = "#[args] has no options: put #[serde(…)] or #[schemars(…)] on the struct or its fields";
+        let text = "#[args] takes no options: put #[serde(…)] or #[schemars(…)] on the struct or its fields";
         return Err(Error::new_spanned(options, text));
     }
     let (generics, implementation) = match syn::parse2(item.clone())? {
@@ -16,10 +16,10 @@ pub(crate) fn expand(options: &TokenStream, item: &TokenStream) -> Result<TokenS
             (item.generics, quote!(impl ::linchpin::Args for #name {}))
         }
         Item::Enum(item) => (item.generics, TokenStream::new()),
-        _ => return Err(Error::new(Span::call_site(), "#[args] goes on a struct or an enum")),
+        _ => return Err(Error::new(Span::call_site(), "#[args] can be applied only to a struct or an enum")),
     };
     if !generics.params.is_empty() {
-        let text = "arguments have no lifetimes and no type parameters: write `String` instead of `&str`";
+        let text = "arguments must not have lifetimes or type parameters: write `String` instead of `&str`";
         return Err(Error::new_spanned(generics, text));
     }
     Ok(quote! {
@@ -34,8 +34,10 @@ pub(crate) fn expand(options: &TokenStream, item: &TokenStream) -> Result<TokenS
 fn check_fields(name: &syn::Ident, fields: &Fields) -> Result<()> {
     let text = match fields {
         Fields::Named(_) => return Ok(()),
-        Fields::Unnamed(_) => format!("arguments have names: write `struct {name} {{ name: Type, … }}`"),
-        Fields::Unit => format!("without arguments, write `struct {name} {{}}` or let the handler take none"),
+        Fields::Unnamed(_) => format!("arguments must have names: write `struct {name} {{ name: Type, … }}`"),
+        Fields::Unit => format!(
+            "arguments must not be a unit struct: write `struct {name} {{}}`, or remove the parameter"
+        ),
     };
     Err(Error::new_spanned(name, text))
 }

@@ -1,7 +1,8 @@
-//! The annotated function: what each of its parameters is, and the function that registers it.
+//! Annotated function: classification of its parameters, and the function that registers it.
 //!
-//! It becomes a function of the same name without parameters, which `Server::add` calls. A function, unlike a unit
-//! struct, leaves its name free for variables. The author's function stands inside, so that errors point at it.
+//! The function is replaced by a function of the same name without parameters, which `Server::add` calls. Unlike a unit
+//! struct, a function does not prevent variables of the same name. The author's function is nested in it, so that
+//! errors point at it.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -14,13 +15,13 @@ use syn::{
 
 use crate::options::Options;
 
-/// A function whose body is not looked at.
+/// Function with an unparsed body.
 pub(crate) struct Function {
     attributes: Vec<Attribute>,
     visibility: Visibility,
     signature: Signature,
     body: TokenStream,
-    /// Where errors about the handler are shown: at the return type, since most are about that.
+    /// Span for errors about the handler: the return type, which most of them are about.
     place: Span,
 }
 
@@ -28,7 +29,7 @@ impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let (attributes, visibility) = (input.call(Attribute::parse_outer)?, input.parse()?);
         if !(input.peek(Token![async]) || input.peek(Token![fn]) || input.peek(Token![unsafe])) {
-            return Err(input.error("this attribute goes on an async fn"));
+            return Err(input.error("this attribute can be applied only to an async fn"));
         }
         let signature: Signature = input.parse()?;
         let place = match &signature.output {
@@ -40,8 +41,8 @@ impl Parse for Function {
     }
 }
 
-/// The whole expansion of `#[attribute]`. `builder` is everything before `.handler(…)`; an error stands in the
-/// function that registers, so that its name exists all the same.
+/// Returns the complete expansion of `#[attribute]`. `builder` returns everything before `.handler(…)`. An error is
+/// placed inside the registering function, so that its name is defined nevertheless.
 pub(crate) fn expand(
     attribute: &str,
     item: TokenStream,
@@ -58,12 +59,12 @@ pub(crate) fn expand(
     let content = content.unwrap_or_else(|error| error.to_compile_error());
     let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
     let outer = function.attributes.iter().filter(|it| is_outer(it) || is(it, &["allow"]));
-    // rustc warns of an unused function only if head and braces stand in the author's code.
+    // rustc warns about an unused function only if its signature and braces have spans in the author's code.
     let returned = quote_spanned!(fn_token.span=> () -> impl ::linchpin::__private::Register);
     let body = quote_spanned!(function.body.span()=> { #content });
     quote! {
         #(#outer)*
-        #[must_use = "it does nothing until it is added to a server"]
+        #[must_use = "a definition does nothing until it is added to a server"]
         #visibility #fn_token #ident #returned #body
     }
 }
@@ -77,7 +78,7 @@ fn is_outer(attribute: &Attribute) -> bool {
 }
 
 impl Function {
-    /// `::linchpin::Kind::new(…)` with calls for all options; `first` is what comes before the name.
+    /// Returns `::linchpin::Kind::new(…)` with calls for all options. `first` contains the arguments before the name.
     pub(crate) fn builder(&self, kind: &TokenStream, first: &TokenStream, options: Options) -> TokenStream {
         let Options { name, description, calls } = options;
         let name = name.unwrap_or_else(|| self.signature.ident.unraw().to_string().to_token_stream());
@@ -86,7 +87,7 @@ impl Function {
         quote_spanned!(self.place=> ::linchpin::#kind::new(#first #name) #description #calls)
     }
 
-    /// The doc comment, without the space after each `///`.
+    /// Returns the doc comment without the space after each `///`.
     fn documentation(&self) -> Option<String> {
         let texts = self.attributes.iter().filter(|it| is(it, &["doc"])).filter_map(|it| {
             let Expr::Lit(value) = &it.meta.require_name_value().ok()?.value else { return None };
@@ -97,15 +98,15 @@ impl Function {
         Some(lines.collect::<Vec<_>>().join("\n").trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Takes the parameters apart, and their attributes away.
+    /// Classifies the parameters and strips their attributes.
     fn parameters(&mut self, attribute: &str) -> Result<Parameters> {
         let Signature { ident, generics, asyncness, fn_token, inputs, .. } = &mut self.signature;
         if asyncness.is_none() {
-            let text = format!("a {attribute} is an async fn: write `async fn {ident}(…)`");
+            let text = format!("a {attribute} must be an async fn: write `async fn {ident}(…)`");
             return Err(Error::new(fn_token.span, text));
         }
         if !generics.params.is_empty() {
-            let text = format!("a {attribute} has no lifetimes and no type parameters");
+            let text = format!("a {attribute} must not have lifetimes or type parameters");
             return Err(Error::new_spanned(generics, text));
         }
         let mut parameters = Parameters::default();
@@ -113,7 +114,8 @@ impl Function {
             match input {
                 FnArg::Typed(parameter) => parameters.take(parameter, self.place)?,
                 FnArg::Receiver(this) => {
-                    let text = "there is no self: give the value to `Server::state` and take `State<T>`";
+                    let text =
+                        "a handler cannot take self: set the value with `Server::state` and take `State<T>`";
                     return Err(Error::new_spanned(this, text));
                 }
             }
@@ -121,7 +123,7 @@ impl Function {
         Ok(parameters)
     }
 
-    /// The author's function, the struct of its arguments, and the finished builder.
+    /// Returns the author's function, the struct of its arguments and the complete builder.
     fn content(&self, mut parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
         let Function { signature, body, place, .. } = self;
         let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
@@ -143,34 +145,35 @@ impl Function {
     }
 }
 
-/// What the parameters are, and what they are filled with.
+/// Classified parameters and the values passed for them.
 #[derive(Default)]
 pub(crate) struct Parameters {
-    /// Fields of the struct that is made for the arguments.
+    /// Fields of the generated arguments struct.
     fields: Vec<TokenStream>,
-    /// Types of parameters that take all arguments.
+    /// Types of the parameters marked `#[args]`.
     structs: Vec<Type>,
-    /// Statements that take state from the context.
+    /// Statements that get state from the context.
     states: Vec<TokenStream>,
-    /// The types of state, for `Server::build`.
+    /// Types of the required state, for `Server::build`.
     required: Vec<TokenStream>,
-    /// What the function is called with.
+    /// Values that the function is called with.
     values: Vec<TokenStream>,
     context: bool,
 }
 
 impl Parameters {
-    /// Whether there is something that a client must send.
+    /// Reports whether a client can send arguments.
     pub(crate) fn has_arguments(&self) -> bool {
         !self.fields.is_empty() || !self.structs.is_empty()
     }
 
-    /// Adds a parameter. What is said about an argument moves to its field; lint levels stay.
+    /// Adds a parameter. Its attributes move to the field of the argument; lint levels stay.
     fn take(&mut self, parameter: &mut PatType, span: Span) -> Result<()> {
         let kind = &parameter.ty;
         let last = match &**kind {
             Type::Reference(_) => {
-                let text = "parameters are owned: write `String`, not `&str`, and `Context`, not `&Context`";
+                let text =
+                    "parameters must be owned: write `String`, not `&str`, and `Context`, not `&Context`";
                 return Err(Error::new_spanned(kind, text));
             }
             Type::Path(kind) => kind.path.segments.last().map(|last| last.ident.to_string()),
@@ -198,7 +201,7 @@ impl Parameters {
             }
             _ => {
                 let Pat::Ident(pattern) = &*parameter.pat else {
-                    let text = "an argument needs a name; a struct of all arguments is marked #[args]";
+                    let text = "an argument must have a name; mark a struct of all arguments with #[args]";
                     return Err(Error::new_spanned(&parameter.pat, text));
                 };
                 let name = &pattern.ident;
@@ -209,8 +212,8 @@ impl Parameters {
         Ok(())
     }
 
-    /// The struct of the arguments, if one is made, and a closure that calls the function. Whatever a function with
-    /// state returns is wrapped in a `Result`, since the state may be missing.
+    /// Returns the generated arguments struct, if any, and a closure that calls the function. The result of a function
+    /// with state is wrapped in a `Result`, since the state may be missing.
     fn handler(self, signature: &Signature, span: Span) -> Result<(Option<TokenStream>, TokenStream)> {
         let Parameters { fields, structs, states, values, context, .. } = self;
         let (pattern, kind, made) = match (&structs[..], &fields[..]) {
@@ -221,7 +224,7 @@ impl Parameters {
             }
             ([all], []) => (quote_spanned!(span=> arguments), all.to_token_stream(), None),
             _ => {
-                let text = "a parameter marked #[args] takes all arguments: put the others into its struct";
+                let text = "a parameter marked #[args] takes all arguments: move the others into its struct";
                 return Err(Error::new_spanned(&signature.inputs, text));
             }
         };

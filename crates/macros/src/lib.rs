@@ -1,7 +1,7 @@
-//! Attribute macros of Linchpin: structs as arguments, and functions as tools, resources and prompts.
+//! Attribute macros of Linchpin for arguments, tools, resources and prompts.
 //!
-//! They are sugar over the builders of the `linchpin` crate, which say what is wrong with a name, a schema or a
-//! template. Generated code finds everything below `::linchpin`: its user needs no other dependency.
+//! The macros expand to the builders of the `linchpin` crate, which validate names, schemas and templates. Generated
+//! code refers only to paths below `::linchpin`, so no other dependency is needed.
 
 use proc_macro::TokenStream;
 
@@ -12,18 +12,18 @@ mod prompt;
 mod resource;
 mod tool;
 
-/// Makes a struct the arguments of a handler, or an enum a type for their fields: it decodes from JSON and
-/// describes itself. Doc comments become descriptions; `#[serde(…)]` and `#[schemars(…)]` work as usual.
+/// Derives the arguments of a handler from a struct, or a field type for them from an enum: decoding from JSON and a
+/// JSON Schema. Doc comments become descriptions. `#[serde(…)]` and `#[schemars(…)]` attributes are supported.
 #[proc_macro_attribute]
 pub fn args(options: TokenStream, item: TokenStream) -> TokenStream {
     args::expand(&options.into(), &item.into()).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Makes an async function a tool, which `.add(name)` adds to a server.
+/// Defines a tool by an async function. Add it to a server with `.add(name)`.
 ///
-/// Each parameter is an argument, with its doc comment as description; an `Option` may be left out. A `Context`,
-/// and any `State<T>`, come from the server. One parameter marked `#[args]` takes all arguments as a struct.
-/// The doc comment of the function is what the model reads.
+/// Each parameter is an argument, with its doc comment as description. `Option` parameters are optional. `Context` and
+/// `State<T>` parameters are provided by the server. A parameter marked `#[args]` takes all arguments as a struct. The
+/// doc comment of the function is the description for the model.
 ///
 /// ```text
 /// /// Adds two numbers
@@ -38,9 +38,9 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into()).into()
 }
 
-/// Makes an async function a resource, or a resource template when the URI has a `{variable}`, whose variables
-/// are then the parameters. A `Context`, and any `State<T>`, come from the server. Options: `name = "…"`,
-/// `title = "…"`, `description = "…"`, `mime = "…"`.
+/// Defines a resource by an async function, or a resource template if the URI contains a `{variable}`. The parameters
+/// are the variables of the template. `Context` and `State<T>` parameters are provided by the server. Options: `name =
+/// "…"`, `title = "…"`, `description = "…"`, `mime = "…"`.
 ///
 /// ```text
 /// #[resource("users://{id}/profile", mime = "application/json")]
@@ -51,8 +51,8 @@ pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
     resource::expand(options.into(), item.into()).into()
 }
 
-/// Makes an async function a prompt, whose arguments are the parameters; a `Context`, and any `State<T>`, come from
-/// the server. Options: `name = "…"`, `title = "…"`, `description = "…"`.
+/// Defines a prompt by an async function. The parameters are its arguments. `Context` and `State<T>` parameters are
+/// provided by the server. Options: `name = "…"`, `title = "…"`, `description = "…"`.
 ///
 /// ```text
 /// /// Review code

@@ -1,4 +1,4 @@
-//! The options of an attribute: which there are, and the builder calls they stand for.
+//! Options of an attribute and the builder calls they expand to.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, Ident, Lit, Result, Token};
 
-/// What follows the name of an option.
+/// Kind of the value of an option.
 #[derive(Clone, Copy)]
 pub(crate) enum Takes {
     Text,
@@ -16,24 +16,24 @@ pub(crate) enum Takes {
     Milliseconds,
 }
 
-/// The name of an option, the builder's method for it, and what follows it.
+/// Specification of an option: its name, the builder method and the kind of its value.
 pub(crate) type Known = (&'static str, &'static str, Takes);
 
 pub(crate) const NAME: Known = ("name", "name", Takes::Text);
 pub(crate) const TITLE: Known = ("title", "title", Takes::Text);
 pub(crate) const DESCRIPTION: Known = ("description", "description", Takes::Text);
 
-/// Options that were given.
+/// Parsed options.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<TokenStream>,
     pub(crate) description: Option<TokenStream>,
-    /// Calls of builder methods for all others.
+    /// Builder calls for all other options.
     pub(crate) calls: TokenStream,
 }
 
 impl Options {
-    /// Reads what stands in the parentheses of `#[attribute(…)]`.
+    /// Parses the options in the parentheses of `#[attribute(…)]`.
     pub(crate) fn parse(attribute: &str, known: &[Known], input: ParseStream<'_>) -> Result<Self> {
         let (mut options, mut seen) = (Options::default(), Vec::new());
         while !input.is_empty() {
@@ -41,11 +41,11 @@ impl Options {
             let Some((_, method, takes)) = known.iter().find(|(option, ..)| name == option) else {
                 let list: Vec<_> = known.iter().map(|(option, ..)| *option).collect();
                 let text =
-                    format!("`{name}` is no option of #[{attribute}]: the options are {}", list.join(", "));
+                    format!("unknown option `{name}` of #[{attribute}]: use one of {}", list.join(", "));
                 return Err(Error::new(name.span(), text));
             };
             if seen.contains(&name) {
-                return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+                return Err(Error::new(name.span(), format!("duplicate option `{name}`")));
             }
             let value = input.parse::<Option<Token![=]>>()?.map(|_| input.parse()).transpose()?;
             let value = takes.value(&name, value.as_ref())?;
@@ -67,7 +67,7 @@ impl Options {
 }
 
 impl Takes {
-    /// The argument of the builder's method. A value need not be a literal; a literal must be of the right kind.
+    /// Returns the argument of the builder method. The value can be any expression; a literal must have the right type.
     fn value(self, name: &Ident, value: Option<&Expr>) -> Result<TokenStream> {
         let literal = if let Some(Expr::Lit(value)) = value { Some(&value.lit) } else { None };
         let example = match (self, value, literal) {
@@ -85,7 +85,7 @@ impl Takes {
             (Takes::Bool, ..) => " = false",
             (Takes::Milliseconds, ..) => " = 5000",
         };
-        let text = format!("this option is written `{name}{example}`");
+        let text = format!("invalid option: write `{name}{example}`");
         Err(Error::new_spanned(quote!(#name #value), text))
     }
 }

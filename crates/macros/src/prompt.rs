@@ -1,4 +1,4 @@
-//! `#[prompt]`: a function as a `linchpin::Prompt`.
+//! `#[prompt]`: defines a `linchpin::Prompt` by a function.
 
 use proc_macro2::TokenStream;
 use quote::quote;

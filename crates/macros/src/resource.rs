@@ -1,4 +1,4 @@
-//! `#[resource]`: a function as a `linchpin::Resource`, or as a `linchpin::ResourceTemplate`.
+//! `#[resource]`: defines a `linchpin::Resource` or a `linchpin::ResourceTemplate` by a function.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -17,7 +17,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
             return Ok(function.builder(&quote!(ResourceTemplate), &quote!(#uri,), options));
         }
         if parameters.has_arguments() {
-            let text = "this URI has no {variable}, so the function takes only Context and State";
+            let text = "this URI has no {variable}, so the function can take only Context and State";
             return Err(Error::new_spanned(uri, text));
         }
         Ok(function.builder(&quote!(Resource), &quote!(#uri,), options))
@@ -26,7 +26,10 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
 
 fn parse(input: ParseStream<'_>) -> Result<(LitStr, Options)> {
     let uri = input.parse().map_err(|error| {
-        Error::new(error.span(), "the URI comes first: #[resource(\"users://{id}\", mime = \"…\")]")
+        Error::new(
+            error.span(),
+            "the first option must be the URI: #[resource(\"users://{id}\", mime = \"…\")]",
+        )
     })?;
     if !input.is_empty() {
         input.parse::<Token![,]>()?;

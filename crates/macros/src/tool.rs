@@ -1,4 +1,4 @@
-//! `#[tool]`: a function as a `linchpin::Tool`.
+//! `#[tool]`: defines a `linchpin::Tool` by a function.
 
 use proc_macro2::TokenStream;
 use quote::quote;

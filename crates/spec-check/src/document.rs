@@ -1,4 +1,4 @@
-//! One revision's schema: its definitions, the validators made from them, and what they say of methods.
+//! Schema of one revision: its definitions, the validators built from them, and its methods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,15 +11,15 @@ use crate::report::report;
 /// Which members an object may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Members {
-    /// Whatever the schema allows.
+    /// All members that the schema allows.
     Any,
-    /// Only those that the schema names.
+    /// Only members that the schema declares.
     Named,
 }
 
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The draft of JSON Schema that the file is written in.
+    /// JSON Schema dialect of the file.
     dialect: Value,
     /// `$defs`, or `definitions` in older drafts.
     keyword: &'static str,
@@ -51,7 +51,7 @@ impl Document {
         }
     }
 
-    /// A definition, or a part of one: names of members, separated by slashes.
+    /// Returns a definition or a part of one. The path consists of member names separated by slashes.
     pub(crate) fn find(&self, path: &str) -> Option<&Value> {
         let (name, rest) = path.split_once('/').unwrap_or((path, ""));
         let mut found = self.definitions.get(name)?;
@@ -96,15 +96,15 @@ impl Document {
         });
         let built = jsonschema::options().should_validate_formats(true).build(&schema);
         let validator =
-            Arc::new(built.map_err(|error| format!("the schema of {definition} is broken: {error}"))?);
+            Arc::new(built.map_err(|error| format!("the schema of {definition} is invalid: {error}"))?);
         validators.insert(key, Arc::clone(&validator));
         Ok(validator)
     }
 
-    /// The definitions with a method of their own, and that method. `kind` is `Request` or `Notification`.
+    /// Returns the definitions that have a method, and their methods. `kind` is `Request` or `Notification`.
     pub(crate) fn with_method<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.definitions.iter().filter_map(move |(name, definition)| {
-            // A union of one looks like its only member.
+            // A union with one member is written like that member.
             let union = name.strip_suffix(kind).is_none_or(|stem| stem == "Client" || stem == "Server");
             let method = definition.pointer("/properties/method/const")?.as_str()?;
             (!union).then_some((name.as_str(), method))
@@ -116,8 +116,9 @@ impl Document {
         all.map(|(_, method)| method.to_owned()).collect()
     }
 
-    /// Whether a request or notification travels on its own. In the stateless era some requests exist only inside
-    /// results: they have a definition, but neither side's union of messages lists it.
+    /// Reports whether a request or notification is sent as a message of its own. In the stateless era some requests
+    /// exist only inside results: they have a definition, but the message unions of client and server do not contain
+    /// it.
     pub(crate) fn is_message(&self, name: &str, kind: &str) -> bool {
         ["Client", "Server"].iter().any(|side| {
             let union = self.find(&format!("{side}{kind}/anyOf")).and_then(Value::as_array);
@@ -127,7 +128,7 @@ impl Document {
         })
     }
 
-    /// The definition of an error answer that is meant for this code.
+    /// Returns the definition of the error response for this code.
     pub(crate) fn find_error(&self, code: &Value) -> Option<&str> {
         let fits = |definition: &Value| {
             let parts = definition.pointer("/properties/error/allOf").and_then(Value::as_array);
@@ -138,13 +139,13 @@ impl Document {
         self.definitions.iter().find(|(_, definition)| fits(definition)).map(|(name, _)| name.as_str())
     }
 
-    /// The first of these definitions that the revision has.
+    /// Returns the first of these definitions that the revision has.
     pub(crate) fn first_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         names.iter().copied().find(|name| self.definitions.contains_key(*name))
     }
 }
 
-/// The definitions that `path` leads to: compiling a validator costs time for every definition it is given.
+/// Returns the definitions reachable from `path`: the time to compile a validator grows with the number of definitions.
 fn reachable(definitions: &Map<String, Value>, path: &str) -> Map<String, Value> {
     let mut reached = Map::new();
     let mut open = vec![path.split('/').next().unwrap_or_default()];
@@ -172,8 +173,8 @@ fn last(reference: &str) -> Option<&str> {
     reference.rsplit('/').next()
 }
 
-/// A definition that is all of some others, as one object with the members of all. Closed one by one, each of the
-/// others would forbid the members of the rest.
+/// Merges a definition that is an `allOf` into one object with all members. Closed separately, each part would forbid
+/// the members of the others.
 fn merge(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> {
     let (mut members, mut required) = (Map::new(), Vec::new());
     for part in definition.get("allOf")?.as_array()? {
@@ -184,8 +185,8 @@ fn merge(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> 
     Some(json!({"type": "object", "properties": members, "required": required}))
 }
 
-/// Forbids the members that a schema does not name, all the way down. Left open: `_meta`, the JSON Schemas of
-/// tools, and the parts of an `allOf`, which see each other's members.
+/// Forbids undeclared members, recursively. Exceptions: `_meta`, the JSON Schemas of tools, and the parts of an
+/// `allOf`, which share their members.
 fn close(name: &str, schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     if name == "_meta" || name.ends_with("MetaObject") || matches!(name, "inputSchema" | "outputSchema") {
@@ -204,7 +205,7 @@ fn close(name: &str, schema: &mut Value) {
         close(member, inner);
     }
     if name == "params" {
-        // Older files write params in place and name `_meta` only in the general request.
+        // Older files declare params inline and `_meta` only in the generic request.
         members.entry("_meta").or_insert_with(|| json!({"type": "object"}));
     }
     schema.entry("additionalProperties").or_insert(Value::Bool(false));

@@ -1,4 +1,4 @@
-//! Where the schemas and examples lie: beside the checkout, read once.
+//! Official schemas and examples: read once from a directory beside the checkout.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -8,14 +8,14 @@ use std::{fs, io};
 
 use crate::document::Document;
 
-/// One official example.
+/// Official example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// The definition it is an example of.
+    /// Definition that the example belongs to.
     pub definition: String,
-    /// The name of its file.
+    /// File name.
     pub name: String,
-    /// Its JSON text.
+    /// JSON text.
     pub text: String,
 }
 
@@ -27,12 +27,12 @@ pub(crate) fn documents() -> Option<&'static BTreeMap<String, Document>> {
     static DOCUMENTS: OnceLock<Option<BTreeMap<String, Document>>> = OnceLock::new();
     let documents = DOCUMENTS.get_or_init(|| {
         if !root().is_dir() {
-            // Not `eprintln!`: the test harness would swallow it.
+            // Not `eprintln!`: the test harness would capture it.
             let note = b"skipped: schema checks (no ../shared/spec beside the checkout)\n";
             io::stderr().write_all(note).ok();
             return None;
         }
-        Some(read(&root()).expect("the folder shared/spec holds one readable schema.json per revision"))
+        Some(read(&root()).expect("each revision in shared/spec has a readable schema.json"))
     });
     documents.as_ref()
 }
@@ -52,7 +52,7 @@ pub(crate) fn examples(revision: &str) -> Vec<Example> {
     let mut examples = Vec::new();
     for folder in children(&root().join(revision).join("examples")).unwrap_or_default() {
         for file in children(&folder).unwrap_or_default() {
-            let text = fs::read_to_string(&file).expect("an example is readable text");
+            let text = fs::read_to_string(&file).expect("examples are readable text");
             examples.push(Example { definition: name(&folder), name: name(&file), text });
         }
     }

@@ -1,4 +1,4 @@
-//! Whole messages: the envelope, and what the method or the kind of answer asks for.
+//! Checks of complete messages: the envelope, and the parameters or result of the method.
 
 use serde_json::Value;
 
@@ -7,19 +7,19 @@ use crate::document::{Document, Members};
 use crate::tasks;
 
 impl Schemas {
-    /// Checks a request: its envelope, and its parameters as the method has them in this revision.
+    /// Checks a request: its envelope, and its parameters as defined by the method in this revision.
     pub fn check_request(&self, revision: &str, message: &Value) -> Result<(), String> {
         check_method(self.document(revision)?, revision, "Request", message)
     }
 
-    /// Checks a notification in the same way.
+    /// Checks a notification like [`check_request`](Self::check_request).
     pub fn check_notification(&self, revision: &str, message: &Value) -> Result<(), String> {
         check_method(self.document(revision)?, revision, "Notification", message)?;
         if message.get("id").is_some() { Err("a notification has no \"id\"".into()) } else { Ok(()) }
     }
 
-    /// Checks the answer to a request of `method`. The result of a method that the revision does not have is
-    /// checked as a result and no more.
+    /// Checks the response to a request of `method`. The result of a method that the revision does not define is only
+    /// checked as a generic result.
     pub fn check_result(&self, revision: &str, method: &str, message: &Value) -> Result<(), String> {
         let document = self.document(revision)?;
         check_envelope(document, &["JSONRPCResultResponse", "JSONRPCResponse"], message)?;
@@ -45,16 +45,16 @@ impl Schemas {
             definition = "InputRequiredResult";
             let answers = document.find(&format!("{stem}ResultResponse")).map(Value::to_string);
             if !answers.is_some_and(|answers| answers.contains("/InputRequiredResult\"")) {
-                return Err(format!("\"{method}\" may not be answered with input_required in {revision}"));
+                return Err(format!("\"{method}\" must not have an input_required result in {revision}"));
             }
         }
         document.check(definition, &message["result"], Members::Any)
     }
 
-    /// Checks an error answer, and its data where the revision defines them for the code.
+    /// Checks an error response, and its data if the revision defines them for the code.
     ///
-    /// Older schemas ask for an id in every error answer and have no way to say that it is unknown. JSON-RPC 2.0,
-    /// which they build on, says it with `"id": null`, so that is allowed there. Newer ones leave the id out.
+    /// Older schemas require an id in every error response and cannot express an unknown id. JSON-RPC 2.0, which they
+    /// are based on, uses `"id": null`, so it is allowed there. Newer schemas omit the id.
     pub fn check_error(&self, revision: &str, message: &Value) -> Result<(), String> {
         let document = self.document(revision)?;
         let names = ["JSONRPCErrorResponse", "JSONRPCError"];
@@ -71,20 +71,20 @@ impl Schemas {
         }
     }
 
-    /// Checks a batch: either requests and notifications, or answers. Which request an answer belongs to is not
-    /// known here, so a result is only checked as one.
+    /// Checks a batch: either requests and notifications, or responses. Results are only checked as generic results,
+    /// since the requests of the responses are unknown here.
     pub fn check_batch(&self, revision: &str, batch: &Value) -> Result<(), String> {
         let document = self.document(revision)?;
         if document.find("JSONRPCBatchRequest").is_none() {
             return Err(format!("revision {revision} has no batches"));
         }
-        let messages = batch.as_array().ok_or("a batch is an array")?;
+        let messages = batch.as_array().ok_or("a batch must be an array")?;
         let calls = messages.iter().filter(|message| message.get("method").is_some()).count();
         if messages.is_empty() {
-            return Err("a batch holds at least one message".into());
+            return Err("a batch must contain at least one message".into());
         }
         if calls != 0 && calls != messages.len() {
-            return Err("a batch holds either requests and notifications, or answers".into());
+            return Err("a batch must contain either requests and notifications, or responses".into());
         }
         for (index, message) in messages.iter().enumerate() {
             let checked = match (calls > 0, message.get("id"), message.get("error")) {
@@ -109,7 +109,7 @@ fn check_method(document: &Document, revision: &str, kind: &str, message: &Value
         return Err(format!("revision {revision} has no {} \"{method}\"", kind.to_lowercase()));
     };
     if !document.is_message(name, kind) {
-        return Err(format!("in revision {revision} \"{method}\" travels only inside results"));
+        return Err(format!("in revision {revision} \"{method}\" is allowed only inside results"));
     }
     document.check(name, message, Members::Any)
 }

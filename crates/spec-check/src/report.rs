@@ -1,17 +1,17 @@
-//! Validation errors as text that points at the fault.
+//! Formatting of validation errors.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 
 const SHOWN: usize = 5;
 
-/// All is well, or the first faults with their places.
+/// Returns the first errors with their locations, or `Ok` if there are none.
 pub(crate) fn report<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Result<(), String> {
     let faults: Vec<String> = errors.take(SHOWN).map(|error| describe(&error)).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// Of a choice, only the branch that fits best is worth reading.
+/// Formats an error. Of an `anyOf`, only the branch with the fewest errors is reported.
 fn describe(error: &ValidationError<'_>) -> String {
     if let ValidationErrorKind::AnyOf { context } = error.kind()
         && let Some(nearest) =

@@ -1,17 +1,17 @@
-//! The tasks extension, which no core schema has: what its messages must hold, written by hand from its page.
+//! Checks for the tasks extension, which no core schema contains, written by hand from its specification.
 //!
-//! It exists only where results say of what type they are; older revisions have tasks in their schema.
+//! The extension exists only in revisions with `resultType`; an older revision has tasks in its schema.
 
 use serde_json::{Map, Value};
 
 use crate::document::{Document, Members};
 
-/// Whether the extension can be agreed on in a revision.
+/// Reports whether a revision supports the extension.
 pub(crate) fn is_possible(document: &Document) -> bool {
     document.find("InputRequiredResult").is_some() && document.find("Task").is_none()
 }
 
-/// Whether a method is one of the extension's.
+/// Reports whether a method belongs to the extension.
 pub(crate) fn has_method(method: &str) -> bool {
     matches!(method, "tasks/get" | "tasks/update" | "tasks/cancel" | "notifications/tasks")
 }
@@ -33,13 +33,13 @@ pub(crate) fn check_params(document: &Document, method: &str, params: &Value) ->
     only(params, &["_meta", "taskId", if answers { "inputResponses" } else { "taskId" }])
 }
 
-/// Checks a result of the extension: of one of its methods, or a task in place of the result of a call.
+/// Checks a result of an extension method, or a task returned in place of a tool result.
 pub(crate) fn check_result(document: &Document, method: &str, result: &Value) -> Result<(), String> {
     document.check("Result", result, Members::Any)?;
     let members = object(result, "result")?;
     let expected = if has_method(method) { "complete" } else { "task" };
     if members["resultType"] != expected {
-        return Err(format!("the answer to {method} has the resultType {}", members["resultType"]));
+        return Err(format!("the result of {method} has the resultType {}", members["resultType"]));
     }
     match method {
         "tools/call" => {
@@ -48,7 +48,7 @@ pub(crate) fn check_result(document: &Document, method: &str, result: &Value) ->
         }
         "tasks/get" => check_detailed(document, members, &["_meta", "resultType"]),
         "tasks/update" | "tasks/cancel" => only(members, &["_meta", "resultType"]),
-        _ => Err(format!("{method} may not be answered with a task")),
+        _ => Err(format!("{method} must not return a task")),
     }
 }
 
@@ -67,12 +67,13 @@ fn check_task(task: &Map<String, Value>) -> Result<(), String> {
     may(task, "statusMessage", Value::is_string)
 }
 
-/// A task with what its status brings with it, and nothing that belongs to another status.
+/// Checks a task with the members that its status requires. Members that belong to another status are errors.
 fn check_detailed(document: &Document, task: &Map<String, Value>, also: &[&str]) -> Result<(), String> {
     check_task(task)?;
     let detail = match task["status"].as_str() {
         Some("input_required") => {
-            let requests = task.get("inputRequests").ok_or("a task that asks needs \"inputRequests\"")?;
+            let requests =
+                task.get("inputRequests").ok_or("a task in input_required needs \"inputRequests\"")?;
             document.check("InputRequests", requests, Members::Any)?;
             &["inputRequests"][..]
         }
@@ -97,7 +98,7 @@ fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, St
 
 fn need(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
     let value = of.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
-    if fits(value) { Ok(()) } else { Err(format!("\"{member}\" may not be {value}")) }
+    if fits(value) { Ok(()) } else { Err(format!("\"{member}\" must not be {value}")) }
 }
 
 fn may(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
@@ -106,7 +107,7 @@ fn may(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> 
 
 fn only(of: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
     match of.keys().find(|key| !members.contains(&key.as_str())) {
-        Some(key) => Err(format!("\"{key}\" does not belong here")),
+        Some(key) => Err(format!("unexpected member \"{key}\"")),
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
-//! A whole conversation: what was sent decides against what each received line is checked.
+//! Checks of a whole conversation: the messages sent determine how each received line is checked.
 //!
-//! Revisions are read from the conversation itself: a request may carry its own, and the answer to `initialize`
-//! names the one of the session.
+//! Revisions are taken from the conversation: a request may contain its own, and the result of `initialize` contains
+//! that of the session.
 
 use std::collections::HashMap;
 
@@ -9,27 +9,27 @@ use serde_json::Value;
 
 use crate::{Schemas, tasks};
 
-/// What one side, client or server, has sent and received so far.
+/// Messages that one side, client or server, has sent and received so far.
 #[derive(Debug, Default)]
 pub struct Transcript {
-    /// The method of each request, and its own revision if it has one, by id. An id may be used again.
+    /// Method and own revision, if any, of each request by id. An id may be reused.
     asked: HashMap<String, Vec<(String, Option<String>)>>,
-    /// The id of the `initialize` that was received.
+    /// Id of the received `initialize` request.
     opening: Option<String>,
-    /// All revisions that were spoken, the session's among them.
+    /// All revisions in use, including that of the session.
     spoken: Vec<String>,
     session: Option<String>,
-    /// Whether the other side has shown that it knows a revision. Until then it may not have read so far.
+    /// Whether the other side has shown that it knows a revision. Until then it may not have read the request yet.
     confirmed: bool,
 }
 
 impl Transcript {
-    /// A conversation that has not begun.
+    /// Creates an empty transcript.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes lines that were sent. They may be anything.
+    /// Records sent lines. They may be invalid.
     pub fn sent(&mut self, lines: impl AsRef<[u8]>) {
         for line in lines.as_ref().split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
@@ -47,7 +47,7 @@ impl Transcript {
         self.asked.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
     }
 
-    /// The answer to `initialize` says what the session speaks.
+    /// Records the revision of the session from the result of `initialize`.
     fn note_answer(&mut self, message: &Value) {
         if let Some(version) = message["result"]["protocolVersion"].as_str()
             && self.opening == Some(message["id"].to_string())
@@ -61,7 +61,7 @@ impl Transcript {
         self.spoken.push(version.to_owned());
     }
 
-    /// Checks one line that was received. Without the schemas beside the checkout everything is right.
+    /// Checks one received line. Accepts everything if the schemas are missing.
     pub fn received(&mut self, line: &str) -> Result<(), String> {
         let Some(schemas) = Schemas::find() else { return Ok(()) };
         let message: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
@@ -87,9 +87,9 @@ impl Transcript {
             return self.any(schemas, |revision| schemas.check_error(revision, message));
         }
         let asked = self.asked.get(&message["id"].to_string()).cloned().unwrap_or_default();
-        // An id that was used for several requests does not tell which of them is answered.
+        // If an id was used for several requests, the response does not determine which of them it belongs to.
         let certain = asked.len() == 1;
-        let mut last = Err("nobody asked for this".to_owned());
+        let mut last = Err("response without a request".to_owned());
         for (method, own) in asked {
             if method == "initialize"
                 && let Some(version) = message["result"]["protocolVersion"].as_str()
@@ -121,8 +121,8 @@ impl Transcript {
         }
     }
 
-    /// Right in one of the revisions that were spoken. Before the other side knows of any, errors have the form of
-    /// JSON-RPC itself, which only the oldest revisions allow.
+    /// Checks against the revisions in use; one of them must match. Before the other side knows the revision, errors
+    /// have the form of JSON-RPC itself, which only the oldest revisions allow.
     fn any(&self, schemas: Schemas, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
         let oldest = schemas.revisions().next().unwrap_or_default();
         let known = self.spoken.iter().map(String::as_str).filter(|spoken| schemas.has(spoken, "Result"));
@@ -141,13 +141,13 @@ impl Transcript {
     }
 }
 
-/// The revision that a request itself names.
+/// Returns the revision in the metadata of a request.
 fn own_revision(message: &Value) -> Option<String> {
     let own = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
     own.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// A request of the protocol; one of the other side's own only has to be a request.
+/// Checks a request of the protocol. A custom method is only checked as a generic request.
 fn check_request(schemas: Schemas, revision: &str, message: &Value) -> Result<(), String> {
     if is_known(schemas, message) {
         return schemas.check_request(revision, message);
@@ -161,7 +161,7 @@ fn is_known(schemas: Schemas, message: &Value) -> bool {
         || schemas.revisions().any(|revision| schemas.methods(revision).contains(method))
 }
 
-/// A notification of the protocol; one of the server's own only has to be a notification.
+/// Checks a notification of the protocol. A custom method is only checked as a generic notification.
 fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Result<(), String> {
     if is_known(schemas, message) {
         return schemas.check_notification(revision, message);
@@ -169,7 +169,7 @@ fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Resu
     schemas.check(revision, "JSONRPCNotification", message)
 }
 
-/// What requests are of that come without a revision and without a session.
+/// Returns the revision of requests without a revision and without a session.
 fn newest_session(schemas: Schemas) -> String {
     let sessions = schemas.revisions().filter(|revision| schemas.methods(revision).contains("initialize"));
     sessions.last().unwrap_or_default().to_owned()
@@ -202,7 +202,7 @@ mod tests {
             transcript
                 .received(r#"{"jsonrpc":"2.0","id":9,"result":{}}"#)
                 .unwrap_err()
-                .contains("nobody asked")
+                .contains("response without a request")
         );
         assert!(transcript.received("no json").is_err());
         let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;

@@ -1,4 +1,4 @@
-//! Each check accepts what is right and names what is wrong.
+//! Each check accepts valid messages and reports what is invalid.
 
 use serde_json::{Value, json};
 use spec_check::Schemas;
@@ -8,7 +8,7 @@ const BATCHES: &str = "2025-03-26";
 const SESSION: &str = "2025-11-25";
 const STATELESS: &str = "2026-07-28";
 
-/// `wrong` must be refused with a text that holds `says`.
+/// Asserts that `wrong` is an error that contains `says`.
 fn refused(checked: Result<(), String>, says: &str) {
     let fault = checked.expect_err(says);
     assert!(fault.contains(says), "{fault:?} should say {says:?}");
@@ -43,7 +43,7 @@ fn values_are_checked_against_definitions() {
         assert!(schemas.members(revision, "CallToolRequest/properties/params").contains("arguments"));
         assert!(schemas.methods(revision).contains("notifications/cancelled"));
     }
-    refused(schemas.check("1999-01-01", "Root", &json!({})), "no schema of a revision \"1999-01-01\"");
+    refused(schemas.check("1999-01-01", "Root", &json!({})), "no schema for revision \"1999-01-01\"");
 }
 
 #[test]
@@ -133,8 +133,14 @@ fn input_may_be_required_only_where_the_revision_says_so() {
     };
     schemas.check_result(STATELESS, "tools/call", &asking("roots/list")).unwrap();
     refused(schemas.check_result(STATELESS, "tools/call", &asking("my/own")), "/inputRequests/q");
-    refused(schemas.check_result(STATELESS, "tools/list", &asking("roots/list")), "may not be answered");
-    refused(schemas.check_result(SESSION, "tools/call", &asking("roots/list")), "may not be answered");
+    refused(
+        schemas.check_result(STATELESS, "tools/list", &asking("roots/list")),
+        "must not have an input_required result",
+    );
+    refused(
+        schemas.check_result(SESSION, "tools/call", &asking("roots/list")),
+        "must not have an input_required result",
+    );
 }
 
 #[test]
@@ -170,7 +176,7 @@ fn batches_exist_in_one_revision_and_do_not_mix() {
     schemas.check_batch(BATCHES, &json!([result(&json!({})), error])).unwrap();
     refused(schemas.check_batch(BATCHES, &json!([ping, error])), "either requests");
     refused(schemas.check_batch(BATCHES, &json!([])), "at least one");
-    refused(schemas.check_batch(BATCHES, &json!({})), "is an array");
+    refused(schemas.check_batch(BATCHES, &json!({})), "must be an array");
     let wrong = request("tools/call", &json!({}));
     refused(
         schemas.check_batch(BATCHES, &json!([ping, wrong])),
@@ -202,9 +208,9 @@ fn messages_of_the_tasks_extension_are_checked_by_hand() {
     };
     let check = |method: &str, value: &Value| schemas.check_result(STATELESS, method, &result(value));
     check("tools/call", &task).unwrap();
-    refused(check("prompts/get", &task), "may not be answered with a task");
-    refused(check("tools/call", &with(&json!({"ttlMs": "1"}))), "\"ttlMs\" may not be \"1\"");
-    refused(check("tools/call", &with(&json!({"ttl": 1}))), "\"ttl\" does not belong here");
+    refused(check("prompts/get", &task), "must not return a task");
+    refused(check("tools/call", &with(&json!({"ttlMs": "1"}))), "\"ttlMs\" must not be \"1\"");
+    refused(check("tools/call", &with(&json!({"ttl": 1}))), "unexpected member \"ttl\"");
     refused(check("tasks/get", &task), "resultType \"task\"");
     let complete = |changes: Value| {
         let mut changes = changes;
@@ -215,9 +221,9 @@ fn messages_of_the_tasks_extension_are_checked_by_hand() {
     refused(check("tasks/get", &complete(json!({"status": "failed"}))), "needs \"error\"");
     refused(check("tasks/get", &complete(json!({"status": "completed"}))), "needs \"result\"");
     refused(check("tasks/get", &complete(json!({"status": "input_required"}))), "needs \"inputRequests\"");
-    refused(check("tasks/get", &complete(json!({"result": {}}))), "\"result\" does not belong here");
+    refused(check("tasks/get", &complete(json!({"result": {}}))), "unexpected member \"result\"");
     check("tasks/cancel", &json!({"resultType": "complete"})).unwrap();
-    refused(check("tasks/cancel", &complete(json!({}))), "does not belong here");
+    refused(check("tasks/cancel", &complete(json!({}))), "unexpected member");
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -227,5 +233,5 @@ fn messages_of_the_tasks_extension_are_checked_by_hand() {
     refused(ask("tasks/get", &json!({"taskId": "t"})), "RequestMetaObject");
     refused(ask("tasks/update", &json!({"taskId": "t", "_meta": meta})), "InputResponses");
     let told = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": complete(json!({}))});
-    refused(schemas.check_notification(STATELESS, &told), "\"resultType\" does not belong here");
+    refused(schemas.check_notification(STATELESS, &told), "unexpected member \"resultType\"");
 }
