@@ -1,12 +1,12 @@
-//! The client that is measured: starts or reaches a server, calls its tool `echo` and prints one line of JSON.
+//! Measured client: starts or connects to a server, calls its tool `echo` and prints one line of JSON.
 //!
 //! ```text
 //! bench-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
 //! bench-client http CALLS IN_FLIGHT BYTES [--session] URL
 //! ```
 //!
-//! Written with the public API and default settings, like any client; `--session` leaves the stateless revision
-//! out. The CPU time is that of this process alone, the server's is not in it.
+//! It uses the public API and default settings; `--session` disables the stateless revision. The CPU time is that of
+//! this process only, without the server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls one after the other; how many failed or were answered wrongly.
+/// Makes the calls sequentially and returns how many failed or had a wrong result.
 async fn call(client: Client, calls: u32, text: Arc<str>) -> u32 {
     let mut errors = 0;
     for _ in 0..calls {
@@ -88,8 +88,7 @@ async fn call(client: Client, calls: u32, text: Arc<str>) -> u32 {
     errors
 }
 
-/// What this process has used so far, with all its threads. In nanoseconds, where `/proc/self/stat` knows only
-/// hundredths of a second.
+/// Returns the CPU time of all threads of this process, in nanoseconds; `/proc/self/stat` has a resolution of 10 ms.
 fn cpu_time() -> anyhow::Result<Duration> {
     let mut total = Duration::ZERO;
     for thread in std::fs::read_dir("/proc/self/task")? {

@@ -1,5 +1,5 @@
-//! How many calls hubs record in a second: one with `SQLite`, and one and three on PostgreSQL, which take turns as a
-//! balancer would have them do. Everything runs in this process but PostgreSQL, which is started for it.
+//! Throughput of hubs in recorded calls per second: one hub on `SQLite`, then one and three hubs on PostgreSQL, which
+//! receive calls in turn, as from a load balancer. All run in this process except PostgreSQL, which is started.
 //!
 //! ```text
 //! cargo run --release -p bench --bin bench-hubs -- [calls] [at once]
@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
     let mut running = JoinSet::new();
     let url = upstream::serve(&mut running).await?;
 
-    println!("{calls} calls each, {at_once} at once; recorded calls a second");
+    println!("{calls} calls each, {at_once} in flight; recorded calls per second");
     let place = tempfile::tempdir()?;
     let sqlite: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db"))?);
     println!("{:20} {:>8.0}", "SQLite, 1 hub", measure(&[sqlite], place.path(), &url, calls, at_once).await?);
@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls a second, by a hub on each of these stores in turns.
+/// Returns the calls per second of one hub per store, which receive calls in turn.
 async fn measure(
     stores: &[Arc<dyn Store>],
     place: &Path,
@@ -60,7 +60,7 @@ async fn measure(
         hubs.push(upstream::hub(store.clone(), place)?);
     }
     upstream::add(hubs.first().context("no hub")?, url).await?;
-    // Each has a connection and knows the tool before it counts.
+    // Warm up: each hub opens its connection and syncs the tool before the measurement.
     for hub in &hubs {
         upstream::call(hub.clone()).await?;
     }

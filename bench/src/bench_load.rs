@@ -1,11 +1,12 @@
-//! Many at once, against an HTTP server that runs already: what they cost it, and whether it gets it back.
+//! Capacity of a running HTTP server: the cost of many sessions, streams or connections, and whether their memory is
+//! released.
 //!
 //! ```text
 //! bench-load streams|sessions|flood|slow COUNT ADDRESS PID
 //! ```
 //!
-//! `ADDRESS` is where the server listens, such as `127.0.0.1:8080`, and `PID` its process, whose memory is looked at.
-//! Written with plain sockets: nothing of the SDK is in what is said here.
+//! `ADDRESS` is the listening address of the server, such as `127.0.0.1:8080`, and `PID` its process, whose memory is
+//! measured. It uses plain sockets and no part of the SDK.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 const USAGE: &str = "usage: bench-load streams|sessions|flood|slow COUNT ADDRESS PID";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the memory of the server is given to settle.
+/// Time for the memory of the server to settle.
 const SETTLE: Duration = Duration::from_secs(2);
 
 struct Target {
@@ -44,7 +45,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What came out: in words, and the figures for `cargo xtask bench`.
+/// Result as text, and as figures for `cargo xtask bench`.
 struct Report {
     text: String,
     figures: Value,
@@ -58,11 +59,11 @@ impl Target {
         Ok(stream)
     }
 
-    /// What the server has in memory, in KiB.
+    /// Returns the resident memory of the server in KiB.
     fn resident(&self) -> anyhow::Result<usize> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        Ok(line.context("there is no VmRSS")?.trim().trim_end_matches(" kB").parse()?)
+        Ok(line.context("VmRSS is missing")?.trim().trim_end_matches(" kB").parse()?)
     }
 }
 
@@ -74,7 +75,7 @@ fn post(headers: &str, body: &str) -> String {
     )
 }
 
-/// A request of the era without sessions.
+/// Formats a request of the stateless era.
 fn modern(method: &str, name: &str, params: &str) -> String {
     let version = Revision::LATEST;
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
@@ -82,12 +83,12 @@ fn modern(method: &str, name: &str, params: &str) -> String {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{meta}}}}}"#);
     let mut headers = format!("MCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\n");
     if !name.is_empty() {
-        let _ = write!(headers, "Mcp-Name: {name}\r\n"); // writing to memory cannot fail
+        let _ = write!(headers, "Mcp-Name: {name}\r\n"); // writing to a String cannot fail
     }
     post(&headers, &body)
 }
 
-/// Sends a request and reads until `end` is there.
+/// Sends a request and reads until `end` occurs.
 fn exchange(stream: &mut TcpStream, request: &str, end: &str) -> anyhow::Result<String> {
     stream.write_all(request.as_bytes())?;
     let (mut said, mut bytes) = (String::new(), [0; 4 << 10]);
@@ -107,7 +108,7 @@ fn echo(stream: &mut TcpStream) -> anyhow::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// Open streams, each on a connection of its own.
+/// Opens streams, each on its own connection.
 fn streams(target: &Target, count: usize) -> anyhow::Result<Report> {
     echo(&mut target.connect()?)?;
     let before = target.resident()?;
@@ -140,7 +141,7 @@ fn initialize() -> String {
     post("", &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{params}}}"#))
 }
 
-/// Sessions that are opened and never used, more than there is room for.
+/// Opens more sessions than the server holds, and never uses them.
 fn flood(target: &Target, count: usize) -> anyhow::Result<Report> {
     let (mut stream, opening) = (target.connect()?, initialize());
     exchange(&mut stream, &opening, "serverInfo")?;
@@ -156,13 +157,13 @@ fn flood(target: &Target, count: usize) -> anyhow::Result<Report> {
     Ok(Report { text, figures: json!({ "kibibytes_more": grown }) })
 }
 
-/// Idle sessions, all over one connection.
+/// Opens and closes idle sessions over one connection.
 fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
     let mut stream = target.connect()?;
     let open = |stream: &mut TcpStream| -> anyhow::Result<String> {
         let said = exchange(stream, &initialize(), "serverInfo")?.to_ascii_lowercase();
         let id = said.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
-        let id = id.context("there is no session id")?.trim().to_owned();
+        let id = id.context("the session id is missing")?.trim().to_owned();
         let ready = post(
             &format!("Mcp-Session-Id: {id}\r\n"),
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -195,7 +196,7 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
     Ok(Report { text, figures: json!({ "bytes_each": each, "percent_after": after * 100 / before.max(1) }) })
 }
 
-/// Connections that are silent, or dribble a head or a body, beside honest ones.
+/// Opens connections that are silent or send a head or body byte by byte, while regular calls are made.
 fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let body = post("", &"x".repeat(64 << 10));
@@ -217,9 +218,9 @@ fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
         ensure!(begun.elapsed() < PATIENCE, "{} connections are still open", open.len());
         open.retain_mut(|(stream, dribbles)| {
             if *dribbles {
-                let _ = stream.write(b"x"); // it may be closed already, which the read finds out
+                let _ = stream.write(b"x"); // fails if it is closed, which the read detects
             }
-            // Whatever is read, an end or a refusal, says that it is closed.
+            // End of stream or an error response: the server has closed the connection.
             stream.read(&mut byte).map(|_count| ()).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
         });
         for took in [echo(&mut kept)?, echo(&mut target.connect()?)?] {
@@ -230,7 +231,7 @@ fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
     }
     let taken = begun.elapsed();
     let text = format!(
-        "{count} slow connections closed after {taken:.1?}; {honest} honest calls meanwhile, 0 errors, the longest {longest:.1?}"
+        "{count} slow connections closed after {taken:.1?}; {honest} concurrent regular calls, 0 errors, the longest {longest:.1?}"
     );
     Ok(Report { text, figures: json!({ "seconds": taken.as_secs_f64() }) })
 }

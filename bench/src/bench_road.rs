@@ -1,11 +1,11 @@
-//! What the road of a call through the hub costs: who asks, what the rules say, the arguments, the record and the audit.
-//! The same tool of the same server is called directly and through the hub, in turns, in one process.
+//! Overhead of the hub's call pipeline: authentication, policy, argument validation, call record and audit. The same
+//! tool of the same server is called alternately directly and through the hub, in one process.
 //!
 //! ```text
 //! cargo run --release -p bench --bin bench-road -- [calls] [at once] [power]
 //! ```
 //!
-//! With `power` each call waits for the disk before it is made, and after it; `TMPDIR` says which.
+//! With `power`, each call waits for the disk before it is sent and after its result; `TMPDIR` selects the disk.
 
 mod upstream;
 
@@ -23,7 +23,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const ROUNDS: usize = 5;
 
-/// How one way did.
+/// Measurements of the direct calls or of those through the hub.
 #[derive(Default)]
 struct Measured {
     times: Vec<Duration>,
@@ -58,12 +58,12 @@ async fn main() -> anyhow::Result<()> {
             .await?;
         through.measure(calls / ROUNDS, at_once, || upstream::call(hub.clone())).await?;
     }
-    println!("{calls} calls each, {at_once} at once, {durability:?}; microseconds");
+    println!("{calls} calls each, {at_once} in flight, {durability:?}; microseconds");
     println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");
     println!("{}\n{}", direct.line("direct"), through.line("hub"));
     println!(
         "{:10} {:>8.1} {:>8.1} {:>8.1}",
-        "the road",
+        "overhead",
         through.at(50) - direct.at(50),
         through.at(99) - direct.at(99),
         through.cpu_each() - direct.cpu_each()
@@ -97,7 +97,7 @@ impl Measured {
         Ok(())
     }
 
-    /// The time that so many of a hundred calls took at most.
+    /// Returns a percentile of the durations.
     fn at(&self, percent: usize) -> f64 {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -122,10 +122,10 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// What this process has used so far, in user mode and in the kernel.
+/// Returns the CPU time of this process, user and system.
 fn cpu_time() -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').context("the kernel says nothing of this process")?.1;
+    let after_name = stat.rsplit_once(')').context("/proc/self/stat is malformed")?.1;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let ticks: u64 = fields.get(11).context("no user time")?.parse::<u64>()?
         + fields.get(12).context("no system time")?.parse::<u64>()?;

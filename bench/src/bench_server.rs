@@ -1,6 +1,5 @@
-//! The server that is measured: `bench-server stdio`, or `bench-server http --port N` (all modes at `/mcp`, until
-//! SIGTERM). Written with the public, typed API and default features,
-//! like any server; its tools match those of the peers in `bench/peers`.
+//! Measured server: `bench-server stdio`, or `bench-server http --port N` (all modes at `/mcp`, until SIGTERM). It uses
+//! the public, typed API and default features; its tools match those of the peers in `bench/peers`.
 
 use std::io::Write as _;
 
@@ -10,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Gives memory back when sessions end.
+/// Returns memory to the system when sessions are closed.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -36,7 +35,9 @@ async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let port = match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["stdio"] => None,
-        ["http", "--port", port] => Some(port.parse::<u16>().context("the port is a number up to 65535")?),
+        ["http", "--port", port] => {
+            Some(port.parse::<u16>().context("the port must be a number up to 65535")?)
+        }
         _ => bail!("usage: bench-server stdio | http --port N"),
     };
     let mut server = Server::new("bench-server", env!("CARGO_PKG_VERSION"))
@@ -56,7 +57,7 @@ async fn serve(server: Server, port: Option<u16>) -> linchpin::Result {
     endpoint.run().await
 }
 
-/// A tool that only makes `tools/list` as long as a real server's.
+/// Creates a dummy tool, which gives `tools/list` a realistic size.
 fn dummy(number: usize) -> impl Register {
     let schema = json!({
         "type": "object",

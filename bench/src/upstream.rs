@@ -1,4 +1,4 @@
-//! A server with one tool, and how a hub knows and calls it.
+//! Upstream server with one tool, and helpers to register it at a hub and call it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Echo {
     message: String,
 }
 
-/// Serves the tool `echo` for as long as the tasks are kept, and says where.
+/// Serves the tool `echo` until the tasks are dropped, and returns the URL.
 pub(crate) async fn serve(running: &mut JoinSet<()>) -> anyhow::Result<String> {
     let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
     let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
@@ -30,20 +30,20 @@ pub(crate) async fn serve(running: &mut JoinSet<()>) -> anyhow::Result<String> {
     Ok(url)
 }
 
-/// A hub on a store, with its keys at this place.
+/// Creates a hub on a store, with its keys in a directory.
 pub(crate) fn hub(store: Arc<dyn Store>, place: &Path) -> anyhow::Result<Arc<Hub>> {
     let (keys, _) = KeyFile::open(&place.join("keys"), &System)?;
     Ok(Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default())))
 }
 
-/// The hub, and all on its store, know the server.
+/// Registers the server at the hub, and so at all hubs on its store.
 pub(crate) async fn add(hub: &Hub, url: &str) -> anyhow::Result<()> {
     hub.add_server(SCOPE, json!({ "name": "Up", "url": url })).await?;
     hub.sync_server(SCOPE, "up", None).await?;
     Ok(())
 }
 
-/// One call of its tool.
+/// Calls the tool once.
 pub(crate) async fn call(hub: Arc<Hub>) -> anyhow::Result<()> {
     let tool = Which::Local("mcp_up__echo".into());
     let call = hub.call_tool(SCOPE, Wanted { tool, arguments: json!({ "message": "hello" }) }, true).await?;

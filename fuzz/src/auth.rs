@@ -1,10 +1,11 @@
-//! Signing in: whatever servers answer, a flow ends, and leads nobody and sends nothing secret to an unsafe place.
+//! Target for the OAuth flow: whatever the servers respond, a flow terminates, and neither the browser nor a secret is
+//! sent to an insecure URL.
 
 use linchpin::__private::auth::{drive, is_signed_by_itself};
 use linchpin::egress::Target;
 
-/// Parts divided by zero bytes: the challenge, what the browser comes back with, and the answers, whose first byte is
-/// their status.
+/// Runs a flow. The input has parts separated by zero bytes: the challenge, the query of the redirect, and the
+/// responses, whose first byte is their status.
 pub fn auth(data: &[u8]) {
     let mut parts = data.split(|byte| *byte == 0);
     let mut text = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
@@ -22,10 +23,10 @@ pub fn auth(data: &[u8]) {
         };
         Some((status, body.to_vec()))
     });
-    assert!(!driven.is_endless, "it does not end");
+    assert!(!driven.is_endless, "the flow does not terminate");
     for url in driven.posted.iter().chain(&driven.visited) {
-        let target = Target::typed(url).unwrap_or_else(|error| panic!("{url} is not even a URL: {error}"));
-        assert!(target.is_secure(), "{url} can be read on the way");
+        let target = Target::typed(url).unwrap_or_else(|error| panic!("{url} is not a URL: {error}"));
+        assert!(target.is_secure(), "{url} is not encrypted");
     }
     for url in &driven.visited {
         assert!(

@@ -1,5 +1,5 @@
-//! The wire codecs: whatever a message holds, decoding it for any revision gives a value or a fault with a place
-//! that exists, and what was decoded encodes, for every revision, to JSON that our own scanner accepts.
+//! Target for the wire codecs: decoding any message for any revision gives a value or an error with an existing path,
+//! and every decoded value encodes, for every revision, to JSON that our scanner accepts.
 
 use linchpin_jsonrpc::{Limits, Message, Params, Reply, check, from_checked, parse, path_at};
 use linchpin_protocol::encode::{Encode, to_vec};
@@ -15,7 +15,7 @@ use linchpin_protocol::{Revision, wire};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Any bytes as a message for every codec.
+/// Decodes the bytes as a message with every codec.
 pub fn codecs(data: &[u8]) {
     match parse(data, Limits::default()) {
         Ok(Message::Request { method, params, .. }) => {
@@ -42,10 +42,10 @@ fn check_paths(params: &Params<'_>) {
         let path = path_at(text, at);
         assert!(
             value.pointer(&path).is_some(),
-            "byte {at} of {text} is said to be in {path}, which does not exist"
+            "byte {at} of {text} has the path {path}, which does not exist"
         );
     }
-    // Text that serde_json refuses holds a number that no f64 can.
+    // serde_json rejects only numbers beyond the range of f64.
     assert_eq!(from_checked::<Value>(text).is_ok(), serde_json::from_str::<Value>(text).is_ok(), "{text}");
 }
 
@@ -96,7 +96,7 @@ fn check_results(text: &str) {
     round::<InputRequiredResult>(text);
 }
 
-/// Decodes, encodes for every revision, and decodes what was written for the newest one.
+/// Decodes, encodes for every revision, and decodes the encoding of the newest one again.
 fn round<T: DeserializeOwned + Encode>(text: &str) {
     let value = match decode::<T>(text) {
         Ok(value) => value,

@@ -1,10 +1,10 @@
-//! The policy for addresses: no text becomes a URL that leads where a learned one must not.
+//! Target for the egress policy: no text becomes a URL that leads to an address forbidden for discovered URLs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linchpin::egress::{Class, Policy, Target, Trust};
 
-/// The first sixteen bytes as an address, and everything as a reference that somebody sent.
+/// Checks the first sixteen bytes as an address, and the whole input as a URL reference.
 pub fn egress(data: &[u8]) {
     if let Some((octets, _)) = data.split_first_chunk::<16>() {
         address(Ipv6Addr::from(*octets));
@@ -13,8 +13,8 @@ pub fn egress(data: &[u8]) {
     let Ok(base) = Target::typed("https://public.example:8443/a/b?c") else { return };
     let Ok(learned) = base.learned(text) else { return };
     let url = learned.url();
-    let again =
-        Target::typed(&url).unwrap_or_else(|error| panic!("{url} was accepted, and now it is not: {error}"));
+    let again = Target::typed(&url)
+        .unwrap_or_else(|error| panic!("{url} was accepted first and rejected then: {error}"));
     assert_eq!(again.url(), url);
     assert!(learned.same_origin(&again), "{url}");
     assert!(
@@ -35,7 +35,7 @@ pub fn egress(data: &[u8]) {
         let last = host.rsplit('.').next().unwrap_or_default();
         assert!(
             !last.bytes().all(|byte| byte.is_ascii_digit()),
-            "{url}: a resolver could take it for a number"
+            "{url}: a resolver could interpret it as a number"
         );
     }
 }

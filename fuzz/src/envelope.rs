@@ -1,4 +1,4 @@
-//! The envelope: what `parse` accepts is JSON, and its parts are what they are said to be.
+//! Target for the envelope: `parse` accepts only valid JSON, and returns its parts correctly.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ pub fn envelope(data: &[u8]) {
         }
         Message::Batch(elements) => {
             assert!(!elements.is_empty(), "an empty batch was accepted");
-            // Only grammar is promised of a batch: each element is checked when it is parsed by itself.
+            // A batch is checked for grammar only; each element is checked when it is parsed.
             let expected: Vec<&RawValue> = serde_json::from_slice(data).expect("a batch is an array");
             assert!(
                 elements.iter().copied().eq(expected.iter().map(|element| element.get())),
-                "other elements"
+                "different elements"
             );
             for element in elements {
                 envelope_of_one(element);
@@ -34,31 +34,31 @@ pub fn envelope(data: &[u8]) {
     }
 }
 
-/// An element of a batch is a message, or is refused: a batch in a batch is the caller's to refuse.
+/// Parses an element of a batch: a message or an error. The caller must reject a nested batch.
 fn envelope_of_one(element: &str) {
     if !element.starts_with('[') {
         envelope(element.as_bytes());
     }
 }
 
-/// What was accepted, `serde_json` accepts too, but for one difference: it refuses numbers that no `f64` holds,
-/// which JSON allows.
+/// Asserts that `serde_json` accepts the text too, except for numbers beyond the range of `f64`, which JSON allows.
 fn agree(data: &[u8]) {
     let Err(error) = serde_json::from_slice::<Value>(data) else { return };
     let reason = error.to_string();
-    assert!(reason.starts_with("number out of range"), "accepted what serde_json refuses: {reason}");
-    // The refusal hides what stands behind the number: read it again, numbers as text.
-    serde_json::from_slice::<&RawValue>(data).expect("accepted what serde_json refuses even without numbers");
+    assert!(reason.starts_with("number out of range"), "accepted, but rejected by serde_json: {reason}");
+    // The error hides the text after the number: parse again, with numbers as text.
+    serde_json::from_slice::<&RawValue>(data)
+        .expect("accepted, but rejected by serde_json even without numbers");
 }
 
-/// A part of an accepted message is a whole JSON value by itself.
+/// Asserts that a part of an accepted message is a complete JSON value.
 fn whole(text: &str) {
     check(text, Limits::default()).expect("a part of an accepted message passes the check");
     agree(text.as_bytes());
-    assert_eq!(text.trim(), text, "a part begins or ends with white space");
+    assert_eq!(text.trim(), text, "a part starts or ends with white space");
 }
 
-/// Each member of the parameters is found under its name, with the text that `serde_json` sees.
+/// Asserts that each member of the parameters is found by name, with the same text as in `serde_json`.
 fn members(params: &Params<'_>) {
     let Some(text) = params.text() else { return };
     whole(text);

@@ -1,8 +1,9 @@
-//! Event streams: however the bytes arrive, the same events come out, and none is over the size.
+//! Target for event streams: the events do not depend on the chunks, and none exceeds the maximum size.
 
 use linchpin::__private::http::read_events;
 
-/// The first three bytes say how: the largest event, and two sizes of chunks, taken in turn. The rest is the stream.
+/// Reads a stream. The first three bytes are the maximum event size and two alternating chunk sizes; the rest is the
+/// stream.
 pub fn events(data: &[u8]) {
     let Some((&[max, small, large], stream)) = data.split_first_chunk::<3>() else { return };
     let max = usize::from(max);

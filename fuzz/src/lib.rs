@@ -1,7 +1,7 @@
-//! The fuzz targets: each takes any bytes and panics when a promise of the decoders is broken.
+//! Fuzz targets: each takes any bytes and panics if a decoder violates one of its guarantees.
 //!
-//! They know nothing of libFuzzer. The programs in `src/bin` feed them what libFuzzer invents, `tests/seeds.rs`
-//! feeds them the seeds, so that everything ever found stays found in a plain `cargo test`.
+//! They know nothing about libFuzzer. The programs in `src/bin` run them with input from libFuzzer, `tests/seeds.rs`
+//! with the seeds, so that `cargo test` detects regressions of earlier findings.
 
 mod auth;
 mod codecs;

@@ -1,32 +1,32 @@
-//! Framing: however the bytes arrive, the same lines come out.
+//! Target for framing: the lines do not depend on the chunks.
 
 use linchpin_jsonrpc::{Line, LineBuffer};
 
 const HEADER: usize = 5;
-/// One value of many, because such a run takes fifty times as long as others.
+/// Value that enables repetition; a single one, because such a run takes fifty times as long as others.
 const REPEAT: u8 = 255;
 
-/// The first five bytes say how: the cap, two bytes; whether the rest is repeated, so that buffers fill up; a small
-/// and a large piece, taken in turn. The rest is what is read.
+/// Reads lines. The first five bytes are the parameters: the cap (two bytes), whether the rest is repeated to fill the
+/// buffers, and a small and a large chunk size, used alternately. The rest is the input.
 pub fn lines(data: &[u8]) {
     let Some((&[low, high, repeat, small, large], rest)) = data.split_first_chunk::<HEADER>() else { return };
     let cap = usize::from(u16::from_le_bytes([low, high]));
     let input = rest.repeat(if repeat == REPEAT { 16 } else { 1 });
     let pieces = [1 + usize::from(small), 256 * (1 + usize::from(large))];
     let expected = split(&input, cap);
-    assert_eq!(cut(&input, &[usize::MAX], cap), expected, "in one go, with the cap {cap}");
-    assert_eq!(cut(&input, &pieces, cap), expected, "in pieces of {pieces:?}, with the cap {cap}");
+    assert_eq!(cut(&input, &[usize::MAX], cap), expected, "in one chunk, with the cap {cap}");
+    assert_eq!(cut(&input, &pieces, cap), expected, "in chunks of {pieces:?}, with the cap {cap}");
 }
 
-/// What should come out: `None` stands for a line over the cap.
+/// Returns the expected lines; `None` is a line over the cap.
 fn split(input: &[u8], cap: usize) -> Vec<Option<Vec<u8>>> {
     let mut lines: Vec<_> = input.split(|&byte| byte == b'\n').collect();
-    // Behind the last newline only something counts as a line.
+    // Empty text after the last newline is not a line.
     lines.pop_if(|line| line.is_empty());
     lines.into_iter().map(|line| (line.len() <= cap).then(|| line.to_vec())).collect()
 }
 
-/// What does come out when the input arrives in these pieces, in turn.
+/// Returns the lines read from the input in chunks of these sizes, used in turn.
 fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
     let mut buffer = LineBuffer::new(cap);
     let mut lines = Vec::new();
@@ -36,7 +36,7 @@ fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
         let space = buffer.space();
         let wanted = pieces.next().copied().unwrap_or(1);
         let (piece, later) = rest.split_at(wanted.min(space.len()).min(rest.len()));
-        assert!(!piece.is_empty(), "there is always room to read into");
+        assert!(!piece.is_empty(), "the buffer must have room");
         space[..piece.len()].copy_from_slice(piece);
         buffer.filled(piece.len());
         rest = later;

@@ -1,15 +1,15 @@
-//! Every seed, and so everything that fuzzing ever found, goes through its target.
+//! Runs every target with its seeds, which include all earlier findings.
 
 use std::path::Path;
 
 fn replay(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the folder of seeds can be listed") {
-        let path = entry.expect("the folder of seeds can be listed").path();
-        let data = std::fs::read(&path).expect("a seed can be read");
+    for entry in std::fs::read_dir(&folder).expect("cannot list the seed directory") {
+        let path = entry.expect("cannot list the seed directory").path();
+        let data = std::fs::read(&path).expect("cannot read the seed");
         let outcome = std::panic::catch_unwind(|| target(&data));
-        assert!(outcome.is_ok(), "the seed {} breaks the target {name}", path.display());
+        assert!(outcome.is_ok(), "the seed {} fails in the target {name}", path.display());
         count += 1;
     }
     assert!(count >= 12, "{} holds {count} seeds", folder.display());

@@ -1,5 +1,5 @@
-//! Tools, resources and prompts as plain functions: doc comments become descriptions, parameters become
-//! arguments, and shared state comes in by its type.
+//! Tools, resources and prompts as plain functions: doc comments become descriptions, parameters become arguments, and
+//! shared state is injected by type.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ struct Notes(Mutex<BTreeMap<String, String>>);
 
 #[derive(Serialize, JsonSchema)]
 struct Saved {
-    /// How many notes there are now
+    /// Number of notes
     count: usize,
 }
 
@@ -27,15 +27,15 @@ impl Notes {
 /// Saves a note under a name
 #[tool(idempotent)]
 async fn save(
-    /// What to call it
+    /// Name of the note
     name: String,
-    /// What it says
+    /// Text of the note
     text: String,
     notes: State<Notes>,
     cx: Context,
 ) -> Result<Json<Saved>> {
     if text.is_empty() {
-        return Err(Error::tool("a note needs a text: say what it should remember"));
+        return Err(Error::tool("the text must not be empty"));
     }
     cx.progress((1.0, 1.0, "saved"));
     let count = notes.with(|notes| {
@@ -52,7 +52,7 @@ async fn note(name: String, notes: State<Notes>) -> Result<String> {
     found.ok_or_else(|| Error::resource_not_found(format!("notes://{name}")))
 }
 
-/// Asks for a summary of a note
+/// Summarizes a note
 #[prompt]
 async fn summarize(name: String, style: Option<String>) -> String {
     format!("Summarize the note {name} in a {} style", style.as_deref().unwrap_or("short"))

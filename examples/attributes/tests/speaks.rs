@@ -1,4 +1,4 @@
-//! The functions are reached by the names, arguments and descriptions that they were written with.
+//! The functions are callable by their names and arguments, and have the descriptions of their doc comments.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -38,7 +38,7 @@ fn a_note_is_saved_read_and_summarized() {
     for (answer, expected) in answers.iter().zip([
         r#""description":"Saves a note under a name""#,
         r#""structuredContent":{"count":1}"#,
-        "a note needs a text",
+        "the text must not be empty",
         r#""text":"buy some""#,
         "Resource not found: notes://eggs",
         "Summarize the note milk in a short style",
@@ -46,5 +46,5 @@ fn a_note_is_saved_read_and_summarized() {
         assert!(answer.contains(expected), "{expected} is missing in {answer}");
     }
     assert_eq!(answers.len(), 6, "{output}");
-    assert!(answers[0].contains(r#""description":"What to call it""#), "{output}");
+    assert!(answers[0].contains(r#""description":"Name of the note""#), "{output}");
 }

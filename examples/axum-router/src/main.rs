@@ -1,6 +1,6 @@
-//! An endpoint beside the routes of another web application. Handlers see the HTTP request.
+//! MCP endpoint in an axum application. Handlers can read the HTTP request.
 //!
-//! `axum::serve` has no time limits: in the open, put a proxy in front that has.
+//! `axum::serve` has no timeouts: in production, put a reverse proxy with timeouts in front.
 
 use std::io::Write;
 
@@ -11,10 +11,10 @@ use linchpin::{Context, NoArgs, Result, Server};
 #[tokio::main]
 async fn main() -> Result {
     let mcp = Server::new("beside", "1.0.0")
-        .tool("browser", "Says which program asks", |_: NoArgs, cx: Context| async move {
+        .tool("browser", "Returns the user agent of the request", |_: NoArgs, cx: Context| async move {
             let request = cx.http();
             let agent = request.as_ref().and_then(|request| request.headers.get("user-agent"));
-            agent.and_then(|agent| agent.to_str().ok()).unwrap_or("nobody").to_owned()
+            agent.and_then(|agent| agent.to_str().ok()).unwrap_or("unknown").to_owned()
         })
         .http()
         .into_router()?;

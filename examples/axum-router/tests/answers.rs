@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 
 use linchpin::Client;
 
-/// The program, until this is dropped.
+/// Running example; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.kill(); // fails if it has already exited
         let _ = self.0.wait();
     }
 }

@@ -1,18 +1,18 @@
-//! A server inside another program: one message in, one answer out. Any web framework, queue or test can carry
-//! the messages; this program reads them from its command line.
+//! Server inside another program: one message in, one response out. Any web framework, queue or test can transport the
+//! messages; this program reads them from its command line.
 
 use linchpin::{Result, Server, args};
 
 #[args]
 struct Greet {
-    /// Whom to greet
+    /// Name of the user to greet
     name: String,
 }
 
 #[tokio::main]
 async fn main() -> Result {
     let service = Server::new("embedded", "1.0.0")
-        .tool("greet", "Greets somebody", |Greet { name }| async move { format!("Hello, {name}!") })
+        .tool("greet", "Greets a user", |Greet { name }| async move { format!("Hello, {name}!") })
         .build()?;
     for message in std::env::args().skip(1) {
         if let Some(answer) = service.handle_json(message.as_bytes()).await {

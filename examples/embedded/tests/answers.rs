@@ -1,4 +1,4 @@
-//! Messages are answered one by one, without a handshake; notifications get no answer.
+//! Each request gets a response without a handshake; notifications get none.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! A server over HTTP: one URL for clients of every revision, those of the first one included. It says where it is
-//! and serves until Ctrl-C: `http-server [ADDRESS]`.
+//! Server over HTTP: one URL for clients of every revision, including the first. It prints its URL and serves until
+//! Ctrl-C: `http-server [ADDRESS]`.
 
 use std::io::Write;
 
@@ -7,13 +7,13 @@ use linchpin::{Context, Result, Server, args};
 
 #[args]
 struct Greet {
-    /// Whom to greet
+    /// Name of the user to greet
     name: String,
 }
 
 #[args]
 struct Mood {
-    /// How you are
+    /// The mood of the user
     mood: String,
 }
 
@@ -21,8 +21,8 @@ struct Mood {
 async fn main() -> Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let endpoint = Server::new("greeter", "1.0.0")
-        .tool("greet", "Greets somebody", |Greet { name }| async move { format!("Hello, {name}!") })
-        .tool("chat", "Asks how you are", |Greet { name }, cx: Context| async move {
+        .tool("greet", "Greets a user", |Greet { name }| async move { format!("Hello, {name}!") })
+        .tool("chat", "Asks the user about their mood", |Greet { name }, cx: Context| async move {
             let Mood { mood } = cx.elicit(format!("How are you, {name}?")).await?;
             Result::<_>::Ok(format!("{name} is {mood}."))
         })

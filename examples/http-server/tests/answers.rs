@@ -1,5 +1,5 @@
 //! Clients of every revision use the same tools at the same URL, at the same time.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "this is a test")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,12 +9,12 @@ use linchpin::model::ElicitResult;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::json;
 
-/// The program, until this is dropped.
+/// Running example; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.kill(); // fails if it has already exited
         let _ = self.0.wait();
     }
 }
@@ -31,7 +31,7 @@ fn start() -> (Running, String) {
 }
 
 fn client(url: &str, revision: Revision) -> ClientBuilder {
-    // The first revision knows only HTTP+SSE.
+    // The first revision has only HTTP+SSE.
     let client = if revision == Revision::V2024_11_05 { Client::sse(url) } else { Client::http(url) };
     let client = client.boxed().revisions([revision]).eras(Eras::new());
     client.on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "mood": "well" }))) })

@@ -1,6 +1,6 @@
-//! The smallest client: connects to a server, lists its tools and calls one. The command line says how to
-//! start the server: `smallest-client target/debug/smallest-server`.
-#![expect(clippy::print_stdout, reason = "this is what it is for")]
+//! The smallest client: connects to a server, lists its tools and calls one. The arguments are the command that starts
+//! the server: `smallest-client target/debug/smallest-server`.
+#![expect(clippy::print_stdout, reason = "the output of the program")]
 
 use linchpin::client::Command;
 use linchpin::{Client, Error};

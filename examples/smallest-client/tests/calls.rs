@@ -1,5 +1,5 @@
-//! The client starts this file's program as its server, finds the tool and calls it.
-#![expect(clippy::print_stdout, reason = "there is no harness that says what was tested")]
+//! The client starts this test program as its server, lists the tool and calls it.
+#![expect(clippy::print_stdout, reason = "there is no test harness that reports")]
 
 use std::process::Command;
 
@@ -35,6 +35,6 @@ fn test() -> linchpin::Result {
     let words = String::from_utf8(output.stderr)?;
     assert!(words.contains("no such program in PATH"), "{words}");
     assert!(!output.status.success());
-    println!("the client lists the tool, calls it, and says why when there is no server");
+    println!("the client lists and calls the tool, and reports a missing server");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The server answers on standard input and output, and ends well when its input does.
+//! The server responds on standard output and exits successfully at the end of its input.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! What every peer shares: the fifty dummy tools, so that `tools/list` has a realistic size (29 KB), and the
-//! readers of another process's CPU time and memory.
+//! Shared code of the peers: the fifty dummy tools that give `tools/list` a realistic size (29 KB), and the readers of
+//! another process's CPU time and memory.
 
 pub mod process;
 mod tools;

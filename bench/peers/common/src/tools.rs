@@ -1,18 +1,18 @@
-//! The tools every server of the comparison offers: `echo`, `add` and fifty that are only listed.
+//! Tools of all compared servers: `echo`, `add` and fifty dummies that are only listed.
 
 use serde_json::{Value, json};
 
-/// How many tools exist only to be listed.
+/// Number of dummy tools.
 pub const DUMMIES: usize = 50;
 
-/// One tool as `tools/list` shows it.
+/// Tool as listed by `tools/list`.
 pub struct ToolDefinition {
     pub name: String,
     pub description: String,
     pub input_schema: Value,
 }
 
-/// The tools that exist only to be listed.
+/// Returns the dummy tools.
 pub fn dummy_tools() -> Vec<ToolDefinition> {
     (0..DUMMIES)
         .map(|i| ToolDefinition {
@@ -35,7 +35,7 @@ pub fn dummy_tools() -> Vec<ToolDefinition> {
         .collect()
 }
 
-/// The whole `tools/list` result as text, for servers that keep it ready.
+/// Returns the complete `tools/list` result as text, for servers that precompute it.
 pub fn tools_list_result() -> String {
     let mut tools = vec![
         json!({

@@ -1,11 +1,11 @@
-//! Starting a server and ending it.
+//! Server process: start and shutdown.
 
 use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::process::{Child, Command};
 
-/// What the server writes to stderr is thrown away unless `MCP_LOAD_STDERR` is set.
+/// Starts the server. Its stderr is discarded unless `MCP_LOAD_STDERR` is set.
 pub fn spawn(command: &[String], stdio: bool) -> Result<(Child, u32)> {
     let (program, arguments) = command.split_first().context("no command")?;
     let pipe = || if stdio { Stdio::piped() } else { Stdio::null() };
@@ -19,10 +19,10 @@ pub fn spawn(command: &[String], stdio: bool) -> Result<(Child, u32)> {
     Ok((child, pid))
 }
 
-/// Waits for the server to end by itself, as callgrind needs it, for twenty seconds at most.
+/// Waits up to twenty seconds for the server to exit: callgrind writes its file only on a regular exit.
 pub async fn end(mut child: Child, pid: u32, terminate: bool) {
     if terminate {
-        // SAFETY: the child has not been waited for, so the id is still its own.
+        // SAFETY: the child has not been reaped, so the process id is still its own.
         unsafe { libc::kill(pid as i32, libc::SIGTERM) };
     }
     if tokio::time::timeout(Duration::from_secs(20), child.wait()).await.is_err() {

@@ -1,5 +1,5 @@
-//! One keep-alive HTTP/1.1 connection, written by hand so that the client's share of the two cores stays small, and
-//! the measurement that drives many of them.
+//! Keep-alive HTTP/1.1 connection, hand-written so that the client uses little of the two cores, and the measurement
+//! that drives many of them.
 
 use std::{
     cell::Cell,
@@ -29,7 +29,7 @@ pub struct HttpConnection {
     pub session: Option<String>,
 }
 
-/// The head of a response.
+/// Head of a response.
 pub struct Head {
     pub status: u16,
     sse: bool,
@@ -38,7 +38,7 @@ pub struct Head {
     chunked: bool,
 }
 
-/// The JSON-RPC method, and the tool when one is called: the 2026-07-28 revision repeats both in headers.
+/// JSON-RPC method and, for a tool call, the tool: the 2026-07-28 revision repeats both in headers.
 type Method<'a> = (&'a str, Option<&'a str>);
 
 impl HttpConnection {
@@ -48,7 +48,7 @@ impl HttpConnection {
         Ok(Self { stream, buffer: vec![], out: vec![], body: vec![], session: None })
     }
 
-    /// One request and its response, whose body ends up in `self.body`.
+    /// Sends a request and reads its response; the body is stored in `self.body`.
     pub async fn exchange(
         &mut self,
         options: &Options,
@@ -151,7 +151,7 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// The JSON-RPC messages of the last body. Every SDK measured here writes an event's data on one line.
+    /// Returns the JSON-RPC messages of the last body. All measured SDKs write the data of an event on one line.
     fn messages(&self, sse: bool) -> impl Iterator<Item = &[u8]> {
         let whole = (!sse).then_some(&self.body[..]);
         let lines = if sse { &self.body[..] } else { &[] };
@@ -214,7 +214,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>> {
     Ok(Some((head, length)))
 }
 
-/// One measurement: fresh connections, a warm-up, then `count` requests shared among all of them.
+/// Runs one measurement: new connections, a warm-up, then `count` requests distributed over all connections.
 pub async fn measure(
     options: &Options,
     name: &str,

@@ -1,5 +1,5 @@
-//! Load generator that speaks raw MCP (hand-written bytes, no SDK) to any server, validates every answer and prints
-//! one JSON line per measurement.
+//! Load generator that sends hand-written MCP messages (no SDK) to any server, validates every response and prints one
+//! JSON line per measurement.
 //!
 //! ```text
 //! mcp-load --stdio [options] -- SERVER ARGS…
@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Server CPU comes from the process CPU clock (ns), user and system time from `/proc/PID/stat`, peak memory from
-//! `VmHWM` (reset before every workload). Everything runs on one thread: the server needs the other core.
+//! `VmHWM` (reset before every workload). The load generator is single-threaded: the server needs the other core.
 
 mod child;
 mod http;
@@ -81,7 +81,7 @@ async fn run(options: &Options) -> Result<()> {
             }
             (_, Some(work)) => http::measure(options, name, &work, count, &mut next_id, (pid, until)).await?,
             ("session" | "idle" | "idle-get", _) if options.stdio => {
-                bail!("{name} is about HTTP: use startup for stdio")
+                bail!("{name} requires HTTP: use startup for stdio")
             }
             ("session", _) => sessions::open_and_close(options, count, pid, until).await?,
             ("idle", _) => sessions::idle(options, false, count, pid, until).await?,
@@ -96,7 +96,8 @@ async fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The HTTP server's process: the one named, the one started before, or a new one; 0 when it is not ours to measure.
+/// Returns the process id of the HTTP server: from the options, of the server started before, or of a new one; 0 if the
+/// server is not to be measured.
 async fn find_server(options: &Options, server: &mut Option<(Child, u32)>) -> Result<u32> {
     if let Some(pid) = options.pid {
         return Ok(pid);

@@ -1,8 +1,8 @@
-//! The command line. Its reference is the head of `main.rs`.
+//! Command-line options. The module doc of `main.rs` describes them.
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// Which revision is spoken, and over HTTP whether there is a session.
+/// Protocol revision and, over HTTP, whether a session is used.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Protocol {
     Session,
@@ -74,13 +74,13 @@ impl Options {
             }
         }
         if !options.stdio && options.host.is_empty() {
-            bail!("--stdio or --url is needed");
+            bail!("--stdio or --url is required");
         }
         if options.stdio && options.command.is_empty() {
             bail!("--stdio needs a command after --");
         }
         if options.connections == 0 || options.depth == 0 {
-            bail!("--conns and --depth begin at 1");
+            bail!("--conns and --depth must be at least 1");
         }
         Ok(options)
     }
@@ -88,7 +88,7 @@ impl Options {
     fn set(&mut self, key: &str, value: String) -> Result<()> {
         match key {
             "--url" => {
-                let address = value.strip_prefix("http://").context("only http:// is spoken")?;
+                let address = value.strip_prefix("http://").context("only http:// is supported")?;
                 let (host, path) = address.split_once('/').unwrap_or((address, "mcp"));
                 self.host = host.into();
                 self.path = format!("/{path}");

@@ -1,4 +1,4 @@
-//! What is counted during a measurement, and the JSON line it becomes.
+//! Counters of a measurement and their JSON report.
 
 use std::{
     cell::{Cell, RefCell},
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::options::Options;
 
-/// The answers of one measurement: latencies in nanoseconds, bytes, errors.
+/// Responses of one measurement: latencies in nanoseconds, bytes, errors.
 #[derive(Default)]
 pub struct Tally {
     latencies: RefCell<Vec<u64>>,
@@ -28,7 +28,7 @@ impl Tally {
         });
     }
 
-    /// Takes over the errors of the warm-up: a wrong answer is one, measured or not.
+    /// Adds the errors of the warm-up: a wrong response counts, whether measured or not.
     pub fn take_errors(&self, warmup: &Self) {
         self.errors.set(self.errors.get() + warmup.errors.get());
         let mut first = self.first_error.borrow_mut();
@@ -50,7 +50,7 @@ impl Tally {
     }
 }
 
-/// What the servers have used so far.
+/// Resource usage of the servers so far.
 #[derive(Default)]
 struct Usage {
     cpu_ns: u64,

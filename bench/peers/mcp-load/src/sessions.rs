@@ -1,4 +1,4 @@
-//! What HTTP sessions cost: opening and closing them, and keeping idle ones.
+//! Cost of HTTP sessions: opening and closing, and memory of idle sessions.
 
 use std::{
     cell::Cell,
@@ -16,7 +16,7 @@ use crate::{
     report::{Meter, Tally},
 };
 
-/// Keep-alive connections the idle sessions are opened over.
+/// Number of keep-alive connections over which idle sessions are opened.
 const POOL: usize = 4;
 
 /// Opens and closes `count` sessions.
@@ -57,8 +57,8 @@ pub async fn open_and_close(options: &Options, count: usize, pid: u32, until: In
     Ok(meter.stop(options, "session", done, &tally))
 }
 
-/// Opens `count` sessions and reads how much the server grew; with `streams` each also has its standalone GET stream
-/// open, on a connection of its own.
+/// Opens `count` sessions and measures the growth of the server. With `streams`, each also opens its standalone GET
+/// stream on its own connection.
 pub async fn idle(options: &Options, streams: bool, count: usize, pid: u32, until: Instant) -> Result<Value> {
     let resident = || process::status(pid, "VmRSS").unwrap_or(0);
     let mut pool = vec![];

@@ -1,4 +1,4 @@
-//! From spawning a server to the answer of its `initialize`.
+//! Start-up time: from spawning a server to its response to `initialize`.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ struct Samples {
 }
 
 impl Samples {
-    /// The server has just answered.
+    /// Records the measurement of a server that has just responded.
     async fn take(&mut self, pid: u32, started: Instant) {
         self.milliseconds.push(started.elapsed().as_secs_f64() * 1000.0);
         self.cpu_ms.push(process::cpu_ns(pid).unwrap_or(0) as f64 / 1e6);
@@ -66,7 +66,7 @@ pub async fn measure(options: &Options, runs: usize) -> Result<Value> {
     }))
 }
 
-/// Starts an HTTP server and waits until something listens.
+/// Starts an HTTP server and waits until it listens.
 pub async fn start_http(options: &Options) -> Result<(Child, u32)> {
     if TcpStream::connect(&options.host).await.is_ok() {
         bail!("{} is already in use", options.host);

@@ -1,4 +1,4 @@
-//! A server as a child process on pipes, with up to `--depth` requests in flight.
+//! Server as a child process on pipes, with up to `--depth` requests in flight.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,7 +23,7 @@ use crate::{
     work::{Check, INITIALIZE, INITIALIZED, Work},
 };
 
-/// Requests beyond this many bytes wait for the next write.
+/// Maximum bytes per write; further requests wait for the next write.
 const WRITE_SIZE: usize = 60_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,7 +35,7 @@ pub struct StdioConnection {
     buffer: Vec<u8>,
 }
 
-/// What the writing task and the reading loop share.
+/// Shared state of the writer task and the reader loop.
 struct Flight {
     work: Work,
     protocol: Protocol,
@@ -43,14 +43,14 @@ struct Flight {
     count: usize,
     until: Instant,
     room: Semaphore,
-    /// When each request was sent; taken by its answer, so that a second answer is noticed.
+    /// Send time of each request; taken by its response, so that a duplicate response is detected.
     asked: RefCell<Vec<Option<Instant>>>,
     sent: Cell<usize>,
     tally: Rc<Tally>,
 }
 
 impl StdioConnection {
-    /// Starts the server and initializes it, where the revision has that.
+    /// Starts the server and sends `initialize` if the revision has it.
     pub async fn open(options: &Options) -> Result<Self> {
         let (mut child, pid) = child::spawn(&options.command, true)?;
         let stdout = child.stdout.take().context("no stdout")?;
@@ -86,8 +86,8 @@ impl StdioConnection {
         }
     }
 
-    /// `count` requests with ids from `first_id` on. Writing is a task of its own, so that full pipes cannot
-    /// dead-lock. Returns how many were answered.
+    /// Sends `count` requests with ids from `first_id` and returns the number of responses. A separate task writes, so
+    /// that full pipes cannot deadlock.
     async fn drive(
         &mut self,
         work: &Work,
@@ -139,9 +139,9 @@ impl StdioConnection {
                 return Ok(answered);
             }
             match tokio::time::timeout(PATIENCE, self.stdout.read_buf(&mut self.buffer)).await {
-                Ok(Ok(0)) => bail!("the server closed its stdout after {answered} answers"),
+                Ok(Ok(0)) => bail!("the server closed its stdout after {answered} responses"),
                 Ok(read) => read?,
-                Err(_) => bail!("no answer for 30 s ({answered} of {} answered)", flight.sent.get()),
+                Err(_) => bail!("no response for 30 s ({answered} of {} received)", flight.sent.get()),
             };
         }
     }
@@ -154,9 +154,9 @@ impl StdioConnection {
 }
 
 impl Flight {
-    /// Takes one line; `true` when it answers a request, rightly or not.
+    /// Handles one line. Returns `true` if it is the response to a request, correct or not.
     fn answer(&self, line: &[u8], options: &Options) -> bool {
-        // Answers may come in any order: the id says which one this is.
+        // Responses may arrive in any order: match them by id.
         #[derive(Deserialize)]
         struct Envelope {
             id: Option<u64>,
@@ -166,7 +166,7 @@ impl Flight {
         };
         let at = id.checked_sub(self.first_id).and_then(|at| usize::try_from(at).ok());
         let Some(asked) = at.and_then(|at| self.asked.borrow_mut().get_mut(at)?.take()) else {
-            self.tally.error("an answer nobody waits for", line);
+            self.tally.error("response without a matching request", line);
             return false;
         };
         let check = self.work.check(line, id, options);
@@ -180,7 +180,7 @@ impl Flight {
     }
 }
 
-/// Sends requests as room comes free, as many as fit in one write. Gives stdin back.
+/// Sends requests as slots become free, as many as fit in one write. Returns stdin.
 async fn write(flight: Rc<Flight>, mut stdin: ChildStdin) -> ChildStdin {
     let mut out = Vec::with_capacity(1 << 16);
     let mut next = 0;
@@ -210,7 +210,7 @@ async fn write(flight: Rc<Flight>, mut stdin: ChildStdin) -> ChildStdin {
     stdin
 }
 
-/// One measurement: fresh servers, a warm-up, then `count` requests over all of them.
+/// Runs one measurement: new servers, a warm-up, then `count` requests distributed over all servers.
 pub async fn measure(
     options: &Options,
     name: &str,

@@ -1,5 +1,5 @@
-//! The requests: how each kind is written, byte by byte, and what its right answer looks like. Knows nothing of how
-//! messages are carried.
+//! Workloads: how each kind of request is written, and which response is correct. This module knows nothing about the
+//! transport.
 
 use std::{cell::Cell, io::Write, rc::Rc};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::options::{Options, Protocol};
 
-/// What the 2026-07-28 revision wants in the params of every request.
+/// `_meta` that the 2026-07-28 revision requires in the params of every request.
 const META: &str = concat!(
     r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
     r#""io.modelcontextprotocol/clientInfo":{"name":"mcp-load","version":"0"},"#,
@@ -22,13 +22,13 @@ pub const INITIALIZE: &str = concat!(
     r#""capabilities":{},"clientInfo":{"name":"mcp-load","version":"0"}}}"#
 );
 
-/// One kind of request, sent over and over with a new id.
+/// Kind of request, sent repeatedly with a new id.
 #[derive(Clone)]
 pub enum Work {
-    /// The text that follows the id in the message, already escaped for JSON.
+    /// Text after the id in the message, already escaped for JSON.
     Echo(Rc<String>),
     Add,
-    /// The length of the last list that was counted: one of the same length is not counted again.
+    /// Length of the last list whose tools were counted; a list of the same length is not counted again.
     List(Rc<Cell<usize>>),
     Ping,
 }
@@ -37,14 +37,14 @@ pub enum Work {
 pub enum Check {
     Good,
     Bad(&'static str),
-    /// An answer to another request.
+    /// Response to another request.
     Other(u64),
-    /// Not an answer.
+    /// Not a response.
     NotMine,
 }
 
 impl Work {
-    /// `echo:SIZE`, `add`, `list` or `ping`.
+    /// Parses `echo:SIZE`, `add`, `list` or `ping`.
     pub fn parse(name: &str) -> Option<Self> {
         match name.split_once(':') {
             Some(("echo", size)) => Some(Self::Echo(Rc::new(filler(size.parse().ok()?)))),
@@ -58,7 +58,7 @@ impl Work {
         }
     }
 
-    /// The method, and the tool when one is called.
+    /// Returns the method and, for a tool call, the tool.
     pub fn method(&self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Echo(_) => ("tools/call", Some("echo")),
@@ -85,7 +85,7 @@ impl Work {
         };
     }
 
-    /// Is `message` the right answer to request `id`?
+    /// Checks whether `message` is the correct response to request `id`.
     pub fn check(&self, message: &[u8], id: u64, options: &Options) -> Check {
         #[derive(Deserialize)]
         struct Answer<'a> {
@@ -117,7 +117,7 @@ impl Work {
         match self {
             Self::Ping => true,
             Self::Echo(filler) => {
-                // Most servers escape as we do, and then no parse is needed.
+                // Most servers escape as this program does; then no parsing is needed.
                 let expected = format!("{id:08x}");
                 let verbatim = memchr::memmem::find_iter(result.as_bytes(), b"\"text\"").any(|at| {
                     let text = result[at + 6..].trim_start_matches([':', ' ']);
@@ -153,8 +153,8 @@ impl Work {
     }
 }
 
-/// Text that looks like a source file: lines of 79 characters and a newline, which JSON escapes. Plain below 128
-/// bytes. The id takes the first eight bytes of the message.
+/// Returns text that resembles a source file: lines of 79 characters and a newline, which JSON escapes. Below 128 bytes
+/// it has no newlines. The id takes the first eight bytes of the message.
 fn filler(size: usize) -> String {
     let mut text = String::with_capacity(size + size / 40);
     for i in 0..size.saturating_sub(8) {

@@ -1,5 +1,5 @@
-//! Request bytes in, answer bytes out: one borrowed parse, then slices of the request spliced into the output.
-//! Nothing here knows how messages are framed or carried.
+//! Responder: one borrowed parse of the request, then slices of it are spliced into the response. This module knows
+//! nothing about framing and transport.
 
 use std::{
     collections::HashSet,
@@ -13,8 +13,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// One pass over the whole message: nothing is scanned twice, and all that is kept of the echoed text is its
-/// slice, still escaped.
+/// Request, parsed in one pass. Of the echoed text only the escaped slice is stored.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -44,21 +43,21 @@ struct Arguments<'a> {
     b: f64,
 }
 
-/// What was appended to the output.
+/// Kind of response that was appended to the output.
 #[derive(PartialEq)]
 pub enum Kind {
     Reply,
-    /// An answer to `initialize`: HTTP opens a session with it.
+    /// Response to `initialize`; over HTTP it opens a session.
     Initialized,
-    /// The message was a notification.
+    /// None: the message was a notification.
     Nothing,
 }
 
-/// The server: constant but for the sessions HTTP needs.
+/// Server, immutable except for the HTTP sessions.
 pub struct App {
     list: String,
     fixed: Option<String>,
-    /// What every result begins with in the revision without handshake; nothing in the others.
+    /// Prefix of every result in the revision without handshake; empty in the others.
     head: &'static str,
     pub sse: bool,
     sessions: Mutex<HashSet<u64>>,
@@ -66,8 +65,8 @@ pub struct App {
 }
 
 impl App {
-    /// `fixed`: answer every call with that many constant bytes instead of the echo. `stateless`: speak the
-    /// revision without handshake.
+    /// Creates a server. With `fixed`, it responds to every call with that many constant bytes instead of the echo.
+    /// With `stateless`, it uses the revision without handshake.
     pub fn new(fixed: Option<usize>, sse: bool, stateless: bool) -> Self {
         let text = |length| {
             let text = "x".repeat(length);
@@ -83,7 +82,7 @@ impl App {
         }
     }
 
-    /// Appends the answer to `out`, without framing.
+    /// Appends the response to `out`, without framing.
     pub fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
         let Ok(request) = serde_json::from_slice::<Request>(message) else {
             out.extend_from_slice(
@@ -134,7 +133,7 @@ impl App {
         kind
     }
 
-    /// The answer as an HTTP body: as it is, or as one server-sent event.
+    /// Appends the response as an HTTP body: plain JSON or one server-sent event.
     pub fn body(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
         if !self.sse {
             return self.answer(message, out);
@@ -149,7 +148,7 @@ impl App {
         if self.sse { "text/event-stream" } else { "application/json" }
     }
 
-    /// Opens a session. Its id can be guessed: this server is a yardstick, never exposed.
+    /// Opens a session. Its id is guessable: this server is only for benchmarks and never exposed.
     pub fn open_session(&self) -> u64 {
         let session = self.next.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         self.sessions.lock().unwrap().insert(session);

@@ -1,5 +1,5 @@
-//! HTTP without an HTTP library: `httparse` for the head, one read and one write per request. No HTTP server can
-//! cost less and still understand the headers.
+//! HTTP without an HTTP library: `httparse` for the head, one read and one write per request; the lower bound for a
+//! server that parses headers.
 
 use std::{io::Write, sync::Arc};
 
@@ -63,7 +63,7 @@ pub async fn serve(app: Arc<App>, mut stream: TcpStream) -> std::io::Result<()> 
     }
 }
 
-/// `None` when the head is not whole yet. A DELETE ends its session here.
+/// Parses the head; `None` if it is incomplete. A DELETE request closes its session here.
 fn parse_head(app: &App, bytes: &[u8]) -> Result<Option<Head>, httparse::Error> {
     if bytes.is_empty() {
         return Ok(None);

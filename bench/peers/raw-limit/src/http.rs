@@ -1,4 +1,4 @@
-//! The same answers over HTTP, on hyper and on axum, and the loop that accepts connections for all three stacks.
+//! HTTP on hyper and axum, and the accept loop of all three HTTP stacks.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -22,16 +22,16 @@ use crate::{
 const SESSION: &str = "mcp-session-id";
 const LARGEST_BODY: usize = 16 << 20;
 
-/// What parses HTTP.
+/// HTTP implementation.
 #[derive(Clone, Copy)]
 pub enum Stack {
-    /// `httparse` and nothing else.
+    /// `httparse` only.
     Bare,
     Hyper,
     Axum,
 }
 
-/// Serves until SIGTERM: callgrind writes its file only when a process ends by itself.
+/// Serves until SIGTERM, then returns: callgrind writes its file only on a regular exit.
 pub async fn serve(app: Arc<App>, stack: Stack, port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,15 +1,16 @@
-//! The physical limit: the least work that still answers MCP correctly. One borrowed parse, slices spliced into one
-//! output buffer; no task, channel, lock or JSON tree per request. What an SDK costs beyond this is its overhead.
+//! Lower bound of the comparison: the least work that still implements MCP correctly. One borrowed parse, slices
+//! spliced into one output buffer; no task, channel, lock or JSON tree per request. Any further cost of an SDK is its
+//! overhead.
 //!
 //! ```text
 //! raw-limit stdio [--fixed N] [--stateless] [--pause MS]
 //! raw-limit hyper|axum|bare PORT [--sse] [--fixed N] [--rt multi|current]
 //! ```
 //!
-//! `--fixed N` does not even echo: every call is answered with N constant bytes and the id spliced in (run the load
-//! generator with `--validate id`). `--stateless` knows `server/discover` and the revision without handshake, so far
-//! as calls of `echo` need it, and `--pause` waits before each answer, so that the client always waits too: both are
-//! for measuring clients.
+//! With `--fixed N`, the response to every call is N constant bytes with the id spliced in, without the echo (run the
+//! load generator with `--validate id`). `--stateless` implements `server/discover` and the part of the revision
+//! without handshake that calls of `echo` need, and `--pause` waits before each response, so that the client always
+//! waits too: both are for measuring clients.
 
 mod answer;
 mod bare;
@@ -44,7 +45,7 @@ fn main() -> anyhow::Result<()> {
             "usage: raw-limit stdio | raw-limit hyper|axum|bare PORT [--sse] [--fixed N] [--rt multi|current]"
         ),
     };
-    let port = arguments.get(1).context("a port is needed")?.parse().context("port")?;
+    let port = arguments.get(1).context("a port is required")?.parse().context("port")?;
     let current = value("--rt").is_some_and(|runtime| runtime == "current");
     let mut builder = if current { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     builder.enable_all().build()?.block_on(http::serve(Arc::new(app), stack, port))

@@ -1,4 +1,4 @@
-//! Blocking stdio: one read, every whole line answered into one buffer, one write.
+//! Blocking stdio: one read, the responses to all complete lines in one buffer, one write.
 
 use std::{
     io::{Read, Write},

@@ -1,12 +1,12 @@
-//! The official Rust SDK (rmcp 3.8.0) as a client, on one thread: starts a server, calls its tool `echo` and prints
-//! one line of JSON, as `bench-client` does with our SDK.
+//! Single-threaded client on the official Rust SDK (rmcp 3.8.0): starts a server, calls its tool `echo` and prints one
+//! line of JSON, as `bench-client` does with our SDK.
 //!
 //! ```text
 //! rmcp-client stdio CALLS IN_FLIGHT BYTES [--session] -- COMMAND…
 //! rmcp-client http CALLS IN_FLIGHT BYTES [--session] URL
 //! ```
 //!
-//! `--session` opens with `initialize`; without it `server/discover` comes first, as with ours.
+//! `--session` starts with `initialize`; without it `server/discover` is sent first, as by our client.
 
 use std::{sync::Arc, time::Instant};
 
@@ -78,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls one after the other; how many failed or were answered wrongly.
+/// Makes the calls sequentially and returns how many failed or had a wrong result.
 async fn call(peer: Peer<RoleClient>, calls: usize, text: Arc<str>) -> usize {
     let mut errors = 0;
     for _ in 0..calls {

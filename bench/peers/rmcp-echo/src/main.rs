@@ -1,5 +1,5 @@
-//! The official Rust SDK (rmcp 3.8.0) as a peer, in every setup it offers; `stdio-pipes --rt current` is its best on
-//! stdio.
+//! Server on the official Rust SDK (rmcp 3.8.0), in all its configurations; `stdio-pipes --rt current` is the fastest
+//! on stdio.
 //!
 //! ```text
 //! rmcp-echo stdio|stdio-pipes [--rt multi|current]
@@ -49,11 +49,11 @@ async fn serve(arguments: &[String]) -> anyhow::Result<()> {
 
 async fn serve_http(arguments: &[String]) -> anyhow::Result<()> {
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    let port: u16 = arguments.get(1).context("a port is needed")?.parse().context("port")?;
+    let port: u16 = arguments.get(1).context("a port is required")?.parse().context("port")?;
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(!has("--stateless"))
         .with_json_response(has("--json"));
-    // A server per request is what the SDK's examples do; sharing one is kinder to it, and the default here.
+    // The SDK's examples create a server per request; sharing one is faster, and the default here.
     let shared = (value(arguments, "--factory") != Some("new")).then(Echo::new);
     let service: StreamableHttpService<Echo, LocalSessionManager> = StreamableHttpService::new(
         move || Ok(shared.clone().unwrap_or_else(Echo::new)),

@@ -1,5 +1,4 @@
-//! The server, written as the SDK's own guide shows it: `echo`, `add` with an output schema, fifty dummies, one
-//! resource.
+//! The server, written as in the SDK's guide: `echo`, `add` with an output schema, fifty dummies, one resource.
 
 use std::sync::Arc;
 
@@ -67,7 +66,7 @@ impl Echo {
     }
 }
 
-// Without `router = …` the macro would build the router anew for every call.
+// Without `router = …` the macro would rebuild the router for every call.
 #[tool_handler(router = self.router)]
 impl ServerHandler for Echo {
     fn get_info(&self) -> ServerConfig {

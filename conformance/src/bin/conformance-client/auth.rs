@@ -1,5 +1,5 @@
-//! The scenarios in which the server wants to know who asks. The person in the browser is played here: whatever page
-//! the authorization server shows, it sends the browser on at once.
+//! Scenarios with OAuth. The user and the browser are simulated: the authorization server of the suite redirects at
+//! once, whatever page it would show.
 
 use anyhow::{Context, anyhow, ensure};
 use linchpin::auth::{Algorithm, AuthError, AuthErrorKind, IdentityProvider, OAuth, PrivateKey, Secret};
@@ -52,9 +52,9 @@ struct Enterprise {
     token_endpoint: String,
 }
 
-/// What the scenario gives to its client.
+/// Parses the context that the scenario passes to its client.
 fn given<T: DeserializeOwned>(run: &Run) -> anyhow::Result<T> {
-    T::deserialize(&run.context).context("the scenario's context is not what was expected")
+    T::deserialize(&run.context).context("invalid context of the scenario")
 }
 
 fn oauth(run: &Run) -> anyhow::Result<OAuth> {
@@ -86,7 +86,7 @@ fn oauth(run: &Run) -> anyhow::Result<OAuth> {
             let known: Known = given(run)?;
             person().client_secret(known.client_id, known.client_secret)
         }
-        // The document is nowhere, so that what it says of refreshing could not be looked up.
+        // Without a metadata URL: the document is not served, so its grant types could not be read.
         "auth/offline-access-scope" => person(),
         _ => person().client_metadata_url(DOCUMENT),
     })
@@ -96,7 +96,7 @@ fn person() -> OAuth {
     OAuth::new("conformance-client").redirect(REDIRECT_URI, visit)
 }
 
-/// Goes to the authorization server, and gives the URL that it sends the browser to.
+/// Opens the authorization URL and returns the URL it redirects to.
 async fn visit(url: String) -> Result<String, AuthError> {
     let failed = |what: String| AuthError::new(AuthErrorKind::Person, what);
     let target = Target::typed(&url).map_err(|error| failed(error.to_string()))?;
@@ -106,5 +106,5 @@ async fn visit(url: String) -> Result<String, AuthError> {
     let location = response.headers().get(http::header::LOCATION).and_then(|location| location.to_str().ok());
     location
         .map(str::to_owned)
-        .ok_or_else(|| failed(format!("there is no redirect, but {}", response.status())))
+        .ok_or_else(|| failed(format!("expected a redirect, got {}", response.status())))
 }

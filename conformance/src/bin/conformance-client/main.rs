@@ -1,7 +1,7 @@
-//! The client that the official conformance suite tests: it does what each scenario is about, with the public API.
+//! Client under test of the official conformance suite. It performs each scenario with the public API.
 //!
-//! `conformance-client <url>`, where the suite has put the scenario's name, the revision and what else it takes into the
-//! environment. It ends with an error when something did not go as the protocol has it.
+//! `conformance-client <url>`: the suite passes the name of the scenario, the revision and other input in environment
+//! variables. It exits with an error if the server violates the protocol.
 
 mod auth;
 mod scenarios;
@@ -10,16 +10,16 @@ use anyhow::{Context, bail};
 use linchpin::Revision;
 use serde_json::Value;
 
-/// What the suite says of a run.
+/// Input of a run.
 struct Run {
     url: String,
     scenario: String,
     revision: Revision,
-    /// What the scenario gives to its client.
+    /// Context that the scenario passes to its client.
     context: Value,
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where the binary reads its configuration, once")]
+#[expect(clippy::disallowed_methods, reason = "the binary reads its configuration here, once")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -29,8 +29,7 @@ fn run() -> anyhow::Result<Run> {
     let (Some(url), None) = (arguments.next(), arguments.next()) else {
         bail!("usage: conformance-client <url>")
     };
-    let scenario =
-        variable("MCP_CONFORMANCE_SCENARIO").context("MCP_CONFORMANCE_SCENARIO does not name a scenario")?;
+    let scenario = variable("MCP_CONFORMANCE_SCENARIO").context("MCP_CONFORMANCE_SCENARIO is not set")?;
     let revision = variable("MCP_CONFORMANCE_PROTOCOL_VERSION")
         .map_or(Ok(Revision::LATEST), |version| version.parse())?;
     let context =

@@ -1,4 +1,4 @@
-//! What to do in each scenario.
+//! Actions of the client in each scenario.
 
 use anyhow::{Context, bail, ensure};
 use linchpin::model::{CreateMessageResult, ElicitParams, ElicitResult, Root};
@@ -24,13 +24,13 @@ pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
         | "sep-2640-client-verify-size"
         | "sep-2640-client-verify-frontmatter" => load_skill(run).await,
         auth if auth.starts_with("auth/") => crate::auth::play(run).await,
-        unknown => bail!(
-            "there is no scenario {unknown}: this client is for the suite that conformance/package.json names"
-        ),
+        unknown => {
+            bail!("unknown scenario {unknown}: use the version of the suite in conformance/package.json")
+        }
     }
 }
 
-/// Fills in what a form proposes, and agrees to the rest.
+/// Accepts an elicitation with the defaults of the form and `true` for the other booleans.
 async fn fill_in(form: ElicitParams) -> Result<ElicitResult> {
     let mut filled = form.defaults();
     for (name, field) in form.requested_schema.iter().flat_map(|schema| &schema.properties) {
@@ -65,7 +65,7 @@ async fn add_numbers(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
     ensure!(
         client.tools().all().await?.iter().any(|tool| tool.name == "add_numbers"),
-        "there is no add_numbers"
+        "the tool add_numbers is missing"
     );
     let sum = client.call("add_numbers", json!({ "a": 2, "b": 3 })).await?;
     ensure!(sum.to_text().contains('5'), "2 and 3 make {}", sum.to_text());
@@ -84,14 +84,15 @@ async fn call(run: &Run, tools: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first of each kind of thing.
+/// Uses the first tool, resource and prompt.
 async fn everything(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
-    let tool = client.tools().all().await?.into_iter().next().context("there is no tool")?;
+    let tool = client.tools().all().await?.into_iter().next().context("the server has no tools")?;
     client.call(tool.name, ()).await?;
-    let resource = client.resources().all().await?.into_iter().next().context("there is no resource")?;
+    let resource =
+        client.resources().all().await?.into_iter().next().context("the server has no resources")?;
     client.read(resource.uri).await?;
-    let prompt = client.prompts().all().await?.into_iter().next().context("there is no prompt")?;
+    let prompt = client.prompts().all().await?.into_iter().next().context("the server has no prompts")?;
     client.prompt(prompt.name, [("", ""); 0]).await?;
     client.close().await;
     Ok(())
@@ -120,7 +121,7 @@ async fn calls_of_context(run: &Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls every tool that the client admits; those with headers that cannot be are left out of the list.
+/// Calls every listed tool; the client omits tools with invalid header parameters from the list.
 async fn all_tools(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
     for tool in client.tools().all().await? {
@@ -137,7 +138,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-/// Something of the type that a schema asks for.
+/// Returns an example value for a schema.
 fn example(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("integer" | "number") => json!(1),
@@ -151,7 +152,7 @@ fn example(schema: &Value) -> Value {
 async fn rounds(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
     client.tools().all().await?;
-    // At the same time, so that what belongs to one call could get into the other.
+    // Concurrently, so that a mix-up of the two calls would show.
     let (echoed, unrelated) =
         tokio::join!(client.call("test_mrtr_echo_state", ()), client.call("test_mrtr_unrelated", ()));
     echoed?;
@@ -177,12 +178,12 @@ async fn echo_schema(run: &Run) -> anyhow::Result<()> {
 async fn list_skills(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
     let skills = client.skills().all().await?;
-    ensure!(!skills.is_empty(), "there is no skill");
+    ensure!(!skills.is_empty(), "the server has no skills");
     client.close().await;
     Ok(())
 }
 
-/// Loads a skill that is not what its entry says, and is let down.
+/// Loads a skill that differs from its entry, and expects an error.
 async fn load_skill(run: &Run) -> anyhow::Result<()> {
     let client = connect(run).await?;
     for skill in client.skills().all().await? {
@@ -191,7 +192,7 @@ async fn load_skill(run: &Run) -> anyhow::Result<()> {
             Err(error) => return Err(error.into()),
             Ok(loaded) => {
                 loaded.read("references/FORMS.md").await?;
-                bail!("{} is what its entry says, and should not be", skill.uri);
+                bail!("{} matches its entry, but should not", skill.uri);
             }
         }
     }

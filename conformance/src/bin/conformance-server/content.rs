@@ -1,11 +1,11 @@
-//! Tools that show what a result can hold.
+//! Tools that return each kind of content.
 
 use std::time::Duration;
 
 use linchpin::{Audio, Content, Context, Error, Image, NoArgs, ResourceContents, Result, Server, Tool, args};
 use serde_json::{Map, Value, json};
 
-/// A picture of one red dot.
+/// Image of one red pixel.
 pub(crate) const PNG: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00,
     0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00, 0x00, 0x90, 0x77, 0x53, 0xde, 0x00,
@@ -14,16 +14,16 @@ pub(crate) const PNG: &[u8] = &[
     0x82,
 ];
 
-/// A sound of no length: 8 kHz, one channel, 16 bits.
+/// Empty audio clip: 8 kHz, one channel, 16 bits.
 const WAV: &[u8] =
     b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0";
 
-/// Between two signs of progress, so that each is a message of its own.
+/// Pause between progress notifications, so that they are separate messages.
 const STEP: Duration = Duration::from_millis(20);
 
 #[args]
 struct Region {
-    /// Where to look
+    /// The region to search
     region: String,
 }
 
@@ -32,7 +32,7 @@ async fn with_progress(_: NoArgs, cx: Context) -> &'static str {
         cx.progress((done, 100.0, format!("Completed step {done} of 100")));
         tokio::time::sleep(STEP).await;
     }
-    "It was done in three steps."
+    "Completed in three steps."
 }
 
 fn mixed() -> Vec<Content> {
@@ -47,7 +47,7 @@ fn mixed() -> Vec<Content> {
     ]
 }
 
-/// What the suite wants to find in the list again.
+/// Input schema that the suite expects to find unchanged in the list.
 fn dialect() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -76,38 +76,30 @@ fn dialect() -> Value {
 
 pub(crate) fn add(server: Server) -> Server {
     server
-        .tool("test_simple_text", "Answers with a text", || async {
-            "This is a simple text response for testing."
-        })
-        .tool("test_image_content", "Answers with a picture", || async {
-            Image(PNG.to_vec(), "image/png".into())
-        })
-        .tool("test_audio_content", "Answers with a sound", || async {
-            Audio(WAV.to_vec(), "audio/wav".into())
-        })
-        .tool("test_embedded_resource", "Answers with a resource", || async {
+        .tool("test_simple_text", "Returns text", || async { "This is a simple text response for testing." })
+        .tool("test_image_content", "Returns an image", || async { Image(PNG.to_vec(), "image/png".into()) })
+        .tool("test_audio_content", "Returns audio", || async { Audio(WAV.to_vec(), "audio/wav".into()) })
+        .tool("test_embedded_resource", "Returns a resource", || async {
             ResourceContents::text(
                 "test://embedded-resource",
                 "text/plain",
                 "This is an embedded resource content.",
             )
         })
-        .tool("test_multiple_content_types", "Answers with a text, a picture and a resource", || async {
-            mixed()
-        })
-        .tool("test_tool_with_progress", "Tells how far it has come", with_progress)
+        .tool("test_multiple_content_types", "Returns text, an image and a resource", || async { mixed() })
+        .tool("test_tool_with_progress", "Reports progress", with_progress)
         .tool("test_error_handling", "Always fails", || async {
             Result::<&str>::Err(Error::tool("This tool intentionally returns an error for testing"))
         })
         .add(
             Tool::raw("json_schema_2020_12_tool", dialect())
-                .description("Has a schema with much of JSON Schema 2020-12")
+                .description("Has a schema with many keywords of JSON Schema 2020-12")
                 .handler(|given: Map<String, Value>| async move { Value::Object(given).to_string() }),
         )
         .add(
             Tool::new("test_header_parameter")
                 .description("Has a parameter that is mirrored into a header")
                 .header("region", "Region")
-                .handler(|Region { region }| async move { format!("Looked in {region}") }),
+                .handler(|Region { region }| async move { format!("Searched {region}") }),
         )
 }

@@ -31,17 +31,17 @@ pub(crate) fn resources(server: Server) -> Server {
         |uri, name, description| Resource::new(uri, name).description(description).mime_type("text/plain");
     server
         .add(
-            text("test://static-text", "static-text", "A text")
+            text("test://static-text", "static-text", "A text resource")
                 .handler(|| async { "This is the content of the static text resource." }),
         )
         .add(
             Resource::new("test://static-binary", "static-binary")
-                .description("A picture")
+                .description("An image")
                 .mime_type("image/png")
                 .handler(|| async { PNG.to_vec() }),
         )
         .add(
-            text("test://watched-resource", "watched-resource", "A text that can be watched")
+            text("test://watched-resource", "watched-resource", "A text resource with subscriptions")
                 .handler(|| async { "Watched resource content" }),
         )
         .add(
@@ -103,7 +103,7 @@ pub(crate) fn prompts(server: Server) -> Server {
             "A prompt with a resource",
             |Embedded { resource_uri }| async move { with_resource(&resource_uri) },
         )
-        .prompt("test_prompt_with_image", "A prompt with a picture", || async { with_image() })
+        .prompt("test_prompt_with_image", "A prompt with an image", || async { with_image() })
 }
 
 pub(crate) fn skills(server: Server) -> Server {
@@ -120,9 +120,9 @@ pub(crate) fn skills(server: Server) -> Server {
             .file("templates/regional/eu-invoice.md", "# Invoice\n"),
         )
         .add(
-            Skill::new("refunds", "Process refunds as the company's policy has it")
+            Skill::new("refunds", "Process refunds according to the company policy")
                 .under("acme/billing")
                 .instructions("Be kind, and be quick.\n"),
         )
-        .add(Skill::new("secret-handshake", "Is not listed").instructions("You found it.\n").unlisted())
+        .add(Skill::new("secret-handshake", "An unlisted skill").instructions("You found it.\n").unlisted())
 }

@@ -1,9 +1,9 @@
-//! The server that the official conformance suite tests: everything that a scenario asks for, with the public API.
+//! Server under test of the official conformance suite. It offers what the scenarios need, with the public API.
 //!
-//! `conformance-server --port N` serves at `http://127.0.0.1:N/mcp` and prints that address when it is ready. One module
-//! for each part of the protocol; each takes a server and gives it back with more.
+//! `conformance-server --port N` serves at `http://127.0.0.1:N/mcp` and prints that URL when it is ready. Each module
+//! covers one part of the protocol and adds its items to the server.
 
-#![expect(clippy::print_stdout, reason = "who started it waits for the address")]
+#![expect(clippy::print_stdout, reason = "the parent process waits for the address")]
 
 mod content;
 mod items;
@@ -21,7 +21,7 @@ use linchpin::model::{CacheHints, CacheScope};
 fn server() -> Server {
     let server = Server::new("linchpin-conformance", "1.0.0")
         .title("Conformance")
-        .description("Offers what the conformance suite asks for")
+        .description("Server for the conformance suite")
         .cache(CacheHints { ttl_ms: 60_000, scope: CacheScope::Public })
         .task_poll_interval(Duration::from_millis(100));
     let parts = [
@@ -41,7 +41,7 @@ fn port() -> anyhow::Result<u16> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &*arguments {
         [option, port] if option == "--port" => {
-            port.parse().with_context(|| format!("\"{port}\" is no port: it is a number up to 65535"))
+            port.parse().with_context(|| format!("invalid port \"{port}\": it must be a number up to 65535"))
         }
         _ => bail!("usage: conformance-server --port N"),
     }

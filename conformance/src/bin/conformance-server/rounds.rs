@@ -1,4 +1,4 @@
-//! Calls that take several rounds: what they ask has names that the suite knows.
+//! Multi round-trip requests. The names of the input requests are those that the suite expects.
 
 use linchpin::model::{CreateMessageParams, SamplingMessage};
 use linchpin::{Content, Context, Error, NoArgs, Prompt, Result, Server, Tool, args};
@@ -44,7 +44,7 @@ async fn roots(_: NoArgs, cx: Context) -> Result<String> {
 
 async fn confirmed(_: NoArgs, cx: Context) -> Result<&'static str> {
     let confirm = cx.named("confirm").elicit::<Confirm>("Please confirm").await?;
-    if confirm.ok { Ok("state-ok") } else { Err(Error::tool("it was not confirmed")) }
+    if confirm.ok { Ok("state-ok") } else { Err(Error::tool("not confirmed")) }
 }
 
 async fn several(_: NoArgs, cx: Context) -> Result<String> {
@@ -78,24 +78,30 @@ async fn prompt(_: NoArgs, cx: Context) -> Result<String> {
     Ok(format!("Use this context: {}", about.context))
 }
 
-/// All of them only ask, so that any instance may go on with them.
+/// Creates a tool without side effects: any instance may replay its calls.
 fn tool(name: &str, description: &str) -> Tool {
     Tool::new(format!("test_input_required_result_{name}")).description(description).read_only()
 }
 
 pub(crate) fn add(server: Server) -> Server {
     server
-        .add(tool("elicitation", "Asks the user").handler(elicitation))
-        .add(tool("sampling", "Asks the model").handler(sampling))
-        .add(tool("list_roots", "Asks for folders").handler(roots))
-        .add(tool("request_state", "Asks, and checks what comes back").handler(confirmed))
-        .add(tool("multiple_inputs", "Asks three things at once").handler(several))
-        .add(tool("multi_round", "Asks twice").handler(one_after_the_other))
-        .add(tool("tampered_state", "Asks, and refuses what was changed").handler(confirmed))
-        .add(tool("capabilities", "Asks what the client can be asked").handler(as_far_as_possible))
+        .add(tool("elicitation", "Elicits input from the user").handler(elicitation))
+        .add(tool("sampling", "Samples the client's model").handler(sampling))
+        .add(tool("list_roots", "Lists the client's roots").handler(roots))
+        .add(tool("request_state", "Elicits a confirmation and checks the request state").handler(confirmed))
+        .add(tool("multiple_inputs", "Sends three input requests at once").handler(several))
+        .add(tool("multi_round", "Elicits input twice").handler(one_after_the_other))
+        .add(
+            tool("tampered_state", "Elicits a confirmation and rejects changed request state")
+                .handler(confirmed),
+        )
+        .add(
+            tool("capabilities", "Sends the input requests that the client supports")
+                .handler(as_far_as_possible),
+        )
         .add(
             Prompt::new("test_input_required_result_prompt")
-                .description("Asks what it is about")
+                .description("Elicits the context of the prompt")
                 .handler(prompt),
         )
 }

@@ -1,5 +1,5 @@
-//! Tools that speak to the client while they are called, as sessions allow it. Without a session the same calls take
-//! several rounds.
+//! Tools that send requests or notifications to the client during a call. Without a session, the same calls are multi
+//! round-trip requests.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use linchpin::model::{CreateMessageParams, ElicitParams, ElicitResult, SamplingM
 use linchpin::{Content, Context, LogLevel, NoArgs, Result, Server, args};
 use serde_json::{Value, json};
 
-/// Between two messages, so that each is one of its own.
+/// Pause between messages, so that they are separate.
 const STEP: Duration = Duration::from_millis(20);
-/// For how long the client of `test_reconnection` is to stay away.
+/// Delay before the client of `test_reconnection` reconnects.
 const AWAY: Duration = Duration::from_millis(100);
 
 #[args]
 struct Prompt {
-    /// What to ask the model
+    /// The prompt for the model
     prompt: String,
 }
 
 #[args]
 struct Message {
-    /// What to ask the user
+    /// The message to the user
     message: String,
 }
 
@@ -29,7 +29,7 @@ async fn with_logging(_: NoArgs, cx: Context) -> &'static str {
         cx.log(LogLevel::Info, text);
         tokio::time::sleep(STEP).await;
     }
-    "It was logged."
+    "Logged."
 }
 
 async fn sampling(Prompt { prompt }: Prompt, cx: Context) -> Result<String> {
@@ -37,7 +37,7 @@ async fn sampling(Prompt { prompt }: Prompt, cx: Context) -> Result<String> {
     Ok(format!("LLM response: {}", cx.sample(question).await?.to_text()))
 }
 
-/// Asks the user with a form written by hand.
+/// Creates an elicitation form from a hand-written schema.
 pub(crate) fn form(message: &str, properties: &Value, required: &[&str]) -> Result<ElicitParams> {
     let schema = json!({ "type": "object", "properties": properties, "required": required });
     Ok(serde_json::from_value(json!({ "mode": "form", "message": message, "requestedSchema": schema }))?)
@@ -106,15 +106,15 @@ async fn choices(_: NoArgs, cx: Context) -> Result<String> {
 async fn reconnection(_: NoArgs, cx: Context) -> &'static str {
     cx.close_stream(AWAY);
     tokio::time::sleep(AWAY).await;
-    "The client came back for this."
+    "The client reconnected."
 }
 
 pub(crate) fn add(server: Server) -> Server {
     server
         .tool("test_tool_with_logging", "Logs three messages", with_logging)
-        .tool("test_sampling", "Asks the model of the client", sampling)
-        .tool("test_elicitation", "Asks the user of the client", elicitation)
-        .tool("test_elicitation_sep1034_defaults", "Asks the user, and proposes answers", defaults)
-        .tool("test_elicitation_sep1330_enums", "Has the user choose", choices)
-        .tool("test_reconnection", "Lets the connection go while it works", reconnection)
+        .tool("test_sampling", "Samples the client's model", sampling)
+        .tool("test_elicitation", "Elicits input from the user", elicitation)
+        .tool("test_elicitation_sep1034_defaults", "Elicits input with default values", defaults)
+        .tool("test_elicitation_sep1330_enums", "Elicits a choice", choices)
+        .tool("test_reconnection", "Closes the connection during the call", reconnection)
 }

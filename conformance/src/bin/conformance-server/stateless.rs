@@ -1,5 +1,4 @@
-//! Tools for what is special without sessions: capabilities and log levels in each request, and changes that are heard
-//! on streams of their own.
+//! Tools for the stateless era: capabilities and log levels in each request, and list changes on subscription streams.
 
 use linchpin::{Context, Handle, LogLevel, NoArgs, Prompt, Result, Server, Tool, args};
 
@@ -14,19 +13,21 @@ async fn needs_sampling(_: NoArgs, cx: Context) -> Result<String> {
 
 async fn streams(_: NoArgs, cx: Context) -> Result<String> {
     cx.progress((1.0, 2.0));
-    Ok(cx.elicit::<Answer>("Shall it go on?").await?.answer)
+    Ok(cx.elicit::<Answer>("Continue?").await?.answer)
 }
 
 async fn logs(_: NoArgs, cx: Context) -> &'static str {
-    cx.log(LogLevel::Info, "This is only for those who want to read it");
-    "It was logged, for those who asked."
+    cx.log(LogLevel::Info, "Sent only if the request has a log level");
+    "Logged, if requested."
 }
 
-/// Adds a tool, or removes it again.
+/// Adds a tool, or removes it if present.
 fn change_tools(handle: &Handle) -> Result<&'static str> {
     const NAME: &str = "test_comes_and_goes";
     if !handle.remove_tool(NAME) {
-        handle.add(Tool::new(NAME).description("Comes and goes").handler(|| async { "Here I am" }))?;
+        handle.add(
+            Tool::new(NAME).description("Added and removed at run time").handler(|| async { "Here I am" }),
+        )?;
     }
     Ok("The list of tools has changed.")
 }
@@ -34,7 +35,9 @@ fn change_tools(handle: &Handle) -> Result<&'static str> {
 fn change_prompts(handle: &Handle) -> Result<&'static str> {
     const NAME: &str = "test_comes_and_goes";
     if !handle.remove_prompt(NAME) {
-        handle.add(Prompt::new(NAME).description("Comes and goes").handler(|| async { "Here I am" }))?;
+        handle.add(
+            Prompt::new(NAME).description("Added and removed at run time").handler(|| async { "Here I am" }),
+        )?;
     }
     Ok("The list of prompts has changed.")
 }
@@ -43,7 +46,7 @@ pub(crate) fn add(mut server: Server) -> Server {
     let (tools, prompts) = (server.handle(), server.handle());
     server
         .tool("test_missing_capability", "Needs a client with a model", needs_sampling)
-        .tool("test_streaming_elicitation", "Tells how far it has come, and asks", streams)
+        .tool("test_streaming_elicitation", "Reports progress and elicits input", streams)
         .tool("test_logging_tool", "Logs a message", logs)
         .tool("test_trigger_tool_change", "Changes the list of tools", move || {
             let changed = change_tools(&tools);

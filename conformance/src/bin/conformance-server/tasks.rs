@@ -7,26 +7,26 @@ use linchpin::{Context, Error, NoArgs, Result, Server, Tool, args, code};
 
 use crate::session::told;
 
-/// How long short work takes.
+/// Duration of short jobs.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[args]
 struct Greet {
-    /// Whom to greet
+    /// Name of the user to greet
     name: String,
 }
 
 #[args]
 struct Compute {
-    /// How long it takes
+    /// Duration in seconds
     seconds: f64,
-    /// What to call it
+    /// Label of the job
     label: Option<String>,
 }
 
 #[args]
 struct Delete {
-    /// What to delete
+    /// File to delete
     filename: Option<String>,
 }
 
@@ -36,7 +36,8 @@ struct Name {
 }
 
 async fn compute(Compute { seconds, label }: Compute) -> Result<String> {
-    let time = Duration::try_from_secs_f64(seconds).map_err(|_| Error::tool("that is no time to wait"))?;
+    let time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Error::tool("`seconds` must be a valid duration"))?;
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }
@@ -54,7 +55,8 @@ async fn break_down() -> Result<String> {
 }
 
 fn confirmation(message: &str) -> Result<linchpin::model::ElicitParams> {
-    let fields = serde_json::json!({ "confirm": { "type": "boolean", "description": "Whether to go on" } });
+    let fields =
+        serde_json::json!({ "confirm": { "type": "boolean", "description": "Whether to continue" } });
     crate::session::form(message, &fields, &["confirm"])
 }
 
@@ -83,14 +85,20 @@ fn job(name: &str, description: &str, support: TaskSupport) -> Tool {
 
 pub(crate) fn add(server: Server) -> Server {
     server
-        .tool("greet", "Greets at once", |Greet { name }| async move { format!("Hello, {name}!") })
-        .add(job("slow_compute", "Takes as long as it is told", TaskSupport::Optional).handler(compute))
+        .tool("greet", "Greets immediately", |Greet { name }| async move { format!("Hello, {name}!") })
+        .add(job("slow_compute", "Takes the given time", TaskSupport::Optional).handler(compute))
         .add(job("failing_job", "Always fails", TaskSupport::Required).handler(fail))
-        .add(job("protocol_error_job", "Always breaks down", TaskSupport::Required).handler(break_down))
-        .add(job("confirm_delete", "Asks before it goes on", TaskSupport::Optional).handler(delete))
-        .add(job("multi_input", "Asks two things at once", TaskSupport::Optional).handler(two_questions))
         .add(
-            job("test_tool_with_task", "Asks, and works then", TaskSupport::Required)
+            job("protocol_error_job", "Always fails with a protocol error", TaskSupport::Required)
+                .handler(break_down),
+        )
+        .add(job("confirm_delete", "Elicits a confirmation first", TaskSupport::Optional).handler(delete))
+        .add(
+            job("multi_input", "Sends two elicitations at once", TaskSupport::Optional)
+                .handler(two_questions),
+        )
+        .add(
+            job("test_tool_with_task", "Elicits input, then works", TaskSupport::Required)
                 .asks_first()
                 .handler(greet_slowly),
         )
