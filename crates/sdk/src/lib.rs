@@ -83,6 +83,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 mod guide {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/guide/quickstart.md")]
+    mod quickstart {}
     #[doc = include_str!("../../../docs/guide/servers.md")]
     mod servers {}
     #[cfg(feature = "http-server")]
