@@ -178,7 +178,7 @@ impl Outbox {
     }
 
     /// Takes lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while the queue
-    /// is empty and neither complete, closed nor asked to hang up.
+    /// is open and empty and no hang-up is requested.
     pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Taken> {
         let mut state = self.state();
         let found = if state.complete || state.closed {

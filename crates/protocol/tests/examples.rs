@@ -1,5 +1,5 @@
-//! Every official example of the newest revision decodes into the neutral type of its folder and comes back as the
-//! same JSON.
+//! Round trips: every official example of the latest revision decodes into its model type and is encoded as the same
+//! JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +39,8 @@ fn every_example_survives_decoding_and_encoding() {
     assert!(folders.len() >= 80, "only {} folders of examples", folders.len());
 }
 
-/// Decodes an example of `definition` and encodes it again. Names that are not listed fail, so that new examples
-/// are noticed.
+/// Decodes an example of `definition` and encodes it again. Unlisted definitions fail, so that new examples are
+/// noticed.
 fn round_trip(definition: &str, text: &str) -> Result<Value, String> {
     match definition {
         "TextContent" | "ImageContent" | "AudioContent" | "EmbeddedResource" | "ResourceLink"
@@ -128,7 +128,7 @@ fn round_trip(definition: &str, text: &str) -> Result<Value, String> {
         | "MissingRequiredClientCapabilityError"
         | "UnsupportedProtocolVersionError" => error_answer(text),
         "InternalError" | "InvalidParamsError" | "MethodNotFoundError" | "ParseError" => error_body(text),
-        _ => Err("no type of the model is named for these examples".into()),
+        _ => Err("these examples have no type of the model".into()),
     }
 }
 
@@ -180,7 +180,7 @@ fn response<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
     written(|out| write::result(&id, out, |out| result.encode(&mut Encoder { out, revision: LATEST })))
 }
 
-/// A request that travels inside a result: no envelope, and parameters of its own type.
+/// Decodes a request carried in a result: no envelope, and parameters of its own type.
 fn question<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
     let mut request: InputRequest = decoded(text)?;
     if let Some(params) = request.params.take() {
@@ -189,14 +189,15 @@ fn question<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
     Ok(to_value(&request, LATEST))
 }
 
-/// The one example carries an `id`, which neither its schema nor any other question has: it is added back.
+/// Decodes a `roots/list` input request. Its only example has an `id`, which neither its schema nor other input
+/// requests have: it is added back.
 fn roots_question(text: &str) -> Result<Value, String> {
     let mut again = question::<EmptyParams>(text)?;
     again["id"] = decoded::<Value>(text)?["id"].take();
     Ok(again)
 }
 
-/// Answers to questions. Which type an answer has, only the one who asked knows; here its members tell.
+/// Decodes input responses. Only the sender of the request knows the type of a response; here its members determine it.
 fn answers(text: &str) -> Result<Value, String> {
     let mut again = Map::new();
     for (name, answer) in decoded::<Map<String, Value>>(text)? {
@@ -221,7 +222,8 @@ fn error_body(text: &str) -> Result<Value, String> {
     Ok(error_of(None, text)?["error"].take())
 }
 
-/// The error comes back, and our own error of the same kind has its code and the shape of its data.
+/// Checks that the error round-trips, and that the error of the model with the same code has the same members in its
+/// data.
 fn error_of(id: Option<&Id<'_>>, text: &str) -> Result<Value, String> {
     let error: ErrorObject = decoded(text)?;
     let ours = error_object(&our_error(error.code)?, LATEST);
@@ -246,7 +248,7 @@ fn our_error(of_code: i64) -> Result<Error, String> {
         code::UNSUPPORTED_VERSION => {
             Error::UnsupportedVersion { requested: "r".into(), supported: vec![LATEST] }
         }
-        // What only a transport finds out has no variant of its own.
+        // Errors that only a transport detects have no variant of their own.
         code::HEADER_MISMATCH => custom(code::HEADER_MISMATCH),
         code::PARSE_ERROR => {
             let fault = parse(b"{", Limits::default()).map(|_| ()).expect_err("no JSON");
@@ -260,7 +262,7 @@ fn custom(code: i64) -> Error {
     Error::Custom { code, message: "m".into(), data: None }
 }
 
-/// Equal JSON, where 1 and 1.0 are the same number.
+/// Compares JSON values; 1 and 1.0 are equal.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),

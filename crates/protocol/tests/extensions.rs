@@ -1,5 +1,5 @@
-//! What extensions add to the newest revision. No official schema describes it: the JSON here is written after the
-//! specifications of the extensions and comes back as it is.
+//! Round trips of the extensions of the latest revision. No official schema describes them: the JSON follows the
+//! specifications of the extensions.
 
 use linchpin_protocol::Revision::{self, V2025_11_25, V2026_07_28};
 use linchpin_protocol::encode::{Encode, to_value};
@@ -20,15 +20,15 @@ fn read<T: DeserializeOwned>(json: &Value) -> T {
 }
 
 fn refused<T: DeserializeOwned>(json: &Value) -> Invalid {
-    decode::<T>(&json.to_string()).map(|_| ()).expect_err("it should be refused")
+    decode::<T>(&json.to_string()).map(|_| ()).expect_err("decoding must fail")
 }
 
-/// The value reads as `T` and is written back as it was.
+/// Checks that the value decodes as `T` and is encoded unchanged.
 fn survives<T: DeserializeOwned + Encode>(json: &Value) {
     assert_eq!(&to_value(&read::<T>(json), Revision::LATEST), json);
 }
 
-/// A task of the extension with these members too.
+/// Returns a task of the extension with additional members.
 fn task(status: &str, members: &Value) -> Value {
     let mut task = json!({
         "taskId": "task-1", "status": status, "createdAt": "2026-01-12T15:00:58Z",
@@ -73,7 +73,7 @@ fn a_task_tells_its_state_in_results_and_notifications() {
     let detail = |state: &Value| read::<GetTaskResult>(state).detail;
     let [working, asking, completed, failed, cancelled] = every_state();
     assert_eq!((detail(&working), detail(&cancelled)), (None, None));
-    let Some(TaskDetail::InputRequests(questions)) = detail(&asking) else { panic!("no questions") };
+    let Some(TaskDetail::InputRequests(questions)) = detail(&asking) else { panic!("no input requests") };
     assert_eq!(questions["name"].method, "elicitation/create");
     let Some(TaskDetail::Result(result)) = detail(&completed) else { panic!("no result") };
     assert_eq!(result["isError"], false);
@@ -100,7 +100,7 @@ fn a_task_that_lacks_something_is_refused() {
     assert_eq!(unknown.path, "/status");
 }
 
-/// In both forms the same handle: flat and with a word of its own in the extension, nested in the core.
+/// Both forms decode to the same task: flat with its own `resultType` in the extension, nested in core tasks.
 #[test]
 fn a_request_that_becomes_a_task_is_answered_in_the_form_of_its_revision() {
     let mut flat = json!({"resultType": "task", "_meta": {"a/b": 1}});

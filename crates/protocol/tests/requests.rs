@@ -1,4 +1,4 @@
-//! Decoding what a client asks: the three outcomes for every method in every revision, and no panic whatever comes.
+//! Decoding of client requests: the three outcomes for every method in every revision, and no panics on any input.
 
 use linchpin_jsonrpc::{Limits, Message, parse};
 use linchpin_protocol::wire::{ClientRequest, DecodeError, Invalid};
@@ -6,7 +6,7 @@ use linchpin_protocol::{Direction, Method, Revision};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Decodes a request with these parameters. The text is that of the decoded request.
+/// Decodes a request with these parameters. Returns the debug text of the decoded request.
 fn decoded(revision: Revision, method: &str, params: &Value) -> Result<String, DecodeError> {
     let line = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     match parse(line.as_bytes(), Limits::default()) {
@@ -17,7 +17,7 @@ fn decoded(revision: Revision, method: &str, params: &Value) -> Result<String, D
     }
 }
 
-/// Parameters that fit every revision that has the method.
+/// Returns parameters that are valid in every revision that has the method.
 fn fitting(method: Method) -> Value {
     match method {
         Method::Initialize => {
@@ -145,7 +145,7 @@ fn what_is_missing_or_wrong_is_named_with_its_place() {
     }
 }
 
-/// Any JSON; objects use the names that requests have, so that decoding gets below the surface.
+/// Generates JSON whose objects use the member names of requests, so that decoding gets further.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -206,7 +206,7 @@ proptest! {
         method in prop::sample::select(Method::ALL),
         noise in object(json_value()),
     ) {
-        // Overwriting some members of good parameters gets deeper than noise alone.
+        // Overwriting some members of valid parameters reaches more code than random values.
         let mut params = fitting(method);
         for (key, value) in noise {
             params[key] = value;

@@ -1,5 +1,5 @@
-//! How every type of the model looks in every revision: as the official schema has it, and without what the
-//! revision does not have.
+//! JSON of every model type in every revision: valid against the official schema, without members that the revision
+//! does not have.
 
 mod samples;
 
@@ -30,7 +30,7 @@ fn every_type_is_what_the_schema_of_each_revision_says() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The full value has every member that the schema names and no other; the least value is enough.
+/// Checks that the full value has exactly the members of the schema, and that the minimal value is valid.
 fn check(schemas: Schemas, row: &Row, revision: Revision) -> Result<(), String> {
     let name = revision.as_str();
     let definition = row.names().find(|definition| schemas.has(name, definition));
@@ -52,7 +52,7 @@ fn check(schemas: Schemas, row: &Row, revision: Revision) -> Result<(), String> 
     schemas.check_exactly(name, definition, &least).map_err(|fault| format!("least: {fault}\n{least}"))
 }
 
-/// Methods that the newest revision has only with an extension, which its schema does not describe.
+/// Methods that the latest revision has only with an extension, which its schema does not describe.
 const OF_EXTENSIONS: [Method; 7] = [
     Method::GetTask,
     Method::UpdateTask,
@@ -78,7 +78,7 @@ fn the_table_of_methods_is_that_of_the_schemas() {
     }
 }
 
-/// Members that come and go, each with the revisions that have it.
+/// Members that not every revision has, each with its revisions.
 #[test]
 fn members_appear_only_in_revisions_that_have_them() {
     type Since = (&'static str, &'static str, RangeInclusive<Revision>);
@@ -150,10 +150,11 @@ fn members_appear_only_in_revisions_that_have_them() {
     }
 }
 
-/// Members of objects that older schemas leave open for anything.
+/// Members of objects that older schemas leave open.
 const OPEN: [&str; 2] = ["/elicitation/url", "/sampling/tools"];
 
-/// The schema agrees that a revision lacks a member: with it, taken over from another revision, `value` is refused.
+/// Checks against the schema that a revision lacks a member: with the member added from another revision, `value` is
+/// invalid.
 fn is_refused(row: &Row, revision: Revision, mut value: Value, path: &str, other: &Value) {
     let (revision, definition) = (revision.as_str(), row.definition);
     let Some(schemas) = Schemas::find().filter(|schemas| schemas.has(revision, definition)) else { return };
@@ -166,7 +167,7 @@ fn is_refused(row: &Row, revision: Revision, mut value: Value, path: &str, other
     );
 }
 
-/// What `T` becomes: `older` before `since`, itself from then on, and always what the schema calls `definition`.
+/// Checks the encoding of `T`: `older` before `since`, unchanged from then on, and always valid as `definition`.
 fn falls_back<T: DeserializeOwned + Encode>(definition: &str, value: &Value, since: Revision, older: &Value) {
     for revision in Revision::ALL {
         let written = through::<T>(value, revision);
@@ -288,7 +289,7 @@ fn errors_have_the_code_and_the_id_of_their_revision() {
     }
 }
 
-/// An error answer to a message whose id could not be read.
+/// Returns an error response to a message whose id could not be read.
 fn anonymous(revision: Revision, error: &ErrorObject) -> Value {
     let unknown = if revision.has(Feature::AnonymousErrors) {
         write::UnknownId::Absent
@@ -297,5 +298,5 @@ fn anonymous(revision: Revision, error: &ErrorObject) -> Value {
     };
     let mut out = Vec::new();
     write::error(None, unknown, error, &mut out);
-    serde_json::from_slice(&out).expect("an error answer is JSON")
+    serde_json::from_slice(&out).expect("an error response is JSON")
 }

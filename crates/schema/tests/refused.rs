@@ -1,5 +1,5 @@
 //! Rejected schemas with location and reason, the texts of errors, and limits.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Tasks: requests whose result is available later.
 //!
-//! There are two forms. Core tasks are part of one revision: either side runs tasks, the requestor asks for a task, and
+//! There are two forms. Core tasks are part of one revision: either side runs tasks, the requestor decides, and
 //! the result is fetched with `tasks/result`. In later revisions tasks are the extension
 //! [`extension::TASKS`](super::extension::TASKS): only servers run tasks, the server decides whether a request becomes
 //! a task, and `tasks/get` returns the result. The types are for both forms and document the differences.

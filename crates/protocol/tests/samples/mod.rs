@@ -1,5 +1,5 @@
-//! One row per definition of the specification: which type of the model it is, in which revisions it exists, a value
-//! with every member that any revision has, and the least that every revision accepts.
+//! Sample values, one row per definition of the specification: its model type, its revisions, a full value with the
+//! members of all revisions, and a minimal value that every revision accepts.
 
 mod params;
 mod results;
@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub(crate) struct Row {
-    /// The definition; where revisions call it differently, all its names.
+    /// Definition. If revisions name it differently, all names.
     pub(crate) definition: &'static str,
     pub(crate) revisions: RangeInclusive<Revision>,
     full: Value,
@@ -33,12 +33,12 @@ impl Row {
         self.definition.split(" or ")
     }
 
-    /// The value with every member, as JSON of a revision.
+    /// Returns the full value as JSON of a revision.
     pub(crate) fn full(&self, revision: Revision) -> Value {
         (self.encode)(&self.full, revision)
     }
 
-    /// The least value.
+    /// Returns the minimal value.
     pub(crate) fn least(&self, revision: Revision) -> Value {
         (self.encode)(&self.least, revision)
     }
@@ -53,7 +53,7 @@ fn row<T: DeserializeOwned + Encode>(
     Row { definition, revisions, full, least, encode: through::<T> }
 }
 
-/// Decodes the neutral type and writes it for a revision.
+/// Decodes the model type and encodes it for a revision.
 pub(crate) fn through<T: DeserializeOwned + Encode>(json: &Value, revision: Revision) -> Value {
     match decode::<T>(&json.to_string()) {
         Ok(value) => to_value(&value, revision),
@@ -61,7 +61,7 @@ pub(crate) fn through<T: DeserializeOwned + Encode>(json: &Value, revision: Revi
     }
 }
 
-/// A field of a form, written as a part of one.
+/// Creates a row for a form field, encoded as part of a form.
 fn field_row(
     definition: &'static str,
     revisions: RangeInclusive<Revision>,
@@ -104,7 +104,7 @@ fn meta() -> Value {
     json!({"example.com/key": {"a": 1}})
 }
 
-/// What every request of the stateless era must carry.
+/// Returns the metadata that every request of the stateless era must contain.
 fn request_meta() -> Value {
     json!({
         "progressToken": "p",

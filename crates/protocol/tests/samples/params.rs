@@ -1,4 +1,4 @@
-//! Parameters of requests and notifications, and the fields of forms.
+//! Parameters of requests and notifications, and form fields.
 
 use linchpin_protocol::model::{
     CallToolParams, CancelledParams, CompleteParams, CreateMessageParams, ElicitParams,

@@ -1,4 +1,4 @@
-//! Results, of both sides.
+//! Results of clients and servers.
 
 use linchpin_protocol::model::{
     CallToolResult, CompleteResult, CreateMessageResult, DiscoverResult, ElicitResult, EmptyResult,

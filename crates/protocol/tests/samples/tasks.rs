@@ -1,4 +1,4 @@
-//! Tasks, as one revision has them in its core.
+//! Core tasks.
 
 use linchpin_protocol::model::{
     CancelTaskResult, CreateTaskResult, GetTaskPayloadResult, GetTaskResult, ListTasksResult, PageParams,
@@ -22,7 +22,7 @@ pub(super) fn rows() -> Vec<Row> {
         task[member] = value;
         task
     };
-    // What only the extension has does not come out.
+    // Members that only the extension has are not encoded.
     let mut detailed = with("inputRequests", json!({"q": {"method": "roots/list"}}));
     detailed["_meta"] = meta();
     let named = json!({"taskId": "t", "_meta": request_meta()});
