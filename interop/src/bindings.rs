@@ -1,17 +1,17 @@
-//! Placeholders of a record, and what stands for them when it is played.
+//! Placeholders of a transcript and their values in a replay.
 //!
-//! Ids of requests, progress tokens, sessions and events are made up anew by everybody who speaks. In a record they
-//! are `{client 1}`, `{server 1}`, `{token 1}`, `{session 1}` and `{event 1}`.
+//! Request ids, progress tokens, session ids and event ids differ in every run. In a transcript they are `{client 1}`,
+//! `{server 1}`, `{token 1}`, `{session 1}` and `{event 1}`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What placeholders stand for, in one conversation.
+/// Values of the placeholders in one conversation.
 #[derive(Default)]
 pub struct Bindings(BTreeMap<String, Value>);
 
-/// Whether a text is a placeholder: a word and a number in braces.
+/// Returns whether a text is a placeholder: a word and a number in braces.
 fn is_placeholder(text: &str) -> bool {
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     inner.and_then(|inner| inner.split_once(' ')).is_some_and(|(word, number)| {
@@ -20,7 +20,7 @@ fn is_placeholder(text: &str) -> bool {
 }
 
 impl Bindings {
-    /// What is said in place of what the record has. What nobody has made up yet is made up now.
+    /// Replaces the placeholders of a recorded value. A placeholder without a value gets a new one.
     pub fn fill(&mut self, recorded: &Value) -> Value {
         match recorded {
             Value::String(text) if is_placeholder(text) => {
@@ -40,14 +40,14 @@ impl Bindings {
         }
     }
 
-    /// As [`Self::fill`], for a text that has a placeholder in it.
+    /// As [`Self::fill`], for a text that contains a placeholder.
     pub fn fill_text(&mut self, recorded: &str) -> String {
         let Some((before, placeholder, after)) = split(recorded) else { return recorded.to_owned() };
         let filled = self.fill(&placeholder.into());
         format!("{before}{}{after}", filled.as_str().map_or_else(|| filled.to_string(), str::to_owned))
     }
 
-    /// Whether what was said is what the record has. A placeholder that nobody has met stands for what was said.
+    /// Returns whether a value matches the recorded one. A placeholder without a value takes the actual one.
     pub fn matches(&mut self, recorded: &Value, said: &Value) -> bool {
         match (recorded, said) {
             (Value::String(text), said) if is_placeholder(text) => {
@@ -67,7 +67,7 @@ impl Bindings {
         }
     }
 
-    /// As [`Self::matches`], for a text that has a placeholder in it.
+    /// As [`Self::matches`], for a text that contains a placeholder.
     pub fn matches_text(&mut self, recorded: &str, said: &str) -> bool {
         let Some((before, placeholder, after)) = split(recorded) else { return recorded == said };
         let value = said.strip_prefix(before).and_then(|said| said.strip_suffix(after));
@@ -75,7 +75,7 @@ impl Bindings {
     }
 }
 
-/// The first placeholder in a text, and what is around it.
+/// Splits a text at its first placeholder: before, placeholder, after.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let start = text.find('{')?;
     let end = start + text[start..].find('}')? + 1;

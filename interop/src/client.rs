@@ -1,4 +1,4 @@
-//! A client of ours that answers everything it is asked, and what its results say.
+//! Linchpin's client with handlers for all server requests, and the tour: a report of its results.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +14,12 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::PATIENCE;
 
-/// A client of a server that it starts.
+/// Builds a client for a stdio server.
 pub fn client(command: &[String]) -> ClientBuilder {
     answering(Client::command(Command::new(&command[0]).args(&command[1..])))
 }
 
-/// Makes a client answer what it is asked.
+/// Adds handlers for all server requests to a client.
 pub fn answering<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
     client
         .info(Implementation::new("interop-linchpin", "1.0.0"))
@@ -32,7 +32,7 @@ pub fn answering<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
         .on_sample(|_| async { Ok(CreateMessageResult::text("interop", "sampled")) })
 }
 
-/// The text of a tool's result.
+/// Returns the text of a tool's result.
 pub fn text(result: Result<CallToolResult, ClientError>) -> Value {
     match result {
         Ok(result) => result.content.iter().filter_map(|block| block.as_text()).collect::<String>().into(),
@@ -40,19 +40,19 @@ pub fn text(result: Result<CallToolResult, ClientError>) -> Value {
     }
 }
 
-/// The text of a resource.
+/// Returns the text of a resource.
 pub async fn read(client: &Client, uri: &str) -> String {
     let result = client.read(uri).await.unwrap();
     result.contents.into_iter().filter_map(|contents| contents.text).collect()
 }
 
-/// The text of a prompt.
+/// Returns the text of a prompt.
 pub async fn prompt(client: &Client, name: &str, arguments: &[(&str, &str)]) -> String {
     let result = client.prompt(name, arguments.iter().copied()).await.unwrap();
     result.messages.into_iter().filter_map(|message| Some(message.content.as_text()?.to_owned())).collect()
 }
 
-/// What the clients of this folder do, and their report of it.
+/// Uses all features of a tour server and returns the report, as the other clients in this directory do.
 pub async fn tour(client: &Client) -> Value {
     let mut tools: Vec<_> = client.tools().all().await.unwrap().into_iter().map(|tool| tool.name).collect();
     tools.sort();
@@ -85,20 +85,20 @@ pub async fn tour(client: &Client) -> Value {
     })
 }
 
-/// The servers say 1, which is read as 1.0.
-#[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+/// Converts a float to an integer: servers send 1, which is decoded as 1.0.
+#[expect(clippy::cast_possible_truncation, reason = "small integers")]
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 { (value as i64).into() } else { value.into() }
 }
 
-/// What a client is told besides answers.
+/// Notifications received by a client.
 pub struct Heard {
     logged: Receiver<Value>,
     updated: Receiver<String>,
     changed: Receiver<String>,
 }
 
-/// Makes a client listen.
+/// Adds notification handlers to a client.
 pub fn listening<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, Heard) {
     let (log, logged) = channel(64);
     let (update, updated) = channel(64);
@@ -112,12 +112,12 @@ pub fn listening<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, H
     (client, Heard { logged, updated, changed })
 }
 
-/// The next thing that a client is told.
+/// Waits for the next notification.
 pub async fn next<T>(told: &mut Receiver<T>) -> T {
-    tokio::time::timeout(PATIENCE, told.recv()).await.expect("nothing was told in time").unwrap()
+    tokio::time::timeout(PATIENCE, told.recv()).await.expect("no notification in time").unwrap()
 }
 
-/// What servers say besides answers, and what is no answer.
+/// Tests notifications, completion and cancellation, and returns the report.
 pub async fn more(client: &Client, heard: &mut Heard) -> Value {
     let subscription = client.subscribe("memo://status").await.unwrap();
     assert_eq!(text(client.call("log", ()).await), "logged");
@@ -134,14 +134,14 @@ pub async fn more(client: &Client, heard: &mut Heard) -> Value {
     let begun = waiting.clone();
     let call = client.call("wait", ()).progress(move |_| begun.notify_one());
     tokio::select! {
-        answer = call => panic!("a call that waits was answered: {answer:?}"),
+        answer = call => panic!("a waiting call got a response: {answer:?}"),
         () = waiting.notified() => {}
     }
     let cancel = text(client.call("cancelled", ()).await);
     json!({ "log": log, "updated": updated, "changed": changed, "complete": completed, "cancel": cancel })
 }
 
-/// What there is not is refused: as an error or, by some servers, as a result that says so.
+/// Requests unknown items, which must fail: with an error or, at some servers, with an error result.
 pub async fn refusals(client: &Client) {
     let tool = client.call("nonsense", ()).await;
     let refused = match &tool {

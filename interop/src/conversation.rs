@@ -1,4 +1,4 @@
-//! Holds what our side said against the published schemas of the revision it was said in.
+//! Validation of our side's messages against the published schemas of their revision.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use spec_check::Schemas;
 
 use crate::log::{Entry, conversations};
 
-/// Every fault in what `own` says to `other`, both as lines. Without the schemas beside the checkout there are none.
+/// Returns the schema violations in the messages of `own` to `other`, both given as lines. Returns none if the schemas
+/// are not next to the checkout.
 pub fn faults(own: &str, other: &str) -> Vec<String> {
     let Some(schemas) = Schemas::find() else { return Vec::new() };
     let (own, other) = (messages(own), messages(other));
@@ -19,7 +20,7 @@ pub fn faults(own: &str, other: &str) -> Vec<String> {
     own.iter().filter_map(fault).collect()
 }
 
-/// Who of two is ours.
+/// Side that is implemented with Linchpin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ours {
     /// The client.
@@ -28,14 +29,14 @@ pub enum Ours {
     Server,
 }
 
-/// As [`faults`], for everything that our side said over HTTP, session by session.
+/// As [`faults`], for all messages of our side over HTTP, by session.
 pub fn faults_over_http(entries: &[Entry], ours: Ours) -> Vec<String> {
     let said = conversations(entries).into_values();
     let said: Vec<_> = said
         .map(|(client, server)| if ours == Ours::Client { (client, server) } else { (server, client) })
         .collect();
     let count: usize = said.iter().map(|(own, _)| own.lines().count()).sum();
-    assert!(count > 5, "little was heard: {said:?}");
+    assert!(count > 5, "too few messages: {said:?}");
     said.iter().flat_map(|(own, other)| faults(own, other)).collect()
 }
 
@@ -45,9 +46,9 @@ fn messages(lines: &str) -> Vec<Value> {
 }
 
 struct Conversation {
-    /// What both sides agreed on: in the handshake, or by the first request that says its revision.
+    /// Negotiated revision: from the handshake, or from the first request that names its revision.
     revision: String,
-    /// The method and revision of what the other side asked, by id.
+    /// Method and revision of the other side's requests, by id.
     asked: HashMap<String, (String, Option<String>)>,
 }
 
@@ -77,7 +78,7 @@ impl Conversation {
         let asked = self.asked.get(&message["id"].to_string());
         let (method, revision) = match asked {
             Some((method, own)) => (method, own.as_deref().unwrap_or(&self.revision)),
-            None => return Err("nobody asked for this".into()),
+            None => return Err("response without a matching request".into()),
         };
         if message.get("error").is_some() {
             schemas.check_error(revision, message)
@@ -87,7 +88,7 @@ impl Conversation {
     }
 }
 
-/// The revision that a request says it is of.
+/// Returns the revision that a request names.
 fn revision_of(message: &Value) -> Option<String> {
     let meta = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
     meta.or_else(|| message["params"].get("protocolVersion")).and_then(Value::as_str).map(str::to_owned)

@@ -1,13 +1,13 @@
-//! HTTP/1.1 as two programs speak it on one connection: bytes in, whole requests, or the parts of answers, out.
+//! HTTP/1.1 parser for both directions of a connection: bytes in, complete requests or parts of responses out.
 
 use crate::log::{Head, Request, Said};
 
-/// What one side of a connection has sent and nobody has read yet.
+/// Bytes received from one side and not yet parsed.
 #[derive(Default)]
 struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// The lines up to the next empty one.
+    /// Takes the lines up to the next empty line.
     fn take_head(&mut self) -> Option<Vec<String>> {
         let end = self.0.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = String::from_utf8(self.0[..end].to_vec()).unwrap();
@@ -19,7 +19,7 @@ impl Buffer {
         (self.0.len() >= length).then(|| self.0.drain(..length).collect())
     }
 
-    /// A chunk of a chunked body; an empty one is the last.
+    /// Takes a chunk of a chunked body; an empty chunk is the last one.
     fn take_chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.0.windows(2).position(|window| window == b"\r\n")?;
         let size = std::str::from_utf8(&self.0[..line]).unwrap();
@@ -59,11 +59,11 @@ fn framing(headers: &[(String, String)], otherwise: Framing) -> Framing {
     find(headers, "content-length").map_or(otherwise, |length| Framing::Length(length.parse().unwrap()))
 }
 
-/// What a client sends.
+/// Parser of requests.
 #[derive(Default)]
 pub(crate) struct Requests {
     buffer: Buffer,
-    /// A request whose body is still coming.
+    /// Request whose body is incomplete.
     begun: Option<(Request, Framing)>,
     body: Vec<u8>,
 }
@@ -103,13 +103,13 @@ impl Requests {
                     None => return false,
                 }
             },
-            Framing::ToTheEnd => unreachable!("a request has an end"),
+            Framing::ToTheEnd => unreachable!("a request has a length"),
         }
         true
     }
 }
 
-/// What a server answers: a head, then events or a whole body, then the end.
+/// Parser of responses: a head, then events or a complete body, then the end.
 #[derive(Default)]
 pub(crate) struct Responses {
     buffer: Buffer,
@@ -151,7 +151,7 @@ impl Responses {
         }
     }
 
-    /// The connection was closed.
+    /// Handles the close of the connection.
     pub(crate) fn end(&mut self, mut on: impl FnMut(Said)) {
         if self.begun.is_some() {
             self.finish(&mut on);
@@ -161,7 +161,7 @@ impl Responses {
     fn finish(&mut self, on: &mut impl FnMut(Said)) {
         let answer = self.begun.take().unwrap();
         if !answer.events && !answer.body.is_empty() {
-            // What is no message is somebody's plain words.
+            // A body that is not JSON is plain text.
             let body = String::from_utf8(answer.body).unwrap();
             on(Said::Body(serde_json::from_str(&body).unwrap_or(body.into())));
         }
@@ -170,7 +170,7 @@ impl Responses {
 }
 
 impl Answer {
-    /// Takes what there is of the body. Whether that was all.
+    /// Takes the available part of the body. Returns whether it is complete.
     fn read(&mut self, buffer: &mut Buffer) -> bool {
         match &mut self.framing {
             Framing::Length(left) => {
@@ -193,7 +193,7 @@ impl Answer {
         }
     }
 
-    /// An event that is complete. Comments are nothing.
+    /// Takes a complete event; comments are skipped.
     fn take_event(&mut self) -> Option<Said> {
         loop {
             let text = std::str::from_utf8(&self.body).ok()?.replace("\r\n", "\n");
@@ -231,7 +231,7 @@ mod tests {
             let expected = expected.map(|(verb, path, body)| {
                 (verb.to_owned(), path.to_owned(), body.map(|body| serde_json::from_str(body).unwrap()))
             });
-            assert_eq!(seen, expected, "in pieces of {size}");
+            assert_eq!(seen, expected, "in chunks of {size}");
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
             }
             let events = [r#"[("id", "1"), ("data", "{}")]"#, r#"[("data", "")]"#];
             let expected = ["202", "End", "200", events[0], events[1], "End", "404", "\"none\"", "End"];
-            assert_eq!(seen, expected, "in pieces of {size}");
+            assert_eq!(seen, expected, "in chunks of {size}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The hub, run as people run it: its program with a data directory of its own, and commands about it.
+//! The hub as a process with its own data directory, and its command line.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,50 +17,50 @@ use crate::PATIENCE;
 use crate::peer::{Served, peer};
 use crate::rest::Caller;
 
-/// The program, which is built beside the tests.
+/// Returns the path of the `linchpin` binary, which is built next to the tests.
 fn program() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("linchpin");
     assert!(
         program.exists(),
-        "{} is missing: build it with `cargo build -p linchpin-hub`; `cargo xtask test` does so by itself",
+        "{} is missing: build it with `cargo build -p linchpin-hub`; `cargo xtask test` does so automatically",
         program.display()
     );
     program
 }
 
-/// Where a hub keeps everything.
+/// Temporary directory of a hub.
 pub struct Home(TempDir);
 
-/// How a command ended.
+/// Result of a command.
 pub struct Run {
-    /// 0 if it worked.
+    /// Exit code; 0 on success.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it complained about.
+    /// Standard error.
     pub stderr: String,
 }
 
 impl Home {
-    /// An empty one, whose hub may reach servers on this machine.
+    /// Creates a directory with a configuration that permits connections to this machine.
     pub fn new() -> Self {
         let home = Self::bare();
         home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
         home
     }
 
-    /// An empty one.
+    /// Creates an empty directory.
     pub fn bare() -> Self {
         Home(tempfile::tempdir().unwrap())
     }
 
-    /// The directory of the data.
+    /// Returns the data directory.
     pub fn data(&self) -> PathBuf {
         self.0.path().join("data")
     }
 
-    /// Writes the operator's file.
+    /// Writes the configuration file.
     pub fn write(&self, text: &str) {
         std::fs::create_dir_all(self.data()).unwrap();
         let mut options = OpenOptions::new();
@@ -80,44 +80,44 @@ impl Home {
         self.run_with("", arguments)
     }
 
-    /// Runs a command that reads this.
+    /// Runs a command with `input` on standard input.
     #[track_caller]
     pub fn run_with(&self, input: &str, arguments: &[&str]) -> Run {
         let pipes = (Stdio::piped(), Stdio::piped(), Stdio::piped());
         let mut command = self.command();
         command.args(arguments).stdin(pipes.0).stdout(pipes.1).stderr(pipes.2);
         let mut child = command.spawn().unwrap();
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // it need not read
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // fails if the command does not read it
         let (id, (done, ended)) = (Pid::from_child(&child), sync_channel(1));
         std::thread::spawn(move || done.send(child.wait_with_output()));
         let Ok(output) = ended.recv_timeout(PATIENCE) else {
             kill_process(id, Signal::KILL).unwrap();
-            panic!("it does not end: {arguments:?}");
+            panic!("the command does not exit: {arguments:?}");
         };
         let output = output.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Runs a command that works: what it prints.
+    /// Runs a command that must succeed and returns its output.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
         self.run(arguments).ended(0).stdout
     }
 
-    /// Runs a command that works: what it prints for programs.
+    /// Runs a command that must succeed with `--json` and returns the parsed output.
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[&["--json"], arguments].concat())).unwrap()
     }
 
-    /// Runs a command that fails: what it says.
+    /// Runs a command that must fail and returns its error message.
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> String {
         self.run(arguments).ended(1).stderr
     }
 
-    /// Starts the hub, and waits until it is ready.
+    /// Starts the hub and waits until it is ready.
     #[track_caller]
     pub fn start(&self) -> Hub {
         let (begun, ready) = (Instant::now(), self.0.path().join("ready.json"));
@@ -134,7 +134,7 @@ impl Home {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             let mut url = String::new();
-            let _ = output.read_line(&mut url).map(|_| told.send(url)); // an end tells as much
+            let _ = output.read_line(&mut url).map(|_| told.send(url)); // empty at the end of output
         });
         let (url, took) = (url.recv_timeout(PATIENCE).unwrap_or_default(), begun.elapsed());
         let mut hub = Hub { child, log: Some(log), took, caller: Caller::new("http://", "") };
@@ -160,11 +160,11 @@ impl Run {
     }
 }
 
-/// A hub that runs. As a caller it is the person at this machine.
+/// Running hub. As a REST client it is the local user.
 pub struct Hub {
     child: Child,
     log: Option<std::thread::JoinHandle<String>>,
-    /// From its start until it was ready.
+    /// Time from the start until it was ready.
     pub took: Duration,
     caller: Caller,
 }
@@ -178,26 +178,26 @@ impl Deref for Hub {
 }
 
 impl Hub {
-    /// Ends it in good order: what it logged.
+    /// Shuts the hub down gracefully and returns its log.
     pub fn end(mut self) -> String {
         self.close(Signal::TERM)
     }
 
     fn close(&mut self, signal: Signal) -> String {
         let Some(log) = self.log.take() else { return String::new() };
-        let _ = kill_process(Pid::from_child(&self.child), signal); // it may have ended
+        let _ = kill_process(Pid::from_child(&self.child), signal); // fails if it has already exited
         let _ = self.child.wait();
         log.join().unwrap()
     }
 
-    /// The bytes that it occupies in memory.
+    /// Returns the resident memory in bytes.
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
-    /// Adds an agent that may use these servers, with all their tools: its id, and itself.
+    /// Adds an agent that may use all tools of these servers. Returns its id and a REST client for it.
     #[track_caller]
     pub fn agent(&self, name: &str, approval: &str, servers: &Value) -> (String, Caller) {
         let agent = self.post("/agents", json!({ "name": name, "approval": approval, "servers": servers }));
@@ -206,13 +206,13 @@ impl Hub {
         (id, self.with_token(token["token"].as_str().unwrap()))
     }
 
-    /// Adds a server at a URL, with more fields.
+    /// Adds a server with a URL and further fields.
     #[track_caller]
     pub fn add(&self, slug: &str, url: &str, more: Value) -> Value {
         self.post("/servers", both(json!({ "name": slug, "slug": slug, "url": url }), more))
     }
 
-    /// Adds `guarded.py` with a token that all share, and looks at its tools.
+    /// Adds `guarded.py` with a shared token, and syncs its tools.
     #[track_caller]
     pub fn add_guarded(&self, server: &Served, more: Value) {
         self.add("guarded", server.url(), both(json!({ "authentication": { "type": "bearer" } }), more));
@@ -230,19 +230,19 @@ impl Drop for Hub {
     }
 }
 
-/// The fields of two objects.
+/// Merges the fields of two objects.
 fn both(one: Value, other: Value) -> Value {
-    let (Value::Object(mut one), Value::Object(other)) = (one, other) else { panic!("both are objects") };
+    let (Value::Object(mut one), Value::Object(other)) = (one, other) else { panic!("both must be objects") };
     one.extend(other);
     one.into()
 }
 
-/// `guarded.py`, which wants to know who asks.
+/// Starts `guarded.py`, which requires authentication.
 pub fn guarded() -> Served {
     Served::start(&peer("guarded.py"))
 }
 
-/// What the operator's file says of `server-everything` on standard input and output.
+/// Returns the configuration of `server-everything` on stdio.
 pub fn everything() -> String {
     let mut command = peer("everything");
     command.push("stdio".into());

@@ -1,8 +1,7 @@
-//! What the tests of this package share: starting peers, hearing what is said on stdio and over HTTP, conversations
-//! that are written down and played back, a client of ours that uses everything a server of this folder has, and the hub
-//! as people and programs use it.
+//! Shared code of the interop tests: starting peers, recording stdio and HTTP traffic, transcripts and their replay, a
+//! Linchpin client that uses all features of the tour servers, and the hub with its command line and REST API.
 
-#![expect(clippy::unwrap_used, reason = "it is only used in tests, which end where something is wrong")]
+#![expect(clippy::unwrap_used, reason = "used only in tests, which fail on a panic")]
 
 pub mod bindings;
 pub mod client;
@@ -23,5 +22,5 @@ pub mod tour;
 
 use std::time::Duration;
 
-/// How long something may take that happens at once. Generous: machines that build meanwhile start node slowly.
+/// Timeout of operations that are normally immediate. Generous, since Node.js starts slowly on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);

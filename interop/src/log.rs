@@ -1,60 +1,60 @@
-//! A conversation over HTTP: everything that was said, in the order in which it was heard.
+//! Captured HTTP exchanges, in the order of their parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// One thing that was said, and in which exchange.
+/// Part of an exchange, with the number of the exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Exchanges are numbered from 1, in the order of their requests.
+    /// Number of the exchange, from 1, in the order of the requests.
     pub exchange: usize,
-    /// What was said.
+    /// The part.
     pub said: Said,
 }
 
-/// A part of an exchange.
+/// Part of an exchange.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// The client asks.
+    /// Request of the client.
     Request(Request),
-    /// The server begins to answer.
+    /// Head of the response.
     Head(Head),
-    /// An event of the answer, as its fields.
+    /// Event of the response, as its fields.
     Event(Vec<(String, String)>),
-    /// The whole answer, where it is no stream: JSON, or a string if it is something else.
+    /// Complete body of a response that is not a stream: JSON, or a string otherwise.
     Body(Value),
-    /// The answer is complete.
+    /// End of the response.
     End,
-    /// The client does not want the rest.
+    /// The client has closed the connection before the end.
     Gone,
 }
 
-/// What a client asks.
+/// HTTP request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// `POST`, `GET`, `DELETE`.
     pub verb: String,
-    /// With its query.
+    /// Path with query.
     pub path: String,
-    /// By name, in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The message or messages.
+    /// The JSON-RPC message, or a batch.
     pub body: Option<Value>,
 }
 
-/// The first lines of an answer.
+/// Head of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// 200 and so on.
+    /// HTTP status.
     pub status: u16,
-    /// By name, in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
 impl Said {
-    /// The messages that this carries.
+    /// Returns the JSON-RPC messages of the part.
     pub fn messages(&self) -> Vec<Value> {
         let body = match self {
             Said::Request(request) => request.body.clone(),
@@ -81,13 +81,13 @@ impl Said {
     }
 }
 
-/// The message of an event, unless it is one that says something else.
+/// Returns the message of an event; `None` for other events.
 fn event_data(fields: &[(String, String)]) -> Option<Value> {
     let data = fields.iter().find(|(name, _)| name == "data")?;
     serde_json::from_str(&data.1).ok()
 }
 
-/// The session that the query of a path of HTTP+SSE names.
+/// Returns the session id from the query of an HTTP+SSE path.
 pub(crate) fn session_of(path: &str) -> Option<String> {
     let (_, query) = path.split_once('?')?;
     let is_session = |name: &str| matches!(name, "sessionId" | "session_id");
@@ -95,8 +95,8 @@ pub(crate) fn session_of(path: &str) -> Option<String> {
     pair.into_iter().find(|(name, _)| is_session(name)).map(|(_, value)| value.to_owned())
 }
 
-/// What was said in each session, as the lines of the client and those of the server. What was said in none is
-/// together under no name.
+/// Returns the messages of each session, as lines of the client and lines of the server. Messages without a session
+/// have the key `None`.
 pub fn conversations(entries: &[Entry]) -> BTreeMap<Option<String>, (String, String)> {
     let mut sessions = BTreeMap::new();
     for entry in entries {

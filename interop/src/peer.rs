@@ -1,6 +1,6 @@
-//! The programs on the other side: where they are, and a server among them that runs until it is not needed.
+//! Peer programs on the official SDKs: their commands, and running servers.
 
-#![expect(clippy::print_stderr, reason = "what a peer complained about belongs to a test that fails")]
+#![expect(clippy::print_stderr, reason = "a failed test shows the stderr of its peer")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -14,8 +14,8 @@ use crate::PATIENCE;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The command of a peer: `server.mjs`, `client.py`, `rmcp client`, or `everything`. Python programs whose name ends in `-1` are
-/// built with the SDK 1.x.
+/// Returns the command of a peer: `server.mjs`, `client.py`, `rmcp client`, or `everything`. Python programs whose name
+/// ends in `-1` use the SDK 1.x.
 pub fn peer(name: &str) -> Vec<String> {
     let path = Path::new(name);
     if path.extension().is_some_and(|kind| kind == "py") {
@@ -43,7 +43,7 @@ fn installed(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A server that is ended when this is dropped.
+/// Running server; killed on drop.
 pub struct Served {
     child: Child,
     url: String,
@@ -53,12 +53,12 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts a server that prints its URL when it is up.
+    /// Starts a server that prints its URL when it is ready.
     pub fn start(command: &[String]) -> Self {
         Self::launch(Command::new(&command[0]).args(&command[1..]), None)
     }
 
-    /// Starts `server-everything`, which is told a port, and says on standard error when it is up.
+    /// Starts `server-everything`, which takes a port, and reports on standard error when it is ready.
     pub fn everything(transport: &str) -> Self {
         let command = peer("everything");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -77,14 +77,14 @@ impl Served {
         let complaints = Arc::new(Mutex::new(String::new()));
         let (kept, also) = (complaints.clone(), up.clone());
         let (output, errors) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        // A line with the URL, or with the port that it was told.
+        // The line with the URL, or with the given port.
         let port = known.as_ref().map(|url| url.split([':', '/']).nth(4).unwrap().to_owned());
         let readers = vec![
             read_lines(output, move |line| {
                 if line.starts_with("http://") {
-                    let _ = up.try_send(line.to_owned()); // only the first one is waited for
+                    let _ = up.try_send(line.to_owned()); // only the first line is awaited
                 } else {
-                    let _ = say.try_send(line.to_owned()); // most have nobody who listens
+                    let _ = say.try_send(line.to_owned()); // dropped if the channel is full
                 }
             }),
             read_lines(errors, move |line| {
@@ -99,33 +99,33 @@ impl Served {
         let url = told.recv_timeout(PATIENCE);
         let said = Mutex::new(said);
         let mut served = Served { child, url: String::new(), said, readers, complaints };
-        served.url = url.unwrap_or_else(|_| panic!("the server is not up in time"));
+        served.url = url.unwrap_or_else(|_| panic!("the server is not ready in time"));
         served
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The same server at another path.
+    /// Returns the URL of another path of the server.
     pub fn at(&self, path: &str) -> String {
         let (origin, _) = self.url.rsplit_once('/').unwrap();
         format!("{origin}{path}")
     }
 
-    /// Tells it a line.
+    /// Writes a line to the server's standard input.
     pub fn tell(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Its next lines after the URL, as many as are expected.
+    /// Reads the next `count` lines after the URL.
     pub fn hear(&self, count: usize) -> Vec<String> {
         let said = self.said.lock().unwrap();
         (0..count).map_while(|_| said.recv_timeout(PATIENCE).ok()).collect()
     }
 
-    /// Its host and port.
+    /// Returns host and port.
     pub fn address(&self) -> &str {
         self.url.split('/').nth(2).unwrap()
     }
@@ -140,18 +140,18 @@ fn read_lines(
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended by itself
+        let _ = self.child.kill(); // fails if it has already exited
         let _ = self.child.wait();
         for reader in self.readers.drain(..) {
             let _ = reader.join();
         }
         if std::thread::panicking() {
-            eprintln!("the server said:\n{}", self.complaints.lock().unwrap());
+            eprintln!("output of the server:\n{}", self.complaints.lock().unwrap());
         }
     }
 }
 
-/// Runs a client to its end and reads its report.
+/// Runs a client until it exits and returns its report.
 pub fn run(command: &[String]) -> serde_json::Value {
     let mut child = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
@@ -163,8 +163,8 @@ pub fn run(command: &[String]) -> serde_json::Value {
     });
     let Ok(report) = read.recv_timeout(PATIENCE) else {
         child.kill().unwrap();
-        panic!("{command:?} did not end within {PATIENCE:?}");
+        panic!("{command:?} did not exit within {PATIENCE:?}");
     };
-    assert!(child.wait().unwrap().success(), "{command:?} could not connect");
+    assert!(child.wait().unwrap().success(), "{command:?} failed");
     serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))
 }

@@ -1,4 +1,4 @@
-//! A person at the plainest of browsers: it goes where it is led, keeps cookies, and fills in what it is asked.
+//! Minimal scripted browser: follows redirects, stores cookies, and fills in and submits forms.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,26 @@ use linchpin::egress::{Body, Egress, Target};
 
 use crate::PATIENCE;
 
-/// The longest page, and the longest way, that is gone.
+/// Maximum size of a page in bytes.
 const LARGEST: usize = 1 << 20;
+/// Maximum number of pages and redirects.
 const LONGEST: usize = 30;
 
-/// Somebody with an account, and what their browser keeps for each place.
+/// User with an account, and the cookies of their browser by origin.
 pub struct Person {
     account: &'static str,
     cookies: HashMap<String, HashMap<String, String>>,
-    /// Where they have been, without the queries.
+    /// Visited URLs, without queries.
     pub visited: Vec<String>,
 }
 
 impl Person {
-    /// One whose browser has never been anywhere.
+    /// Creates a browser without cookies.
     pub fn new(account: &'static str) -> Self {
         Person { account, cookies: HashMap::new(), visited: Vec::new() }
     }
 
-    /// Opens an address and does all that is asked there: the status and the page at which that ends.
+    /// Opens a URL, follows redirects and submits forms. Returns the status and body of the last page.
     pub async fn open(&mut self, url: &str) -> (u16, String) {
         let (mut url, mut form) = (url.to_owned(), None);
         for _ in 0..LONGEST {
@@ -40,7 +41,7 @@ impl Person {
                 return (status, page);
             }
         }
-        panic!("there is no end: {:?}", self.visited);
+        panic!("too many pages: {:?}", self.visited);
     }
 
     fn filled_in(&self, page: &str) -> String {
@@ -80,7 +81,7 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> Option<&'a str> {
     text.split_once(begin)?.1.split(end).next()
 }
 
-/// Where a place on a page leads.
+/// Resolves a reference on a page.
 fn joined(page: &str, place: &str) -> String {
     if !place.starts_with('/') {
         return place.to_owned();

@@ -1,4 +1,4 @@
-//! Plays the client of a record: asks what it asked, and holds every answer against the one that was written down.
+//! Replay of a transcript's client: sends the recorded requests and compares every response with the recorded one.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,8 +13,8 @@ use crate::http::Responses;
 use crate::log::{Entry, Request, Said};
 use crate::record;
 
-/// Plays a record against the server at `address`. What the server did otherwise than it is written down, and all
-/// that was said, placeholders filled.
+/// Replays a transcript against the server at `address`. Returns the differences, and all messages with placeholders
+/// filled.
 pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
     let (mut bindings, mut open) = (Bindings::default(), HashMap::new());
     let (mut faults, mut heard) = (Vec::new(), Vec::new());
@@ -32,9 +32,7 @@ pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
             }
             expected => {
                 let Some(said) = open.get(&exchange).and_then(Exchange::next) else {
-                    faults.push(format!(
-                        "exchange {exchange}: nothing is said, and the record has {expected:?}"
-                    ));
+                    faults.push(format!("exchange {exchange}: nothing received, expected {expected:?}"));
                     break;
                 };
                 if !is_same(expected, &said, &mut bindings) {
@@ -42,11 +40,7 @@ pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
                         let entry = Entry { exchange, said: said.clone() };
                         record::write("", &[entry])
                     };
-                    faults.push(format!(
-                        "the record has\n{}and the server says\n{}",
-                        shown(expected),
-                        shown(&said)
-                    ));
+                    faults.push(format!("expected\n{}received\n{}", shown(expected), shown(&said)));
                     break;
                 }
                 said
@@ -68,7 +62,7 @@ fn filled(request: &Request, bindings: &mut Bindings) -> Request {
     }
 }
 
-/// Whether something that the server says is what the record has.
+/// Returns whether a part of the response matches the recorded one.
 fn is_same(expected: &Said, said: &Said, bindings: &mut Bindings) -> bool {
     let pairs = |bindings: &mut Bindings, expected: &[(String, String)], said: &[(String, String)]| {
         expected.len() == said.len()
@@ -88,7 +82,7 @@ fn is_same(expected: &Said, said: &Said, bindings: &mut Bindings) -> bool {
     }
 }
 
-/// A message, or a text that may have a placeholder in it.
+/// Compares a message, or a text that may contain a placeholder.
 fn is_same_value(expected: &str, said: &str, bindings: &mut Bindings) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok().filter(Value::is_object);
     match (parse(expected), parse(said)) {
@@ -97,7 +91,7 @@ fn is_same_value(expected: &str, said: &str, bindings: &mut Bindings) -> bool {
     }
 }
 
-/// An exchange that is under way. Dropping it closes its connection.
+/// Running exchange. Dropping it closes its connection.
 pub(crate) struct Exchange {
     stream: TcpStream,
     said: Receiver<Said>,
@@ -111,7 +105,7 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both); // the server may have closed it
+        let _ = self.stream.shutdown(Shutdown::Both); // fails if the server has closed it
     }
 }
 
@@ -130,7 +124,7 @@ pub(crate) fn ask(request: &Request, address: &str) -> Exchange {
     let mut answer = stream.try_clone().unwrap();
     std::thread::spawn(move || {
         let (mut responses, mut buffer) = (Responses::default(), [0; 4096]);
-        // Whoever does not listen any more has closed the connection.
+        // If the receiver is dropped, the connection is closed as well.
         let mut tell = |said: Said| drop(told.send(said));
         while let Ok(count @ 1..) = answer.read(&mut buffer) {
             responses.feed(&buffer[..count], &mut tell);

@@ -1,5 +1,5 @@
-//! Plays the server of a record: waits for what was asked, holds it against what was written down, and answers what
-//! was answered, in the same order.
+//! Replay of a transcript's server: compares each request with the recorded one and sends the recorded responses, in
+//! the same order.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use crate::http::Requests;
 use crate::log::{Entry, Request, Said};
 use crate::record;
 
-/// A server that knows one conversation.
+/// Server that replays one transcript.
 pub struct Player {
     address: SocketAddr,
     play: Arc<Play>,
@@ -27,7 +27,7 @@ struct Play {
 
 struct State {
     bindings: Bindings,
-    /// Which requests of the record have come.
+    /// Whether each request of the transcript has been received.
     claimed: Vec<bool>,
     faults: Vec<String>,
     heard: Vec<Entry>,
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Player {
-    /// Serves on a port of its own.
+    /// Starts the server on a free port.
     pub fn start(entries: Vec<Entry>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -60,12 +60,12 @@ impl Player {
         Player { address, play }
     }
 
-    /// What is at a path of it.
+    /// Returns the URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What the client did otherwise than it is written down, what it left out included; and all that was said.
+    /// Returns the differences between client and transcript, including missing requests, and all messages.
     pub fn finish(self) -> (Vec<String>, Vec<Entry>) {
         let entries = &self.play.entries;
         let is_missing = |state: &State, at: usize| {
@@ -75,7 +75,7 @@ impl Player {
         let any_missing = |state: &mut State| (0..entries.len()).any(|at| is_missing(state, at));
         let (mut state, _) = self.play.more.wait_timeout_while(state, PATIENCE, any_missing).unwrap();
         let missing = (0..entries.len()).filter(|at| is_missing(&state, *at));
-        let missing = missing.map(|at| format!("the client leaves out\n{}", shown(&entries[at])));
+        let missing = missing.map(|at| format!("missing request\n{}", shown(&entries[at])));
         let missing: Vec<String> = missing.collect();
         let faults = std::mem::take(&mut state.faults).into_iter().chain(missing).collect();
         (faults, std::mem::take(&mut state.heard))
@@ -84,11 +84,11 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        // Also where a test has failed while it looked at the state.
+        // The lock may be poisoned by a failed test.
         if let Ok(mut state) = self.play.state.lock() {
             state.over = true;
         }
-        let _ = TcpStream::connect(self.address); // wakes the thread that accepts
+        let _ = TcpStream::connect(self.address); // wakes the accepting thread
     }
 }
 
@@ -105,14 +105,14 @@ impl Play {
             for request in asked {
                 let at = self.claim(request);
                 if at.is_none_or(|at| !self.answer(at, &mut stream)) {
-                    let _ = stream.shutdown(Shutdown::Both); // the client may have closed it
+                    let _ = stream.shutdown(Shutdown::Both); // fails if the client has closed it
                     return;
                 }
             }
         }
     }
 
-    /// The place of a request in the record, if it is as it is written down.
+    /// Returns the index of a request in the transcript, if it matches.
     fn claim(&self, request: Request) -> Option<usize> {
         let mut state = self.state.lock().unwrap();
         let State { bindings, claimed, faults, heard, .. } = &mut *state;
@@ -128,9 +128,8 @@ impl Play {
             other => {
                 let exchange = other.map_or(0, |(_, entry)| entry.exchange);
                 let said = shown(&Entry { exchange, said: Said::Request(request) });
-                let expected =
-                    other.map_or_else(|| "nothing like that".to_owned(), |(_, entry)| shown(entry));
-                Err(format!("the client says\n{said}and the record has\n{expected}"))
+                let expected = other.map_or_else(|| "no such request".to_owned(), |(_, entry)| shown(entry));
+                Err(format!("received\n{said}expected\n{expected}"))
             }
         };
         let outcome = outcome.map_err(|fault| faults.push(fault)).ok();
@@ -138,7 +137,7 @@ impl Play {
         outcome
     }
 
-    /// Says what the record has, each thing after the requests that come before it there.
+    /// Sends the recorded response, each part after the requests that precede it in the transcript.
     fn answer(&self, request: usize, stream: &mut TcpStream) -> bool {
         let exchange = self.entries[request].exchange;
         let answers = self.entries.iter().enumerate().skip(request + 1);
@@ -152,7 +151,7 @@ impl Play {
             };
             let (mut state, waited) = self.more.wait_timeout_while(state, PATIENCE, early).unwrap();
             if waited.timed_out() || !state.faults.is_empty() {
-                let fault = format!("what comes before this does not happen:\n{}", shown(entry));
+                let fault = format!("the requests before this were not received:\n{}", shown(entry));
                 state.faults.push(fault);
                 return false;
             }
@@ -197,7 +196,7 @@ impl Play {
     }
 }
 
-/// What tells requests apart that come at the same time.
+/// Returns the key that distinguishes concurrent requests.
 fn kind(request: &Request) -> (String, String) {
     let body = request.body.as_ref();
     let first = body.map(|body| body.as_array().and_then(|batch| batch.first()).unwrap_or(body));

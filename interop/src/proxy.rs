@@ -1,4 +1,4 @@
-//! A proxy between a client and a server that notes all that is said, and can cut a stream.
+//! Recording proxy between a client and a server, which can also cut a stream.
 
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use crate::PATIENCE;
 use crate::http::{Requests, Responses};
 use crate::log::{Entry, Request, Said};
 
-/// In front of one server. It ends with the test.
+/// Proxy of one server; stopped on drop.
 pub struct Proxy {
     address: SocketAddr,
     heard: Arc<Heard>,
@@ -25,28 +25,28 @@ struct Heard {
 struct State {
     entries: Vec<Entry>,
     exchanges: usize,
-    /// An event with this text is the last one of its connection. Then it is forgotten.
+    /// Cut to make at the next matching event; used once.
     cut: Option<Cut>,
-    /// The first requests of this method wait until there are so many of them.
+    /// The first requests of this method wait until this number has arrived.
     together: Option<(&'static str, usize)>,
     over: bool,
 }
 
-/// Where a stream is cut.
+/// Position at which a stream is cut.
 struct Cut {
     text: String,
-    /// Whether the client gets the event that has the text in it.
+    /// Whether the client receives the event that contains the text.
     arrives: bool,
 }
 
 impl Heard {
-    /// Notes what was said before it is handed on, so that what follows from it comes later.
+    /// Records a part before it is forwarded, so that its consequences are recorded later.
     fn note(&self, exchange: usize, said: Said) {
         self.state.lock().unwrap().entries.push(Entry { exchange, said });
         self.more.notify_all();
     }
 
-    /// Holds a request back until the others have come that it is to be together with.
+    /// Delays a request until the other requests of its group have arrived.
     fn gather(&self, request: &Request) {
         let method = |request: &Request| {
             request.body.as_ref().and_then(|body| body["method"].as_str().map(str::to_owned))
@@ -60,10 +60,10 @@ impl Heard {
         let is_one = |entry: &&Entry| matches!(&entry.said, Said::Request(own) if method(own).as_deref() == Some(wanted));
         let few = |state: &mut State| state.entries.iter().filter(is_one).count() < count;
         let gathered = self.more.wait_timeout_while(state, PATIENCE, few).unwrap();
-        assert!(!gathered.1.timed_out(), "{wanted} did not come {count} times");
+        assert!(!gathered.1.timed_out(), "{wanted} was not received {count} times");
     }
 
-    /// The cut that is to be made at this event.
+    /// Returns the cut to make at this event.
     fn cut_at(&self, said: &Said) -> Option<Cut> {
         let Said::Event(fields) = said else { return None };
         let mut state = self.state.lock().unwrap();
@@ -72,7 +72,7 @@ impl Heard {
 }
 
 impl Proxy {
-    /// Hands everything on to the server at `address`.
+    /// Starts a proxy of the server at `address`.
     pub fn start(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.local_addr().unwrap();
@@ -90,32 +90,32 @@ impl Proxy {
         Proxy { address: own, heard }
     }
 
-    /// What is at this path of the server, through the proxy.
+    /// Returns the URL of a path of the server, through the proxy.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Cuts the next answer after the event that has this text in it.
+    /// Cuts the next response after the event that contains this text.
     pub fn cut_after(&self, text: &str) {
         self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: true });
     }
 
-    /// Cuts the next answer before the event that has this text in it, which the server has sent already.
+    /// Cuts the next response before the event that contains this text, which the server has already sent.
     pub fn cut_before(&self, text: &str) {
         self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: false });
     }
 
-    /// Holds requests of this method back until there are `count` of them, so that their clients are all here.
+    /// Delays requests of this method until `count` have arrived, so that all their clients are connected.
     pub fn gather(&self, method: &'static str, count: usize) {
         self.heard.state.lock().unwrap().together = Some((method, count));
     }
 
-    /// All that was said so far.
+    /// Returns all parts recorded so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.heard.state.lock().unwrap().entries.clone()
     }
 
-    /// How often the rest of a stream was asked for.
+    /// Returns the number of stream resumptions.
     pub fn resumptions(&self) -> usize {
         let is_resumption = |entry: &&Entry| {
             let Said::Request(request) = &entry.said else { return false };
@@ -124,17 +124,17 @@ impl Proxy {
         self.entries().iter().filter(is_resumption).count()
     }
 
-    /// Waits until something was said.
+    /// Waits until the recorded parts satisfy a condition.
     pub fn wait_for(&self, what: &str, mut is: impl FnMut(&[Entry]) -> bool) {
         let state = self.heard.state.lock().unwrap();
         let waited =
             self.heard.more.wait_timeout_while(state, PATIENCE, |state| !is(&state.entries)).unwrap();
-        assert!(!waited.1.timed_out(), "{what} did not come: {:#?}", waited.0.entries);
+        assert!(!waited.1.timed_out(), "{what} was not received: {:#?}", waited.0.entries);
     }
 
-    /// Waits until the stream that belongs to no request is open.
+    /// Waits until the standalone stream is open.
     pub fn wait_for_stream(&self) {
-        self.wait_for("the stream that belongs to no request", |entries| {
+        self.wait_for("the standalone stream", |entries| {
             let gets =
                 entries.iter().filter(|entry| matches!(&entry.said, Said::Request(get) if get.verb == "GET"));
             let mut gets = gets.map(|get| get.exchange);
@@ -150,13 +150,13 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.heard.state.lock().unwrap().over = true;
-        let _ = TcpStream::connect(self.address); // wakes the thread that accepts
+        let _ = TcpStream::connect(self.address); // wakes the accepting thread
     }
 }
 
-/// Copies both ways until one of them ends, which ends the other.
+/// Copies both directions until one ends, which ends the other.
 fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
-    // The exchange that is under way on this connection, if one is.
+    // The running exchange of this connection.
     let current = Arc::new(Mutex::new(None::<usize>));
     let copies =
         || (client.try_clone().unwrap(), server.try_clone().unwrap(), heard.clone(), current.clone());
@@ -180,12 +180,12 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
         if let Some(exchange) = asked.lock().unwrap().take() {
             up.note(exchange, Said::Gone);
         }
-        let _ = to.shutdown(Shutdown::Both); // the server may have closed it
+        let _ = to.shutdown(Shutdown::Both); // fails if the server has closed it
     });
     let (mut to, mut from, down, asked) = copies();
     std::thread::spawn(move || {
         let mut responses = Responses::default();
-        // Whether something was said that is complete, and the cut that follows.
+        // Whether a part is complete, and the cut to make after it.
         let (is_whole, made) = (Cell::new(false), RefCell::new(None));
         let mut note = |said: Said| {
             is_whole.set(true);
@@ -205,7 +205,7 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
         };
         let mut held = Vec::new();
         copy(&mut from, |bytes| {
-            // Where a stream is to be cut, what is not complete is held back.
+            // While a cut is pending, incomplete parts are held back.
             let careful = down.state.lock().unwrap().cut.is_some();
             bytes.chunks(if careful { 1 } else { bytes.len() }).all(|bytes| {
                 held.extend_from_slice(bytes);
@@ -219,7 +219,7 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
         });
         responses.end(&mut note);
         for side in [to, from] {
-            let _ = side.shutdown(Shutdown::Both); // they may have closed it
+            let _ = side.shutdown(Shutdown::Both); // fails if the peer has closed it
         }
     });
 }

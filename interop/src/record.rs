@@ -1,4 +1,4 @@
-//! Conversations as text: one entry after the other, with placeholders for what is made up anew each time.
+//! Text format of transcripts: a sequence of entries, with placeholders for values that differ in each run.
 //!
 //! ```text
 //! 2 > POST /mcp
@@ -11,7 +11,7 @@
 //! 2 < end
 //! ```
 //!
-//! `>` is the client, `<` the server. An exchange has the number of its request.
+//! `>` marks the client, `<` the server. The number is that of the exchange.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::log::{Entry, Head, Request, Said, session_of};
 
-/// The headers that mean something.
+/// Recorded headers.
 const HEADERS: [&str; 7] = [
     "accept",
     "allow",
@@ -31,7 +31,7 @@ const HEADERS: [&str; 7] = [
     "www-authenticate",
 ];
 
-/// Writes a conversation down.
+/// Formats a transcript.
 pub fn write(title: &str, entries: &[Entry]) -> String {
     let mut text = String::new();
     for line in title.lines() {
@@ -78,7 +78,7 @@ fn write_parts(text: &mut String, headers: &[(String, String)], body: Option<&Va
     }
 }
 
-/// Reads what [`write`] wrote.
+/// Parses the format of [`write`].
 pub fn read(text: &str) -> Vec<Entry> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let starts: Vec<usize> = (0..lines.len()).filter(|at| opening(lines[*at]).is_some()).collect();
@@ -86,7 +86,7 @@ pub fn read(text: &str) -> Vec<Entry> {
     starts.iter().zip(ends).map(|(start, end)| entry(lines[*start], &lines[start + 1..end])).collect()
 }
 
-/// The number, the side and the rest of a line that begins an entry.
+/// Returns the number, the side and the rest of the first line of an entry.
 fn opening(line: &str) -> Option<(usize, &str, &str)> {
     let mut words = line.splitn(3, ' ');
     let number = words.next()?.parse().ok()?;
@@ -98,7 +98,7 @@ fn entry(first: &str, lines: &[&str]) -> Entry {
     let (exchange, side, what) = opening(first).unwrap();
     let end = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len());
     let split = |line: &&str| {
-        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("{line} is no header"));
+        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("{line} is not a header"));
         (name.to_owned(), value.trim().to_owned())
     };
     let headers: Vec<_> = lines[..end].iter().map(split).collect();
@@ -122,7 +122,7 @@ fn entry(first: &str, lines: &[&str]) -> Entry {
     Entry { exchange, said }
 }
 
-/// The names that things have got so far.
+/// Placeholder names assigned so far.
 #[derive(Default)]
 struct Names(BTreeMap<(&'static str, String), usize>);
 
@@ -170,12 +170,12 @@ fn named(said: &Said, names: &mut Names) -> Said {
     }
 }
 
-/// A path whose query may name a session.
+/// Replaces the session id in the query of a path.
 fn path(path: &str, names: &mut Names) -> String {
     session_of(path).map_or(path.to_owned(), |session| path.replace(&session, &names.of("session", &session)))
 }
 
-/// The headers that a record has.
+/// Returns the headers that a transcript contains.
 pub(crate) fn known(headers: &[(String, String)]) -> Vec<(String, String)> {
     let mut known: Vec<_> =
         headers.iter().filter(|(name, _)| HEADERS.contains(&name.as_str())).cloned().collect();
@@ -195,7 +195,7 @@ fn headers(headers: &[(String, String)], names: &mut Names) -> Vec<(String, Stri
     known(headers).into_iter().map(with_name).collect()
 }
 
-/// A message, or several, of one side. Ids are those of the side that asks.
+/// Replaces ids and tokens in a message or batch of one side. An id is named after the side that sent the request.
 fn message(body: &Value, side: &'static str, names: &mut Names) -> Value {
     let mut body = body.clone();
     if let Value::Array(batch) = &body {

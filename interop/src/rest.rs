@@ -1,27 +1,27 @@
-//! REST, as programs ask the hub.
+//! REST client of the hub.
 
 use serde_json::{Map, Value};
 
 use crate::log::{Request, Said};
 use crate::play_client::{Exchange, ask};
 
-/// Somebody who asks the hub.
+/// Client with a token.
 #[derive(Clone)]
 pub struct Caller {
     address: String,
     token: String,
 }
 
-/// What the hub answered.
+/// Response of the hub.
 pub struct Answer {
-    /// 200 and so on.
+    /// HTTP status.
     pub status: u16,
-    /// Null if there is none.
+    /// JSON body; null if the response has none.
     pub body: Value,
 }
 
 impl Caller {
-    /// Asks the hub at this URL.
+    /// Creates a client of the hub at this URL.
     pub fn new(url: &str, token: &str) -> Self {
         Caller {
             address: url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned(),
@@ -29,7 +29,7 @@ impl Caller {
         }
     }
 
-    /// Another one at the same hub.
+    /// Returns a client of the same hub with another token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Caller { address: self.address.clone(), token: token.to_owned() }
@@ -44,7 +44,7 @@ impl Caller {
         ask(&Request { verb: verb.to_owned(), path, headers, body }, &self.address)
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends a request and reads the complete response.
     #[track_caller]
     pub fn ask(&self, verb: &str, path: &str, body: Option<Value>) -> Answer {
         let exchange = self.begin(verb, path, &[], body);
@@ -54,7 +54,7 @@ impl Caller {
                 Some(Said::Head(head)) => answer.status = head.status,
                 Some(Said::Body(body)) => answer.body = body,
                 Some(Said::End) => return answer,
-                other => panic!("{verb} {path}: the hub says {other:?}"),
+                other => panic!("{verb} {path}: unexpected response {other:?}"),
             }
         }
     }
@@ -66,44 +66,44 @@ impl Caller {
         answer.body
     }
 
-    /// Looks at something that is there.
+    /// Sends `GET`, which must succeed.
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
         self.done("GET", path, None)
     }
 
-    /// All that a list has on its first page.
+    /// Returns the items on the first page of a list.
     #[track_caller]
     pub fn list(&self, path: &str) -> Vec<Value> {
-        let Value::Array(items) = self.get(path)["items"].take() else { panic!("{path} is no list") };
+        let Value::Array(items) = self.get(path)["items"].take() else { panic!("{path} is not a list") };
         items
     }
 
-    /// Has something done that works; null says nothing else.
+    /// Sends `POST`, which must succeed; null sends no body.
     #[track_caller]
     pub fn post(&self, path: &str, body: Value) -> Value {
         self.done("POST", path, (!body.is_null()).then_some(body))
     }
 
-    /// Changes something.
+    /// Sends `PATCH`, which must succeed.
     #[track_caller]
     pub fn patch(&self, path: &str, body: Value) -> Value {
         self.done("PATCH", path, Some(body))
     }
 
-    /// Puts something in its place.
+    /// Sends `PUT`, which must succeed.
     #[track_caller]
     pub fn put(&self, path: &str, body: Value) -> Value {
         self.done("PUT", path, Some(body))
     }
 
-    /// Removes something.
+    /// Sends `DELETE`, which must succeed.
     #[track_caller]
     pub fn delete(&self, path: &str) {
         self.done("DELETE", path, None);
     }
 
-    /// Asks for what is refused: the problem document.
+    /// Sends a request that must fail and returns the problem document.
     #[track_caller]
     pub fn refused(&self, status: u16, verb: &str, path: &str, body: Value) -> Value {
         let answer = self.ask(verb, path, (!body.is_null()).then_some(body));
@@ -111,23 +111,23 @@ impl Caller {
         answer.body
     }
 
-    /// Calls a tool and waits until that is over.
+    /// Calls a tool and waits for the outcome.
     #[track_caller]
     pub fn call(&self, tool: &str, arguments: Value) -> Value {
         self.post(&format!("/tools/{tool}/call"), with(arguments))
     }
 
-    /// Calls a tool and does not wait.
+    /// Calls a tool without waiting for the outcome.
     #[track_caller]
     pub fn want(&self, tool: &str, arguments: Value) -> Value {
         self.post(&format!("/tools/{tool}/call?wait=false"), with(arguments))
     }
 
-    /// Watches what happens, from now on or after an event.
+    /// Subscribes to events, from now on or after an event.
     pub fn watch(&self, last: Option<&str>) -> Events {
         let last = last.map(|last| ("last-event-id", last));
         let events = Events(self.begin("GET", "/events", last.as_slice(), None));
-        let begun = [events.0.next(), events.0.next()]; // the head, and when to come back
+        let begun = [events.0.next(), events.0.next()]; // the head and the retry time
         assert!(
             matches!(&begun, [Some(Said::Head(head)), Some(Said::Event(_))] if head.status == 200),
             "{begun:?}"
@@ -136,27 +136,27 @@ impl Caller {
     }
 }
 
-/// What a call says.
+/// Returns the body of a call request.
 fn with(arguments: Value) -> Value {
     Map::from_iter([("arguments".to_owned(), arguments)]).into()
 }
 
-/// What happens. Dropping it ends the stream.
+/// Event stream. Dropping it closes the stream.
 pub struct Events(Exchange);
 
-/// Something that happened.
+/// Event of the hub.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// For whoever comes back.
+    /// Event id, for resumption.
     pub id: String,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: String,
-    /// What it says.
+    /// Data of the event.
     pub body: Value,
 }
 
 impl Events {
-    /// The next event.
+    /// Returns the next event.
     #[track_caller]
     pub fn next(&self) -> Event {
         match self.0.next() {
@@ -168,11 +168,11 @@ impl Events {
                 let body = serde_json::from_str(&field("data")).unwrap();
                 Event { id: field("id"), kind: field("event"), body }
             }
-            other => panic!("the stream says {other:?}"),
+            other => panic!("unexpected part of the stream: {other:?}"),
         }
     }
 
-    /// Everything up to an event of this kind that is so.
+    /// Returns all events up to one of this kind that satisfies a condition.
     #[track_caller]
     pub fn until(&self, kind: &str, is_so: impl Fn(&Value) -> bool) -> Vec<Event> {
         let mut seen = Vec::new();

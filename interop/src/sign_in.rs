@@ -1,5 +1,5 @@
-//! A place to sign in to: an authorization server (`oidc-provider.mjs`), a person at a browser (`browser.mjs`), and a
-//! server built with Linchpin that believes the tokens. One clock is everybody's, so that time passes when a test says so.
+//! OAuth fixture: an authorization server (`oidc-provider.mjs`), a user at a browser (`browser.mjs`), and a Linchpin
+//! server that accepts the tokens. All share one clock, which the test advances.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 use crate::PATIENCE;
 use crate::peer::{Served, peer, run};
 
-/// How long a token is good, in seconds.
+/// Lifetime of a token in seconds.
 const LIFE: u64 = 300;
 
-/// Everybody who takes part.
+/// Authorization server, browser and protected server.
 pub struct Place {
     provider: Served,
     server: String,
@@ -31,17 +31,17 @@ pub struct Place {
     _serving: JoinSet<()>,
 }
 
-/// Seconds that the clock is ahead.
+/// Seconds by which the clock is ahead.
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicU64>);
 
-/// What the person sees each time, oldest first, until somebody has asked for it.
+/// Pages shown in each sign-in, oldest first, until `seen` takes them.
 type Visits = Arc<Mutex<Vec<Option<JoinHandle<Value>>>>>;
 
 impl Place {
-    /// Everybody is up, and `folder` is empty. With `dpop` the server knows tokens that are bound to a key.
+    /// Starts all parts and empties `folder`. With `dpop`, the server accepts tokens that are bound to a key.
     pub async fn open(folder: &Path, dpop: Option<Dpop>) -> Self {
-        let _ = fs::remove_dir_all(folder); // it is there from the second time on
+        let _ = fs::remove_dir_all(folder); // fails if it does not exist
         fs::create_dir_all(folder).unwrap();
         let mut command = peer("oidc-provider.mjs");
         command.push(LIFE.to_string());
@@ -52,24 +52,24 @@ impl Place {
         Place { provider, server, folder, clock, visits: Visits::default(), _serving: serving }
     }
 
-    /// The URL of the server.
+    /// Returns the URL of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// A client program that keeps its sign-in in a store of this name, and that nobody sits in front of.
+    /// Configures a client without a user, with a token store of this name.
     pub fn program(&self, store: &str) -> OAuth {
         let store = FileStore::open(self.folder.join(store), self.folder.join(store).join("key")).unwrap();
         let clock = self.clock.clone();
         OAuth::new("Linchpin test").store(store).clock(move || clock.now())
     }
 
-    /// One with a person in front of it, who agrees to everything.
+    /// Configures a client with a user who consents to everything.
     pub fn program_with_person(&self, store: &str) -> OAuth {
         self.program_with(store, None)
     }
 
-    /// One with a person in front of it, who agrees to nothing.
+    /// Configures a client with a user who denies consent.
     pub fn program_with_doubter(&self, store: &str) -> OAuth {
         self.program_with(store, Some("--decline"))
     }
@@ -94,25 +94,25 @@ impl Place {
         client.open_timeout(PATIENCE).timeout(PATIENCE).probe_timeout(PATIENCE).connect().await
     }
 
-    /// The pages that the person has seen since this was asked, line by line.
+    /// Returns the lines of the pages shown since the last call.
     pub fn seen(&self) -> Vec<Vec<String>> {
         let mut visits = self.visits.lock().unwrap();
         let pages = visits.iter_mut().filter_map(Option::take).map(|visit| visit.join().unwrap());
         pages.flat_map(|pages| serde_json::from_value::<Vec<Vec<String>>>(pages).unwrap()).collect()
     }
 
-    /// Lets the time pass in which a token is good.
+    /// Advances the clock beyond the lifetime of a token.
     pub fn outlive_tokens(&mut self) {
         self.clock.0.fetch_add(LIFE, Ordering::Relaxed);
         self.ask(&format!("later {LIFE}"));
     }
 
-    /// Takes back everything that was granted, at the authorization server.
+    /// Revokes all grants at the authorization server.
     pub fn revoke_everything(&mut self) {
         self.ask("revoke");
     }
 
-    /// Takes back what was granted in the name of an account.
+    /// Revokes the grants of an account.
     pub fn revoke(&mut self, account: &str) {
         self.ask(&format!("revoke {account}"));
     }
@@ -122,7 +122,7 @@ impl Place {
         assert_eq!(self.provider.hear(1), ["done"], "{command}");
     }
 
-    /// What the authorization server has done since this was asked.
+    /// Returns the actions of the authorization server since the last call.
     pub fn done(&mut self) -> Vec<String> {
         self.provider.tell("later 0");
         let mut done = Vec::new();
@@ -130,25 +130,22 @@ impl Place {
             match self.provider.hear(1).pop() {
                 Some(line) if line == "done" => return done,
                 Some(line) => done.push(line),
-                None => panic!("the authorization server does not answer; so far: {done:?}"),
+                None => panic!("the authorization server does not respond; so far: {done:?}"),
             }
         }
     }
 }
 
 impl Clock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the authorization server has the clock of the machine, too"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the authorization server uses the system clock too")]
     fn now(&self) -> SystemTime {
         SystemTime::now() + Duration::from_secs(self.0.load(Ordering::Relaxed))
     }
 }
 
-/// A server with a tool that everybody may use who is let in, and one that needs more.
+/// Serves a tool that any valid token may use, and one that needs a further scope.
 async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinSet<()>) {
-    // What tokens are for has to be known before there is an endpoint, and its port must be nobody else's by then.
+    // The resource URL must be known before the endpoint exists, so reserve the port first.
     let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let resource = format!("http://{}/mcp", front.local_addr().unwrap());
     let mut auth = Auth::jwt(issuer, &resource).require(["mcp:basic"]).clock(move || clock.now());
@@ -172,13 +169,13 @@ async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinS
     (resource, serving)
 }
 
-/// Leads whoever comes to a server elsewhere.
+/// Forwards connections to a server at another address.
 async fn lead(front: TcpListener, server: SocketAddr) {
     let mut connections = JoinSet::new();
     while let Ok((mut near, _)) = front.accept().await {
         connections.spawn(async move {
             let mut far = TcpStream::connect(server).await.unwrap();
-            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await; // either may break off
+            let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await; // fails if either side closes
         });
     }
 }

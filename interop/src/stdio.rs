@@ -1,20 +1,20 @@
-//! Recordings of what is said on standard input and output.
+//! Recordings of stdio traffic.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A command that runs `command` and keeps a copy of all that goes in and out, in two files for each run.
+/// Returns a command that runs `command` and copies its input and output to two files per run.
 pub fn recorded(log: &Log, command: &[String]) -> Vec<String> {
     let script = r#"log=$0; tee "$log.$$.client" | "$@" | tee "$log.$$.server""#;
     let head = ["sh".to_owned(), "-c".to_owned(), script.to_owned(), log.0.display().to_string()];
     head.into_iter().chain(command.iter().cloned()).collect()
 }
 
-/// Where recordings of one test go. They are removed when it has passed.
+/// Path prefix of the recordings of one test. They are removed when the test has passed.
 pub struct Log(PathBuf);
 
 impl Log {
-    /// In `folder`, of which it has the rest of the name to itself.
+    /// Creates a unique prefix in `folder`.
     pub fn new(folder: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -22,7 +22,7 @@ impl Log {
         Log(Path::new(folder).join(name))
     }
 
-    /// What was said, by run: the lines of the client and those of the server.
+    /// Returns the lines of the client and of the server, by run, and removes the files.
     pub fn take(self) -> Vec<(String, String)> {
         let (folder, name) = (self.0.parent().unwrap(), self.0.file_name().unwrap().to_str().unwrap());
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -1,20 +1,20 @@
-//! What using everything that a server of this folder has is expected to report, and in which revisions.
+//! Expected report of the feature tour, by revision.
 
 use linchpin::Revision;
 use serde_json::{Value, json};
 
 /// The first revision.
 pub const OLDEST: Revision = Revision::ALL[0];
-/// The one with batches.
+/// The revision with batches.
 pub const BATCHES: Revision = Revision::ALL[1];
-/// The first with forms.
+/// The first revision with form elicitation.
 pub const FORMS: Revision = Revision::ALL[2];
-/// The last with sessions.
+/// The last revision with sessions.
 pub const NEWEST_SESSION: Revision = Revision::ALL[3];
-/// The first without.
+/// The first revision without sessions.
 pub const STATELESS: Revision = Revision::ALL[4];
 
-/// What a tour of any of the servers reports in a revision.
+/// Returns the expected report of a tour in a revision.
 pub fn expected(revision: Revision) -> Value {
     json!({
         "revision": revision.as_str(),
@@ -39,7 +39,7 @@ pub fn expected(revision: Revision) -> Value {
     })
 }
 
-/// What a tour over HTTP reports besides.
+/// Returns the additional report of a tour over HTTP.
 pub fn expected_more() -> Value {
     json!({
         "log": { "level": "info", "data": "a line" },
@@ -53,7 +53,7 @@ pub fn expected_more() -> Value {
 /// Adds the members of one report to another.
 pub fn join(report: &mut Value, more: Value) {
     let (Value::Object(report), Value::Object(more)) = (report, more) else {
-        panic!("a report is an object")
+        panic!("a report must be an object")
     };
     report.extend(more);
 }

@@ -1,7 +1,7 @@
-//! Linchpin's client against `@modelcontextprotocol/server-everything`, the reference server, which has something of
-//! everything: lists, contents of all kinds, questions, tasks, subscriptions and log messages.
+//! Linchpin's client against the reference server `@modelcontextprotocol/server-everything`: lists, all kinds of
+//! content, server requests, tasks, subscriptions and log messages.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use linchpin::{ClientBuilder, Content, LogLevel};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::channel;
 
-/// How the server is reached.
+/// Transport to the server.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Stdio,
@@ -26,7 +26,7 @@ enum Way {
     Sse,
 }
 
-/// Runs `steps` against a server of its own, and checks every message that the client sent.
+/// Runs `steps` against a new server, and validates every message that the client sent.
 async fn with_everything(
     way: Way,
     describe: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -59,7 +59,7 @@ async fn with_everything(
     assert_eq!(faults, Vec::<String>::new(), "{way:?}");
 }
 
-/// Each test in each way.
+/// Runs each test with each transport.
 macro_rules! everywhere {
     ($( $name:ident; )*) => {$(
         mod $name {
@@ -121,7 +121,7 @@ async fn results_of_all_kinds(way: Way) {
         way,
         |client| client,
         async |client| {
-            client.tools().all().await.unwrap(); // from now on structured results are checked
+            client.tools().all().await.unwrap(); // from now on structured results are validated
             let call = |name: &'static str, arguments: Value| client.call(name, arguments);
             assert_eq!(text(call("echo", json!({ "message": "grüße" })).await), "Echo: grüße");
             assert_eq!(
@@ -210,8 +210,8 @@ async fn changes_and_log_messages(way: Way) {
             .on_list_changed(move |list| change.try_send(list).unwrap())
     };
     with_everything(way, describe, async |client| {
-        // Tools that need the client come a little later. Over Streamable HTTP the server tells that before there
-        // is a stream to tell it on.
+        // Tools that depend on client capabilities are added a little later. Over Streamable HTTP the server sends
+        // that notification before the standalone stream is open.
         if !matches!(way, Way::Streamable) {
             assert_eq!(next(&mut changed).await, Changed::Tools);
         }

@@ -1,8 +1,7 @@
-//! Linchpin's client against servers on the official SDKs over HTTP, in every revision and with every transport that
-//! they have: everything that `README.md` lists is used, and every message that the client sends is held against the
-//! schema.
+//! Linchpin's client against servers on the official SDKs over HTTP, in all their revisions and transports. It uses all
+//! features listed in `README.md`, and every message of the client is validated against the schema.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use interop_tests::client::{answering, listening, more, refusals, text, tour};
 use interop_tests::conversation::{Ours, faults_over_http};
@@ -27,12 +26,12 @@ fn serve(server: &str) -> (Served, Proxy) {
     (server, proxy)
 }
 
-/// Holds all that the client said against the schemas.
+/// Validates all messages of the client against the schemas.
 fn check_messages(proxy: &Proxy) {
     assert_eq!(faults_over_http(&proxy.entries(), Ours::Client), Vec::<String>::new());
 }
 
-/// Takes a tour of a server at `path`, with a client that speaks only `spoken`, and expects `agreed`.
+/// Runs the tour at `path` with a client limited to the revisions `spoken`, and expects the revision `agreed`.
 async fn check(server: &str, path: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
     let (_server, proxy) = serve(server);
     let (client, mut heard) = listening(answering(Client::http(proxy.url(path))));
@@ -47,8 +46,8 @@ async fn check(server: &str, path: &str, spoken: impl IntoIterator<Item = Revisi
     let mut wanted = expected(agreed);
     join(&mut wanted, expected_more());
     if agreed < FORMS {
-        // Without forms the client must not be asked for one. Everything else these servers send as if it were
-        // of a newer revision, and it is taken.
+        // The revision has no form elicitation. All other messages these servers send as in a newer revision, and
+        // the client accepts them.
         wanted["ask"] = report["ask"].clone();
         assert!(!report["ask"].to_string().contains("Ada"), "{report:#}");
     }
@@ -104,7 +103,7 @@ async fn a_server_without_sessions_and_streams() {
     client.close().await;
     let entries = proxy.entries();
     let streams = entries.iter().filter(|entry| matches!(entry.said, Said::Event(_)));
-    assert_eq!(streams.count(), 0, "everything is one JSON message");
+    assert_eq!(streams.count(), 0, "every response is a single JSON message");
     check_messages(&proxy);
 }
 
@@ -114,13 +113,13 @@ fn resuming(proxy: &Proxy) -> ClientBuilder<Http> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_goes_on_after_its_stream_was_cut() {
-    // Not the Python SDK: an answer that it stores after it has replayed a stream, and before it goes on with it, is lost.
+    // Not the Python SDK: it loses a response stored between the replay of a stream and its continuation.
     for server in ["server.mjs http", "server-modern.mjs http"] {
         let (_server, proxy) = serve(server);
         let client = resuming(&proxy).connect().await.unwrap();
         proxy.wait_for_stream();
         for text in ["step 1", "step 2", "step 3"] {
-            // The last one was sent and has not arrived.
+            // The last event was sent but not received.
             if text == "step 3" {
                 proxy.cut_before(text);
             } else {

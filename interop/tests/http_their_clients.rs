@@ -1,8 +1,8 @@
-//! Clients on the official SDKs against a server built with Linchpin over HTTP, in every way they can open a
-//! conversation: each must report what it would of its own SDK's server, and every message of ours is held against
-//! the schema. The last test has clients of three eras use one server at one URL at the same time.
+//! Clients on the official SDKs against a Linchpin server over HTTP, in all their connection modes. Each must report
+//! the same as with a server of its own SDK, and every message of ours is validated against the schema. In the last
+//! test, clients of three eras use one server at one URL concurrently.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::thread;
 
@@ -21,7 +21,7 @@ fn serve() -> (Served, Proxy) {
     (server, proxy)
 }
 
-/// Takes the tour with a client and gives its report.
+/// Runs the tour with a client and returns its report.
 fn report(client: &str, mode: Option<&str>, way: &str, url: &str) -> Value {
     let mut command = peer(client);
     command.extend(mode.into_iter().flat_map(|mode| ["--mode".to_owned(), mode.to_owned()]));
@@ -29,12 +29,12 @@ fn report(client: &str, mode: Option<&str>, way: &str, url: &str) -> Value {
     run(&command)
 }
 
-/// What a client of a revision is expected to report of our server.
+/// Returns the expected report of a client with our server in a revision.
 fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
     let mut wanted = expected(agreed);
     join(&mut wanted, expected_more());
     wanted["unknownTool"] = json!(-32602);
-    // The TypeScript SDK 2.x shows the code of the older revisions as that of the newest.
+    // The TypeScript SDK 2.x maps the error code of the older revisions to that of the newest.
     let new_code = agreed == STATELESS || client == "client-modern.mjs";
     wanted["unknownResource"] = if new_code { json!(-32602) } else { json!(-32002) };
     if client == "client.mjs" && agreed == BATCHES {
@@ -44,11 +44,11 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
         });
     }
     if client == "client-1.py" {
-        wanted.as_object_mut().unwrap().remove("cancel"); // its SDK cannot
+        wanted.as_object_mut().unwrap().remove("cancel"); // its SDK does not support it
     }
     if agreed < FORMS {
         wanted["add"] = r#"{"sum":2.5}"#.into();
-        wanted["ask"] = report["ask"].clone(); // there are no forms yet
+        wanted["ask"] = report["ask"].clone(); // the revision has no form elicitation
         assert!(report["ask"].to_string().contains("cannot send elicitation/create"), "{report:#}");
     }
     if agreed == OLDEST {
@@ -58,7 +58,7 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
     wanted
 }
 
-/// Holds all that our server said against the schemas.
+/// Validates all messages of our server against the schemas.
 fn check_messages(proxy: &Proxy) {
     assert_eq!(faults_over_http(&proxy.entries(), Ours::Server), Vec::<String>::new());
 }
@@ -121,11 +121,11 @@ fn clients_get_the_rest_of_a_stream_that_was_cut() {
     }
 }
 
-/// One process, one URL: their clients of three eras and ours, all at once.
+/// One process, one URL: clients of three eras and ours, concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_of_all_eras_at_the_same_time() {
     let (_server, proxy) = serve();
-    proxy.gather("tools/list", 5); // the first thing that each of them asks
+    proxy.gather("tools/list", 5); // the first request of each client
     let url = proxy.url("/mcp");
     let theirs = [
         ("client.mjs", Some(OLDEST.as_str()), "--sse", OLDEST),
@@ -154,6 +154,6 @@ async fn clients_of_all_eras_at_the_same_time() {
         client.join().unwrap();
     }
     let said = conversations(&proxy.entries());
-    assert_eq!(said.len(), 5, "four sessions, and those who have none");
+    assert_eq!(said.len(), 5, "four sessions, and the messages without one");
     check_messages(&proxy);
 }

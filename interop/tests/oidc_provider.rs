@@ -1,7 +1,6 @@
-//! Signing in for real: our client and our server, an authorization server that others have written, and a person at a
-//! browser.
+//! Sign-in with our client and server, a third-party authorization server, and a user at a browser.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -23,7 +22,7 @@ async fn call(client: &Client, tool: &str) -> Value {
     text(client.call(tool, ()).await)
 }
 
-/// Writes down what a program does to be let in.
+/// Records the authorization steps of a client.
 fn traced(program: OAuth) -> (OAuth, Arc<Mutex<Vec<String>>>) {
     let steps = Arc::new(Mutex::new(Vec::new()));
     let told = steps.clone();
@@ -34,7 +33,7 @@ fn traced(program: OAuth) -> (OAuth, Arc<Mutex<Vec<String>>>) {
     (program, steps)
 }
 
-/// Holds the pages that the person saw against their headings, and what they agreed to against these scopes.
+/// Checks the headings of the pages shown to the user and the scopes they consented to.
 fn check_seen(place: &Place, headings: &[&str], scopes: &[&str]) {
     let pages = place.seen();
     let (back, asked) = pages.split_last().unwrap();
@@ -48,7 +47,7 @@ fn check_seen(place: &Place, headings: &[&str], scopes: &[&str]) {
     assert_eq!(agreed[..wanted.len()], wanted);
 }
 
-/// The provider registers scopes of its own and no others, though it grants those of servers later.
+/// The provider rejects scopes of other servers in a registration, though it grants them later.
 const REFUSED_SCOPES: &str = "refused registration invalid_client_metadata";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,11 +93,11 @@ async fn a_sign_in_from_its_beginning_to_its_end() {
     place.outlive_tokens();
     let refused = call(&other, "who").await;
     assert!(refused["error"].as_str().unwrap().contains("sign-in required"), "{refused}");
-    assert_eq!(place.done(), NOTHING, "what was given back is not shown again");
+    assert_eq!(place.done(), NOTHING, "a revoked grant is not used again");
     assert_eq!(place.seen().len(), 0);
 }
 
-/// Twice, because the second time needs what came with the first one.
+/// Refreshes twice, since the second refresh needs the refresh token of the first.
 async fn renews_itself(place: &mut Place, client: &Client) {
     for _ in 0..2 {
         place.outlive_tokens();
@@ -118,7 +117,7 @@ async fn asks_for_more(place: &mut Place, client: &Client) {
     );
 }
 
-/// Nobody has to be asked for the second client, and only one of them renews the token.
+/// The second client needs no sign-in, and only one of the two refreshes the token.
 async fn is_shared(place: &mut Place, client: &Client, other: &Client) {
     assert_eq!(call(other, "write").await, "written");
     assert_eq!(place.done(), NOTHING);
@@ -163,7 +162,7 @@ async fn tokens_that_are_bound_to_a_key() {
         ]
     );
     place.outlive_tokens();
-    // The key is kept with the sign-in.
+    // The key is stored with the tokens.
     let other = place.connect(place.program("store")).await.unwrap();
     assert_eq!(call(&other, "who").await, "ada");
     assert_eq!(call(&client, "who").await, "ada");
@@ -180,7 +179,7 @@ async fn whoever_declines_is_not_let_in_and_may_change_their_mind() {
     assert!(back[0].starts_with("Sign-in failed."), "{back:?}");
     assert_eq!(place.done(), [REFUSED_SCOPES, "registered", "shown login", "shown consent"]);
 
-    // Who signs in is known by now. What the program asks for is not among the scopes that can be registered.
+    // The user is already logged in. The requested scopes cannot be registered.
     let wanted = place.program_with_person("store").scopes(["mcp:write", "mcp:basic"]);
     let client = place.connect(wanted).await.unwrap();
     check_seen(&place, &["Authorize"], &["mcp:write", "mcp:basic"]);

@@ -1,7 +1,7 @@
-//! Linchpin's client against servers on the official SDKs, in every revision that they speak: everything that
-//! `README.md` lists is used, and every message that the client sends is held against the schema.
+//! Linchpin's client against stdio servers on the official SDKs, in all their revisions. It uses all features listed in
+//! `README.md`, and every message of the client is validated against the schema.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, exp
 use linchpin::Revision;
 use linchpin::model::ElicitResult;
 
-/// Takes a tour of a server, with a client that speaks only `spoken`, and expects `agreed`.
+/// Runs the tour with a client limited to the revisions `spoken`, and expects the revision `agreed`.
 async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
     let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
     let client = client(&recorded(&log, &peer(server))).revisions(spoken).connect().await.unwrap();
@@ -21,8 +21,8 @@ async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed:
     client.close().await;
     let mut wanted = expected(agreed);
     if agreed < FORMS {
-        // Without forms the client must not be asked for one. Everything else these servers send as if it were
-        // of a newer revision, and it is taken.
+        // The revision has no form elicitation. All other messages these servers send as in a newer revision, and
+        // the client accepts them.
         wanted["ask"] = report["ask"].clone();
         assert!(!report["ask"].to_string().contains("Ada"), "{report:#}");
     }
@@ -69,7 +69,7 @@ async fn a_person_may_decline_or_close_the_question() {
         let answers = Mutex::new(vec![ElicitResult::cancel(), ElicitResult::decline()]);
         let client = client(&peer(server)).revisions([spoken]).on_elicit(move |_| {
             let answer = answers.lock().unwrap().pop();
-            async move { answer.ok_or_else(|| linchpin::Error::tool("asked too often")) }
+            async move { answer.ok_or_else(|| linchpin::Error::tool("too many elicitations")) }
         });
         let client = client.connect().await.unwrap();
         assert_eq!(text(client.call("ask", ()).await), "the user said decline");

@@ -1,5 +1,5 @@
-//! Clients on the official SDKs against a server built with Linchpin, in every way they can open a conversation:
-//! each must report what it would of its own SDK's server, and every message of ours is held against the schema.
+//! Clients on the official SDKs against a Linchpin server on stdio, in all their connection modes. Each must report the
+//! same as with a server of its own SDK, and every message of ours is validated against the schema.
 
 use interop_tests::conversation::faults;
 use interop_tests::peer::{peer, run};
@@ -17,7 +17,7 @@ fn check(client: &str, mode: Option<&str>, agreed: Revision) {
     let mut wanted = expected(agreed);
     if agreed < FORMS {
         wanted["add"] = r#"{"sum":2.5}"#.into();
-        wanted["ask"] = report["ask"].clone(); // there are no forms yet
+        wanted["ask"] = report["ask"].clone(); // the revision has no form elicitation
         assert!(report["ask"].to_string().contains("cannot send elicitation/create"), "{report:#}");
     }
     if agreed == OLDEST {

@@ -1,10 +1,10 @@
-//! Conversations of the two oldest revisions, written down in `transcripts/` as they were with programs on the
-//! official SDKs of their time. Their clients' side is played against our server and their servers' side against our
-//! client, and everything that ours says is held against the record and against the schemas.
+//! Replay of the transcripts in `transcripts/`, recorded in the two oldest revisions with programs on the official SDKs
+//! of that time. Their clients are replayed against our server and their servers against our client; every message of
+//! ours is compared with the transcript and validated against the schemas.
 //!
-//! `WRITE_TRANSCRIPTS=1 cargo test -p interop-tests --test transcripts written` writes them anew.
+//! `WRITE_TRANSCRIPTS=1 cargo test -p interop-tests --test transcripts written` records them again.
 
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ fn file(revision: Revision, other: &str) -> PathBuf {
 
 fn load(revision: Revision, other: &str) -> Vec<Entry> {
     let entries = record::read(&std::fs::read_to_string(file(revision, other)).unwrap());
-    assert!(entries.len() > 50, "the record is not whole");
+    assert!(entries.len() > 50, "the transcript is incomplete");
     entries
 }
 
@@ -35,12 +35,12 @@ fn our_server() -> Served {
     Served::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()])
 }
 
-/// The path, and the option of clients that says how it is spoken there.
+/// Returns the path of the endpoint, and the client option for its transport.
 fn way(revision: Revision) -> (&'static str, &'static str) {
     if revision == OLDEST { ("/sse", "--sse") } else { ("/mcp", "--url") }
 }
 
-/// What our client does with their servers, and what comes of it.
+/// Runs the tour of our client at a recorded server and returns the report.
 async fn our_tour(url: String, revision: Revision, ready: impl FnOnce()) -> Value {
     let (client, mut heard) = listening(answering(Client::http(url)));
     let client = client.revisions([revision]).connect().await.unwrap();
@@ -52,7 +52,7 @@ async fn our_tour(url: String, revision: Revision, ready: impl FnOnce()) -> Valu
     report
 }
 
-/// Their old servers have no forms, and their progress has no words.
+/// Returns the expected report. The old servers have no form elicitation and no progress messages.
 fn wanted(revision: Revision, report: &Value) -> Value {
     let mut wanted = expected(revision);
     join(&mut wanted, expected_more());
@@ -100,7 +100,7 @@ async fn our_client_and_a_server_of_batches() {
     check_our_client(BATCHES).await;
 }
 
-/// Changes a text in what one side says.
+/// Replaces a text in the messages of one side.
 fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
     let mut count = 0;
     for entry in entries.iter_mut().filter(|entry| is(&entry.said)) {
@@ -110,7 +110,7 @@ fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
             count += 1;
         }
     }
-    assert!(count > 0, "{from} is not there");
+    assert!(count > 0, "{from} does not occur");
 }
 
 #[test]
@@ -136,7 +136,7 @@ async fn a_client_that_asks_otherwise_is_found_out() {
     assert!(differences[0].contains("\"initialize\""), "{}", differences[0]);
 }
 
-/// Has the conversation of their client with our server, and gives what was said.
+/// Records a run of their client with our server.
 fn with_their_client(revision: Revision) -> Vec<Entry> {
     let (path, option) = way(revision);
     let server = our_server();
@@ -148,7 +148,7 @@ fn with_their_client(revision: Revision) -> Vec<Entry> {
     proxy.entries()
 }
 
-/// Has the conversation of our client with their server, and gives what was said.
+/// Records a run of our client with their server.
 async fn with_their_server(revision: Revision) -> Vec<Entry> {
     let mut command = peer("server-old.mjs");
     command.push(revision.to_string());
@@ -159,7 +159,7 @@ async fn with_their_server(revision: Revision) -> Vec<Entry> {
     proxy.entries()
 }
 
-/// What was asked, in no order.
+/// Returns the requests, sorted.
 fn requests(entries: &[Entry]) -> Vec<String> {
     let asked = entries.iter().filter_map(|entry| match &entry.said {
         Said::Request(request) => {
@@ -173,7 +173,7 @@ fn requests(entries: &[Entry]) -> Vec<String> {
     asked
 }
 
-/// The conversations can be had again with their programs; with `WRITE_TRANSCRIPTS` they are written down.
+/// Repeats the conversations with their programs; with `WRITE_TRANSCRIPTS` the transcripts are written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conversations_can_be_written_down() {
     for revision in [OLDEST, BATCHES] {

@@ -1,5 +1,5 @@
-//! A call that is begun in one process and goes on in another: both have the same key.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+//! A call that is started in one process and resumed in another with the same key.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use linchpin::Revision;
 use serde_json::{Value, json};
 
-/// The answer of a process that is asked once and then ended.
+/// Sends one request to a new process and returns its response.
 fn answer(params: Value) -> Value {
     let mut params = params;
     params["_meta"] = json!({

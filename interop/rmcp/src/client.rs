@@ -1,6 +1,6 @@
-//! The client: takes the tour and prints its report as one JSON object.
+//! Tour client: uses all features of a server and prints the report as one JSON object.
 
-#![allow(deprecated, reason = "what was deprecated still has to work")]
+#![allow(deprecated, reason = "deprecated features are tested too")]
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the client is told, by method.
+/// Client handler, which forwards notifications by method.
 struct Tour(Sender<(&'static str, Value)>);
 
 impl Tour {
     async fn told(&self, method: &'static str, params: Value) {
-        let _ = self.0.send((method, params)).await; // nobody may wait for it any more
+        let _ = self.0.send((method, params)).await; // the receiver may be dropped
     }
 }
 
 impl ClientHandler for Tour {
     fn get_info(&self) -> ClientConfig {
         let capabilities = json!({ "elicitation": { "form": {} }, "sampling": {}, "roots": {} });
-        let capabilities = serde_json::from_value(capabilities).expect("these are capabilities");
+        let capabilities = serde_json::from_value(capabilities).expect("valid capabilities");
         ClientConfig::new(capabilities, Implementation::new("interop-rmcp", "1.0.0"))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -42,7 +42,7 @@ impl ClientHandler for Tour {
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
         Ok(serde_json::from_value(json!({ "action": "accept", "content": { "name": "Ada" } }))
-            .expect("an answer"))
+            .expect("a valid result"))
     }
 
     async fn create_message(
@@ -52,7 +52,7 @@ impl ClientHandler for Tour {
     ) -> Result<CreateMessageResult, ErrorData> {
         let content = json!({ "type": "text", "text": "sampled" });
         let message = json!({ "role": "assistant", "model": "interop", "content": content });
-        Ok(serde_json::from_value(message).expect("a message"))
+        Ok(serde_json::from_value(message).expect("a valid result of sampling"))
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
@@ -101,7 +101,7 @@ pub async fn tour(url: &str, legacy: bool) -> anyhow::Result<()> {
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = timeout(PATIENCE, Tour(tell).serve_with_lifecycle(transport, lifecycle)).await??;
     let revision =
-        client.peer_info().context("the server said nothing of itself")?.protocol_version.to_string();
+        client.peer_info().context("the server sent no information about itself")?.protocol_version.to_string();
     let mut report = Report { client, told: Mutex::new(told), seen: Map::new() };
     report.seen.insert("revision".into(), revision.into());
     report.take(legacy).await?;
@@ -116,7 +116,7 @@ impl Report {
         self.seen.insert(name.to_owned(), value);
     }
 
-    /// The next thing of a kind that the client is told.
+    /// Waits for the next notification of a kind.
     async fn next(&self, kind: &str) -> anyhow::Result<Value> {
         let mut told = self.told.lock().await;
         let next = async {
@@ -128,7 +128,7 @@ impl Report {
                 }
             }
         };
-        timeout(PATIENCE, next).await.context("nothing was told in time")?
+        timeout(PATIENCE, next).await.context("no notification in time")?
     }
 
     async fn call(&self, name: &'static str, input: Value) -> anyhow::Result<CallToolResult> {
@@ -190,11 +190,11 @@ impl Report {
         let mut steps = Vec::new();
         for _ in 1..=3 {
             let mut step = self.next("progress").await?;
-            let step = step.as_object_mut().context("progress is an object")?;
+            let step = step.as_object_mut().context("progress must be an object")?;
             step.remove("progressToken");
-            // The SDK reads every number as a float; the report has 1 where the server said 1.
+            // The SDK decodes every number as a float; the report has integers.
             for name in ["progress", "total"] {
-                let number = step[name].as_f64().context("a number")?;
+                let number = step[name].as_f64().context("must be a number")?;
                 step[name] = json!(number.round() as i64);
             }
             steps.push(json!(step));
@@ -209,7 +209,7 @@ impl Report {
         Ok(json!(prompt)["messages"][0]["content"]["text"].clone())
     }
 
-    /// What the server says besides answers.
+    /// Tests the notifications of the server.
     async fn listen(&mut self, legacy: bool) -> anyhow::Result<()> {
         if legacy {
             self.client.set_level(SetLevelRequestParams::new(LoggingLevel::Info)).await?;

@@ -1,5 +1,5 @@
-//! The official Rust SDK over HTTP, as a server that has what `server.mjs` has, or as a client that uses all of it and
-//! prints what it saw.
+//! Tour peers on the official Rust SDK over HTTP: a server with the same items as `server.mjs`, and a client that uses
+//! all of them and prints a report.
 //!
 //! ```text
 //! rmcp-tour server

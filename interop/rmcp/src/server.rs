@@ -1,6 +1,6 @@
-//! The server: Streamable HTTP with sessions, and without for those who speak the newest revision.
+//! Tour server: Streamable HTTP with sessions, and without them for clients of the newest revision.
 
-#![allow(deprecated, reason = "what was deprecated still has to work")]
+#![allow(deprecated, reason = "deprecated features are tested too")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,9 @@ enum Change {
 
 #[derive(Clone)]
 struct Tour {
-    /// For those who have no session.
+    /// Changes, for clients without a session.
     changes: broadcast::Sender<Change>,
-    /// Calls of `wait` that were cancelled and that nobody has asked for yet.
+    /// Number of cancelled calls of `wait` that `cancelled` has not reported yet.
     cancelled: Arc<Semaphore>,
 }
 
@@ -48,13 +48,13 @@ fn text(text: impl Into<String>) -> CallToolResult {
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).expect("what is written here is what the SDK reads")
+    serde_json::from_value(value).expect("the SDK must accept this value")
 }
 
-/// A question, and what makes a text of the answer.
+/// Input request, and the function that formats its response.
 type Question = (Value, fn(&Value) -> String);
 
-/// What a tool asks.
+/// Returns the input request of a tool.
 fn question(tool: &str) -> Option<Question> {
     let form =
         json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
@@ -93,7 +93,7 @@ impl Tour {
         sent.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    /// Asks by a result, or in a session by a request.
+    /// Sends the input request in a result, or in a session as a request.
     async fn ask(
         &self,
         (question, tell): Question,
@@ -119,7 +119,7 @@ impl Tour {
     }
 
     async fn tell(&self, change: Change, cx: &Cx) -> Result<(), ErrorData> {
-        let _ = self.changes.send(change); // nobody may listen
+        let _ = self.changes.send(change); // fails without receivers
         if cx.meta.protocol_version().is_some() {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl ServerHandler for Tour {
                 text("nobody reads this")
             }
             "cancelled" => {
-                self.cancelled.acquire().await.expect("it is never closed").forget();
+                self.cancelled.acquire().await.expect("the semaphore is never closed").forget();
                 text("a call was cancelled")
             }
             other => return Err(ErrorData::invalid_params(format!("there is no tool {other}"), None)),
@@ -243,7 +243,7 @@ impl ServerHandler for Tour {
                 () = context.cancelled() => return Ok(()),
                 change = changes.recv() => change,
             };
-            // Somebody who is gone is told nothing.
+            // The client may have disconnected.
             let _ = match change {
                 Ok(Change::Status) if accepted.resource_subscriptions.is_some() => {
                     context.sink().notify_resource_updated("memo://status").await

@@ -1,8 +1,7 @@
-//! The server of this folder that is built with Linchpin: what `server.mjs` offers, under the same names and with the
-//! same answers, for the clients of the official SDKs to use. On stdio, or with the argument `http` at a URL that it
-//! prints, until it is ended.
+//! Linchpin's tour server, for the clients on the official SDKs: the same items as `server.mjs`, with the same names
+//! and results. It serves on stdio, or with the argument `http` at a URL that it prints, until it is killed.
 
-#![expect(clippy::print_stdout, reason = "whoever starts it over HTTP has to know the URL")]
+#![expect(clippy::print_stdout, reason = "the parent process reads the URL")]
 
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ struct Review {
     language: String,
 }
 
-/// Calls of `wait` that were cancelled and that nobody has asked for yet.
+/// Number of cancelled calls of `wait` that `cancelled` has not reported yet.
 struct Cancelled(Semaphore);
 
 #[tokio::main(flavor = "current_thread")]
@@ -60,7 +59,7 @@ fn server() -> Server {
     let handle = server.handle();
     let changes = handle.clone();
     server
-        // The same in every process, so that one can go on with the calls of another.
+        // The same key in every process, so that one can resume the calls of another.
         .keys(Keys::new(Key::new(&[7; 32])))
         .state(Cancelled(Semaphore::new(0)))
         .tool("add", "Adds two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
@@ -123,7 +122,7 @@ async fn cancelled(_: NoArgs, cx: Context) -> Result<&'static str> {
 async fn slow(_: NoArgs, cx: Context) -> &'static str {
     for step in [1, 2, 3] {
         cx.progress((f64::from(step), 3.0, format!("step {step}")));
-        // Both TypeScript clients lose progress that they read in one go with the response.
+        // Both TypeScript clients lose a progress notification that they read together with the response.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     "done"

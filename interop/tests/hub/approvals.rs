@@ -1,4 +1,4 @@
-//! F2: when a person is asked, what they see, and who may answer.
+//! F2: when a call requires approval, what the user sees, and who may decide.
 
 use interop_tests::hub::{Home, everything};
 use interop_tests::rest::Caller;
@@ -24,7 +24,7 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     let usual = hub.post("/agents", json!({ "name": "Usual" }));
     assert_eq!(usual["approval"], "always-ask");
 
-    // Whoever waits for the call gets what the person said.
+    // The waiting caller gets the decision of the user.
     let events = hub.watch(None);
     let waiting = agent.clone();
     let answer = std::thread::spawn(move || waiting.call(ECHO, json!({ "message": "hello" })));
@@ -51,7 +51,7 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     assert_eq!((&call["status"], &call["summary"]), (&"success".into(), &"Echo: hello".into()));
     assert_eq!(call["approval"], asked["approval"]);
     hub.refused(409, "POST", &format!("{path}/approve"), Value::Null);
-    assert_eq!(hub.list("/calls").len(), 1, "it was made once");
+    assert_eq!(hub.list("/calls").len(), 1, "it was executed once");
 
     let waiting = agent.clone();
     let answer = std::thread::spawn(move || waiting.call(ECHO, json!({ "message": "no" })));
@@ -64,13 +64,13 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     let again = home.fails(&["approvals", "approve", approval]);
     assert!(!again.is_empty(), "{again}");
 
-    // By REST and with the words of the hub.
+    // By REST, with a reason.
     let (call, approval) = wanted(&agent, "third");
     let denied = hub.post(&format!("/approvals/{approval}/deny"), json!({ "reason": "never" }));
     assert!(text(&denied["decided_by"]).starts_with("user:"), "{denied}");
     assert!(text(&agent.get(&format!("/calls/{call}"))["error"]).contains("never"));
 
-    // Other arguments than those that were asked for.
+    // With arguments other than the requested ones.
     let (call, approval) = wanted(&agent, "theirs");
     let before = hub.get(&format!("/approvals/{approval}"));
     let path = format!("/approvals/{approval}/approve");
@@ -85,7 +85,7 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     assert_eq!((&made["summary"], &made["arguments"]["message"]), (&"Echo: mine".into(), &"mine".into()));
     assert_ne!(hub.get(&format!("/approvals/{approval}"))["digest"], before["digest"]);
     let audit = home.ok(&["audit", "export"]);
-    assert!(audit.contains(text(&before["digest"])), "what was asked for is known, too");
+    assert!(audit.contains(text(&before["digest"])), "the digest of the requested arguments is recorded too");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn f2_auto_and_trusted_only_ask_less() {
         "approval"
     );
 
-    // A person's own call is its own approval, and recorded so.
+    // A call of a user counts as approved by that user, and is recorded so.
     let own = hub.call(ECHO, json!({ "message": "mine" }));
     assert_eq!((&own["status"], &own["approval"]), (&"success".into(), &Value::Null));
     let audit = home.ok(&["audit", "export"]);
@@ -129,7 +129,7 @@ fn f2_auto_and_trusted_only_ask_less() {
     assert!(audit.lines().any(|line| line.contains("call.refused") && line.contains("not_selected")));
     assert_eq!(reason(&call, "approval.asked"), "not_trusted");
 
-    // What waits is given up with whoever wanted it.
+    // The agent cancels its pending call. A disabled agent is rejected.
     let (call, _) = wanted(&agent, "c");
     assert_eq!(agent.post(&format!("/calls/{call}/cancel"), Value::Null)["status"], "cancelled");
     hub.patch(&format!("/agents/{id}"), json!({ "enabled": false }));

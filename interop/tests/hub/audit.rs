@@ -1,4 +1,4 @@
-//! F4: the audit is complete, and whoever changes it is found out.
+//! F4: the audit is complete, and changes to it are detected.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::text;
 
-/// Runs a statement on the database of a hub that does not run.
+/// Runs an SQL statement on the database of a stopped hub.
 fn sql(home: &Home, statement: &str) {
     let script =
         "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.executescript(sys.argv[2])\ndb.commit()";

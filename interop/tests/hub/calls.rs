@@ -1,4 +1,4 @@
-//! F1, F3: every call is a record, and what goes wrong is told in words.
+//! F1, F3: every call is recorded, and failures have readable errors.
 
 use interop_tests::hub::{Home, everything, guarded};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn f1_every_call_is_a_record() {
     assert!(seen.iter().all(|body| body["call"] == *id && body["tool"] == "get-sum"), "{seen:?}");
 
     let kept = hub.get(&format!("/calls/{id}"));
-    assert_eq!(kept, call, "the answer is the record");
+    assert_eq!(kept, call, "the response equals the record");
     let expected = [
         ("name", json!("mcp_everything__get-sum")),
         ("server_id", server["id"].clone()),
@@ -69,7 +69,10 @@ fn f1_every_call_is_a_record() {
     assert_eq!(paged, all);
     let times = all.iter().map(|call| text(&call["created"]).trim_end_matches('Z'));
     assert!(times.is_sorted_by(|newer, older| newer >= older));
-    assert!(all.iter().all(|call| call["arguments"].is_null() && call["result"].is_null()), "not in lists");
+    assert!(
+        all.iter().all(|call| call["arguments"].is_null() && call["result"].is_null()),
+        "lists omit arguments and results"
+    );
     let shown = home.json(&["calls", "list", "--tool", "echo", "--status", "success", "--limit", "2"]);
     assert_eq!(shown.as_array().unwrap().len(), 2);
     let shown = home.ok(&["calls", "show", id]);

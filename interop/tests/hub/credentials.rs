@@ -1,4 +1,4 @@
-//! E4, E5: whose credentials a server sees, and that nobody else ever does.
+//! E4, E5: which credentials a server receives, and that they leak to no one else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +35,7 @@ fn e4_each_agent_has_its_own_credential() {
     assert_eq!(nobody["status"], "error");
     assert!(text(&nobody["error"]).contains("credentials"), "{nobody}");
 
-    // Another token for one of them ends only that one's connections.
+    // A new token for one agent closes only the connections of that agent.
     set(&ada, "secret-of-ada-2");
     assert_eq!((&who(&as_ada)["summary"], &who(&as_bob)["summary"]), (&"ada-2".into(), &"bob".into()));
     let set = ["server", "credential", "set", "guarded", "--agent", "Bob"];
@@ -47,7 +47,7 @@ fn e4_each_agent_has_its_own_credential() {
     hub.delete(&format!("/servers/guarded/credential?agent={bob}"));
     assert_eq!(who(&as_bob)["status"], "error");
 
-    // One for all.
+    // One shared credential.
     let shared = hub.patch("/servers/guarded", json!({ "credentials": "shared" }));
     assert_eq!(shared["credentials"], "shared");
     hub.put("/servers/guarded/credential", json!({ "secret": "secret-of-all" }));
@@ -90,7 +90,7 @@ fn e5_credentials_are_never_read_again() {
     }
     assert_eq!(home.json(&["server", "credential", "show", "guarded"])["kind"], "bearer");
 
-    // The key is turned over while calls go on.
+    // The root key is rotated while calls are running.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..3)

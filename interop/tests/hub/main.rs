@@ -1,5 +1,5 @@
-//! The hub as its users meet it: the program itself, by REST and on the command line, with `server-everything` and a
-//! Python server that wants to know who asks. The names of the tests begin with the requirement that they show.
+//! End-to-end tests of the hub process, by REST and on the command line, with `server-everything` and a Python server
+//! that requires authentication. The name of each test starts with the requirement that it verifies.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,13 +17,13 @@ mod tools;
 
 use serde_json::Value;
 
-/// A text of an answer.
+/// Returns a string of a response.
 #[track_caller]
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }
 
-/// Every one of these at this pointer.
+/// Returns the string at a JSON pointer in each value.
 fn each<'a>(values: &'a [Value], pointer: &str) -> Vec<&'a str> {
     values.iter().map(|value| text(value.pointer(pointer).unwrap())).collect()
 }

@@ -1,4 +1,4 @@
-//! E4 with OAuth: a provider that others have written, and two agents who sign in there with accounts of their own.
+//! E4 with OAuth: a third-party provider, and two agents with separate accounts there.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::text;
 
-/// Somebody signs in for an agent, with the link that the command shows: where their browser was.
+/// Signs in for an agent with the URL that the command prints. Returns the URLs visited by the browser.
 async fn sign_in(home: &Home, agent: &str, account: &'static str) -> Vec<String> {
     let begun = home.json(&["server", "sign-in", "notes", "--agent", agent, "--no-wait"]);
     assert_eq!(begun["status"], "waiting", "{begun}");
@@ -53,7 +53,7 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
 
     let visited = sign_in(&home, "Ada", "ada").await;
     assert!(visited.iter().any(|url| url.contains("/interaction/")), "{visited:?}");
-    assert_eq!(hub.get("/servers/notes")["tools"], 2, "nobody had to look");
+    assert_eq!(hub.get("/servers/notes")["tools"], 2, "the sync is automatic");
     is_nobody(
         &as_bob,
         "not signed in to `notes`: sign in with `linchpin server sign-in notes --agent \"Bob\"`",
@@ -69,11 +69,11 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     let granted = place.done().into_iter().filter(|line| line.starts_with("granted authorization_code"));
     assert_eq!(granted.count(), 2);
 
-    // One is taken back at the provider. That shows when its token has run out; the other one's is renewed.
+    // One grant is revoked at the provider, which shows when its token expires; the other one is refreshed.
     place.revoke("ada");
     place.done();
     place.outlive_tokens();
-    place.outlive_tokens(); // clocks may be a little apart
+    place.outlive_tokens(); // margin for clock skew
     is_nobody(&as_ada, "sign in again with `linchpin server sign-in notes --agent \"Ada\"`");
     is(&as_bob, "bob");
     let (again, yes) = (standing(&hub, &ada), standing(&hub, &bob));
@@ -87,14 +87,14 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     sign_in(&home, "Ada", "ada").await;
     is(&as_ada, "ada");
 
-    // One more scope for one of them: the other one's sign-in stays what it is.
+    // A further scope for one agent does not change the grant of the other.
     let refused = as_bob.call("mcp_notes__write", json!({}));
     assert!(text(&refused["error"]).contains("the scope `mcp:"), "{refused}");
     sign_in(&home, "Bob", "bob").await;
     assert_eq!(as_bob.call("mcp_notes__write", json!({}))["summary"], "written");
     assert_eq!(as_ada.call("mcp_notes__write", json!({}))["status"], "error");
 
-    // The other way: forgotten here, and given back.
+    // Sign-out: the grant is deleted here and its tokens are revoked.
     place.done();
     home.ok(&["server", "sign-out", "notes", "--agent", "Ada"]);
     assert_eq!(place.done(), ["revoked"]);

@@ -1,4 +1,4 @@
-//! Resources and prompts of `server-everything`, on both ways to it.
+//! Resources and prompts of `server-everything`, over both transports.
 
 use interop_tests::hub::{Home, everything};
 use interop_tests::peer::Served;
@@ -50,7 +50,7 @@ fn resources_and_prompts_by_rest_and_on_the_command_line() {
         assert!(home.ok(&["resource", "list", server]).contains(uri));
         assert!(home.ok(&["resource", "list", server, "--templates"]).contains("{resourceId}"));
     }
-    // Agents see what their servers offer, and of no other.
+    // Agents see only the resources and prompts of their servers.
     let (_, agent) = hub.agent("Ada", "auto", &json!({ "remote": {} }));
     assert_eq!(agent.list("/servers/remote/prompts").len(), prompts.len());
     assert!(matches!(agent.ask("GET", "/servers/everything/prompts", None).status, 403 | 404));

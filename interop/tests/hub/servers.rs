@@ -1,4 +1,4 @@
-//! E1, E2: what can be said of a server, and what can be done with it.
+//! E1, E2: settings of a server, and operations on it.
 
 use interop_tests::hub::{Home, guarded};
 use interop_tests::peer::Served;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{each, text};
 
-/// What a server has of which nothing else was said.
+/// Returns the default settings of a server.
 fn usual() -> Value {
     json!({
         "description": null, "transport": "http", "headers": {}, "command": null, "env": [],
@@ -136,13 +136,13 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     with_secret["secret"] = "wrong".into();
     let problem = hub.refused(503, "POST", "/servers/test", with_secret);
     assert!(text(&problem["detail"]).contains("rejected the credential"), "{problem}");
-    assert_eq!(hub.list("/servers").len(), 1, "what is only tried is not kept");
+    assert_eq!(hub.list("/servers").len(), 1, "a tested server is not stored");
 
     let events = hub.watch(None);
     let added = hub.add("remote", served.url(), json!({ "retry_attempts": 0 }));
     let (id, path) = (text(&added["id"]).to_owned(), "/servers/remote");
     assert_eq!(hub.post("/servers/remote/connect", Value::Null)["status"], "connected");
-    // The hub connects by itself, too, to look at the tools.
+    // The hub also connects automatically, to sync the tools.
     let is_own = |body: &Value| body["server"] == *id && text(&body["subject"]).starts_with("user:");
     let seen = events.until("connection", |body| is_own(body) && body["status"] == "connected");
     let bodies = |kind: &'static str| {
@@ -155,7 +155,7 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     let last = seen.last().unwrap().id.clone();
     drop(events);
 
-    // While nobody watches.
+    // Without a subscriber.
     let changed = hub.patch(path, json!({ "description": "Everything" }));
     assert_eq!((&changed["description"], &changed["version"]), (&"Everything".into(), &2.into()));
     assert_eq!(hub.post("/servers/remote/connect", Value::Null)["status"], "connected");
@@ -185,7 +185,7 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     let rest = hub.list(&format!("/servers?limit=1&after={}", text(&page["next"])));
     assert_ne!(page["items"][0]["slug"], rest[0]["slug"]);
     assert_eq!(hub.post("/servers/remote/test", Value::Null)["name"], "mcp-servers/everything");
-    // The hub looked at it by itself.
+    // The hub synced it automatically.
     events.until("server", |body| body["server"] == *id && body["change"] == "synced");
     hub.post("/servers/remote/disconnect", Value::Null);
     drop(served);

@@ -1,4 +1,4 @@
-//! E3: when the hub looks at the tools of servers, and as whom.
+//! E3: when the hub syncs the tools of servers, and with which credentials.
 
 use interop_tests::hub::{Home, guarded};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn e3_tools_are_looked_at_when_asked_on_connecting_and_when_they_change() {
     assert_eq!(hub.get("/tools/mcp_guarded__novel")["state"], "new");
     hub.end();
 
-    // Nobody has to look again after a new start.
+    // No sync is needed after a restart.
     drop(server);
     let hub = home.start();
     let server = hub.get("/servers/guarded");

@@ -1,4 +1,4 @@
-//! D: what tools are called here, what is known of all of them, and what models see of their results.
+//! D: qualified names of tools, tool records, and results as models see them.
 
 use interop_tests::hub::{Home, everything, guarded};
 use interop_tests::peer::Served;
@@ -23,7 +23,7 @@ fn d1_names_stay_whatever_is_added() {
     let called = home.ok(&["tool", "call", adapted, "--args", r#"{"path": "b"}"#]);
     assert_eq!(called, "contents of b\n");
 
-    // Another server with the same tools, and whose slug looks like a beginning of the other.
+    // Another server with the same tools, whose slug has that of the other as a prefix.
     let other = hub.add("guarded--files", server.url(), json!({ "authentication": { "type": "bearer" } }));
     hub.put("/servers/guarded--files/credential", json!({ "secret": "secret-of-other" }));
     hub.post("/servers/guarded--files/connect", Value::Null);
@@ -60,7 +60,7 @@ fn d2_a_dead_server_hides_no_other() {
     assert!(text(&problem["detail"]).contains("/no/such/program"), "{problem}");
 
     let tools = hub.list("/tools?limit=500");
-    assert_eq!(tools.len(), all, "what is known of a dead server stays known");
+    assert_eq!(tools.len(), all, "the tools of an unreachable server stay stored");
     for name in ["mcp_demo__add", "mcp_everything__get-sum", "mcp_remote__get-sum", "mcp_guarded__whoami"] {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
         assert!(tool["definition"]["inputSchema"].is_object(), "{tool}");
