@@ -299,7 +299,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     let mut stage =
         Stage { rest: Rest::new("http://127.0.0.1:1", ""), canaries: Vec::new(), sinks: Vec::new() };
     let (env, dying, inherited) =
-        (stage.plant("env"), stage.plant("env of one that dies"), stage.plant("inherited"));
+        (stage.plant("env"), stage.plant("env of a crashing server"), stage.plant("inherited"));
     let given = stage.plant("answer");
     let program = |slug: &str, more: &str| {
         format!(
@@ -408,8 +408,8 @@ fn people(stage: &mut Stage, shown: &str) {
     stage.raw("POST", "/sign-in", &form, &format!("name=ada&password={wrong}"), &[]);
 
     let own = stage.rest.send("POST", "/api/v1/tokens", Some(&json!({ "name": "own" }))).unwrap();
-    stage.found("token of a person", secret_part(own.json()["token"].as_str().unwrap()));
-    stage.sink("POST /tokens", own.text().as_bytes(), &["token of a person"]);
+    stage.found("token of a user", secret_part(own.json()["token"].as_str().unwrap()));
+    stage.sink("POST /tokens", own.text().as_bytes(), &["token of a user"]);
     let wrong = stage.plant("wrong token");
     for wrong in
         [format!("Bearer {wrong}"), format!("Bearer lp_1_{wrong}"), format!("Basic {wrong}"), wrong.clone()]
@@ -459,7 +459,7 @@ fn servers(stage: &mut Stage, url: &str, mirror: &str) {
         stage.ok("GET", &format!("/servers/{name}/credential"), None);
 
         // Failing servers.
-        let secret = stage.plant("sent to one that fails");
+        let secret = stage.plant("sent to a failing server");
         let broken = format!("broken-{name}");
         stage.server(&broken, mirror, &authentication, Some(&secret));
         for (form, url) in [(&secret, mirror), (&secret, url), (&secret, "http://127.0.0.1:1/mcp")] {
@@ -510,13 +510,13 @@ fn calls(stage: &mut Stage, (_, token): &(String, String)) {
         let call = stage.call("repeating", "show", &wrong, &["argument"]);
         assert_eq!(call["status"], "error", "{call}");
     }
-    let (asked, edited) = (stage.plant("argument that waits"), stage.plant("argument of a person"));
+    let (asked, edited) = (stage.plant("argument of a pending call"), stage.plant("argument of a user"));
     for (server, decision, form) in [
         ("repeating", "approve", json!({ "arguments": { "text": edited } })),
         ("repeating", "deny", json!({})),
         ("each", "approve", json!({})),
     ] {
-        let may = ["argument that waits", "argument of a person", "answer"];
+        let may = ["argument of a pending call", "argument of a user", "answer"];
         let body = json!({ "server": server, "name": "show", "arguments": { "text": asked } }).to_string();
         let authorization = format!("Bearer {token}");
         let headers = [("authorization", &*authorization), ("content-type", "application/json")];
@@ -600,7 +600,7 @@ fn lists(stage: &mut Stage, home: &Home, ready: &Value) {
         assert!(answer.is_success(), "{path}: {}", answer.text());
     }
     // Lists show the error of a call to callers who may see the call.
-    let may = ["argument", "argument that waits", "argument of a person", "answer"];
+    let may = ["argument", "argument of a pending call", "argument of a user", "answer"];
     for path in ["/calls?limit=500", "/approvals"] {
         assert!(stage.ask("GET", path, None, &may).is_success(), "{path}");
     }

@@ -75,7 +75,7 @@ impl Ended {
     }
 }
 
-/// Copies what is in the data directory: the keys and the heads are elsewhere.
+/// Copies the data directory; the keys and the heads are elsewhere.
 fn copy(from: &Path, to: &Path) {
     for name in ["hub.db", "checkpoints"] {
         fs::copy(from.join(name), to.join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! OAuth servers of the configuration file: what an edit of their authentication does to grants and client secrets.
+//! OAuth servers of the configuration file: effects of an edited authentication on grants and client secrets.
 
 use linchpin::auth::Secret;
 use linchpin::testing::authority::{Authority, Known};

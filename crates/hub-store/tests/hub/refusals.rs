@@ -1,4 +1,4 @@
-//! Refused calls: what they cost, what is stored of them, and what an agent learns from them.
+//! Refused calls: their cost, their stored records, and the information that an agent gets.
 
 use linchpin_hub_core::hub::{Offer, ToolFilter, Wanted, Which};
 use linchpin_hub_core::id::ServerId;

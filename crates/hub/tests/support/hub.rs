@@ -1,5 +1,5 @@
 //! A hub with a separate data directory, and commands for it.
-#![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses only some of the helpers")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write as _};

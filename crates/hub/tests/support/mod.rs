@@ -1,5 +1,5 @@
 //! Helpers that run `linchpin` with pipes or on a terminal.
-#![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses only some of the helpers")]
 
 use std::io::Write;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,5 +1,5 @@
 //! Minimal REST client: one connection per request, and responses that are either complete or missing.
-#![allow(clippy::allow_attributes, dead_code, reason = "every test file uses its part of it")]
+#![allow(clippy::allow_attributes, dead_code, reason = "each test file uses only some of the helpers")]
 
 use std::io::{self, Error, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
