@@ -1,5 +1,5 @@
-//! Databases of the hub: implementations of `hub_core::store::Store` for SQLite and PostgreSQL. All SQL is here, but no
-//! rule of the hub: each change carries its own precondition.
+//! Databases of the hub: implementations of `hub_core::store::Store` for `SQLite` and PostgreSQL. All SQL is here, but
+//! no rule of the hub: each change carries its own precondition.
 
 mod common;
 mod postgres;

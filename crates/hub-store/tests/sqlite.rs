@@ -1,4 +1,4 @@
-//! Failures of a SQLite file: damage, a newer schema version, a lock of another process, and a full disk.
+//! Failures of a `SQLite` file: damage, a newer schema version, a lock of another process, and a full disk.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};

@@ -127,7 +127,7 @@ impl Drop for Database {
     }
 }
 
-/// Returns whether the file is shorter than its header says; SQLite would only notice when it reads a missing page.
+/// Returns whether the file is shorter than its header says; `SQLite` would only notice when it reads a missing page.
 /// With a non-empty journal this is valid: the journal contains the rest.
 fn is_cut_off(path: &Path) -> bool {
     let mut journal = path.as_os_str().to_owned();

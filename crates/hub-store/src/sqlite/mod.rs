@@ -1,4 +1,4 @@
-//! SQLite store: one file, one writer thread and one reader thread.
+//! `SQLite` store: one file, one writer thread and one reader thread.
 
 mod audit;
 mod calls;
@@ -26,7 +26,7 @@ use crate::Durability;
 use crate::common::hub_id;
 use database::Database;
 
-/// Store in one SQLite file.
+/// Store in one `SQLite` file.
 pub struct Sqlite {
     db: Database,
     /// Id of this hub process; calls of other ids belong to an earlier process.
