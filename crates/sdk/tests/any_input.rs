@@ -1,4 +1,4 @@
-//! Whatever lines come, the session lives on and every line that leaves is JSON.
+//! Arbitrary input: the session survives every line, and every line of output is JSON.
 
 mod support;
 
@@ -45,7 +45,7 @@ const PARTS: [&str; 16] = [
     "é",
 ];
 
-/// Bytes that mean nothing, or nearly something.
+/// Bytes that are invalid, or almost valid.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>().prop_filter("one line", |byte| *byte != b'\n'), 0..60),
@@ -124,7 +124,7 @@ fn call() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A message that is right or nearly so.
+/// A message that is valid or almost valid.
 fn message() -> impl Strategy<Value = Value> {
     let key = proptest::sample::select(&["jsonrpc", "id", "method", "params", "result", "error", "more"][..]);
     let answer = member().prop_map(|value| json!({"jsonrpc": "2.0", "id": 1, "result": value}));
@@ -163,7 +163,7 @@ proptest! {
             };
             prop_assert_eq!(&answer["result"], &json!({}));
         }
-        // Handlers that never end are answered by the end of the time they have.
+        // A handler that never returns fails with its timeout.
         let answers = peer.end_any();
         prop_assert!(answers.iter().all(|answer| answer["jsonrpc"] == "2.0" || answer.is_array()), "{answers:?}");
     }

@@ -1,6 +1,6 @@
-//! Arguments and results against their schemas: what does not fit is said with its place, and never gets further.
+//! Validation of arguments and results: violations are reported with their path, and do not reach handler or client.
 #![cfg(feature = "validate")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

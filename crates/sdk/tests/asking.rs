@@ -1,6 +1,6 @@
-//! What happens around a question: time limits, cancellation, layers, places that cannot ask, and forms in the
-//! words of each revision.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Server requests: timeouts, cancellation, layers, contexts that cannot send them, and forms in the format of each
+//! revision.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -32,7 +32,7 @@ fn revisions() -> impl Iterator<Item = Revision> {
     Revision::ALL.into_iter().filter(|revision| *revision >= FORMS)
 }
 
-/// A client in the same runtime, so that paused time passes for both, whose user takes `pause` to answer.
+/// A client in the same runtime, so that paused time advances for both. Its user responds after `pause`.
 async fn slow(service: &Service, revision: Revision, pause: Duration) -> Client {
     let client = service.client().eras(Eras::new()).revisions([revision]).timeout(HOUR * 10);
     let client = client.on_elicit(move |_| async move {
@@ -82,7 +82,7 @@ async fn a_user_has_only_so_much_time() {
             Ok(output) => output.to_text(),
             Err(error) => error.to_string(),
         };
-        // Without a session the server has let the call go, and does not do it twice.
+        // Without a session the server has dropped the call, and does not run it again.
         let expected = if revision == STATELESS { "no longer holds it" } else { "no response within 3600s" };
         assert!(said.contains(expected), "{revision}: {said}");
     }
@@ -103,7 +103,7 @@ async fn a_question_can_race_with_a_timer() {
         let quick = slow(&service, revision, HOUR / 2).await;
         assert_eq!(quick.call("ask", ()).await.unwrap().to_text(), "Ada", "{revision}");
         let late = slow(&service, revision, HOUR * 2).await;
-        // Without a session nothing happens until the answer comes, and then it is there.
+        // Without a session the call is idle until the response arrives.
         let expected = if revision == STATELESS { "Ada" } else { "nobody" };
         assert_eq!(late.call("ask", ()).await.unwrap().to_text(), expected, "{revision}");
     }
@@ -132,7 +132,7 @@ fn a_question_that_lost_its_race_is_withdrawn() {
         assert_eq!(withdrawn["method"], "notifications/cancelled", "{withdrawn}");
         assert_eq!(withdrawn["params"]["requestId"], question["id"]);
         assert_eq!(text(&peer.answer(&call)["result"]), "nobody");
-        peer.reply(&question, json!({"action": "cancel"})); // too late, and no harm
+        peer.reply(&question, json!({"action": "cancel"})); // too late; ignored
         peer.alive();
         peer.close();
     }
@@ -150,7 +150,7 @@ fn a_call_that_is_cancelled_withdraws_its_question() {
         assert_eq!(withdrawn["method"], "notifications/cancelled", "{withdrawn}");
         assert_eq!(withdrawn["params"]["requestId"], question["id"]);
         peer.reply(&question, json!({"action": "accept", "content": {"name": "Ada"}}));
-        peer.alive(); // and nothing else: the call is not answered
+        peer.alive(); // and nothing else: the call has no response
         peer.close();
     }
 }
@@ -283,7 +283,7 @@ fn what_cannot_ask_says_so() {
         }
         peer.close();
     }
-    // Without a session there is only the one answer, and a question of its own would reach nobody.
+    // Without a session there is only the response: a separate request could not be delivered.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask"}});
     let said = failure(&support::one_shot(&service, &call).unwrap()["result"]);
     assert!(said.starts_with("cannot send a request to this client"), "{said}");
@@ -291,7 +291,7 @@ fn what_cannot_ask_says_so() {
 
 #[args]
 #[derive(Debug)]
-#[expect(dead_code, reason = "it is only printed")]
+#[expect(dead_code, reason = "only printed with Debug")]
 struct Order {
     /// Who gets it
     #[schemars(length(min = 1, max = 80))]

@@ -1,4 +1,4 @@
-//! What clients should not send, and handlers should not do: each gets a clear answer, and the next request works.
+//! Invalid client messages and misbehaving handlers: each gets a clear error, and the next request works.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn lines_that_are_no_messages() {
     let ping = |members: &str| format!(r#"{{"jsonrpc":"2.0",{members}}}"#);
     let twice =
         r#""id":90,"method":"tools/call","params":{"name":"echo","arguments":{"message":"a","message":"b"}}"#;
-    // Each line, the id that the answer names, its code and its text.
+    // Each line, and the id, code and text of the error response.
     let cases: [(String, Option<i64>, i64, &str); 16] = [
         ("hello".into(), None, -32700, "expected a JSON value (at byte 0)"),
         (
@@ -87,7 +87,7 @@ fn lines_that_are_no_messages() {
         ),
         (ping(twice), Some(90), -32600, "the key \"message\" occurs twice in one object (at byte 98)"),
         (deep, Some(90), -32600, "objects and arrays are nested too deeply (at byte 117)"),
-        // An answer that is broken: its id is not one of the client's own requests.
+        // A malformed response: its id is not that of a client request.
         (
             ping(r#""id":90,"result":1,"error":{}"#),
             None,
@@ -232,7 +232,7 @@ fn an_id_in_use_is_refused_and_the_first_request_goes_on() {
         let said = format!("the id {id} is already used by a request in flight");
         assert_eq!(fault(&peer.answer(&id)), (-32600, said));
         peer.alive();
-        peer.raw(first.to_string()); // and again
+        peer.raw(first.to_string()); // the same id again
         assert_eq!(fault(&peer.answer(&id)).0, -32600);
         go.send(()).unwrap();
         assert_eq!(peer.answer(&id)["result"]["content"][0]["text"], "open");

@@ -1,4 +1,4 @@
-//! Several messages in one line: only one revision has them.
+//! JSON-RPC batches, which only one revision supports.
 
 mod support;
 
@@ -35,7 +35,7 @@ fn server() -> Server {
         })
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
+#[expect(clippy::needless_pass_by_value, reason = "callers pass `json!` literals")]
 fn request(id: i64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
@@ -44,7 +44,7 @@ fn call(id: i64, tool: &str) -> Value {
     request(id, "tools/call", json!({"name": tool, "arguments": {"message": "m"}}))
 }
 
-/// What the answers to a batch say, in order of their ids: a text, an error or an empty result.
+/// Returns the responses to a batch in order of their ids: a text, an error or an empty result.
 fn said(batch: &Value) -> Vec<(i64, String)> {
     let one = |answer: &Value| {
         let text = answer["result"]["content"][0]["text"].as_str();

@@ -1,4 +1,4 @@
-//! Putting servers together: methods of one's own, mounting, pinning a revision, and definitions that are refused.
+//! Server builder: custom methods, mounting, pinning a revision, and invalid definitions.
 
 mod support;
 
@@ -180,8 +180,8 @@ fn a_server_may_speak_one_revision_only() {
         let service = server().protocol_version(revision.as_str()).build().unwrap();
         let mut peer = Peer::connect(revision, service.clone(), Clock::Real);
         let said = "was sent before initialize: send initialize first";
-        // Like any server of its time it does not know the stateless era: an error of that era would keep clients
-        // that know both from falling back to initialize.
+        // A server of a session revision must not use errors of the stateless era: with such an error, clients that
+        // support both would not fall back to initialize.
         for method in ["server/discover", "tools/list"] {
             let request =
                 json!({"jsonrpc": "2.0", "id": 90, "method": method, "params": stateless(json!({}))});

@@ -1,5 +1,5 @@
 //! Changes while the server runs: which clients are notified, in both eras; and paginated lists.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Servers that violate the protocol: pending requests fail at once or in time with the reason, and the next call
 //! works or fails with a reason.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
 //! Servers of other implementations: behaviour that the specification allows, or that a client should tolerate.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/ears.rs"]
 mod ears;

@@ -1,5 +1,5 @@
-//! What a handler sees and can do besides its arguments, and how its work ends early.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Handler context: request data, notifications, and cancellation.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -128,7 +128,7 @@ fn sessions_remember_and_requests_without_one_are_told() {
     let mut peer = Peer::open(STATELESS, server());
     assert_eq!(failure(&peer.call("count", json!({}))), none);
     peer.close();
-    // Also on a connection that has a session for others.
+    // Also on a connection that has a session for other requests.
     let mut peer = Peer::open(Revision::LATEST_SESSION, server());
     let params = stateless(json!({"name": "count"}));
     peer.raw(json!({"jsonrpc": "2.0", "id": 100, "method": "tools/call", "params": params}).to_string());
@@ -153,7 +153,7 @@ fn handlers_send_notifications_of_their_own() {
     }
 }
 
-/// Says that it was dropped.
+/// Reports its drop.
 struct Guard(SyncSender<&'static str>);
 
 impl Drop for Guard {
@@ -162,7 +162,7 @@ impl Drop for Guard {
     }
 }
 
-/// A server with handlers that wait for ever unless they are told, and what they say when they are.
+/// A server with handlers that wait until they are cancelled, and the receiver of their reports.
 fn waiting() -> (Server, Receiver<&'static str>) {
     let (said, heard) = sync_channel(8);
     let (unaware, watching, asking) = (said.clone(), said.clone(), said);

@@ -1,6 +1,6 @@
-//! What people read when something does not compile.
+//! Compiler errors of invalid handlers and attributes.
 //!
-//! `TRYBUILD=overwrite cargo test -p linchpin --test diagnostics` writes the expected texts anew.
+//! `TRYBUILD=overwrite cargo test -p linchpin --test diagnostics` rewrites the expected texts.
 
 #[test]
 fn mistakes_are_explained() {

@@ -1,5 +1,5 @@
-//! How a connection ends: with the input everything that was accepted is answered; without an output nothing is.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! End of a connection: after the end of input, all accepted requests get a response; after the end of output, none.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -113,7 +113,7 @@ fn who_takes_too_long_is_answered_with_an_error() {
     }
 }
 
-/// Takes what is written, for as long as it works.
+/// Writer that fails with the error `broken`, if set.
 #[derive(Clone, Default)]
 struct Output {
     written: Arc<Mutex<Vec<u8>>>,
@@ -187,7 +187,7 @@ fn broken_streams_end_the_server_in_words() {
     assert_eq!(full.unwrap_err().to_string(), "standard input and output failed: no storage space");
 }
 
-/// A test that fails does not hang.
+/// Timeout, so that a failing test does not hang.
 fn in_time<T>(work: impl Future<Output = T>) -> T {
     runtime(Clock::Real)
         .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("it ends in time") })
@@ -200,7 +200,7 @@ fn a_client_that_stops_reading_ends_the_server() {
         writeln!(client, "{}", call(1, tool)).unwrap();
         let output = Output { broken: Some(io::ErrorKind::BrokenPipe), ..Output::default() };
         in_time(server().build().unwrap().run_on(input, output)).unwrap();
-        drop(client); // the input was open until now: it was the output that ended the server
+        drop(client); // the input was open until now: the closed output ended the server
     }
 }
 

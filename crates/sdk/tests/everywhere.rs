@@ -1,5 +1,5 @@
 //! The same server behaves the same for clients of every revision, over every transport: one tour of all features.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

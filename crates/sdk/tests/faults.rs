@@ -1,6 +1,6 @@
 //! Thousands of conversations over faulty connections: nothing hangs, nothing panics, no resources are left, and
 //! every call finishes with a result or a reason.
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/paused.rs"]
 mod paused;
@@ -140,7 +140,7 @@ fn run(seed: u64, service: &Service) -> Result<Vec<FaultEvent>, String> {
     Err(format!("seed {seed}: {failure}; {again}\n{}", log.join("\n")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the only way to tell a test which seed to look at")]
+#[expect(clippy::disallowed_methods, reason = "the seed to reproduce is passed in the environment")]
 fn wanted() -> Option<u64> {
     std::env::var("LINCHPIN_SEED").ok().map(|seed| seed.parse().expect("LINCHPIN_SEED is a number"))
 }

@@ -298,7 +298,7 @@ fn talkative() -> Server {
         })
 }
 
-/// The notifications before the answer to a call, then the answer.
+/// Returns the notifications before the response to a call, and the response.
 fn heard(peer: &mut Peer, tool: &str, meta: impl Into<Option<Value>>) -> Vec<Value> {
     let mut params = json!({"name": tool});
     if let Some(meta) = meta.into() {

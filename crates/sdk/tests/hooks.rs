@@ -1,5 +1,5 @@
-//! Those who watch, wrap and hide: instrumentation, the reporter of errors, layers, visibility.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Hooks: instrumentation, error reporter, layers and visibility.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -18,7 +18,7 @@ struct Add {
     b: i64,
 }
 
-/// What was seen, in order.
+/// Recorded events, in order.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -82,7 +82,7 @@ fn errors_become_what_the_revision_has_for_them() {
     }
 }
 
-/// The same requests for a plain server and one with a layer that changes nothing.
+/// Sends the same requests to a plain server and to one with a layer that changes nothing.
 fn with_and_without_layers(watched: impl Fn() -> Server) -> [Service; 2] {
     let layered = watched().layer(|request, next| next.run(request));
     [watched().build().unwrap(), layered.build().unwrap()]

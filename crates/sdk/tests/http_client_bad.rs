@@ -1,7 +1,7 @@
 //! Remote servers that violate the protocol: every response that is too long, truncated, malformed or unrelated
 //! fails at once with its error code, nothing hangs, and the next call works.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

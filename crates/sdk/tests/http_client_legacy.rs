@@ -1,6 +1,6 @@
 //! HTTP+SSE servers: detected automatically, used through their endpoint, and not trusted too much.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

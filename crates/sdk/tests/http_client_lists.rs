@@ -1,6 +1,6 @@
 //! Client-side caches of lists: results while they are fresh, and the parameter headers of tools.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

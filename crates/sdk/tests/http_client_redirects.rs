@@ -1,6 +1,6 @@
 //! Provided headers, rejections, and redirects that do not leak secrets.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

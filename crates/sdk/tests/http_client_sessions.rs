@@ -1,6 +1,6 @@
 //! Sessions over HTTP: lost and renewed sessions, cut and resumed streams, and the standalone stream.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

@@ -1,7 +1,7 @@
 //! Standalone stream of a session: when it counts as healthy, when it is abandoned, and what happens to the session.
 //! The clock advances only on request.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

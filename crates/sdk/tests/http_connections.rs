@@ -1,6 +1,6 @@
 //! Connections on a real network: slow, silent, cut, too many, malformed; and server shutdown.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

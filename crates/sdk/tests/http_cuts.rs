@@ -2,7 +2,7 @@
 //! nothing twice and preserves the order; every other call fails at once with an unknown outcome; none is sent
 //! twice. The same seed cuts a call of the same name at the same bytes, as long as its id has as many digits.
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "support/http.rs"]
 mod http;

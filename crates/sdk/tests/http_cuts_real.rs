@@ -2,7 +2,7 @@
 //! received an event gets everything once and in order; every other call fails at once, and no call is executed
 //! twice.
 #![cfg(all(feature = "http-client", feature = "http-server"))]
-#![expect(clippy::unwrap_used, reason = "all of it is a test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,6 @@
 //! Flood of sessions, in a process of its own whose memory is measured.
 #![cfg(all(feature = "http-server", target_os = "linux"))]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

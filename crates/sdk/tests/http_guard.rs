@@ -1,6 +1,6 @@
 //! Access checks: every `Host` with every `Origin`, at everything that the endpoint serves.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Other services on the connections of a listener.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

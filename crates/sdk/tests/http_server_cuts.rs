@@ -1,6 +1,6 @@
 //! Streams that are cut at any moment, on several threads: nothing is lost, duplicated or out of order.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Responses that are streams: when, what they carry, how clients resume them, and how they end.
 #![cfg(feature = "http-server")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

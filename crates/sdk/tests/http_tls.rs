@@ -1,6 +1,6 @@
 //! Services with TLS, and services with an address filter.
 #![cfg(all(feature = "http-server", feature = "tls"))]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

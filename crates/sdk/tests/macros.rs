@@ -1,4 +1,4 @@
-//! The attribute macros, seen through the JSON that a server answers with.
+//! Attribute macros, tested by the JSON responses of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ fn server<Form>(item: impl Addable<Form>) -> Server {
     Server::new("test", "1").state(db()).add(item)
 }
 
-/// The result of one request, or its error.
+/// Returns the result of one request, or its error.
 async fn ask(server: Server, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("an answer");
@@ -152,7 +152,7 @@ async fn say(
     #[schemars(range(min = 1, max = 3))]
     times: u8,
     mut volume: Option<Volume>,
-    #[serde(rename = "addressee")] add: Option<String>, // the name of another tool is free
+    #[serde(rename = "addressee")] add: Option<String>, // may have the name of another tool
 ) -> String {
     let word = if volume.take() == Some(Volume::Loud) { r#type.to_uppercase() } else { r#type };
     add.map(|name| format!("{name}: ")).unwrap_or_default() + &word.repeat(times.into())
@@ -423,7 +423,7 @@ async fn prompts() {
 }
 
 mod elsewhere {
-    //! Nothing is imported, and names are those that generated code might use.
+    //! Without imports, and with names that generated code might use.
 
     use super::ResourceLink;
 

@@ -1,6 +1,6 @@
-//! Questions with names: clients without a session see them, and may answer before they are asked; everywhere else
-//! they are questions like any other. And calls that ask first and become tasks then.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Named input requests: clients without a session see the names and may respond in advance; in a session they are
+//! ordinary server requests. Also calls that request input and then become tasks.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -46,7 +46,7 @@ async fn taken(_: NoArgs, cx: Context) -> Result<String> {
     Ok(cx.named("q7").elicit::<Name>("Who are you?").await?.name)
 }
 
-/// Asks, gives that up, and asks again by the same name.
+/// Sends an input request, drops it, and sends another with the same name.
 async fn impatient(_: NoArgs, cx: Context) -> Result<String> {
     let asking = cx.named("user_name").elicit::<Name>("Who were you?");
     tokio::select! {
@@ -130,7 +130,7 @@ async fn an_answer_may_come_with_the_call() {
     assert_eq!(rest.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["client_roots", "greeting"]);
     assert!(asked(&with_answers("greet", named("other", "Ada")).await).questions.get("user_name").is_some());
     assert!(asked(&with_answers("greet", Value::Null).await).questions.get("user_name").is_some());
-    // Questions without a name are answered when they are asked, not before.
+    // Unnamed input requests cannot get a response in advance.
     assert!(asked(&with_answers("two", named("q1", "Ada")).await).questions.get("q1").is_some());
     for (answers, path) in
         [(json!({"user_name": 12345}), "/inputResponses/user_name"), (json!([1]), "/inputResponses")]
@@ -152,7 +152,7 @@ async fn a_name_is_used_once_and_is_not_a_number() {
     assert!(failure(&answer["result"]).contains("internal error"), "{answer}");
 }
 
-/// Asks something else by the same name each time it is begun.
+/// Sends another input request with the same name in each run.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_asks_something_else_by_the_same_name_cannot_go_on() {
     let instance = |question: &'static str| {

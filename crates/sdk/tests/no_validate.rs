@@ -1,5 +1,5 @@
-//! Without the feature `validate`: what decoding proves works as ever, and what it does not prove is refused in words.
-//! Runs with `cargo test -p linchpin --no-default-features --test no_validate`.
+//! Without the feature `validate`: constraints that decoding enforces work, and others are rejected with an error.
+//! Run with `cargo test -p linchpin --no-default-features --test no_validate`.
 #![cfg(not(feature = "validate"))]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Proxy server: whatever revisions both sides use, clients see what the upstream server offers.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

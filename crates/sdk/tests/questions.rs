@@ -1,6 +1,6 @@
-//! One handler, every revision: the same tools ask the user, the model and for folders, whether a question is a
-//! request of its own or travels with an answer. Every message of both sides is held against its schema.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! One handler, every revision: the same tools use elicitation, sampling and roots, sent as server requests or as input
+//! requests in a result. Every message of both sides is validated against its schema.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -14,7 +14,7 @@ use linchpin::{
 use serde_json::{Value, json};
 use support::{STATELESS, Tap, of};
 
-/// Since when there are forms, and since when there are URLs and tools for models.
+/// First revision with form elicitation, and first with URL elicitation and tools in sampling.
 const FORMS: Revision = Revision::ALL[2];
 const URLS: Revision = Revision::ALL[3];
 
@@ -57,7 +57,7 @@ async fn page(_: NoArgs, cx: Context) -> Result<&'static str> {
     Ok("on the way")
 }
 
-/// Rounds of every kind, one after the other.
+/// Sends every kind of server request, one after the other.
 async fn order(_: NoArgs, cx: Context) -> Result<String> {
     let name = cx.elicit::<Name>("Who are you?").await?.name;
     let folders = cx.roots().await?.len();
@@ -66,7 +66,7 @@ async fn order(_: NoArgs, cx: Context) -> Result<String> {
     Ok(format!("{name} {folders} {} {} {again}", age?.age, thought?.to_text()))
 }
 
-/// Whatever goes wrong with a question is a value like any other.
+/// A failed server request is an ordinary error value in the handler.
 async fn matches(_: NoArgs, cx: Context) -> Result<String> {
     match cx.elicit::<Name>("Who are you?").await {
         Ok(name) => Ok(format!("{} answered", name.name)),
@@ -75,12 +75,12 @@ async fn matches(_: NoArgs, cx: Context) -> Result<String> {
     }
 }
 
-/// Questions of a task that the handler has started, which nobody polls but the runtime.
+/// Server requests of a task that the handler has spawned, and that only the runtime polls.
 async fn from_a_task(_: NoArgs, cx: Context) -> Result<String> {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move {
         for _ in 0..10 {
-            tokio::task::yield_now().await; // so that whoever drives the call has looked at it already
+            tokio::task::yield_now().await; // so that the call has been polled already
         }
         let name = cx.elicit::<Name>("Who are you?").await?.name;
         tokio::task::yield_now().await;
@@ -113,7 +113,7 @@ async fn answer(ask: ElicitParams) -> Result<ElicitResult> {
     Ok(ElicitResult::accept(if who { json!({ "name": "Ada" }) } else { json!({ "age": 36 }) }))
 }
 
-/// A client that answers everything.
+/// A client that handles all server requests.
 async fn connect(client: ClientBuilder) -> Client {
     let client = client
         .on_elicit(answer)
@@ -141,7 +141,7 @@ fn failure(output: &ToolOutput) -> String {
 #[tokio::test]
 async fn the_same_tools_ask_in_every_revision() {
     for revision in Revision::ALL {
-        // Parked calls go on; without parking each round does the call again from its beginning.
+        // Parked calls resume; without parking each round trip replays the call from the start.
         for service in [build(), build().without_parking()] {
             let tap = Tap::new(&service);
             let client = connect(tap.client(revision)).await;
@@ -270,7 +270,7 @@ async fn what_does_not_fit_the_form_is_said_with_its_place() {
     }
 }
 
-/// What a call of `tool` leads to for a client that can do nothing: the text of a tool error, or a protocol error.
+/// Returns the outcome of a call for a client without capabilities: the text of a tool error, or a protocol error.
 async fn refused(client: &Client, tool: &str) -> std::result::Result<String, Value> {
     let answer = match tool {
         "a:greeting" => client.request::<Value>("resources/read", json!({"uri": tool})).await,
@@ -371,7 +371,7 @@ async fn a_client_is_notified_when_the_user_has_finished_on_the_page() {
         let client = client.connect().await.unwrap();
         assert_eq!(call(&client, "pay").await.to_text(), "on the way");
         pages.recv().unwrap().complete(); // long after the call
-        client.tools().all().await.unwrap(); // the notification comes before this answer
+        client.tools().all().await.unwrap(); // the notification arrives before this response
         let (_, received) = tap.messages();
         let said = of(&received, "notifications/elicitation/complete");
         if revision == STATELESS {

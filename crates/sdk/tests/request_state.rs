@@ -1,6 +1,6 @@
-//! What comes back through a client is anybody's word: state that was changed, taken from elsewhere or meant for
-//! somebody else is refused, and answers that are no answers do no harm.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Request state from clients is untrusted: state that was changed, or that belongs to another server, request or
+//! principal, is rejected, and invalid input responses are harmless.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -58,7 +58,7 @@ fn call(name: &str) -> Rounds {
     Rounds::tool(name, json!({"amount": 3, "to": {"street": "A", "town": "B"}}))
 }
 
-/// A state that is not this server's for this request.
+/// A state that this server did not issue for this request.
 async fn check_refused(rounds: &Rounds, service: &Service, state: &Value, what: &str) {
     let (code, path, message) = rounds.refused(service, state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")), "{what}");
@@ -99,7 +99,7 @@ async fn what_is_no_state_is_refused() {
         assert_eq!((code, path), (-32602, json!("/requestState")), "{wrong}");
         assert!(message.contains("must be a string"), "{message}");
     }
-    // Nothing is no state: the call begins.
+    // A null state counts as none: the call starts.
     asked(&call("pay").retry(&here, &Value::Null, named("q1", "Ada")).await);
     assert_eq!(call("pay").finish(&here, &state, named("q1", "Ada")).await, "3 to Ada AB");
 }
@@ -143,7 +143,7 @@ async fn a_state_is_for_one_principal_one_server_and_one_request() {
     ] {
         check_refused(&other, &ada, &state, what).await;
     }
-    // Written in another order they are the same arguments.
+    // The order of the arguments is irrelevant.
     let reordered = json!({"to": {"town": "B", "street": "A"}, "amount": 3});
     let reordered = Rounds::tool("pay_again", reordered);
     assert_eq!(reordered.finish(&ada, &state, named("q1", "Ada")).await, "3 to Ada AB");
@@ -179,7 +179,7 @@ fn requests_that_take_no_rounds_do_not_look_at_state() {
         peer.result(method, json!({"requestState": "what?", "inputResponses": {"q1": 1}}));
     }
     peer.close();
-    // In a session there is no such thing either.
+    // In a session, request state is ignored too.
     for revision in session_revisions() {
         let mut peer = Peer::open_with(revision, service.clone(), Clock::Real, &json!({"elicitation": {}}));
         let id = peer.send("tools/call", json!({"name": "pay", "arguments": {}, "requestState": "what?"}));

@@ -1,5 +1,5 @@
-//! What a server does in each of the five revisions: one definition, five wire formats.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! One server definition in the wire formats of all five revisions.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -46,7 +46,7 @@ fn server() -> Server {
         .tool("list", "A list", || async { Json(vec![1, 2]) })
 }
 
-/// The result without what every stateless result has, which is checked here.
+/// Checks the members that every stateless result has, and returns the result without them.
 fn plain(revision: Revision, mut result: Value) -> Value {
     let members = result.as_object_mut().unwrap();
     if revision == STATELESS {
@@ -160,7 +160,7 @@ fn tools_are_listed_with_what_the_revision_knows() {
     }
 }
 
-/// A server whose tools return one kind of value each, and what comes of each in a revision.
+/// A server whose tools return one kind of value each, and the expected results in a revision.
 fn returns(revision: Revision) -> (Server, Vec<(&'static str, Value)>) {
     let link = || ResourceLink { uri: "a:b".into(), name: "n".into(), ..ResourceLink::default() };
     let fail = |text: &'static str| move || async move { Err::<String, _>(Error::tool(text)) };

@@ -1,6 +1,6 @@
-//! Calls that ask between two requests: taken up where they wait, done again on another instance if that does no
-//! harm, never done twice otherwise, and bounded in number and age.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Multi round-trip requests: resumed where they are parked, replayed on another instance if that is safe, never run
+//! twice otherwise, and limited in number and age.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -25,7 +25,7 @@ struct Name {
     name: String,
 }
 
-/// What the handlers of all instances have done.
+/// Actions of the handlers of all instances.
 #[derive(Default)]
 struct Done {
     begun: AtomicUsize,
@@ -34,7 +34,7 @@ struct Done {
 }
 
 impl Done {
-    /// How often handlers were begun, and how often they ended.
+    /// Number of started and finished handlers.
     fn runs(&self) -> (usize, usize) {
         (self.begun.load(Ordering::SeqCst), self.ended.load(Ordering::SeqCst))
     }
@@ -52,7 +52,7 @@ async fn pay(_: NoArgs, cx: Context) -> Result<String> {
     Ok(format!("paid {name}"))
 }
 
-/// Two rounds, with a side effect before each.
+/// Two round trips, with a side effect before each.
 async fn stepped(_: NoArgs, cx: Context) -> Result<String> {
     let done = cx.get::<Arc<Done>>().unwrap();
     count(&done.begun);
@@ -72,7 +72,7 @@ const KEY: [u8; 32] = [7; 32];
 const ONCE: [&str; 2] = ["unmarked", "destructive"];
 const AGAIN: [&str; 3] = ["read_only", "idempotent", "additive"];
 
-/// One instance: all are made in the same way.
+/// Creates an instance; all are identical.
 fn server(done: &Arc<Done>) -> Server {
     Server::new("bank", "1")
         .state(done.clone())
@@ -129,7 +129,7 @@ async fn a_call_may_go_from_instance_to_instance_and_back() {
     let state = tool("stepped").begin(&here).await.state;
     let round = asked(&tool("stepped").retry(&there, &state, named("q1", "Ada")).await);
     assert_eq!(round.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["q2"]);
-    // The first instance still holds the call as it was one round before.
+    // The first instance still holds the call as of the previous round trip.
     assert_eq!(tool("stepped").finish(&here, &round.state, named("q2", "Bob")).await, "1 Ada 2 Bob");
     assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((3, 1), 2), "each step is done once");
 }
@@ -143,13 +143,13 @@ async fn a_call_that_might_do_harm_is_never_done_twice() {
         let answer = tool(name).retry(&there, &state, named("q1", "Ada")).await;
         assert!(failure(&answer["result"]).contains(LOST), "{answer}");
         assert_eq!(done.runs(), (1, 0), "{name}");
-        // Where it waits it can go on all the same.
+        // The instance that holds it can still resume it.
         assert_eq!(tool(name).finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
         assert_eq!(done.runs(), (1, 1), "{name}");
     }
 }
 
-/// An instance with a layer that calls one tool in place of another; it may ask first.
+/// An instance with a layer that calls one tool instead of another; it may send an input request first.
 fn renaming(done: &Arc<Done>, from: &'static str, to: &'static str, asks: bool) -> Server {
     let layer = move |mut request: Request, next: Next| async move {
         if request.target().as_deref() == Some(from) {
@@ -273,7 +273,7 @@ async fn the_time_to_answer_is_bounded_by_the_clock_and_by_what_is_held() {
     let (code, path, message) = call.refused(&here, &state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
     assert!(message.contains("the state has expired"), "{message}");
-    // The state is still good, but the call was let go.
+    // The state is still valid, but the call was evicted.
     let (once, again) = (tool("unmarked"), tool("read_only"));
     let (lost, kept) = (once.begin(&here).await.state, again.begin(&here).await.state);
     advance(MINUTE * 2).await;
@@ -307,7 +307,7 @@ async fn the_same_round_twice_gives_the_same_answer() {
     assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((1, 1), 2));
 }
 
-/// A server whose tool waits for a sign after it was answered.
+/// A server whose tool waits for a permit after the input response.
 fn waits(done: &Arc<Done>, sign: &Arc<Semaphore>) -> Service {
     let sign = sign.clone();
     let tool = move |_: NoArgs, cx: Context| {
@@ -377,7 +377,7 @@ async fn what_is_held_is_bounded_in_number_and_in_age() {
         tool("pay").begin(&here).await;
         assert_eq!(alive.load(Ordering::SeqCst), call.min(3));
     }
-    // They go although nothing else happens, and although nobody has the server any more.
+    // They expire without any other activity, and although the server was dropped.
     drop(here);
     support::paused::pass(MINUTE + Duration::from_secs(1)).await;
     assert_eq!(alive.load(Ordering::SeqCst), 0);
@@ -405,7 +405,7 @@ async fn missing_answers_are_asked_for_again_and_others_are_ignored() {
         let one = asked(&call.retry(&service, &none.state, answers).await);
         assert_eq!(one.questions, json!({"q1": round.questions["q1"]}));
         let mut answers = named("q1", "Ada");
-        answers["q2"] = filled(json!({"name": "Eve"})); // answered already
+        answers["q2"] = filled(json!({"name": "Eve"})); // already has a response
         assert_eq!(call.finish(&service, &one.state, answers).await, "Ada Bob");
     }
 }
@@ -469,7 +469,7 @@ async fn a_handler_that_asks_something_else_when_done_again_fails_safely() {
 async fn a_step_has_a_name_of_its_own() {
     let twice = |_: NoArgs, cx: Context| async move {
         let failed = cx.step("one", || async { Err::<u8, _>(linchpin::Error::tool("not yet")) }).await;
-        let first = cx.step("one", || async { Ok(1) }).await?; // what failed may be tried again
+        let first = cx.step("one", || async { Ok(1) }).await?; // a failed step may be retried
         let second = cx.step("one", || async { Ok(2) }).await.map_err(|error| error.to_string());
         Result::Ok(format!("{} {first} {second:?}", failed.unwrap_err()))
     };

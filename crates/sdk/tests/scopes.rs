@@ -1,5 +1,5 @@
-//! What a tool needs is asked of whoever is known, in every revision and in every way that leads to a tool.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Scopes of tools: enforced for authenticated callers, in every revision and for every route to a tool.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -67,7 +67,7 @@ async fn a_tool_is_called_by_those_who_may() {
             }
             let answer = call(&known(&["files:write", "files:read"]), revision, json!({"name": tool})).await;
             assert!(answer["result"]["isError"] != true && answer["result"].is_object(), "{answer}");
-            // Where nobody knows who asks, everything may be called.
+            // Without authentication, every tool may be called.
             let answer = call(&server().build().unwrap(), revision, json!({"name": tool})).await;
             assert!(answer["result"].is_object(), "{answer}");
         }

@@ -1,5 +1,5 @@
-//! Skills: what a server offers of them, on every revision and way, and what it refuses to offer.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Skills of a server, in every revision and transport, and invalid skills.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! Skills of servers whose files differ from their entries: differing files are rejected, and files are read on
 //! demand.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use linchpin::client::Eras;
 use linchpin::model::extension;

@@ -1,8 +1,8 @@
-//! What a process writes to standard error: errors that no client sees, and where it serves. With a `tracing` subscriber
-//! it writes nothing by itself.
+//! Standard error of a server process: errors that no client sees, and the URL of the endpoint. With a `tracing`
+//! subscriber it writes nothing.
 //!
-//! Each test starts itself as another process, which has a subscriber or none.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Each test starts itself as another process, with or without a subscriber.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::process::{Command, Output, Stdio};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Set in the process that a test starts; its value says whether that has a subscriber.
+/// Set in the process that a test starts; its value selects whether that has a subscriber.
 const CHILD: &str = "LINCHPIN_STANDARD_ERROR";
 
 /// A subscriber that drops every event.
@@ -37,7 +37,7 @@ impl Subscriber for Quiet {
     fn exit(&self, _: &Id) {}
 }
 
-/// Whether this is the process that a test has started.
+/// Returns whether this is the process that a test has started.
 fn is_child() -> bool {
     let subscriber = std::env::var_os(CHILD);
     if subscriber.as_ref().is_some_and(|value| value == "subscriber") {
@@ -46,7 +46,7 @@ fn is_child() -> bool {
     subscriber.is_some()
 }
 
-/// The same test as another process.
+/// Returns the command that runs the same test as another process.
 fn child(test: &str, subscriber: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(CHILD, subscriber).stdout(Stdio::null());

@@ -1,6 +1,6 @@
-//! Calls that run as tasks, where the core has them: the client wishes for it, looks at it, and fetches the result.
-//! What every revision does with a wish for a task, and with tools that run only so.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Tasks of the core protocol: the client requests a task, polls it, and fetches the result. Also task requests in
+//! every revision, and tools that run only as tasks.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -16,7 +16,7 @@ fn open(service: &Service) -> Peer {
     Peer::open_with(CORE, service.clone(), Clock::Real, &json!({"elicitation": {}}))
 }
 
-/// The answer to a request, and what was told before it came.
+/// Returns the response to a request, and the notifications before it.
 fn answered(peer: &mut Peer, id: &Value) -> (Value, Vec<Value>) {
     let mut told = Vec::new();
     loop {
@@ -40,14 +40,14 @@ fn result(peer: &mut Peer, method: &str, params: Value) -> Value {
     answer["result"].take()
 }
 
-/// Begins a task; gives its id.
+/// Starts a task and returns its id.
 fn begin(peer: &mut Peer, tool: &str) -> Value {
     let task = result(peer, "tools/call", json!({"name": tool, "task": {}}))["task"].take();
     assert_eq!(task["status"], "working", "{task}");
     task["taskId"].clone()
 }
 
-/// Reads until the task is told to have this status.
+/// Reads until a notification reports this status of the task.
 fn told(peer: &mut Peer, id: &Value, status: &str) -> Value {
     loop {
         let line = peer.read();
@@ -142,10 +142,10 @@ fn a_task_is_looked_at_and_its_result_is_fetched() {
     assert_eq!((&seen["status"], &seen["taskId"]), (&json!("working"), &id));
     let fetch = peer.send("tasks/result", json!({"taskId": id}));
     let look = peer.send("tasks/get", json!({"taskId": id}));
-    let seen = peer.answer(&look); // the result is not there yet, and does not keep others waiting
+    let seen = peer.answer(&look); // the result is pending and does not block other requests
     assert_eq!(seen["result"]["status"], "working");
     works.gate.add_permits(1);
-    let mut lines = [peer.read(), peer.read()]; // the notice and the result, in whatever order
+    let mut lines = [peer.read(), peer.read()]; // the notification and the result, in any order
     lines.sort_by_key(|line| line.get("method").is_some());
     let [fetched, notice] = lines;
     assert_eq!(notice["params"]["status"], "completed", "{notice}");
@@ -264,7 +264,7 @@ fn a_task_that_asks_withdraws_its_question_when_it_is_cancelled() {
     drop(peer.end());
 }
 
-/// The ids of all tasks that a client may list, and the sizes of the pages.
+/// Returns the ids of all tasks that a client may list, and the sizes of the pages.
 fn listed(peer: &mut Peer) -> (Vec<String>, Vec<usize>) {
     let (mut ids, mut sizes, mut params) = (Vec::new(), Vec::new(), json!({}));
     loop {

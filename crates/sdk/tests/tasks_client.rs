@@ -1,6 +1,6 @@
 //! Tasks from the view of a client: calls that become tasks are polled, get input and are cancelled. Every message
 //! of both sides is validated against its schema.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 

@@ -1,6 +1,6 @@
-//! Calls that run as tasks, as an extension: the server decides, questions and results stand in the task, and tasks
-//! outlive what began them as far as their store does.
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+//! Tasks of the extension: the server decides, input requests and results are part of the task, and a task lives as
+//! long as its store, beyond the request that started it.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod support;
 
@@ -36,16 +36,16 @@ async fn result(service: &Service, method: &str, params: Value) -> Value {
     answer["result"].take()
 }
 
-/// Begins a task; gives its id.
+/// Starts a task and returns its id.
 async fn begin(service: &Service, tool: &str) -> Value {
     let task = result(service, "tools/call", json!({"name": tool})).await;
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
     task["taskId"].clone()
 }
 
-/// The task once all that can be done has been done.
+/// Returns the task after all work that can run has run.
 async fn settled(service: &Service, id: &Value) -> Value {
-    support::paused::pass(Duration::from_millis(10)).await; // paused: it passes when nothing else is to be done
+    support::paused::pass(Duration::from_millis(10)).await; // paused time: it advances when all tasks are idle
     result(service, "tasks/get", json!({"taskId": id})).await
 }
 
@@ -131,7 +131,7 @@ async fn questions_stand_in_the_task_until_they_are_answered() {
     assert_eq!(task["status"], "input_required");
     assert_eq!(task["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), [&who]);
     let again = json!({(&*age): {"action": "accept", "content": {"age": 99}}});
-    update(&service, &id, again).await; // answered already
+    update(&service, &id, again).await; // already has a response
     update(&service, &id, json!({(&*who): {"action": "accept", "content": {"name": "Ada"}}})).await;
     let task = settled(&service, &id).await;
     let (third, question) = task["inputRequests"].as_object().unwrap().iter().next().unwrap();
@@ -178,7 +178,7 @@ async fn a_task_belongs_to_its_principal() {
     }
 }
 
-/// A store that outlives the servers, and a clock that both of them look at.
+/// A store that outlives the servers, and their shared clock.
 #[derive(Clone, Default)]
 struct Durable {
     tasks: Arc<Mutex<BTreeMap<String, TaskRecord>>>,
@@ -272,7 +272,7 @@ async fn what_a_layer_keeps_for_a_call_is_kept_for_its_task() {
     assert_eq!(text(&settled(&service, &id).await["result"]), "from the layer");
 }
 
-/// Opens a stream for tasks; gives those that were agreed on.
+/// Opens a stream for tasks and returns the acknowledged ones.
 fn listen(peer: &mut Peer, ids: &[Value]) -> Value {
     peer.send("subscriptions/listen", json!({"notifications": {"taskIds": ids}}));
     let acknowledged = peer.read();
@@ -308,7 +308,7 @@ fn those_who_listen_are_told_on_whatever_connection() {
             assert_eq!(notice["method"], "notifications/tasks", "{notice}");
             assert_eq!(notice["params"]["taskId"], id);
             let told = &notice["params"];
-            // It may be told that it asked after it was seen to ask, and that it works on in between.
+            // The `input_required` notification may arrive after the poll that showed it, with `working` in between.
             if told["inputRequests"].get(key).is_none() && told["status"] != "working" {
                 return told.clone();
             }

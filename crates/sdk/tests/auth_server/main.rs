@@ -1,7 +1,7 @@
 //! Servers that require authentication: tokens, challenges, scopes, proofs, keys, and session ownership.
 
 #![cfg(feature = "auth")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod challenges;
 mod dpop;

@@ -1,4 +1,4 @@
-//! What a handler takes.
+//! Invalid parameters of handlers.
 
 use linchpin::{Context, Server, tool};
 

@@ -1,4 +1,4 @@
-//! Functions that the attributes refuse.
+//! Functions that the attributes reject.
 
 use linchpin::{Server, args, prompt, resource, tool};
 

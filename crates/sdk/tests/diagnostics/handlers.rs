@@ -1,4 +1,4 @@
-//! What is no handler.
+//! Values that are not handlers.
 
 use linchpin::{Server, Tool, args};
 

@@ -1,4 +1,4 @@
-//! A tool that was forgotten.
+//! A tool that is never added to a server.
 
 #![deny(dead_code)]
 

@@ -1,4 +1,4 @@
-//! A handler that cannot move between threads.
+//! A handler whose future is not `Send`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Options that the attributes refuse.
+//! Options that the attributes reject.
 
 use linchpin::{args, prompt, resource, tool};
 

@@ -1,4 +1,4 @@
-//! Arguments of a program.
+//! Invalid arguments of a stdio server.
 
 use linchpin::Client;
 

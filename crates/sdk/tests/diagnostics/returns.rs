@@ -1,4 +1,4 @@
-//! What a handler returns.
+//! Invalid return types of handlers.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Egress: policy, connections and error messages.
 
 #![cfg(feature = "http-client")]
-#![expect(clippy::unwrap_used, reason = "what a test needs may fail like the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod addresses;
 #[path = "../support/canary.rs"]
