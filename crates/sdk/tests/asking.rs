@@ -373,7 +373,7 @@ async fn a_form_that_a_revision_cannot_show_is_not_sent() {
             .on_elicit(|_| async { Ok(ElicitResult::accept(json!({"sizes": ["Small", "Large"]}))) });
         let output = client.connect().await.unwrap().call("several", ()).await.unwrap();
         if revision == FORMS {
-            assert_eq!(output.is_error, Some(true), "several choices came later: {output:?}");
+            assert_eq!(output.is_error, Some(true), "multiple choice was added later: {output:?}");
             assert!(output.to_text().contains("`sizes`"), "{}", output.to_text());
         } else {
             assert_eq!(output.to_text(), "[Small, Large]");

@@ -198,7 +198,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
     let other = signing_in::oauth(&authority).store(store.clone());
     Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
     let seen = authority.seen();
-    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 5, 0), "another goes on with it");
+    assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 5, 0), "another process completes it");
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_token_that_is_still_good_is_used() {
     authority.behave(Authority::honest().with(Switch::TokenHtmlError));
     authority.advance(Duration::from_secs(3_600 - 20));
     client.call("greet", ()).await.unwrap();
-    assert_eq!(authority.seen().grants("refresh_token").count(), 1, "it was tried");
+    assert_eq!(authority.seen().grants("refresh_token").count(), 1, "it was attempted");
     authority.advance(Duration::from_secs(20));
     let error = client.call("greet", ()).await.unwrap_err().to_string();
     assert!(error.contains("it responded with HTTP 500"), "{error}");

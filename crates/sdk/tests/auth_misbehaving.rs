@@ -461,7 +461,7 @@ async fn what_a_person_reads() {
         assert_eq!(text, expected, "{switch:?}");
         // Another origin may serve the metadata of a resource; it is still validated against the resource.
         assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
-        assert_eq!(seen.reuses, 0, "{switch:?}: what is spent is not shown again");
+        assert_eq!(seen.reuses, 0, "{switch:?}: a used code or token is not sent again");
         let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
         assert!(seen.requests.iter().all(|request| is_safe(&request.query)), "{switch:?}");
         assert!(!text.contains(char::is_control), "{switch:?}");
@@ -516,7 +516,7 @@ async fn an_answer_that_drips_is_given_up_in_time() {
     .await;
     let mut connecting = std::pin::pin!(Client::http(script.origin()).auth(OAuth::new("A test")).connect());
     tokio::select! {
-        _ = &mut connecting => panic!("nothing was said yet"),
+        _ = &mut connecting => panic!("no output yet"),
         () = asked.notified() => tokio::time::pause(),
     }
     let begun = Instant::now();

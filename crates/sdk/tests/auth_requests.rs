@@ -94,7 +94,11 @@ async fn a_token_is_kept_before_it_is_used() {
         .filter_map(|event| if let Event::Sent(token) = event { Some(token) } else { None })
         .collect();
     tokens.dedup();
-    assert_eq!((tokens.len(), authority.seen().refreshes), (3, 2), "one was given, and two came of it");
+    assert_eq!(
+        (tokens.len(), authority.seen().refreshes),
+        (3, 2),
+        "one token was issued, and two were refreshed"
+    );
     for token in tokens {
         let kept =
             log.iter().position(|event| matches!(event, Event::Kept(record) if record.contains(token)));

@@ -125,7 +125,7 @@ impl Stage {
         let request = request.header("authorization", format!("Bearer {token}")).body(String::new())?;
         match server.handle(request).await.status().as_u16() {
             401 => Ok(()), // the keys were fetched, and none of them signed it
-            status => Err(format!("the server answered {status}").into()),
+            status => Err(format!("the server responded with {status}").into()),
         }
     }
 }
@@ -189,7 +189,7 @@ async fn no_spelling_is_connected_to_from_anywhere() {
     for (_, count) in counts.iter().filter(|(site, _)| *site != Learned::ResourceMetadata) {
         assert_eq!(count.failed, count.tried);
     }
-    assert_eq!(terminator.elsewhere(), 0, "nothing was dialled but the way to the public network");
+    assert_eq!(terminator.elsewhere(), 0, "only public addresses were dialled");
     // Where a name leads only DNS knows, and behind a proxy that is up to the proxy. Literal addresses are checked
     // here.
     let names = spellings::hosts().into_iter().filter(|host| host.ends_with(".nip.example"));

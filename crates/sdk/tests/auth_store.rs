@@ -69,7 +69,7 @@ async fn nothing_can_be_read_moved_or_changed() {
     let moved = fs::read(&other).unwrap();
     for broken in [&moved[..], &bytes[..bytes.len() - 1], &bytes[..10], &[]] {
         fs::write(&file, broken).unwrap();
-        assert_eq!(load(&store, "a").await, Ok(None), "it is not in the way of another one");
+        assert_eq!(load(&store, "a").await, Ok(None), "it does not block another key");
     }
     fs::write(&file, &bytes).unwrap();
     assert_eq!(load(&store, "a").await.unwrap().as_deref(), Some("canary-of-the-store"));

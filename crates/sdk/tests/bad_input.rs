@@ -237,7 +237,7 @@ fn an_id_in_use_is_refused_and_the_first_request_goes_on() {
         go.send(()).unwrap();
         assert_eq!(peer.answer(&id)["result"]["content"][0]["text"], "open");
         peer.raw(second.to_string());
-        assert!(peer.answer(&id)["result"]["tools"].is_array(), "free again as soon as the answer is there");
+        assert!(peer.answer(&id)["result"]["tools"].is_array(), "the id is free again after the response");
         peer.close();
     }
 }
@@ -246,7 +246,7 @@ fn an_id_in_use_is_refused_and_the_first_request_goes_on() {
 fn requests_before_initialize() {
     let mut peer = Peer::connect(V2025_11_25, server().build().unwrap(), Clock::Real);
     peer.raw("nonsense");
-    assert_eq!(peer.read()["id"], Value::Null, "nothing is known of the client yet");
+    assert_eq!(peer.read()["id"], Value::Null, "the session is not initialized yet");
     let hint = "was sent before initialize: send initialize first, or put io.modelcontextprotocol/protocolVersion and \
                 /clientCapabilities into params._meta";
     for method in ["tools/list", "my/own", "logging/setLevel", "server/discover"] {
@@ -255,7 +255,7 @@ fn requests_before_initialize() {
     peer.notify("notifications/initialized", Value::Null);
     assert_eq!(peer.result("ping", json!({})), json!({}), "works before the handshake");
     peer.raw("nonsense");
-    assert_eq!(peer.read()["id"], Value::Null, "a ping says nothing of the revision");
+    assert_eq!(peer.read()["id"], Value::Null, "a ping does not name a revision");
     for params in [json!({}), json!({"protocolVersion": 7}), json!({"protocolVersion": V2025_11_25.as_str()})]
     {
         assert_eq!(peer.error("initialize", params).0, -32602);

@@ -90,9 +90,13 @@ fn other_requests_are_answered_while_a_batch_waits() {
     peer.raw(json!([call(101, "meet"), call(102, "echo")]).to_string());
     peer.alive();
     peer.raw(call(102, "echo").to_string());
-    assert_eq!(peer.answer(&json!(102))["result"]["content"][0]["text"], "m", "an id that is done is free");
+    assert_eq!(
+        peer.answer(&json!(102))["result"]["content"][0]["text"],
+        "m",
+        "the id of a finished request is free"
+    );
     peer.raw(call(101, "echo").to_string());
-    assert_eq!(fault(&peer.answer(&json!(101))).0, -32600, "an id that is not done is in use");
+    assert_eq!(fault(&peer.answer(&json!(101))).0, -32600, "the id of a running request is in use");
     let id = peer.send("tools/call", json!({"name": "meet"}));
     let (one, other) = (peer.read(), peer.read());
     let (batch, single) = if one.is_array() { (one, other) } else { (other, one) };

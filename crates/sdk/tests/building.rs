@@ -120,7 +120,7 @@ fn notifications_are_told_to_those_who_ask() {
         assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), name);
         peer.alive();
         peer.close();
-        assert!(heard.try_recv().is_err(), "what cannot be decoded is not told");
+        assert!(heard.try_recv().is_err(), "undecodable notifications are dropped");
     }
 }
 
@@ -296,7 +296,7 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
         assert_eq!(refused(server), expected);
     }
     let first = server().tool("a b", "", || async {}).tool("add", "", || async {});
-    assert_eq!(refused(first), named("a b"), "the first fault is the one that is told");
+    assert_eq!(refused(first), named("a b"), "the first error is reported");
 }
 
 #[test]

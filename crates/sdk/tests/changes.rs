@@ -147,7 +147,7 @@ fn nobody_is_told_before_the_session_is_open_or_without_asking() {
     listen(&mut silent, &json!({"promptsListChanged": true, "resourceSubscriptions": ["a:1"]}));
     let mut last = open(Revision::LATEST_SESSION, &service);
     handle.add(tool("t")).unwrap();
-    assert_eq!(last.read()["method"], "notifications/tools/list_changed", "the others were passed over");
+    assert_eq!(last.read()["method"], "notifications/tools/list_changed", "the others were skipped");
     early.alive();
     silent.alive();
     early.close();
@@ -221,7 +221,7 @@ fn a_stream_ends_when_the_client_gives_it_up() {
     }
     let (rest, ended) = peer.end();
     ended.unwrap();
-    assert_eq!(rest.len(), 1, "only the open stream is answered: {rest:?}");
+    assert_eq!(rest.len(), 1, "only the open stream has a response: {rest:?}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn sessions_subscribe_to_resources() {
         assert_eq!(
             peer.result("resources/subscribe", json!({"uri": "a:1"})),
             json!({}),
-            "nobody was told before"
+            "no earlier notification"
         );
         peer.result("resources/subscribe", json!({"uri": "a:1"}));
         handle.resource_updated("a:2");

@@ -73,7 +73,7 @@ async fn an_answer_that_cannot_be_read_fails_its_request_at_once() {
         let error = client.call("bad", ()).await.unwrap_err().to_string();
         assert!(error.contains("that is too long"), "{error}");
         client.call("good", ()).await.unwrap();
-        assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waited");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "no timeout was reached");
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_server_that_dies_fails_what_waits_at_once() {
         assert!(client.is_closed());
         let next = client.call("good", ()).await.unwrap_err().to_string();
         assert_eq!(next, "the connection is closed: it exited with status 3");
-        assert_eq!(script.received("tools/call").len(), 1, "a call is never sent again by itself");
+        assert_eq!(script.received("tools/call").len(), 1, "a call is never resent automatically");
     }
 }
 

@@ -153,7 +153,7 @@ async fn a_task_that_repeats_an_input_request_times_out() {
     let error = client.call("slow", ()).timeout(SECOND).await.unwrap_err();
     assert!(matches!(error, ClientError::Call(CallError::TimedOut(SECOND))), "{error:?}");
     assert!(begun.elapsed() < 2 * SECOND, "{:?}", begun.elapsed());
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "a user is asked once");
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "one elicitation per request");
     script.wait_for(|message| message["method"] == "tasks/cancel").await;
 }
 

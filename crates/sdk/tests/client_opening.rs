@@ -24,7 +24,7 @@ fn methods(script: &Script) -> Vec<String> {
     script
         .messages()
         .iter()
-        .map(|message| message["method"].as_str().unwrap_or("an answer").to_owned())
+        .map(|message| message["method"].as_str().unwrap_or("a response").to_owned())
         .collect()
 }
 

@@ -6,7 +6,8 @@ use linchpin::{NoArgs, Server};
 
 #[tokio::test]
 async fn calls_in_a_loop_do_not_keep_the_thread() {
-    let server = Server::new("quick", "1.0.0").tool("now", "Answers at once", |_: NoArgs| async { "now" });
+    let server =
+        Server::new("quick", "1.0.0").tool("now", "Returns immediately", |_: NoArgs| async { "now" });
     let client = server.connect_in_memory().await.unwrap();
     let calls = async {
         loop {
@@ -14,5 +15,5 @@ async fn calls_in_a_loop_do_not_keep_the_thread() {
         }
     };
     let ended = tokio::time::timeout(Duration::from_millis(50), calls).await;
-    assert!(ended.is_err(), "the time limit had its turn");
+    assert!(ended.is_err(), "the timeout was polled");
 }

@@ -182,7 +182,7 @@ fn waiting() -> (Server, Receiver<&'static str>) {
                 cx.progress(1.0);
                 cx.notify("x-test/too-late", &json!({}));
                 said.send("cleaned up").unwrap();
-                "an answer that nobody wants"
+                "a response to a cancelled request"
             }
         })
         .tool("asking", "", move |_: NoArgs, cx: Context| {

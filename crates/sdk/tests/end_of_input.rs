@@ -106,7 +106,10 @@ fn who_takes_too_long_is_answered_with_an_error() {
         ended.unwrap();
         rest.sort_by_key(|answer| answer["id"].as_i64());
         let ids: Vec<_> = rest.iter().map(|answer| answer["id"].clone()).collect();
-        assert_eq!(ids, never, "a request that was given up is not answered, not even now ({revision})");
+        assert_eq!(
+            ids, never,
+            "a cancelled request gets no response, not even at the end of input ({revision})"
+        );
         for answer in rest {
             assert_eq!(fault(&answer), (-32603, "the server is shutting down".into()));
         }
@@ -190,7 +193,7 @@ fn broken_streams_end_the_server_in_words() {
 /// Timeout, so that a failing test does not hang.
 fn in_time<T>(work: impl Future<Output = T>) -> T {
     runtime(Clock::Real)
-        .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("it ends in time") })
+        .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("it finishes in time") })
 }
 
 #[test]

@@ -29,7 +29,7 @@ struct Who {
 fn service() -> Service {
     Server::new("tour", "1")
         .tool("add", "Adds", |Add { a, b }| async move { a + b })
-        .tool("slow", "Takes its time and says so", |_: NoArgs, cx: Context| async move {
+        .tool("slow", "Reports progress", |_: NoArgs, cx: Context| async move {
             for step in 1..=3 {
                 cx.progress((f64::from(step), 3.0));
                 cx.log(LogLevel::Warning, format!("step {step}"));
@@ -37,19 +37,19 @@ fn service() -> Service {
             }
             "done"
         })
-        .add(Tool::new("greet").description("Asks for a name").read_only().handler(
+        .add(Tool::new("greet").description("Elicits a name").read_only().handler(
             |_: NoArgs, cx: Context| async move {
                 let who: Who = cx.elicit("Who are you?").await?;
                 Result::<_>::Ok(format!("Hello, {}!", who.name))
             },
         ))
-        .add(Tool::new("think").description("Asks a model").read_only().handler(
+        .add(Tool::new("think").description("Requests sampling").read_only().handler(
             |_: NoArgs, cx: Context| async move { Result::<_>::Ok(cx.sample("6 * 7?").await?.to_text()) },
         ))
-        .add(Tool::new("folders").description("Asks for folders").read_only().handler(
+        .add(Tool::new("folders").description("Lists the roots").read_only().handler(
             |_: NoArgs, cx: Context| async move { Result::<_>::Ok(cx.roots().await?[0].uri.clone()) },
         ))
-        .tool("wait", "Ends when it is given up", |_: NoArgs, cx: Context| async move {
+        .tool("wait", "Waits for cancellation", |_: NoArgs, cx: Context| async move {
             cx.progress(0.5);
             cx.cancelled().await;
             "given up"
@@ -183,7 +183,7 @@ async fn cancelled(client: &Client) {
     let seen = begun.clone();
     let call = client.call("wait", ()).progress(move |_| seen.notify_one()).timeout(Duration::from_mins(1));
     tokio::select! {
-        ended = call.into_future() => panic!("it ended by itself: {ended:?}"),
+        ended = call.into_future() => panic!("it finished without cancellation: {ended:?}"),
         () = begun.notified() => {}
     }
     client.ping().await.unwrap();

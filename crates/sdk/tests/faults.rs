@@ -58,11 +58,11 @@ async fn talk(client: &Client, random: &mut Random, faults: &Faults) -> Result<(
         if let Err(error) = &outcome
             && error.to_string().trim().is_empty()
         {
-            return Err(format!("an error says nothing: {error:?}"));
+            return Err(format!("an error has no text: {error:?}"));
         }
         let cut = faults.log().last().is_some_and(|event| event.fault == Fault::Cut);
         if cut && !client.is_closed() {
-            return Err("the connection was cut, and the client does not know".into());
+            return Err("the connection was cut, and the client does not notice".into());
         }
         if client.is_closed() {
             let error = client.ping().await.err().ok_or("a call succeeds on a connection that has ended")?;
@@ -114,7 +114,7 @@ async fn scenario(seed: u64, service: &Service) -> (Vec<FaultEvent>, Result<(), 
         match builder.connect().await {
             Ok(client) => talk(&client, &mut random, &faults).await,
             Err(error) if error.to_string().trim().is_empty() => {
-                Err("the error of connecting says nothing".into())
+                Err("the connection error has no text".into())
             }
             Err(_) => Ok(()),
         }
@@ -123,7 +123,7 @@ async fn scenario(seed: u64, service: &Service) -> (Vec<FaultEvent>, Result<(), 
     pass(LIMIT).await;
     let left = Handle::current().metrics().num_alive_tasks();
     if outcome.is_ok() && left > 0 {
-        outcome = Err(format!("{left} pieces of work are left behind"));
+        outcome = Err(format!("{left} tasks are left"));
     }
     (faults.log(), outcome)
 }
@@ -173,7 +173,7 @@ fn every_conversation_ends_whatever_the_line_does() {
         let log = match reports.recv_timeout(PATIENCE) {
             Ok(Ok(log)) => log,
             Ok(Err(failure)) => panic!("{failure}"),
-            Err(error) => panic!("one of the seeds {current:?} takes for ever in real time: {error}"),
+            Err(error) => panic!("one of the seeds {current:?} does not finish in real time: {error}"),
         };
         for event in log {
             *met.entry(std::mem::discriminant(&event.fault)).or_default() += 1;

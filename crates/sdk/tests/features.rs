@@ -264,7 +264,7 @@ fn arguments_and_variables_are_completed() {
         let mut complete = |params: Value| peer.result("completion/complete", params)["completion"].take();
         let two = complete(of("review", "language", "r"));
         assert_eq!(two, json!({"values": ["rust", "ruby"], "total": 2, "hasMore": false}));
-        assert_eq!(complete(of("free", "topic", "r"))["values"], json!([]), "nobody proposes anything");
+        assert_eq!(complete(of("free", "topic", "r"))["values"], json!([]), "no completion handler");
         let mut with_context = of("review", "lines", "1");
         with_context["context"] = json!({"arguments": {"language": "c"}});
         assert_eq!(complete(with_context)["values"], json!([r#"1{"language": "c"}"#]));
@@ -322,11 +322,7 @@ fn log_messages_come_as_the_client_wants_them() {
     let detail = json!({"level": "debug", "logger": "talkative", "data": "fine detail"});
     for revision in session_revisions() {
         let mut peer = Peer::open(revision, talkative());
-        assert_eq!(
-            heard(&mut peer, "log", None),
-            std::slice::from_ref(&warning),
-            "info and above when nothing is said"
-        );
+        assert_eq!(heard(&mut peer, "log", None), std::slice::from_ref(&warning), "default: info and above");
         for (level, expected) in [("debug", vec![detail.clone(), warning.clone()]), ("error", vec![])] {
             assert_eq!(peer.result("logging/setLevel", json!({"level": level})), json!({}));
             assert_eq!(heard(&mut peer, "log", None), expected);
@@ -337,7 +333,7 @@ fn log_messages_come_as_the_client_wants_them() {
         peer.close();
     }
     let mut peer = Peer::open(STATELESS, talkative());
-    assert_eq!(heard(&mut peer, "log", None), Vec::<Value>::new(), "nobody asked");
+    assert_eq!(heard(&mut peer, "log", None), Vec::<Value>::new(), "not requested");
     assert_eq!(heard(&mut peer, "log", json!({key::LOG_LEVEL: "debug"})), [detail, warning.clone()]);
     assert_eq!(heard(&mut peer, "log", json!({key::LOG_LEVEL: "info"})), [warning]);
     let (code, message) = peer.error("tools/call", json!({"name": "log", "_meta": {key::LOG_LEVEL: "loud"}}));

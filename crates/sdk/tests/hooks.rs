@@ -166,7 +166,7 @@ fn the_reporter_gets_the_detail_that_clients_do_not() {
             format!("resources/read Some(\"a:foreign\") {detail}"),
             format!("prompts/get Some(\"foreign\") {detail}"),
         ];
-        assert_eq!(seen.take(), expected, "each once, and none that the client saw itself");
+        assert_eq!(seen.take(), expected, "each error once, without those that the client received");
     }
 }
 

@@ -314,13 +314,13 @@ async fn giving_up_closes_the_stream_or_says_so_as_the_era_has_it() {
             let call = client.call(tool, ()).timeout(limit).into_future();
             let late = tokio::join!(call, end).0.unwrap_err();
             assert!(matches!(late, ClientError::Call(CallError::TimedOut(_))), "{late:?}");
-            timeout(PATIENCE, gone.notified()).await.expect("the exchange goes on");
+            timeout(PATIENCE, gone.notified()).await.expect("the exchange is still running");
         }
         tokio::select! {
             ended = client.call("streams", ()).into_future() => panic!("{ended:?}"),
             _ = script.wait_for("tools/call", 3) => {}
         }
-        timeout(PATIENCE, gone.notified()).await.expect("the exchange goes on");
+        timeout(PATIENCE, gone.notified()).await.expect("the exchange is still running");
         client.call("echo", ()).await.unwrap();
         let cancelled = script.of("notifications/cancelled").len();
         assert_eq!(cancelled, if revision == Revision::LATEST { 0 } else { 3 }, "{revision}");
@@ -364,7 +364,7 @@ async fn a_silent_server_is_greeted_and_its_silence_ended() {
     .await;
     let client = client(&script).probe_timeout(Duration::from_millis(20)).connect().await.unwrap();
     assert_eq!(client.revision(), Revision::LATEST_SESSION);
-    timeout(PATIENCE, gone.notified()).await.expect("the probe goes on");
+    timeout(PATIENCE, gone.notified()).await.expect("the probe is still running");
 }
 
 #[tokio::test]

@@ -498,7 +498,7 @@ async fn questions_on_the_stream_of_the_session_are_answered() {
     let script =
         server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().event(&ask).hang(&end))).await;
     let _client = connect(&script).await;
-    let answers = script.wait_for("an answer", 1).await;
+    let answers = script.wait_for("a response", 1).await;
     assert_eq!(answers[0].body, json!({ "jsonrpc": "2.0", "id": "q", "result": {} }));
     assert_eq!(answers[0].header("mcp-session-id"), http::SESSION);
 }

@@ -39,7 +39,7 @@ impl Told {
         };
         let said = timeout(PATIENCE, said).await;
         all.truncate(20);
-        said.unwrap_or_else(|_| panic!("{part:?} was not said: {all:?}"));
+        said.unwrap_or_else(|_| panic!("{part:?} was not reported: {all:?}"));
     }
 }
 

@@ -107,7 +107,7 @@ fn a_head_that_does_not_end_is_not_waited_for() {
         let sent = dribbling.try_write([bytes.next().unwrap()]);
         match std::io::Read::read(&mut dribbling.stream, &mut byte) {
             Ok(0) => break,
-            Ok(_) => panic!("nothing was asked"),
+            Ok(_) => panic!("no request was sent"),
             Err(error) if sent && matches!(error.kind(), std::io::ErrorKind::WouldBlock) => {}
             Err(_) => break,
         }
@@ -193,7 +193,7 @@ fn a_client_that_does_not_read_is_cut() {
         assert_eq!(socket.head().unwrap().0, 200);
     }
     site.until_tasks(0);
-    assert_eq!(scene.alive(), 0, "its calls were given up");
+    assert_eq!(scene.alive(), 0, "its calls were cancelled");
     is_alive(&site);
 }
 
@@ -504,7 +504,7 @@ fn a_server_ends_in_good_order() {
     site.stop();
     assert_eq!((silent.end(), idle.end()), (String::new(), String::new()));
     assert_eq!(old.chunk(), None);
-    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it is answered");
+    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it gets a response");
     assert_eq!(listening.chunk(), None);
     assert!(std::net::TcpStream::connect(site.address).is_err(), "no new connection is accepted");
     scene.step(1);
@@ -594,9 +594,9 @@ fn a_process_is_told_to_end() {
     assert!(listening.chunk().unwrap().contains("acknowledged"));
     let pid = rustix::process::Pid::from_child(&process.0);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert!(busy.chunk().unwrap().contains("\"told\""), "it is answered");
+    assert!(busy.chunk().unwrap().contains("\"told\""), "it gets a response");
     assert_eq!((busy.chunk(), busy.end()), (None, String::new()));
-    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it is answered");
+    assert!(listening.chunk().unwrap().contains("\"id\":9"), "it gets a response");
     assert_eq!((listening.chunk(), listening.end()), (None, String::new()));
     assert_eq!(process.0.wait().unwrap().code(), Some(0));
 }

@@ -86,7 +86,7 @@ impl Calls {
         events.push(seen.answer(&text(&name)));
         let number: u64 = name.trim_start_matches("call-").parse().unwrap();
         let call = Call { random: Random::new(self.seed + number), events, is_resumable: false };
-        assert!(self.known.insert(name.clone(), call).is_none(), "{name} came twice");
+        assert!(self.known.insert(name.clone(), call).is_none(), "{name} was received twice");
         self.sent += 1;
         self.cut(&name, 0, ids)
     }

@@ -179,12 +179,12 @@ async fn in_a_session_what_has_begun_arrives_whole() {
     let (ended, done, cuts) = scene(Revision::LATEST_SESSION).await;
     let whole = ended.iter().filter(|ended| check(ended, &done, true)).count();
     assert_eq!(ended.len(), CALLS);
-    assert!(whole > CALLS / 4, "{whole} of {CALLS} calls were answered over {cuts} cuts");
+    assert!(whole > CALLS / 4, "{whole} of {CALLS} calls completed over {cuts} cuts");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_session_a_cut_is_said_at_once() {
     let (ended, done, cuts) = scene(Revision::LATEST).await;
     let whole = ended.iter().filter(|ended| check(ended, &done, false)).count();
-    assert!(whole > 0 && whole < CALLS, "{whole} of {CALLS} calls were answered over {cuts} cuts");
+    assert!(whole > 0 && whole < CALLS, "{whole} of {CALLS} calls completed over {cuts} cuts");
 }

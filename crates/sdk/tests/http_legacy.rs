@@ -195,11 +195,7 @@ async fn what_is_wrong_with_a_post() {
         let answer = old.guest.handle(web::with(request, headers)).await;
         assert_eq!(answer.status.as_u16(), expected, "{body:.20} {headers:?}");
     }
-    assert_eq!(
-        old.call("echo", json!({"message": "alive"})).await,
-        "alive",
-        "and nothing of it is on the stream"
-    );
+    assert_eq!(old.call("echo", json!({"message": "alive"})).await, "alive", "and nothing is on the stream");
 }
 
 #[tokio::test(start_paused = true)]

@@ -190,7 +190,7 @@ fn requests_whose_bodies_do_not_arrive_make_room() {
         }
         assert!(Instant::now() < deadline, "a slow body makes room");
     }
-    assert_eq!(slow[0].end(), "", "it is closed before its time is over");
+    assert_eq!(slow[0].end(), "", "it is closed before its timeout");
     slow[1].write("late");
     assert!(slow[1].response().unwrap().body.ends_with(" late"), "others go on");
 }

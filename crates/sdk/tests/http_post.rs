@@ -176,7 +176,7 @@ async fn the_version_header_of_sessions() {
         }
         let twice =
             [("mcp-protocol-version", revision.as_str()), ("mcp-protocol-version", STATELESS.as_str())];
-        assert_eq!(refused(&guest, &message, &twice).await, (400, MISMATCH), "who reads which one?");
+        assert_eq!(refused(&guest, &message, &twice).await, (400, MISMATCH), "ambiguous: duplicate headers");
         // The header of the other era: the request is stateless and lacks its required fields.
         let other = [("mcp-protocol-version", STATELESS.as_str())];
         assert_eq!(refused(&guest, &message, &other).await, (400, INVALID_PARAMS));
@@ -276,7 +276,7 @@ async fn headers_must_repeat_the_body_without_sessions() {
     let raw = post(&read, &borrowed(&guest.headers(&read)));
     let mut raw = with(raw, &[("mcp-name", "")]);
     raw.headers_mut().insert("mcp-name", http::HeaderValue::from_bytes("memo://größe".as_bytes()).unwrap());
-    assert_eq!(guest.handle(raw).await.refusal().await, (400, MISMATCH), "no header has such characters");
+    assert_eq!(guest.handle(raw).await.refusal().await, (400, MISMATCH), "not allowed in a header");
     assert_eq!(status(&guest, &call, &[("mcp-name", "=?base64?ZWNobw==?=")]).await, 200);
     assert_eq!(status(&guest, &read, &[("mcp-name", "=?base64?bWVtbzovL2dyw7bDn2U=?=")]).await, 200);
     assert_eq!(status(&guest, &list, &[("mcp-name", "ignored")]).await, 200, "there is nothing to repeat");
@@ -671,7 +671,7 @@ async fn pages_are_told_of_allowed_origins_only() {
     assert_eq!(
         answer.header("access-control-allow-origin"),
         None,
-        "pages of the server itself need no leave"
+        "the server's own origin is always allowed"
     );
     assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
     // The page can read responses, including errors.

@@ -120,7 +120,10 @@ async fn the_stream_of_no_request() {
             let (mut events, mut seen) = (guest.get(None).await.events(), Vec::new());
             while seen.len() < count {
                 let most = (count - seen.len()) as u64;
-                assert!(read(&mut events, (1 + dice.roll(5)).min(most), &mut seen).await, "it goes on");
+                assert!(
+                    read(&mut events, (1 + dice.roll(5)).min(most), &mut seen).await,
+                    "it is still running"
+                );
                 let last = events.last.clone().unwrap();
                 if dice.roll(2) == 0 {
                     drop(events);

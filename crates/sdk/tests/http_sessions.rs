@@ -82,7 +82,7 @@ async fn the_end_of_a_session_ends_what_goes_on_in_it() {
     assert_eq!((stream.next().await, call.next().await), (None, None));
     assert_eq!(pending.end().await.events().rest().await, Vec::<Value>::new());
     scene.until_alive(0).await;
-    assert_eq!(scene.ended(), 0, "they were given up");
+    assert_eq!(scene.ended(), 0, "they were cancelled");
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn what_is_sent_before_the_answer_makes_a_stream() {
         let (mut ids, mut messages, mut first) = (Vec::new(), Vec::new(), true);
         while let Some(event) = events.event().await {
             if revision == LATEST && first {
-                assert_eq!(event.data.as_deref(), Some(""), "it begins with an event to come back from");
+                assert_eq!(event.data.as_deref(), Some(""), "it starts with an event for resumption");
             } else {
                 messages.push(serde_json::from_str::<Value>(&event.data.unwrap()).unwrap());
             }
@@ -158,7 +158,7 @@ async fn questions_are_asked_on_the_stream_of_their_call() {
         if revision == LATEST {
             primed(&mut stream).await;
         }
-        assert!(stream.is_quiet(SECOND).await, "nothing of it on the other stream");
+        assert!(stream.is_quiet(SECOND).await, "nothing on the other stream");
     }
 }
 
@@ -235,9 +235,9 @@ async fn a_session_has_one_such_stream() {
         // A client that resumes knows better than the server that its stream is gone.
         let last = stream.last.clone().unwrap();
         let mut again = guest.get(Some(&last)).await.events();
-        assert_eq!(stream.next().await, None, "the first one ends");
+        assert_eq!(stream.next().await, None, "the first stream ends");
         drop(stream);
-        assert_eq!(guest.get(None).await.refusal().await, (409, -32600), "the second one goes on");
+        assert_eq!(guest.get(None).await.refusal().await, (409, -32600), "the second stream stays open");
         service.handle().tools_changed();
         again.message().await;
         // A wrong event id changes nothing.
@@ -245,7 +245,7 @@ async fn a_session_has_one_such_stream() {
         service.handle().tools_changed();
         again.message().await;
         drop(again);
-        assert_eq!(guest.get(None).await.status, StatusCode::OK, "gone, and so another may come");
+        assert_eq!(guest.get(None).await.status, StatusCode::OK, "closed, so another may be opened");
         guest.delete().await;
     }
 }
@@ -408,7 +408,7 @@ async fn a_call_lets_its_stream_go_and_the_client_comes_back() {
         let last = primed(&mut call).await;
         let event = call.event().await.unwrap();
         assert_eq!((event.retry, event.data), (Some(3_000), None));
-        assert_eq!(call.event().await, None, "the connection is let go");
+        assert_eq!(call.event().await, None, "the connection is closed");
         assert_eq!(scene.alive(), 1, "and the call is not");
         pass(3 * SECOND).await;
         let mut back = guest.get(Some(&last)).await.events();
@@ -441,7 +441,7 @@ async fn a_stream_is_let_go_also_after_something_was_sent() {
         scene.step(1);
         assert_eq!(call.message().await["params"]["progress"], 2.0);
         if revision == LATEST {
-            assert_eq!(call.event().await.unwrap().retry, Some(1_000), "a second, when nothing is said");
+            assert_eq!(call.event().await.unwrap().retry, Some(1_000), "default: one second");
             assert_eq!(call.event().await, None);
             let last = call.last.clone().unwrap();
             scene.step(1);
@@ -492,7 +492,7 @@ async fn a_disconnect_never_gives_a_request_of_a_session_up() {
         assert_eq!(scene.alive(), 1);
         scene.step(2);
         scene.until_alive(0).await;
-        assert_eq!(scene.ended(), 1, "{revision}: it came to its end, though nobody can have the answer");
+        assert_eq!(scene.ended(), 1, "{revision}: it finished, though its response cannot be delivered");
         let caller = guest.clone();
         let call = Beside::start(async move { caller.watch("wait", json!({"count": 3})).await });
         scene.until_alive(1).await;
@@ -809,7 +809,7 @@ async fn tasks_of_a_session_are_told_on_the_stream_of_no_request() {
             break;
         }
     }
-    assert!(foreign.is_quiet(SECOND).await, "nothing of it for another session");
+    assert!(foreign.is_quiet(SECOND).await, "nothing for another session");
 }
 
 #[tokio::test(start_paused = true)]
@@ -825,7 +825,7 @@ async fn sessions_do_not_see_each_other() {
     let mut first = one.send(&message("one")).await.events();
     let mut second = two.send(&message("two")).await.events();
     let (ask_one, ask_two) = (first.message().await, second.message().await);
-    assert_eq!(ask_one["id"], ask_two["id"], "the ids of questions are the same, too");
+    assert_eq!(ask_one["id"], ask_two["id"], "the ids of server requests are the same too");
     two.reply(&ask_two, json!({"action": "accept", "content": {"name": "Two"}})).await;
     assert_eq!(text_of(&second.message().await), "Two");
     assert!(first.is_quiet(SECOND).await);
@@ -852,7 +852,7 @@ async fn the_end_of_the_server_ends_streams_and_answers_calls() {
         web.close_streams();
         stream.rest().await;
         let asked = asking.rest().await;
-        assert_eq!(asked.last().unwrap()["result"]["isError"], true, "no client can answer any more");
+        assert_eq!(asked.last().unwrap()["result"]["isError"], true, "no client can respond any more");
         scene.step(1);
         assert_eq!(text_of(&call.end().await.message().await), "1 steps");
     }

@@ -92,7 +92,7 @@ fn whoever_stalls_in_the_middle_is_cut_and_holds_nobody_up() {
     let mut slow = site.connect();
     slow.write("\x16\x03\x01");
     site.until_tasks(1);
-    assert!(site.ended() < LONG, "the end does not wait for it");
+    assert!(site.ended() < LONG, "shutdown does not wait for it");
     assert_eq!(slow.end(), "");
 }
 

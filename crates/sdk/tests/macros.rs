@@ -24,7 +24,7 @@ fn server<Form>(item: impl Addable<Form>) -> Server {
 /// Returns the result of one request, or its error.
 async fn ask(server: Server, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("an answer");
+    let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("a response");
     let answer = String::from_utf8(answer).expect("UTF-8");
     let mut transcript = Transcript::new();
     transcript.sent(request);

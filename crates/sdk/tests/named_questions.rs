@@ -51,7 +51,7 @@ async fn impatient(_: NoArgs, cx: Context) -> Result<String> {
     let asking = cx.named("user_name").elicit::<Name>("Who were you?");
     tokio::select! {
         biased;
-        _ = asking => return Err(Error::tool("nobody had answered that")),
+        _ = asking => return Err(Error::tool("no response was given for it")),
         () = std::future::ready(()) => {}
     }
     greet(NoArgs {}, cx).await
@@ -200,11 +200,7 @@ async fn a_call_that_asks_first_becomes_a_task_when_it_works() {
         assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")), "{task}");
         assert_eq!((task.get("requestState"), task.get("inputRequests")), (None, None));
         let id = task["taskId"].clone();
-        assert_eq!(
-            ask(&service, "tools/call", retry).await["taskId"],
-            id,
-            "an answer that got lost is given again"
-        );
+        assert_eq!(ask(&service, "tools/call", retry).await["taskId"], id, "a lost response is sent again");
         support::paused::pass(Duration::from_secs(6)).await;
         let asks = ask(&service, "tasks/get", json!({"taskId": id})).await;
         assert_eq!(asks["status"], "input_required", "{asks}");

@@ -310,7 +310,7 @@ async fn a_server_behind_that_is_gone_is_a_clear_error() {
         let (code, said) = rejection(client.read("a:one").await);
         assert_eq!(code, -32603, "{down} before {up}");
         assert!(said.contains("the remote server failed"), "{said}");
-        assert_eq!(client.tools().all().await.unwrap().len(), 7, "what is in front lives on");
+        assert_eq!(client.tools().all().await.unwrap().len(), 7, "the proxy stays alive");
     }
 }
 

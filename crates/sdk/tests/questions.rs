@@ -325,7 +325,7 @@ async fn a_client_that_cannot_be_asked_is_told_what_it_lacks() {
         }
         let (_, received) = tap.messages();
         let questions = received.iter().filter(|message| message.get("method").is_some());
-        assert_eq!(questions.count(), 0, "nothing is asked that was not offered");
+        assert_eq!(questions.count(), 0, "only supported requests are sent");
     }
 }
 

@@ -128,7 +128,7 @@ async fn a_state_is_for_one_principal_one_server_and_one_request() {
     let pay = call("pay_again");
     let state = pay.begin(&ada).await.state;
     check_refused(&pay, &eve, &state, "another principal").await;
-    check_refused(&pay, &here, &state, "nobody in particular").await;
+    check_refused(&pay, &here, &state, "no principal").await;
     let other = server(Keys::new(key(1))).audience("another bank").build().unwrap();
     check_refused(&pay, &other.for_principal("ada"), &state, "another audience").await;
     let to = json!({"street": "A", "town": "B"});

@@ -110,7 +110,7 @@ fn capabilities_follow_from_what_is_registered() {
         let mut later = Server::new("later", "1");
         let _handle = later.handle();
         let later = Peer::open(revision, later);
-        assert!(later.opened["capabilities"]["tools"]["listChanged"] == true, "it may get tools later");
+        assert!(later.opened["capabilities"]["tools"]["listChanged"] == true, "tools may be added later");
         assert!(later.opened["capabilities"].get("completions").is_none());
     }
 }
@@ -313,7 +313,7 @@ fn a_client_is_offered_what_the_server_speaks() {
     for (version, expected) in asked {
         let mut peer = Peer::connect(expected, server().build().unwrap(), Clock::Real);
         let result = peer.result("initialize", initialize(version, &json!({})));
-        assert_eq!(result["protocolVersion"], expected.as_str(), "asked for {version}");
+        assert_eq!(result["protocolVersion"], expected.as_str(), "requested {version}");
     }
     let mut peer = Peer::open(STATELESS, server());
     for version in ["1999-01-01", V2025_11_25.as_str()] {
@@ -343,7 +343,7 @@ fn single_messages_are_served_without_a_connection() {
     let call = json!({"name": "add", "arguments": {"a": 1, "b": 2}});
     let bare = one_shot(&service, &request("tools/call", call.clone())).unwrap();
     assert_eq!(bare["result"]["structuredContent"], json!({"sum": 3}));
-    assert_eq!(bare["result"].get("resultType"), None, "as the newest revision with sessions has it");
+    assert_eq!(bare["result"].get("resultType"), None, "in the format of the newest revision with sessions");
     let modern = one_shot(&service, &request("tools/call", stateless(call))).unwrap();
     assert_eq!(modern["result"]["resultType"], "complete");
     let waited = one_shot(&service, &request("tools/call", json!({"name": "slow"}))).unwrap();

@@ -131,7 +131,7 @@ async fn a_call_may_go_from_instance_to_instance_and_back() {
     assert_eq!(round.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["q2"]);
     // The first instance still holds the call as of the previous round trip.
     assert_eq!(tool("stepped").finish(&here, &round.state, named("q2", "Bob")).await, "1 Ada 2 Bob");
-    assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((3, 1), 2), "each step is done once");
+    assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((3, 1), 2), "each step runs once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,7 +290,7 @@ async fn the_same_round_twice_gives_the_same_answer() {
         let state = tool(name).begin(&here).await.state;
         let first = tool(name).retry(&here, &state, named("q1", "Ada")).await;
         let second = tool(name).retry(&here, &state, named("q1", "Eve")).await;
-        assert_eq!(first, second, "what was lost on the way is sent again");
+        assert_eq!(first, second, "a lost response is sent again");
         assert_eq!(done.runs(), (1, 1), "{name}");
     }
     let done = Arc::default();
@@ -355,7 +355,7 @@ async fn a_request_that_is_given_up_lets_its_call_go() {
     let given_up = tokio::time::timeout(MINUTE, call.finish(&here, &state, named("q1", "Ada"))).await;
     assert!(given_up.is_err());
     sign.add_permits(1);
-    assert_eq!(call.finish(&here, &state, named("q1", "Ada")).await, "paid Ada", "it may be done again");
+    assert_eq!(call.finish(&here, &state, named("q1", "Ada")).await, "paid Ada", "it may be replayed");
     assert_eq!(done.runs(), (2, 1));
 }
 
@@ -442,7 +442,7 @@ async fn branches_that_ask_in_another_order_when_done_again_get_their_own_answer
         };
         assert_eq!(text, "LM RM", "parks: {parks}");
         said.sort();
-        assert_eq!(said, ["Left?", "More?", "More?", "Right?"], "nothing is asked twice");
+        assert_eq!(said, ["Left?", "More?", "More?", "Right?"], "no input request is repeated");
     }
 }
 

@@ -160,9 +160,9 @@ async fn a_call_that_a_layer_led_elsewhere_goes_on_with_the_scopes_of_that_tool(
     let rounds = Rounds::tool("free", json!({}));
     let state = rounds.begin(&may).await.state;
     let answers = || named("q1", "Ada");
-    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "the call goes on");
+    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "the call continues");
     assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
-    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "its answer is sent again");
+    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "its response is sent again");
     assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
 }
 

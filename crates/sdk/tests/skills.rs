@@ -253,7 +253,7 @@ async fn skills_come_and_go_with_their_files_and_clients_are_told() {
     handle.add(Skill::new("new", "New")).unwrap();
     assert_eq!(changes.recv().await, Some(Changed::Resources));
     assert_eq!(client.skills().all().await.unwrap().len(), 3);
-    assert!(!handle.remove_resource("skill://new/SKILL.md"), "a file stays while its skill does");
+    assert!(!handle.remove_resource("skill://new/SKILL.md"), "a file exists as long as its skill");
     assert!(handle.remove_skill("skill://new/SKILL.md") && !handle.remove_skill("skill://new/SKILL.md"));
     assert_eq!(changes.recv().await, Some(Changed::Resources));
     assert_eq!(code(&client.read("skill://new/SKILL.md").await.unwrap_err()), -32602);

@@ -85,7 +85,7 @@ fn tasks_are_announced_in_the_form_of_the_revision() {
         assert_eq!(
             peer.error("tasks/get", json!({"taskId": "t"})).0,
             -32601,
-            "{revision}: there are none here"
+            "{revision}: tasks are not supported"
         );
         let params = json!({"name": "plain", "task": {"ttl": 1}});
         assert_eq!(text(&peer.result("tools/call", params)), "plain", "the wish is ignored");
@@ -161,7 +161,7 @@ fn a_task_is_looked_at_and_its_result_is_fetched() {
     assert!(seen.get("result").is_none() && seen.get("_meta").is_none(), "{seen}");
     let long =
         result(&mut peer, "tools/call", json!({"name": "must", "task": {"ttl": 1_000_000_000_000_u64}}));
-    assert_eq!(long["task"]["ttl"], 24 * 60 * 60 * 1000, "it is kept for a day at most");
+    assert_eq!(long["task"]["ttl"], 24 * 60 * 60 * 1000, "the time to live is at most a day");
     drop(peer.end());
 }
 
@@ -213,7 +213,7 @@ fn a_tool_that_fails_is_a_task_that_failed() {
     let id = begin(&mut peer, "breaks");
     assert_eq!(told(&mut peer, &id, "failed")["statusMessage"], "broken");
     let answer = ask(&mut peer, "tasks/result", json!({"taskId": id}));
-    assert_eq!(fault(&answer), (-31_000, "broken".into()), "what the call would have been answered with");
+    assert_eq!(fault(&answer), (-31_000, "broken".into()), "the result of the call");
     drop(peer.end());
 }
 
@@ -234,7 +234,7 @@ fn a_task_can_be_cancelled_once() {
     let answer = ask(&mut peer, "tasks/cancel", json!({"taskId": id}));
     assert_eq!(fault(&answer).0, -32602, "it has ended");
     assert_eq!(result(&mut peer, "tasks/get", json!({"taskId": id}))["status"], "cancelled");
-    assert_eq!(works.alive(), 0, "nobody works on it any more");
+    assert_eq!(works.alive(), 0, "the task has stopped");
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
         let answer = ask(&mut peer, method, json!({"taskId": "0".repeat(32)}));
         assert_eq!(fault(&answer).0, -32602, "{method} of nothing");
@@ -288,7 +288,7 @@ fn tasks_are_listed_in_pages_for_those_whose_they_are() {
     ids.sort();
     seen.sort();
     assert_eq!((seen, sizes), (ids, vec![100, 100, 50]));
-    assert_eq!(listed(&mut there).0, Vec::<String>::new(), "another session has its own");
+    assert_eq!(listed(&mut there).0, Vec::<String>::new(), "another session has its own tasks");
     for wrong in ["", "x", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", "../../etc/passwd"] {
         assert_eq!(fault(&ask(&mut here, "tasks/list", json!({"cursor": wrong}))).0, -32602, "{wrong}");
     }

@@ -74,7 +74,7 @@ async fn a_call_that_becomes_a_task_is_a_call_like_any_other() {
             assert_eq!(of(&received, "elicitation/create").len(), 3);
             assert_eq!(of(&sent, "tasks/result").len(), 6);
         } else {
-            assert_eq!(of(&sent, "tasks/update").len(), 2, "two rounds of questions");
+            assert_eq!(of(&sent, "tasks/update").len(), 2, "two input requests");
         }
     }
 }

@@ -116,7 +116,11 @@ async fn questions_stand_in_the_task_until_they_are_answered() {
     assert_eq!(task["status"], "input_required");
     let asked = task["inputRequests"].as_object().unwrap().clone();
     assert_eq!(asked.len(), 2, "{asked:?}");
-    assert_eq!(settled(&service, &id).await["inputRequests"], task["inputRequests"], "until it is answered");
+    assert_eq!(
+        settled(&service, &id).await["inputRequests"],
+        task["inputRequests"],
+        "until it gets a response"
+    );
     let key = |message: &str| {
         let mut found = asked.iter().filter(|(_, question)| question["params"]["message"] == message);
         found.next().unwrap().0.clone()
@@ -140,7 +144,7 @@ async fn questions_stand_in_the_task_until_they_are_answered() {
     update(&service, &id, json!({(&**third): {"action": "accept", "content": {"name": "Bob"}}})).await;
     assert_eq!(text(&settled(&service, &id).await["result"]), "Ada is 36 and knows Bob");
     let late = update(&service, &id, json!({(&*who): {"action": "cancel"}})).await;
-    assert_eq!(late["result"]["resultType"], "complete", "what has ended ignores answers: {late}");
+    assert_eq!(late["result"]["resultType"], "complete", "a finished task ignores input: {late}");
     let unknown = update(&service, &json!("t"), json!({})).await;
     assert_eq!(fault(&unknown).0, -32602);
 }
@@ -251,7 +255,7 @@ async fn a_task_that_takes_longer_than_it_is_kept_ends() {
     let service = store.service(&works);
     let id = begin(&service, "must_slow").await;
     support::paused::pass(Duration::from_secs(60 * 60 + 1)).await;
-    assert_eq!(works.alive(), 0, "nobody works on it any more");
+    assert_eq!(works.alive(), 0, "the task has stopped");
     let task = settled(&service, &id).await;
     assert_eq!(task["status"], "cancelled");
     assert!(task["statusMessage"].as_str().unwrap().contains("has expired"), "{task}");

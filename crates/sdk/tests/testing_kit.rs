@@ -95,7 +95,7 @@ fn a_server_of_one_revision_is_tested_in_that_one() {
 async fn a_transcript_shows_both_directions_and_fits_the_schemas() {
     for revision in Revision::ALL {
         let texts = [in_memory_text(revision).await, in_memory_text(revision).await];
-        assert_eq!(texts[0], texts[1], "the same conversation gives the same text");
+        assert_eq!(texts[0], texts[1], "the same conversation has the same text");
         assert!(texts[0].lines().all(|line| line.starts_with("→ {") || line.starts_with("← {")));
         assert!(texts[0].lines().last().unwrap().contains("hello"));
     }

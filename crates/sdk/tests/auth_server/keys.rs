@@ -119,7 +119,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
         ("no metadata", Box::new(|_| Some(Reply::status(404)))),
         ("an error", Box::new(|_| Some(Reply::status(500)))),
         ("no JSON", Box::new(|seen| (seen.path == METADATA).then(|| Reply::new(200, &[], b"<html>")))),
-        ("a key twice", {
+        ("a duplicate member", {
             Box::new(|seen| {
                 let origin = origin(seen);
                 let text =
@@ -151,10 +151,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
             })
         }),
         ("no keys", Box::new(|seen| (seen.path == KEYS).then(|| Reply::json(&json!({"keys": []}))))),
-        (
-            "keys that are none",
-            Box::new(|seen| (seen.path == KEYS).then(|| Reply::json(&json!({"keys": {}})))),
-        ),
+        ("invalid keys", Box::new(|seen| (seen.path == KEYS).then(|| Reply::json(&json!({"keys": {}}))))),
         ("a private key", {
             let mut jwk = key.jwk();
             jwk["d"] = json!("AAAA");
@@ -169,7 +166,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
                 (seen.path == METADATA).then(|| Reply::new(302, &[("location", &other)], b""))
             })
         }),
-        ("redirects for ever", {
+        ("endless redirects", {
             Box::new(|seen| seen.path.starts_with(KEYS).then(|| Reply::new(302, &[("location", KEYS)], b"")))
         }),
         ("too much", {
@@ -191,7 +188,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
             assert_eq!((status, &*text), (503, "tokens cannot be verified now: try again later"), "{what}");
             assert!(challenges.is_empty());
         }
-        assert!(paths(&script).len() <= 6, "{what}: it is asked once: {:?}", paths(&script));
+        assert!(paths(&script).len() <= 6, "{what}: the keys are fetched once: {:?}", paths(&script));
         refused += 1;
     }
     assert_eq!((refused, elsewhere.seen().len()), (16, 0));
@@ -263,7 +260,7 @@ async fn keys_change_and_old_ones_go() {
     let (by_old, by_new) = (token(&old, &script.origin()), token(&new, &script.origin()));
     assert_eq!(call_with(&web, "plain", &by_old).await.status, 200);
     turn.store(1, Ordering::SeqCst);
-    assert_eq!(call_with(&web, "plain", &by_new).await.status, 401, "asked a moment ago");
+    assert_eq!(call_with(&web, "plain", &by_new).await.status, 401, "fetched a moment ago");
     later(Duration::from_secs(31)).await;
     assert_eq!(call_with(&web, "plain", &by_new).await.status, 200);
     assert_eq!(paths(&script).len(), 4);
@@ -273,5 +270,5 @@ async fn keys_change_and_old_ones_go() {
     assert_eq!(call_with(&web, "plain", &by_new).await.status, 200);
     assert_eq!(paths(&script).len(), 6);
     assert_eq!(call_with(&web, "plain", &by_old).await.status, 401);
-    assert_eq!(paths(&script).len(), 6, "asked a moment ago");
+    assert_eq!(paths(&script).len(), 6, "fetched a moment ago");
 }

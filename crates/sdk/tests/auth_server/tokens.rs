@@ -217,7 +217,7 @@ async fn good_tokens_say_who_asks() {
         (key.sign(&text), usual.replace("files:read mcp:basic", "mcp:basic x")),
     ] {
         assert_eq!(who(&token).await, expected);
-        assert_eq!(who(&token).await, expected, "and once more, from memory");
+        assert_eq!(who(&token).await, expected, "again, from the cache");
     }
 }
 
@@ -234,7 +234,7 @@ async fn a_token_that_was_believed_expires_all_the_same() {
     let token = key.sign(&but("exp", json!(NOW + 10)));
     assert_eq!(call_with(&web, "plain", &token).await.status, 200);
     time.store(NOW + 39, std::sync::atomic::Ordering::SeqCst);
-    assert_eq!(call_with(&web, "plain", &token).await.status, 200, "clocks may be apart");
+    assert_eq!(call_with(&web, "plain", &token).await.status, 200, "within the clock skew");
     time.store(NOW + 40, std::sync::atomic::Ordering::SeqCst);
     let (status, _, text) = refusal(call_with(&web, "plain", &token).await, &token).await;
     assert_eq!((status, &*text, calls.count()), (401, "the token has expired", 2));

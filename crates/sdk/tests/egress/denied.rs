@@ -79,5 +79,5 @@ async fn settings_that_change_count_for_every_clone_at_once() {
     let proxied =
         Egress::builder().proxy("http://proxy.example:1").policy(Policy::public_only().allow(here()));
     egress.change(&proxied.build().unwrap());
-    assert!(one.is_allowed(), "this machine is reached without it");
+    assert!(one.is_allowed(), "this machine is reachable without the proxy");
 }

@@ -39,7 +39,7 @@ impl Seen {
 
     /// Returns the method of the message, or the HTTP method if there is none.
     pub(crate) fn method(&self) -> &str {
-        self.body["method"].as_str().unwrap_or(if self.body.is_null() { &self.verb } else { "an answer" })
+        self.body["method"].as_str().unwrap_or(if self.body.is_null() { &self.verb } else { "a response" })
     }
 
     pub(crate) fn is(&self, method: &str) -> bool {

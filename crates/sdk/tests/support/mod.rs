@@ -1,7 +1,7 @@
 //! Scripted client: it drives a server over pipes, line by line, and validates the messages of both sides against
 //! the official schemas.
 #![allow(clippy::allow_attributes, dead_code, unused_imports, reason = "each test file uses a part of it")]
-#![expect(clippy::unwrap_used, reason = "it is only used in tests")]
+#![expect(clippy::unwrap_used, reason = "used only in tests")]
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
 pub(crate) mod alive;
@@ -302,7 +302,7 @@ impl Peer {
     }
 
     fn heard(&mut self, line: &str) -> Value {
-        self.transcript.received(line).unwrap_or_else(|fault| panic!("not as its revision has it: {fault}"));
+        self.transcript.received(line).unwrap_or_else(|fault| panic!("invalid in its revision: {fault}"));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
@@ -365,7 +365,7 @@ pub(crate) fn fault(answer: &Value) -> (i64, String) {
 pub(crate) fn text(result: &Value) -> String {
     match &result["content"].as_array().unwrap()[..] {
         [block] if block["type"] == "text" => block["text"].as_str().unwrap().to_owned(),
-        other => panic!("not one block of text: {other:?}"),
+        other => panic!("expected one block of text: {other:?}"),
     }
 }
 

@@ -143,7 +143,7 @@ impl Socket {
                 true
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            Err(error) => panic!("{error}: the server neither answers nor closes"),
+            Err(error) => panic!("{error}: the server neither responds nor closes"),
         }
     }
 
@@ -176,7 +176,7 @@ impl Socket {
         let body = match length.map(|length| length.parse::<usize>().unwrap()) {
             Some(length) => {
                 while self.buffer.len() < length {
-                    assert!(self.more(), "the body breaks off");
+                    assert!(self.more(), "the body is truncated");
                 }
                 self.buffer.drain(..length).collect()
             }
@@ -200,7 +200,7 @@ impl Socket {
         let size = self.until(b"\r\n")?;
         let size = usize::from_str_radix(size.trim(), 16).unwrap();
         while self.buffer.len() < size + 2 {
-            assert!(self.more(), "the chunk breaks off");
+            assert!(self.more(), "the chunk is truncated");
         }
         let chunk: Vec<u8> = self.buffer.drain(..size + 2).take(size).collect();
         (size > 0).then(|| String::from_utf8(chunk).unwrap())

@@ -7,7 +7,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Guard that stops the clock.
-pub(crate) struct Still(#[expect(dead_code, reason = "dropping it is what counts")] mpsc::SyncSender<()>);
+pub(crate) struct Still(#[expect(dead_code, reason = "held only for its drop")] mpsc::SyncSender<()>);
 
 impl Still {
     /// Stops the clock. A paused clock advances whenever the runtime only waits, even for bytes, unless a task

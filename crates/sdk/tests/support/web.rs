@@ -159,7 +159,7 @@ impl Answer {
 
 async fn frame(body: &mut Body) -> Option<Bytes> {
     let next = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
-    let frame = tokio::time::timeout(PATIENCE, next).await.expect("something comes, or the end");
+    let frame = tokio::time::timeout(PATIENCE, next).await.expect("data, or the end of the stream");
     frame.map(|frame| frame.unwrap().into_data().unwrap())
 }
 
@@ -172,7 +172,7 @@ fn heard(transcript: &Mutex<Transcript>, text: &str, status: StatusCode) -> Valu
         fault(&message);
     } else {
         let checked = transcript.lock().unwrap().received(text);
-        checked.unwrap_or_else(|fault| panic!("not as its revision has it: {fault}"));
+        checked.unwrap_or_else(|fault| panic!("invalid in its revision: {fault}"));
     }
     message
 }
