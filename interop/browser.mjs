@@ -1,11 +1,10 @@
-// A person at a browser: opens a page in Chromium, signs in and agrees to whatever is asked, until the browser is led
-// back to the program that asked.
+// Scripted user at a browser: opens a page in Chromium, logs in and consents, until the browser is redirected back to
+// the client.
 //
 //   node browser.mjs [--cookies <file>] [--pictures <folder>] [--decline] <url>
 //
-// Prints one JSON array with what each page showed, line by line; the first line is its heading. With `--cookies` it is
-// known from one time to the next who is signed in; with `--pictures` each page is kept as a PNG file; with `--decline`
-// the person does not agree.
+// Prints a JSON array with the lines of each page; the first line is its heading. `--cookies` keeps the login between
+// runs, `--pictures` saves each page as a PNG file, and with `--decline` the user denies consent.
 
 import { existsSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -19,7 +18,7 @@ const back = new URL(url).searchParams.get("redirect_uri");
 
 const browser = await chromium.launch({
   executablePath: "/usr/bin/chromium",
-  // Nothing but the pages is fetched. The sandbox needs rights that root in a container has not.
+  // No background network traffic. The sandbox needs privileges that root in a container lacks.
   args: "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking disable-component-update disable-sync"
     .split(" ")
     .map((flag) => `--${flag}`),
@@ -44,7 +43,7 @@ try {
       await page.fill("[name=password]", "a password");
     }
     const next = values.decline && !asksWho ? "text=Cancel" : "[type=submit]";
-    // It leads to the next page, and that is waited for.
+    // Wait for the navigation that the click starts.
     await Promise.all([page.waitForNavigation(), page.click(next)]);
   }
   if (values.cookies !== undefined) {

@@ -39,7 +39,7 @@ async def roots(context):
 
 
 async def tour(client, heard):
-    """Yields the name of each step and the coroutine that takes it."""
+    """Yields the name and the coroutine of each step."""
     progress = []
 
     async def note(value, total, message):
@@ -103,7 +103,7 @@ async def tour(client, heard):
     yield "updated", updated()
     yield "changed", changed()
     yield "complete", complete()
-    # The SDK has no way to cancel a call.
+    # The SDK cannot cancel a call.
     yield "unknownTool", code_of(client.call_tool("nonsense", {}))
     yield "unknownResource", code_of(client.read_resource(AnyUrl("memo://no/such")))
 

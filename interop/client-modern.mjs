@@ -1,12 +1,12 @@
-// A client built with the TypeScript SDK 2.x: it uses everything that the server given on the command line has
-// and prints what it saw (tour.mjs).
+// Tour client on the TypeScript SDK 2.x: uses all features of the server given on the command line and prints a report
+// (tour.mjs).
 //
 //   node client-modern.mjs [--mode legacy|auto|<revision>] <command> [arguments…]  starts the server
 //   node client-modern.mjs [--mode …] --url <url>                                  over Streamable HTTP
 //   node client-modern.mjs [--mode …] --sse <url>                                  over HTTP+SSE
 //
-// legacy opens with initialize, auto (the default) tries server/discover and falls back to initialize.
-// A revision without handshake is insisted on, an older one is the only one offered in initialize.
+// legacy starts with initialize, auto (the default) tries server/discover and falls back to initialize. A revision
+// without handshake is required; an older one is the only one offered in initialize.
 
 import {
   Client,
@@ -18,7 +18,7 @@ import {
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { answers, capabilities, readArguments, tour } from "./tour.mjs";
 
-/** The client options that make the SDK open the conversation as the mode says. */
+/** Returns the client options for the negotiation mode. */
 function opening(mode) {
   if (mode === "legacy" || mode === "auto") {
     return { versionNegotiation: { mode } };

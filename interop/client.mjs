@@ -1,11 +1,11 @@
-// A client built with the TypeScript SDK 1.x, so one that opens with initialize: it uses everything that the
-// server given on the command line has and prints what it saw (tour.mjs).
+// Tour client on the TypeScript SDK 1.x, which starts with initialize: uses all features of the server given on the
+// command line and prints a report (tour.mjs).
 //
 //   node client.mjs <command> [arguments…]  starts the server
 //   node client.mjs --url <url>             over Streamable HTTP
 //   node client.mjs --sse <url>             over HTTP+SSE
 //
-// With --mode 2024-11-05 or 2025-03-26 it is built with the SDK of that time.
+// With --mode 2024-11-05 or 2025-03-26 it uses the SDK of that revision.
 
 import { answers, capabilities, readArguments, tour } from "./tour.mjs";
 
@@ -38,7 +38,7 @@ client.setRequestHandler(types.ListRootsRequestSchema, () => answers.roots);
 
 const transport = await connection();
 let revision = mode;
-// The client keeps the revision to itself, but tells a transport that wants to know.
+// The client does not expose the revision, but passes it to the transport.
 const told = transport.setProtocolVersion?.bind(transport);
 transport.setProtocolVersion = (version) => {
   revision = version;
@@ -59,7 +59,7 @@ const listening = {
     await client.subscribeResource({ uri: "memo://status" });
   },
 };
-/** Several requests in one body, which one revision has and no client sends by itself. */
+/** Sends a batch, which only one revision supports and no client sends on its own. */
 async function batch() {
   const { onmessage } = transport;
   const answers = {};

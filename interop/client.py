@@ -1,12 +1,12 @@
-"""A client built with the Python SDK 2.x: it uses everything that the server given on the command line has and
-prints what it saw as one JSON object. A step that fails is {"error": …} in its place.
+"""Tour client on the Python SDK 2.x: uses all features of the server given on the command line and prints a report as
+one JSON object. A failed step is reported as {"error": …}.
 
     python client.py [--mode legacy|auto|<revision>] <command> [arguments…]  starts the server
     python client.py [--mode …] --url <url>                                  over Streamable HTTP
     python client.py [--mode …] --sse <url>                                  over HTTP+SSE
 
-legacy opens with initialize, auto (the default) tries server/discover and falls back to initialize, a
-revision without handshake is used without asking.
+legacy starts with initialize, auto (the default) tries server/discover and falls back to initialize; a revision
+without handshake is used without negotiation.
 """
 
 import json
@@ -30,7 +30,7 @@ from mcp.types import (
 
 from tour import Heard, read_arguments, report, text, whole
 
-# What was deprecated still has to work.
+# Deprecated features are tested too.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 HANDSHAKES_END = "2025-11-25"
@@ -50,7 +50,7 @@ async def roots(context):
 
 
 async def tour(client):
-    """Yields the name of each step and the coroutine that takes it."""
+    """Yields the name and the coroutine of each step."""
     progress = []
 
     async def note(value, total, message):
@@ -87,7 +87,7 @@ async def tour(client):
 
 
 async def more(client, heard, tasks):
-    """What a server says besides answers, and what is not an answer."""
+    """Tests notifications, cancellation and errors."""
     has_session = client.protocol_version <= HANDSHAKES_END
 
     async def watch():

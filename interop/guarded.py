@@ -1,6 +1,6 @@
-"""A server built with the Python SDK 2.x that wants to know who asks, and whose tools change.
+"""Server on the Python SDK 2.x that requires authentication, and whose tools change.
 
-    python guarded.py  Streamable HTTP at /mcp, for those with a token of the form `secret-of-<name>`
+    python guarded.py  Streamable HTTP at /mcp, for callers with a token of the form `secret-of-<name>`
 """
 
 import os
@@ -36,7 +36,7 @@ server = MCPServer(
 
 
 def plain(description, name=None):
-    """A tool that answers with a text and nothing else."""
+    """Creates a tool that returns only text."""
     return server.tool(name=name, description=description, structured_output=False)
 
 

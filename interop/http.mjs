@@ -1,9 +1,8 @@
-// What the TypeScript servers of this folder share when they serve over HTTP: a port of this machine and an
-// event store that streams are resumed from.
+// Shared code of the TypeScript servers for HTTP: a listener on a free port, and an event store for resumption.
 
 import { createServer } from "node:http";
 
-/** Serves on a free port and prints the URL of the endpoint, which tells whoever started it that it is up. */
+/** Serves on a free port and prints the URL of the endpoint when it is ready. */
 export function listen(handle) {
   const server = createServer((request, response) => {
     handle(request, response).catch((error) => {
@@ -14,7 +13,7 @@ export function listen(handle) {
   server.listen(0, "127.0.0.1", () => console.log(`http://127.0.0.1:${server.address().port}/mcp`));
 }
 
-/** Keeps every event of one session, in order. */
+/** Stores all events of one session, in order. */
 export class Events {
   #events = [];
 
@@ -30,7 +29,7 @@ export class Events {
     const { stream } = this.#events[Number(id) - 1];
     for (let next = Number(id); next < this.#events.length; next += 1) {
       const event = this.#events[next];
-      // An event without a message only says that the stream has begun.
+      // An event without a message only marks the start of the stream.
       if (event.stream === stream && event.message.jsonrpc !== undefined) {
         await send(String(next + 1), event.message);
       }

@@ -1,18 +1,18 @@
-// An authorization server: `oidc-provider`, as it comes, with the pages for people that it has for trying things out.
+// Authorization server: `oidc-provider` with its built-in development pages.
 //
-//   node oidc-provider.mjs [seconds]  how long an access token is good, 300 when nothing is said
+//   node oidc-provider.mjs [seconds]  lifetime of an access token. Default: 300
 //
-// Prints its issuer when it is up, and then a line for everything that happens: `registered`, `shown login`,
-// `shown consent`, `granted <kind> <type of token> <scopes>`, `refused <kind> <code>`, `revoked`. What it can be told on
-// standard input: `later <seconds>` sets its clock forward, `revoke` takes back everything that it has granted, and
-// `revoke <account>` what that one was granted; it answers `done`.
+// Prints its issuer when it is ready, and then a line for each event: `registered`, `shown login`, `shown consent`,
+// `granted <kind> <token type> <scopes>`, `refused <kind> <code>`, `revoked`. Commands on standard input:
+// `later <seconds>` advances its clock, `revoke` revokes all grants, and `revoke <account>` those of an account; it
+// replies `done`.
 
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 import Provider, { errors } from "oidc-provider";
 
-// Its advice to those who use it for more than tests is not one of the lines.
+// Keep its warnings about production use out of standard output.
 console.info = console.error;
 
 const seconds = Number(process.argv[2] ?? 300);
@@ -37,7 +37,7 @@ const provider = new Provider(issuer, {
     revocation: { enabled: true, allowedPolicy: (_, client, token) => client.clientId === token.clientId },
     resourceIndicators: {
       enabled: true,
-      // The servers of this machine are known here, and a token is for one of them alone.
+      // Accept the servers of this machine as resources; a token is for one of them only.
       getResourceServerInfo(_, resource) {
         if (!resource.startsWith("http://127.0.0.1:")) {
           throw new errors.InvalidTarget();

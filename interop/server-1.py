@@ -1,5 +1,5 @@
-"""A server built with the Python SDK 1.x, over HTTP: Streamable HTTP with sessions and resumption at /mcp, HTTP+SSE
-at /sse. It offers what server.mjs offers, under the same names and with the same answers.
+"""Tour server on the Python SDK 1.x, over HTTP: Streamable HTTP with sessions and resumption at /mcp, HTTP+SSE at
+/sse. It has the same items as server.mjs, with the same names and results.
 
     python server-1.py
 """
@@ -14,7 +14,7 @@ from serving import Kept, serve
 
 LANGUAGES = ["rust", "ruby", "go"]
 subscribed = set()
-# Calls of `wait` that were cancelled and that nobody has asked for yet.
+# Number of cancelled calls of `wait` that `cancelled` has not reported yet.
 cancellations = anyio.Semaphore(0)
 
 
@@ -47,7 +47,7 @@ def echo(text: str) -> str:
 async def slow(context: Context) -> str:
     for step in (1, 2, 3):
         await context.report_progress(step, 3, f"step {step}")
-        # Both TypeScript clients lose progress that they read in one go with the response.
+        # Both TypeScript clients lose a progress notification that they read together with the response.
         await anyio.sleep(0.02)
     return "done"
 
@@ -68,7 +68,7 @@ async def sample(context: Context) -> str:
 
 @server.tool(description="Lists the client's roots, one per line")
 async def folders(context: Context) -> str:
-    # Belongs to no request, so over HTTP it is asked on the stream that belongs to none.
+    # Not related to a request, so over HTTP it is sent on the standalone stream.
     listed = await context.session.list_roots()
     return "\n".join(str(root.uri) for root in listed.roots)
 

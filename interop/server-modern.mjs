@@ -1,10 +1,10 @@
-// A server built with the TypeScript SDK 2.x, which speaks the stateless revision and, to clients
-// that open with initialize, the older ones. It offers what server.mjs offers, with the same names and
-// answers. What it needs from the client it asks for by returning inputRequired(…). The SDK sends that as an
-// input_required result or, after a handshake, as requests of its own; either way it runs the tool again.
+// Tour server on the TypeScript SDK 2.x, which supports the stateless revision and, for clients that start with
+// initialize, the older ones. It has the same items as server.mjs, with the same names and results. Tools request input
+// by returning inputRequired(…). The SDK sends that as an input_required result or, after a handshake, as server
+// requests; in both cases it runs the tool again.
 //
 //   node server-modern.mjs       on stdio
-//   node server-modern.mjs http  over HTTP, with sessions and resumption for clients that open with initialize
+//   node server-modern.mjs http  over HTTP, with sessions and resumption for clients that start with initialize
 
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -25,13 +25,13 @@ import { Events, listen } from "./http.mjs";
 
 const languages = ["rust", "ruby", "go"];
 
-/** Calls of `wait` that were cancelled and that nobody has asked for yet. */
+/** Number of cancelled calls of `wait` that `cancelled` has not reported yet. */
 let cancelled = 0;
 const cancellations = new EventTarget();
 
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 
-/** A tool that asks the client for one thing and makes text of the answer. */
+/** Registers a tool that sends one input request and returns the response as text. */
 function asking(question, reply) {
   return (context) => {
     const answer = inputResponse(context.mcpReq.inputResponses, "answer");
@@ -66,7 +66,7 @@ async function slow(context) {
       const params = { progressToken, progress: step, total: 3, message: `step ${step}` };
       await context.mcpReq.notify({ method: "notifications/progress", params });
     }
-    // Both TypeScript clients lose progress that they read in one go with the response.
+    // Both TypeScript clients lose a progress notification that they read together with the response.
     await pause(20);
   }
   return text("done");
@@ -90,7 +90,7 @@ async function awaitCancellation() {
   return text("a call was cancelled");
 }
 
-/** `notify` reaches clients without a session; those with one are reached by their own server. */
+/** `notify` notifies clients without a session; each session has its own server. */
 function createServer({ era }, notify) {
   const capabilities = { logging: {}, resources: { subscribe: true, listChanged: true } };
   const server = new McpServer({ name: "interop-typescript-2", version: "1.0.0" }, { capabilities });
@@ -159,7 +159,7 @@ function createServer({ era }, notify) {
   return server;
 }
 
-/** Clients without a session are served by the SDK's own handler, those with one by a server each. */
+/** The SDK's handler serves clients without a session; each session has its own server. */
 function overHttp() {
   const modern = createMcpHandler((context) => createServer(context, modern.notify), { legacy: "reject" });
   const serveModern = toNodeHandler(modern);

@@ -1,4 +1,4 @@
-// A server built with the TypeScript SDK of an old revision, as far as that one has what server.mjs has:
+// Tour server on the TypeScript SDK of an old revision, with those items of server.mjs that the SDK supports:
 //
 //   node server-old.mjs 2024-11-05  HTTP+SSE at /sse
 //   node server-old.mjs 2025-03-26  Streamable HTTP with sessions at /mcp
@@ -14,11 +14,11 @@ const types = await load("types");
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 const object = (properties) => ({ type: "object", properties, required: Object.keys(properties) });
 
-/** Calls of `wait` that were cancelled and that nobody has asked for yet. */
+/** Number of cancelled calls of `wait` that `cancelled` has not reported yet. */
 let cancelled = 0;
 const cancellations = new EventTarget();
 
-/** What each tool does, with its arguments and a way to say something and to ask while it is called. */
+/** Tool handlers, called with the arguments and functions to send notifications and requests. */
 const tools = {
   add: ({ a, b }) => text(JSON.stringify({ sum: a + b })),
   echo: (input) => text(input.text),

@@ -1,6 +1,6 @@
-// A server built with the TypeScript SDK 1.x, so one that knows the initialize handshake only.
-// Linchpin's clients and the clients of this folder call everything it has and compare what comes back;
-// server-modern.mjs and server.py offer the same things under the same names, with the same answers.
+// Tour server on the TypeScript SDK 1.x, which supports only the initialize handshake. Linchpin's client and the
+// clients in this directory use all its features and compare the results; the other tour servers have the same items
+// with the same names and results.
 //
 //   node server.mjs              on stdio
 //   node server.mjs http         Streamable HTTP with sessions and resumption at /mcp, HTTP+SSE at /sse
@@ -21,7 +21,7 @@ import { Events, listen } from "./http.mjs";
 const text = (value) => ({ content: [{ type: "text", text: value }] });
 const languages = ["rust", "ruby", "go"];
 
-/** Calls of `wait` that were cancelled and that nobody has asked for yet. */
+/** Number of cancelled calls of `wait` that `cancelled` has not reported yet. */
 let cancelled = 0;
 const cancellations = new EventTarget();
 
@@ -32,7 +32,7 @@ async function slow(extra) {
       const params = { progressToken, progress: step, total: 3, message: `step ${step}` };
       await extra.sendNotification({ method: "notifications/progress", params });
     }
-    // Both TypeScript clients lose progress that they read in one go with the response.
+    // Both TypeScript clients lose a progress notification that they read together with the response.
     await pause(20);
   }
   return text("done");
@@ -101,7 +101,7 @@ function createServer() {
       message.content.type === "text" ? message.content.text : `not text: ${message.content.type}`,
     );
   });
-  // Belongs to no request, so over HTTP it is asked on the stream that belongs to none.
+  // Not related to a request, so over HTTP it is sent on the standalone stream.
   server.registerTool("folders", { description: "Lists the client's roots, one per line" }, async () => {
     const { roots } = await server.server.listRoots();
     return text(roots.map((root) => root.uri).join("\n"));
@@ -144,7 +144,7 @@ function createServer() {
   return server;
 }
 
-/** Streamable HTTP with sessions, and the older HTTP+SSE beside it. */
+/** Serves Streamable HTTP with sessions, and HTTP+SSE. */
 function withSessions() {
   const transports = new Map();
 
@@ -185,7 +185,7 @@ function withSessions() {
   };
 }
 
-/** A server for each request, which is answered with one JSON message. */
+/** Creates a server for each request, which responds with one JSON message. */
 async function alone(request, response) {
   if (request.method !== "POST") {
     response.writeHead(405).end();

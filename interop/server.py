@@ -1,11 +1,11 @@
-"""A server built with the Python SDK 2.x, which speaks every revision, with and without the handshake.
+"""Tour server on the Python SDK 2.x, which supports every revision, with and without the handshake.
 
     python server.py       on stdio
     python server.py http  Streamable HTTP with sessions and resumption at /mcp, HTTP+SSE at /sse
 
-It offers what server.mjs offers, under the same names and with the same answers. What a tool needs from the
-client is a parameter that the SDK fills in (`Resolve`): by an input_required result in the stateless
-revision, by a request of its own in the older ones.
+It has the same items as server.mjs, with the same names and results. Input that a tool needs from the client is a
+parameter that the SDK fills in (`Resolve`): with an input_required result in the stateless revision, with a server
+request in the older ones.
 """
 
 import sys
@@ -32,7 +32,7 @@ from pydantic import BaseModel
 
 from serving import Kept, serve
 
-# What was deprecated still has to work.
+# Deprecated features are tested too.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
 
 LANGUAGES = ["rust", "ruby", "go"]
@@ -42,7 +42,7 @@ server = MCPServer("interop-python", version="1.0.0", log_level="WARNING")
 
 HANDSHAKES_END = "2025-11-25"
 subscribed = set()
-# Calls of `wait` that were cancelled and that nobody has asked for yet.
+# Number of cancelled calls of `wait` that `cancelled` has not reported yet.
 cancellations = anyio.Semaphore(0)
 
 
@@ -85,7 +85,7 @@ def echo(text: str) -> str:
 async def slow(context: Context) -> str:
     for step in (1, 2, 3):
         await context.report_progress(step, 3, f"step {step}")
-        # Both TypeScript clients lose progress that they read in one go with the response.
+        # Both TypeScript clients lose a progress notification that they read together with the response.
         await anyio.sleep(0.02)
     return "done"
 
@@ -168,7 +168,7 @@ async def set_level(context, params):
     return EmptyResult()
 
 
-# The SDK leaves what only the older revisions have to those who want it.
+# The SDK does not register methods that only the older revisions have.
 for method, params, handler in [
     ("resources/subscribe", SubscribeRequestParams, subscribe),
     ("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe),

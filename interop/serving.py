@@ -1,5 +1,4 @@
-"""What the Python servers of this folder share when they serve over HTTP: a port of this machine and an event
-store that streams are resumed from."""
+"""Shared code of the Python servers for HTTP: a listener on a free port, and an event store for resumption."""
 
 import socket
 
@@ -7,7 +6,7 @@ import uvicorn
 
 
 class Kept:
-    """Keeps every event, in order. Each SDK has a base class of its own that this one is mixed into."""
+    """Stores all events, in order. A mixin, since each SDK has its own base class."""
 
     def __init__(self):
         self.events = []
@@ -21,7 +20,7 @@ class Kept:
 
         last = int(last_event_id)
         stream = self.events[last - 1][0]
-        # An event without a message only says that the stream has begun.
+        # An event without a message only marks the start of the stream.
         for number, (of, message) in enumerate(self.events[last:], start=last + 1):
             if of == stream and message is not None:
                 await send_callback(EventMessage(message, str(number)))
@@ -29,7 +28,7 @@ class Kept:
 
 
 class Announced(uvicorn.Server):
-    """Prints the URL of the endpoint once it is served, which tells whoever started it that it is up."""
+    """Prints the URL of the endpoint when it is ready."""
 
     async def startup(self, sockets=None):
         await super().startup(sockets)

@@ -1,7 +1,7 @@
-// What both TypeScript clients of this folder do with a server, and the report they print: one JSON object.
-// A step that fails is reported as {"error": …} in its place, so that the other steps are still seen.
+// Feature tour of both TypeScript clients, and their report: one JSON object. A failed step is reported as
+// {"error": …}, and the other steps still run.
 
-/** What the clients answer when a server asks them for something. */
+/** Responses of the clients to server requests. */
 export const answers = {
   elicitation: { action: "accept", content: { name: "Ada" } },
   sampling: { role: "assistant", model: "interop", content: { type: "text", text: "sampled" } },
@@ -10,7 +10,7 @@ export const answers = {
 
 export const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
 
-/** Splits the command line into --mode's value and where the server is: a command, or a URL after --url or --sse. */
+/** Splits the command line into the mode and the server: a command, or a URL after --url or --sse. */
 export function readArguments(usage) {
   const words = process.argv.slice(2);
   const mode = words[0] === "--mode" ? words.splice(0, 2)[1] : undefined;
@@ -25,23 +25,23 @@ export function readArguments(usage) {
   return { mode, server: { command, args, env: process.env } };
 }
 
-/** The first time that something happens, which must not take long. */
+/** Creates a promise of the first notification, with a timeout. */
 function first() {
   let tell;
   const promise = new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error("nothing was told in time")), 10_000);
+    const timer = setTimeout(() => reject(new Error("no notification in time")), 10_000);
     tell = (what) => {
       clearTimeout(timer);
       resolve(what);
     };
   });
-  promise.catch(() => undefined); // whoever waits for it is told
+  promise.catch(() => undefined); // the awaiting step reports the error
   return { promise, tell };
 }
 
 /**
- * What a server says besides answers. `on` is the client's way to be told of a notification, `watch` its way to
- * ask for changes, `logged` metadata of a call that asks for log messages, and `steps` are its own.
+ * Steps for notifications. `on` registers a notification handler, `watch` subscribes to changes, `logged` is the
+ * metadata of a call that requests log messages, and `steps` are those of the client.
  */
 function more({ client, call, options, text, on, watch, logged, steps }) {
   const codeOf = async (request) => {
@@ -89,8 +89,8 @@ function more({ client, call, options, text, on, watch, logged, steps }) {
 }
 
 /**
- * Runs every step. `call` is the client's way to call a tool: name, arguments, request options, metadata. With
- * `listening` it also uses what servers say besides answers.
+ * Runs every step. `call` calls a tool: name, arguments, request options, metadata. With `listening`, the steps for
+ * notifications are run too.
  */
 export async function tour({ client, call, revision, listening }) {
   const options = { timeout: 10_000 };

@@ -1,4 +1,4 @@
-"""What the Python clients of this folder share: their command line, and the report they print."""
+"""Shared code of the Python clients: command line and report."""
 
 import argparse
 
@@ -6,11 +6,11 @@ import anyio
 
 
 def read_arguments(modes):
-    """The mode, and where the server is: `command`, `url` or `sse`."""
-    parser = argparse.ArgumentParser(description="Uses everything a server of this folder has")
+    """Returns the mode and the server: `command`, `url` or `sse`."""
+    parser = argparse.ArgumentParser(description="Uses all features of a tour server")
     parser.add_argument("--mode", help=modes)
-    parser.add_argument("--url", help="of a server that speaks Streamable HTTP")
-    parser.add_argument("--sse", help="URL of a server that speaks HTTP+SSE")
+    parser.add_argument("--url", help="URL of a Streamable HTTP server")
+    parser.add_argument("--sse", help="URL of an HTTP+SSE server")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if not (options.command or options.url or options.sse):
@@ -23,12 +23,12 @@ def text(result):
 
 
 def whole(number):
-    """The SDK reads every number as a float; the report has 1 where the server said 1."""
+    """Converts floats to integers: the SDK decodes every number as a float."""
     return int(number) if number is not None and number == int(number) else number
 
 
 async def report(seen, steps):
-    """Takes all steps. Whatever the SDK raises is what is to be reported."""
+    """Runs all steps. Exceptions of the SDK are reported."""
     async for name, step in steps:
         try:
             seen[name] = await step
@@ -38,7 +38,7 @@ async def report(seen, steps):
 
 
 class Heard:
-    """Notifications by their method, for whoever waits for the next one."""
+    """Received notifications by method, for the steps that await them."""
 
     def __init__(self):
         self.streams = {}
