@@ -51,17 +51,17 @@ async def tell_of_change(context):
         await context.session.send_tool_list_changed()
 
 
-@plain("Says who asks")
+@plain("Returns the caller")
 def whoami() -> str:
     return get_access_token().client_id
 
 
-@plain("Has a name that models do not take", name="files.read/all")
+@plain("Has a name that is invalid for models", name="files.read/all")
 def files(path: str) -> str:
     return f"contents of {path}"
 
 
-@plain("Gives a text of this many characters")
+@plain("Returns a text of this many characters")
 def large(size: int) -> str:
     return "x" * size
 
@@ -71,7 +71,7 @@ def fail() -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text="this tool always fails")], is_error=True)
 
 
-@plain("Never answers")
+@plain("Never returns")
 async def wait() -> str:
     await anyio.sleep_forever()
 
@@ -88,14 +88,14 @@ def forecast(place: str) -> Weather:
 server.add_tool(forecast, description="Tells the weather")
 
 
-@plain("Describes `forecast` in other words, and tells nobody")
+@plain("Changes the description of `forecast` without a notification")
 def rewrite(description: str) -> str:
     server.remove_tool("forecast")
     server.add_tool(forecast, description=description)
     return "rewritten"
 
 
-@plain("Adds a tool, and tells that the list has changed")
+@plain("Adds a tool and sends a list change notification")
 async def grow(name: str, context: Context) -> str:
     server.add_tool(whoami, name=name, description="Is new", structured_output=False)
     await tell_of_change(context)

@@ -193,7 +193,7 @@ fn a_server_may_speak_one_revision_only() {
         peer.alive();
         peer.close();
         let bare = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "a:b"}});
-        assert_eq!(fault(&one_shot(&service, &bare).unwrap()).0, -32002, "as the revision that it speaks");
+        assert_eq!(fault(&one_shot(&service, &bare).unwrap()).0, -32002, "in its revision");
     }
     let service = server().protocol_version(STATELESS.as_str()).build().unwrap();
     let mut peer = Peer::connect(Revision::LATEST_SESSION, service.clone(), Clock::Real);

@@ -266,7 +266,7 @@ async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
     let large = json!({ "text": "x".repeat(2 << 20) });
     for _ in 0..3 {
         let call = client.call("tool", &large).timeout(Duration::from_millis(50)).into_future();
-        let error = timeout(SECOND * 10, call).await.expect("it ends in time").unwrap_err();
+        let error = timeout(SECOND * 10, call).await.expect("it finishes in time").unwrap_err();
         assert!(matches!(error, ClientError::Call(CallError::TimedOut(_))), "{error:?}");
     }
     assert_eq!(kept.lock().unwrap().len(), 1);

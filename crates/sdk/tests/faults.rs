@@ -133,7 +133,7 @@ fn run(seed: u64, service: &Service) -> Result<Vec<FaultEvent>, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(scenario(seed, service))));
-    let again = format!("to see it again: LINCHPIN_SEED={seed} cargo test -p linchpin --test faults");
+    let again = format!("to reproduce: LINCHPIN_SEED={seed} cargo test -p linchpin --test faults");
     let (log, outcome) = ended.map_err(|_| format!("seed {seed}: a panic; {again}"))?;
     let Err(failure) = outcome else { return Ok(log) };
     let log: Vec<_> = log.iter().map(ToString::to_string).collect();

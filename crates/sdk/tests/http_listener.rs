@@ -192,5 +192,5 @@ fn requests_whose_bodies_do_not_arrive_make_room() {
     }
     assert_eq!(slow[0].end(), "", "it is closed before its timeout");
     slow[1].write("late");
-    assert!(slow[1].response().unwrap().body.ends_with(" late"), "others go on");
+    assert!(slow[1].response().unwrap().body.ends_with(" late"), "others stay open");
 }

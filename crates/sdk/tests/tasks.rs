@@ -88,7 +88,7 @@ fn tasks_are_announced_in_the_form_of_the_revision() {
             "{revision}: tasks are not supported"
         );
         let params = json!({"name": "plain", "task": {"ttl": 1}});
-        assert_eq!(text(&peer.result("tools/call", params)), "plain", "the wish is ignored");
+        assert_eq!(text(&peer.result("tools/call", params)), "plain", "the task request is ignored");
         peer.close();
     }
 }

@@ -125,7 +125,7 @@ async fn a_company_signs_people_in() {
     assert_eq!(post_form(&token, &[], &form).await.error(), (401, "invalid_client".into()));
     let post = [("client_id", Known::Post.id()), ("client_secret", &*authority.secret(Known::Post))];
     let another = post_form(&token, &[], &[&form[..], &post].concat()).await;
-    assert_eq!(another.error(), (400, "invalid_grant".into()), "it speaks of another client");
+    assert_eq!(another.error(), (400, "invalid_grant".into()), "it names another client");
     let header = basic(Known::Basic.id(), &authority.secret(Known::Basic));
     let tokens = post_form(&token, &[("authorization", &header)], &form).await;
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 200);

@@ -8,7 +8,7 @@ use spec_check::Schemas;
 
 fn fail(result: Result<(), String>, revision: Revision, message: &Value) {
     if let Err(fault) = result {
-        panic!("not as revision {revision} has it: {fault}\n{message}");
+        panic!("invalid in revision {revision}: {fault}\n{message}");
     }
 }
 

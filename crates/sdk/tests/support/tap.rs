@@ -43,7 +43,7 @@ impl Tap {
     /// Returns the messages sent and received by the client since the last call.
     pub(crate) fn messages(&self) -> (Vec<Value>, Vec<Value>) {
         let mut heard = self.heard.lock().unwrap();
-        assert_eq!(heard.faults, Vec::<String>::new(), "not as the revision has it");
+        assert_eq!(heard.faults, Vec::<String>::new(), "invalid in its revision");
         let (sent, received): (Vec<_>, Vec<_>) = heard.messages.drain(..).partition(|(sent, _)| *sent);
         let values = |all: Vec<(bool, Value)>| all.into_iter().map(|(_, message)| message).collect();
         (values(sent), values(received))
