@@ -66,7 +66,7 @@ async fn settings_that_change_count_for_every_clone_at_once() {
     read(&one).await.unwrap();
     let late = one.send(get(), &target).await.unwrap().into_body();
     egress.change(&strict(Some("10.0.0.0/8".parse().unwrap())));
-    assert!(!one.is_allowed() && other.is_allowed(), "one of them was open");
+    assert!(!one.is_allowed() && other.is_allowed(), "only `one` has connected there");
     late.read_to_end(100).await.unwrap();
     assert_eq!(egress.idle_connections(), 0, "earlier connections are not pooled");
     for egress in [&one, &other, &egress] {
