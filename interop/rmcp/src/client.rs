@@ -100,8 +100,11 @@ pub async fn tour(url: &str, legacy: bool) -> anyhow::Result<()> {
     };
     let transport = StreamableHttpClientTransport::from_uri(url);
     let client = timeout(PATIENCE, Tour(tell).serve_with_lifecycle(transport, lifecycle)).await??;
-    let revision =
-        client.peer_info().context("the server sent no information about itself")?.protocol_version.to_string();
+    let revision = client
+        .peer_info()
+        .context("the server sent no information about itself")?
+        .protocol_version
+        .to_string();
     let mut report = Report { client, told: Mutex::new(told), seen: Map::new() };
     report.seen.insert("revision".into(), revision.into());
     report.take(legacy).await?;
