@@ -158,6 +158,7 @@ pub struct Hub {
     /// Whether the configuration file was applied since the hub was started.
     has_operated: AtomicBool,
     schemas: schemas::Schemas,
+    user_names: subjects::UserNames,
     adapted: Arc<adapted::Adapted>,
     /// Running calls, each with its stop signal.
     running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
@@ -224,6 +225,7 @@ impl Hub {
             launches: Mutex::default(),
             has_operated: AtomicBool::new(false),
             schemas: schemas::Schemas::default(),
+            user_names: subjects::UserNames::default(),
             adapted: Arc::default(),
             running: Mutex::default(),
             passing: passing::Passing::default(),

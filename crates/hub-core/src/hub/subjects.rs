@@ -1,14 +1,37 @@
 //! Names of subjects: users and agents.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use super::Hub;
 use super::users::User;
 use crate::agent::Agent;
 use crate::error::Result;
-use crate::id::TenantId;
+use crate::id::{TenantId, UserId};
 use crate::scope::{Scope, Subject};
 use crate::store::Kind;
+use crate::sync::lock;
+
+/// Maximum number of cached user names.
+const MAX_CACHED: usize = 1_000;
+
+/// Cache of the names of callers, so that a call does not read the store for them. The name of a user never changes.
+#[derive(Default)]
+pub(super) struct UserNames(Mutex<HashMap<(TenantId, UserId), Option<String>>>);
+
+impl UserNames {
+    fn get(&self, tenant: TenantId, user: UserId) -> Option<Option<String>> {
+        lock(&self.0).get(&(tenant, user)).cloned()
+    }
+
+    fn insert(&self, tenant: TenantId, user: UserId, name: Option<String>) {
+        let mut names = lock(&self.0);
+        if names.len() >= MAX_CACHED {
+            names.clear();
+        }
+        names.insert((tenant, user), name);
+    }
+}
 
 /// Cache of subject names for one list. Each is looked up once.
 pub(super) struct Names<'a> {
@@ -48,6 +71,15 @@ impl Hub {
 
     /// Returns the name of the caller. `None` if the store cannot be read: a call must not fail because of it.
     pub(super) async fn caller_name(&self, scope: Scope) -> Option<String> {
-        self.subject_name(scope.tenant(), &scope.subject().to_string()).await.ok().flatten()
+        let (tenant, subject) = (scope.tenant(), scope.subject());
+        let Subject::User(user) = subject else {
+            return self.subject_name(tenant, &subject.to_string()).await.ok().flatten();
+        };
+        if let Some(name) = self.user_names.get(tenant, user) {
+            return name;
+        }
+        let name = self.subject_name(tenant, &subject.to_string()).await.ok()?;
+        self.user_names.insert(tenant, user, name.clone());
+        name
     }
 }
