@@ -1,6 +1,6 @@
 //! HTTP/1.1 parser for both directions of a connection: bytes in, complete requests or parts of responses out.
 
-use crate::log::{Head, Request, Said};
+use crate::http_log::{Head, Request, Said};
 
 /// Bytes received from one side and not yet parsed.
 #[derive(Default)]

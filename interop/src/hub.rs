@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::PATIENCE;
 use crate::peer::{Served, peer};
-use crate::rest::Caller;
+use crate::rest_client::Caller;
 
 /// Returns the path of the `linchpin` binary, which is built next to the tests.
 fn program() -> PathBuf {

@@ -3,22 +3,22 @@
 
 #![expect(clippy::unwrap_used, reason = "used only in tests, which fail on a panic")]
 
-pub mod bindings;
 pub mod client;
-pub mod conversation;
+pub mod expected_report;
 mod http;
+pub mod http_log;
 pub mod hub;
-pub mod log;
+pub mod oauth_fixture;
 pub mod peer;
-pub mod person;
-pub mod play_client;
-pub mod play_server;
-pub mod proxy;
-pub mod record;
-pub mod rest;
-pub mod sign_in;
-pub mod stdio;
-pub mod tour;
+pub mod placeholders;
+pub mod recording_proxy;
+pub mod replay_client;
+pub mod replay_server;
+pub mod rest_client;
+pub mod schema_check;
+pub mod stdio_recording;
+pub mod test_browser;
+pub mod transcript_text;
 
 use std::time::Duration;
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interop_tests::client::{answering, client, next, prompt, read, text};
-use interop_tests::conversation::{Ours, faults, faults_over_http};
 use interop_tests::peer::{Served, peer};
-use interop_tests::proxy::Proxy;
-use interop_tests::stdio::{Log, recorded};
+use interop_tests::recording_proxy::Proxy;
+use interop_tests::schema_check::{Ours, faults, faults_over_http};
+use interop_tests::stdio_recording::{Log, recorded};
 use linchpin::client::{Changed, Client};
 use linchpin::model::{CompletionReference, ElicitResult, Root};
 use linchpin::transport::http::Http;

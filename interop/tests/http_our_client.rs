@@ -4,11 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use interop_tests::client::{answering, listening, more, refusals, text, tour};
-use interop_tests::conversation::{Ours, faults_over_http};
-use interop_tests::log::Said;
+use interop_tests::expected_report::{
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+};
+use interop_tests::http_log::Said;
 use interop_tests::peer::{Served, peer};
-use interop_tests::proxy::Proxy;
-use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
+use interop_tests::recording_proxy::Proxy;
+use interop_tests::schema_check::{Ours, faults_over_http};
 use linchpin::transport::http::Http;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::json;

@@ -7,11 +7,13 @@
 use std::thread;
 
 use interop_tests::client::{answering, listening, more, tour};
-use interop_tests::conversation::{Ours, faults_over_http};
-use interop_tests::log::conversations;
+use interop_tests::expected_report::{
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+};
+use interop_tests::http_log::conversations;
 use interop_tests::peer::{Served, peer, run};
-use interop_tests::proxy::Proxy;
-use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join};
+use interop_tests::recording_proxy::Proxy;
+use interop_tests::schema_check::{Ours, faults_over_http};
 use linchpin::{Client, Revision};
 use serde_json::{Value, json};
 

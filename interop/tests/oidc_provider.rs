@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use interop_tests::client::text;
-use interop_tests::sign_in::Place;
+use interop_tests::oauth_fixture::Place;
 use linchpin::auth::OAuth;
 use linchpin::egress::Egress;
 use linchpin::{Client, Dpop};

@@ -6,10 +6,10 @@
 use std::sync::Mutex;
 
 use interop_tests::client::{client, text, tour};
-use interop_tests::conversation::faults;
+use interop_tests::expected_report::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use interop_tests::peer::peer;
-use interop_tests::stdio::{Log, recorded};
-use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
+use interop_tests::schema_check::faults;
+use interop_tests::stdio_recording::{Log, recorded};
 use linchpin::Revision;
 use linchpin::model::ElicitResult;
 

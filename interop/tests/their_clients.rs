@@ -1,10 +1,10 @@
 //! Clients on the official SDKs against a Linchpin server on stdio, in all their connection modes. Each must report the
 //! same as with a server of its own SDK, and every message of ours is validated against the schema.
 
-use interop_tests::conversation::faults;
+use interop_tests::expected_report::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use interop_tests::peer::{peer, run};
-use interop_tests::stdio::{Log, recorded};
-use interop_tests::tour::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
+use interop_tests::schema_check::faults;
+use interop_tests::stdio_recording::{Log, recorded};
 use linchpin::Revision;
 use serde_json::json;
 

@@ -9,14 +9,14 @@
 use std::path::PathBuf;
 
 use interop_tests::client::{answering, listening, more, refusals, tour};
-use interop_tests::conversation::{Ours, faults_over_http};
-use interop_tests::log::{Entry, Said};
+use interop_tests::expected_report::{BATCHES, OLDEST, expected, expected_more, join};
+use interop_tests::http_log::{Entry, Said};
 use interop_tests::peer::{Served, peer, run};
-use interop_tests::play_client::play;
-use interop_tests::play_server::Player;
-use interop_tests::proxy::Proxy;
-use interop_tests::record;
-use interop_tests::tour::{BATCHES, OLDEST, expected, expected_more, join};
+use interop_tests::recording_proxy::Proxy;
+use interop_tests::replay_client::play;
+use interop_tests::replay_server::Player;
+use interop_tests::schema_check::{Ours, faults_over_http};
+use interop_tests::transcript_text;
 use linchpin::{Client, Revision};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn file(revision: Revision, other: &str) -> PathBuf {
 }
 
 fn load(revision: Revision, other: &str) -> Vec<Entry> {
-    let entries = record::read(&std::fs::read_to_string(file(revision, other)).unwrap());
+    let entries = transcript_text::read(&std::fs::read_to_string(file(revision, other)).unwrap());
     assert!(entries.len() > 50, "the transcript is incomplete");
     entries
 }
@@ -104,9 +104,9 @@ async fn our_client_and_a_server_of_batches() {
 fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
     let mut count = 0;
     for entry in entries.iter_mut().filter(|entry| is(&entry.said)) {
-        let text = record::write("", std::slice::from_ref(entry));
+        let text = transcript_text::write("", std::slice::from_ref(entry));
         if text.contains(from) {
-            *entry = record::read(&text.replace(from, to)).remove(0);
+            *entry = transcript_text::read(&text.replace(from, to)).remove(0);
             count += 1;
         }
     }
@@ -178,12 +178,12 @@ fn requests(entries: &[Entry]) -> Vec<String> {
 async fn conversations_can_be_written_down() {
     for revision in [OLDEST, BATCHES] {
         let title = format!("A client on the TypeScript SDK of {revision}, and a server of ours.");
-        let client = record::write(&title, &with_their_client(revision));
+        let client = transcript_text::write(&title, &with_their_client(revision));
         let title = format!("A client of ours, and a server on the TypeScript SDK of {revision}.");
-        let server = record::write(&title, &with_their_server(revision).await);
+        let server = transcript_text::write(&title, &with_their_server(revision).await);
         for (other, text) in [("client", client), ("server", server)] {
             assert_eq!(
-                requests(&record::read(&text)),
+                requests(&transcript_text::read(&text)),
                 requests(&load(revision, other)),
                 "{revision}, {other}"
             );

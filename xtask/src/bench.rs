@@ -5,9 +5,9 @@
 //! the figures.
 
 mod client;
-mod crowd;
+mod http_capacity;
 mod instructions;
-mod load;
+mod load_generator;
 mod peer;
 mod profile;
 mod table;
@@ -16,7 +16,7 @@ mod targets;
 use anyhow::{Context, bail};
 
 use self::instructions::Lengths;
-use self::load::Load;
+use self::load_generator::Load;
 use self::peer::{Failures, Figures, Peer};
 use self::table::{Judged, Row, Table, Verdict};
 use self::targets::Targets;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     tables.push(time_requests(&options, &targets, &mut failures));
     tables.push(time_startup(&options, &targets, &mut failures));
     tables.extend(measure_sessions(&options, &targets, &mut failures));
-    tables.push(crowd::measure(|name| options.wants(name), &targets, &mut failures));
+    tables.push(http_capacity::measure(|name| options.wants(name), &targets, &mut failures));
     if tables.iter().all(|table| table.rows.is_empty()) {
         bail!("no workload's name contains \"{}\"", options.only);
     }
@@ -135,7 +135,7 @@ fn time_requests(options: &Options, targets: &Targets, failures: &mut Failures) 
         let count = if options.quick { count / 5 } else { count };
         let load = Load { workload, count, depth, warmup: None, max_secs: 25 };
         let figures = interleaved(options.rounds, &name, failures, |peer| {
-            load::figure(&load::run(&load, peer, &[])?, "cpu_us_per_req")
+            load_generator::figure(&load_generator::run(&load, peer, &[])?, "cpu_us_per_req")
         });
         let target = targets.find("cpu_ratio", &name);
         table.rows.push(Row { workload: name, figures, target });
@@ -149,7 +149,7 @@ fn time_startup(options: &Options, targets: &Targets, failures: &mut Failures) -
         eprintln!("timing: {STARTUP}");
         let load = Load { workload: STARTUP, count: STARTS_PER_ROUND, depth: 1, warmup: None, max_secs: 25 };
         let figures = interleaved(options.rounds, STARTUP, failures, |peer| {
-            load::figure(&load::run(&load, peer, &[])?, "median_ms")
+            load_generator::figure(&load_generator::run(&load, peer, &[])?, "median_ms")
         });
         let target = targets.find("startup_ms", STARTUP);
         table.rows.push(Row { workload: STARTUP.to_owned(), figures, target });
@@ -171,7 +171,7 @@ fn measure_sessions(options: &Options, targets: &Targets, failures: &mut Failure
             eprintln!("measuring: {workload}");
             let load = Load { workload, count, depth, warmup: None, max_secs: 25 };
             let figures = interleaved(rounds, workload, failures, |peer| {
-                load::figure(&load::run(&load, peer, &[])?, figure)
+                load_generator::figure(&load_generator::run(&load, peer, &[])?, figure)
             });
             let target = targets.find("sessions", workload);
             table.rows.push(Row { workload: workload.to_owned(), figures, target });
@@ -230,7 +230,7 @@ fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
         ("cpu_ratio", TIMED.iter().map(|(workload, _, depth)| timed_name(workload, *depth)).collect()),
         ("startup_ms", vec![STARTUP.to_owned()]),
         ("sessions", SESSIONS.iter().map(|(workload, ..)| (*workload).to_owned()).collect()),
-        ("crowds", crowd::names().map(str::to_owned).collect()),
+        ("crowds", http_capacity::names().map(str::to_owned).collect()),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::command::cargo;
-use crate::{conformance, crates, test, tidy};
+use crate::{conformance, dependency_budget, test, tidy};
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
@@ -31,7 +31,7 @@ const STEPS: &[Step] = &[
             "warnings",
         ])
     }),
-    ("crates", crates::run),
+    ("crates", dependency_budget::run),
     ("test", test::run),
     ("conformance", || conformance::run(&[])),
 ];

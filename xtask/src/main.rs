@@ -9,7 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod conformance;
-mod crates;
+mod dependency_budget;
 mod fuzz;
 mod interop;
 mod postgres;

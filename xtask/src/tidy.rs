@@ -3,10 +3,10 @@
 
 mod dates;
 mod dependencies;
+mod forbidden_words;
 mod layout;
 mod manifest;
 mod sockets;
-mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -37,8 +37,8 @@ const RULES: &[Rule] = &[
     layout::lines_are_short,
     layout::modules_say_what_they_are_for,
     dates::revision_dates_stay_in_one_file,
-    words::nothing_is_left_unfinished,
-    words::tests_run_and_do_not_sleep,
+    forbidden_words::nothing_is_left_unfinished,
+    forbidden_words::tests_run_and_do_not_sleep,
     sockets::sockets_are_opened_in_one_place,
     dependencies::crates_depend_downwards,
     dependencies::versions_come_from_the_workspace,

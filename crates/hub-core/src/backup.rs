@@ -12,10 +12,10 @@ use crate::audit::{Signer, is_signed};
 use crate::digest::{Digest, Digesting};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::keys;
 use crate::store::{Copied, Kind, What};
 use crate::text::{hex, unhex};
 use crate::vault::KeyFile;
+use crate::vault::key_ring;
 
 /// Format version. It is increased when older hubs cannot read the format any more.
 const VERSION: u32 = 1;
@@ -146,7 +146,7 @@ impl Contents {
         self.records += 1;
         match &copied.what {
             What::Document(one) if one.document.key.kind == Kind::TenantKey => {
-                keys::opens(file, copied.tenant, one.clone())?;
+                key_ring::opens(file, copied.tenant, one.clone())?;
             }
             What::Entry(row) => drop(self.heads.insert(copied.tenant, row.number)),
             _ => {}
@@ -291,8 +291,8 @@ fn unwritten(error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::System;
     use crate::store::{Document, Key, Stored};
-    use crate::world::System;
 
     #[test]
     fn what_lets_somebody_in_at_a_hub_that_runs_is_left_out() {

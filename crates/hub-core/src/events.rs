@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::id::TenantId;
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Number of events in the buffer.
 pub const REMEMBERED: usize = 4_096;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::platform::{World, random};
 use crate::text::shortened;
-use crate::world::{World, random};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
@@ -108,8 +108,8 @@ fn read(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::System;
-    use crate::world::tests::Still;
+    use crate::platform::System;
+    use crate::platform::tests::Still;
 
     #[test]
     fn they_are_in_order_and_read_again() {

@@ -14,43 +14,36 @@
 //! | hash-chained audit | [`audit`] |
 //! | stored data and transactions | [`store`] |
 
+pub mod actor;
 pub mod agent;
+pub mod api_token;
 pub mod audit;
 pub mod backup;
+pub mod bounded_result;
 pub mod connection;
 pub mod digest;
-pub mod envelope;
 pub mod error;
 pub mod events;
-pub mod form;
-pub mod guard;
-pub mod heads;
-mod hidden;
 pub mod hub;
 pub mod id;
-pub mod keys;
-pub mod likeness;
-pub mod limit;
-pub mod names;
+mod lock;
 pub mod number;
-mod own;
-pub mod pin;
+pub mod object_reader;
+pub mod platform;
 pub mod policy;
-pub mod private;
-pub mod scope;
-pub mod segment;
+pub mod private_file;
+pub mod process_guard;
+pub mod rate_limit;
+pub mod secrets;
 pub mod server;
-pub mod spans;
 pub mod store;
-mod sync;
-mod tasks;
+mod task_set;
+pub mod telemetry;
 mod text;
-pub mod token;
 pub mod tool;
 pub mod vault;
-pub mod world;
 
+pub use actor::{Scope, Subject};
 pub use error::{Error, Kind, Result};
-pub use hidden::looks_secret;
-pub use scope::{Scope, Subject};
-pub use world::World;
+pub use platform::World;
+pub use secrets::redact::looks_secret;

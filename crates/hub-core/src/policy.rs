@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
+use crate::actor::Subject;
 use crate::agent::{Agent, ApprovalMode};
 use crate::digest::Digest;
 use crate::id::ServerId;
-use crate::pin::{State, pin};
-use crate::scope::Subject;
 use crate::server::Server;
 use crate::tool::Tool;
+use crate::tool::pin::{State, pin};
 
 /// Policy version. It changes with the rules below, so that approvals under other rules become invalid.
 const RULES: &str = "1";
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use crate::agent::Selection;
     use crate::id::{AgentId, UserId};
-    use crate::names::Slug;
     use crate::server::{Remote, Settings, Transport};
+    use crate::tool::names::Slug;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 

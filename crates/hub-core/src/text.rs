@@ -1,7 +1,7 @@
 //! Text helpers: shortening, visibility checks and hexadecimal.
 
 use crate::error::{Error, Result};
-use crate::pin::hides;
+use crate::tool::pin::hides;
 
 /// Shortens foreign text for use within a message: one line of at most 40 characters.
 pub(crate) fn shortened(text: &str) -> String {
@@ -11,7 +11,7 @@ pub(crate) fn shortened(text: &str) -> String {
 /// Returns the first line of a foreign text, with invisible characters escaped, at most 500 characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    crate::pin::visible(line).chars().take(500).collect()
+    crate::tool::pin::visible(line).chars().take(500).collect()
 }
 
 /// Rejects a text that is not one line of visible characters.

@@ -7,7 +7,7 @@ use linchpin::egress::Network;
 use linchpin::server::web::{Bodies, Guard};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_core::world::{World, random};
+use linchpin_hub_core::platform::{World, random};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;

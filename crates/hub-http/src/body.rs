@@ -9,9 +9,9 @@ use linchpin_hub_core::number::too_wide;
 use serde_json::{Map, Value};
 
 use crate::app::App;
+use crate::authentication::Caller;
 use crate::problem::{Problem, Result};
 use crate::route::{FORM, JSON, Route, Who};
-use crate::session::Caller;
 
 /// Reads a request body, with the memory reservation that it holds until the request has finished. Returns an empty
 /// object for an empty body. The fields of an HTML form are strings.

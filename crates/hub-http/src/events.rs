@@ -9,12 +9,12 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::events::{Event, Watching};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::answer::with;
 use crate::app::App;
-use crate::asked::Asked;
+use crate::authentication::Caller;
+use crate::chunked_body::{Made, pieces};
 use crate::problem::{Problem, Result};
-use crate::session::Caller;
-use crate::stream::{Made, pieces};
+use crate::request::Asked;
+use crate::response::with;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -4,24 +4,24 @@
 //! A request passes the middleware in `guard`; `router` authenticates the caller and reads the body; one handler in
 //! `api` calls the hub. `routes` lists all routes, and `/api/v1/openapi.json` is generated from that list.
 
-mod answer;
 mod api;
 mod app;
-mod asked;
+mod authentication;
 mod body;
+mod chunked_body;
 mod events;
-mod guard;
-mod list;
 mod metrics;
+mod middleware;
 mod openapi;
 mod page;
+mod paging;
 mod problem;
 mod query;
+mod request;
+mod response;
 mod route;
 mod router;
 mod routes;
-mod session;
-mod stream;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::world::{System, random};
+use linchpin_hub_core::platform::{System, random};
 use linchpin_hub_core::{Error, Kind};
 use schemars::JsonSchema;
 use serde::Serialize;

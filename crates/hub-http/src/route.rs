@@ -8,9 +8,9 @@ use axum::response::Response;
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::{PAGING, Parameter};
+use crate::request::Asked;
 
 /// Path prefix of the API.
 pub(crate) const API: &str = "/api/v1";

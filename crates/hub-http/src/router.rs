@@ -12,16 +12,16 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use http::StatusCode;
 use http::request::Parts;
-use linchpin_hub_core::form::Form;
+use linchpin_hub_core::object_reader::Form;
 use tokio::sync::Notify;
 
 use crate::app::App;
-use crate::asked::Asked;
+use crate::authentication::{Caller, cookie_name, remote};
 use crate::problem::{Problem, Result};
 use crate::query::Query;
+use crate::request::Asked;
 use crate::route::{Route, Who};
-use crate::session::{Caller, cookie_name, remote};
-use crate::{body, guard};
+use crate::{body, middleware};
 
 /// Path parameters by name.
 type Parameters = Vec<(String, String)>;
@@ -49,7 +49,7 @@ pub(crate) fn router(app: &Arc<App>, all: Vec<Route>) -> Router {
                 "the method is not allowed on this path: /api/v1/openapi.json lists the allowed methods";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
         })
-        .layer(from_fn_with_state(app.clone(), guard::all))
+        .layer(from_fn_with_state(app.clone(), middleware::all))
         .with_state(app.clone())
 }
 

@@ -17,7 +17,7 @@ use crate::api::approvals::{self, Approve, Deny};
 use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, NewCredential, NewSecret, WHOSE};
 use crate::api::keys::{self, RotateKeys, RotatedKeys};
-use crate::api::offers::{self, PromptArguments, ResourceToRead};
+use crate::api::resources_prompts::{self, PromptArguments, ResourceToRead};
 use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
 use crate::api::sessions::{self, Session, SignIn};
 use crate::api::sign_ins;
@@ -95,15 +95,15 @@ pub(crate) fn all() -> Vec<Route> {
         get("/servers/{server}/trace", sign_ins::trace).says("List the HTTP trace of recent sign-ins and token refreshes")
             .query(&WHOSE).paged().gives::<Page<Hop>>(),
         get("/sign-ins/{sign_in}", sign_ins::get).says("Get a sign-in that the caller has started").gives::<SignInView>(),
-        get("/servers/{server}/resources", offers::resources).says("List the resources of a server")
+        get("/servers/{server}/resources", resources_prompts::resources).says("List the resources of a server")
             .known().paged().gives::<Page<Value>>(),
-        get("/servers/{server}/resource-templates", offers::templates).says("List the resource templates of a server")
+        get("/servers/{server}/resource-templates", resources_prompts::templates).says("List the resource templates of a server")
             .known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/resources/read", offers::read).says("Read a resource")
+        post("/servers/{server}/resources/read", resources_prompts::read).says("Read a resource")
             .known().takes::<ResourceToRead>().gives::<Value>(),
-        get("/servers/{server}/prompts", offers::prompts).says("List the prompts of a server")
+        get("/servers/{server}/prompts", resources_prompts::prompts).says("List the prompts of a server")
             .known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/prompts/{prompt}", offers::prompt).says("Get a prompt with its arguments filled in")
+        post("/servers/{server}/prompts/{prompt}", resources_prompts::prompt).says("Get a prompt with its arguments filled in")
             .known().may_take::<PromptArguments>().gives::<Value>(),
 
         get("/tools", tools::list).says("List the tools of all servers")

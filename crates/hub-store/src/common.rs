@@ -1,9 +1,9 @@
 //! Errors, SQL and paging shared by the databases.
 
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::limit::{too_many, too_many_waiting};
+use linchpin_hub_core::platform::{System, random};
+use linchpin_hub_core::rate_limit::{too_many, too_many_waiting};
 use linchpin_hub_core::store::{Key, Page, Room};
-use linchpin_hub_core::world::{System, random};
 use linchpin_hub_core::{Error, error};
 
 /// Returns the error for a document whose version has changed.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use linchpin_hub_core::audit::{Check, Entry, Head, Signer};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
-use linchpin_hub_core::limit::Rate;
+use linchpin_hub_core::rate_limit::Rate;
 use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Batch, Cached, Call, CallFilter, Change, Decision, Document, Key, Kind,
     Outcome, Paging, Room, Status, Store, Stored,

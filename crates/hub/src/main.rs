@@ -1,24 +1,24 @@
 //! Binary `linchpin`: the hub and its command line.
 
-mod apart;
-mod api;
-mod ask;
+mod api_client;
+mod blocking_input;
 mod call;
 mod cli;
-#[cfg(target_os = "linux")]
-mod closed;
 mod config;
 mod demo;
 mod doctor;
-mod failure;
-mod heard;
+mod elicit;
+mod error;
 mod import;
 mod inspect;
 #[cfg(feature = "otel")]
 mod otel;
+#[cfg(target_os = "linux")]
+mod process_privacy;
 mod roots;
-mod secret;
+mod secret_input;
 mod serve;
+mod server_output;
 mod sign_in;
 mod signals;
 mod target;
@@ -28,9 +28,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use linchpin_hub_core::guard;
+use linchpin_hub_core::process_guard;
 
-use crate::failure::{Failure, Kind};
+use self::error::{Failure, Kind};
 
 /// Returns memory to the system when sessions and connections end.
 #[global_allocator]
@@ -39,12 +39,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // Must run before any thread exists and any secret is read.
     #[cfg(target_os = "linux")]
-    closed::close();
+    process_privacy::close();
     // The process guard and supervisors run as long as the hub: skip the async runtime and the argument parser.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
-        Some(first) if first == guard::COMMAND => {
-            guard::stand();
+        Some(first) if first == process_guard::COMMAND => {
+            process_guard::stand();
             ExitCode::SUCCESS
         }
         #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ use linchpin::auth::{FileStore, Loopback, OAuth};
 
 use crate::cli::SignIn;
 use crate::config::{directory, variable};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::terminal::Screen;
 
 /// Client name shown to the user by the authorization server.

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 /// Signal listeners. Once created, these signals no longer terminate the process by default.
 pub(crate) struct Signals([(u8, Signal); 3]);

@@ -11,8 +11,8 @@ use linchpin::{Client, ClientBuilder, ClientError, Revision};
 
 use crate::cli::SignIn;
 use crate::doctor::{Trace, Watched};
-use crate::failure::{Failure, Kind};
-use crate::heard::Heard;
+use crate::error::{Failure, Kind};
+use crate::server_output::Heard;
 use crate::sign_in;
 use crate::signals::Signals;
 use crate::terminal::Screen;

@@ -63,7 +63,7 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
     };
     // Another file that exists, an empty one, and none at all: none of them deletes anything.
     let other = home.file("other.toml");
-    linchpin_hub_core::private::write(&other, b"", &linchpin_hub_core::world::System).unwrap();
+    linchpin_hub_core::private_file::write(&other, b"", &linchpin_hub_core::platform::System).unwrap();
     for option in [vec!["--config", other.to_str().unwrap()], vec![]] {
         if option.is_empty() {
             fs::remove_file(home.config()).unwrap();

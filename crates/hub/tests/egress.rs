@@ -6,8 +6,8 @@ mod hub;
 #[path = "support/rest.rs"]
 mod rest;
 mod support;
-#[path = "../../sdk/tests/support/terminator.rs"]
-mod terminator;
+#[path = "../../sdk/tests/support/tls_proxy.rs"]
+mod tls_proxy;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ use tokio::task::{JoinSet, block_in_place};
 
 use hub::{Demo, Home};
 use rest::Rest;
-use terminator::{NAME, Terminator};
+use tls_proxy::{NAME, Terminator};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates/authority.pem");
 const TAKEN: &str = "egress configuration applied";

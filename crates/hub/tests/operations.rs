@@ -14,8 +14,8 @@ use hub::Home;
 use jiff::{SignedDuration, Timestamp};
 use linchpin::egress::Egress;
 use linchpin_hub_core::hub::{Hub, LOCAL, Options, Retention};
+use linchpin_hub_core::platform::{System, World};
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::world::{System, World};
 use linchpin_hub_store::Sqlite;
 use serde_json::Value;
 

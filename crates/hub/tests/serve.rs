@@ -167,7 +167,8 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
     other.start().end();
     home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key", "--key-file"]);
     let broken = home.file("private");
-    linchpin_hub_core::private::write(&broken, b"no keys", &linchpin_hub_core::world::System).unwrap();
+    linchpin_hub_core::private_file::write(&broken, b"no keys", &linchpin_hub_core::platform::System)
+        .unwrap();
     home.run(&["--key-file", broken.to_str().unwrap()])
         .said(1, &["is not a key file", "set another path with --key-file"]);
     let broken = home.file("broken");

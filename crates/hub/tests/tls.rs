@@ -14,8 +14,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use http::Request;
 use hub::{Home, Hub};
 use linchpin::egress::{Body, BoxFuture, Egress, EgressError, EgressErrorKind, Resolve, Target};
-use linchpin_hub_core::private;
-use linchpin_hub_core::world::System;
+use linchpin_hub_core::platform::System;
+use linchpin_hub_core::private_file;
 use rest::Rest;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn home(file: &str) -> Home {
 
 /// Writes a private file atomically.
 fn put(home: &Home, name: &str, text: &str) {
-    private::write(&home.data().join(name), text.as_bytes(), &System).unwrap();
+    private_file::write(&home.data().join(name), text.as_bytes(), &System).unwrap();
 }
 
 /// Starts a hub. Returns it with the URL of its public listener.

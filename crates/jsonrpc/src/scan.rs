@@ -2,7 +2,7 @@
 //! size, and returns slices. It builds no tree.
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::keys::Keys;
+use crate::key_set::Keys;
 use crate::string::{escape, find_in_chunks, find_special, unescape};
 
 /// Limits on the content of a message. [`crate::LineBuffer`] limits its length.

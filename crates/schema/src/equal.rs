@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
+use crate::budget::Work;
 use crate::number::Number;
-use crate::work::Work;
 
 /// Maximum number of items that are compared pairwise. Larger arrays are compared by hash.
 const FEW: usize = 12;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::dialect::{self, Dialect, Shape};
-use crate::fault::{Fault, push_step};
+use crate::error::{Fault, push_step};
 use crate::node::Id;
 use crate::{Limits, uri};
 

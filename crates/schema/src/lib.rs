@@ -22,25 +22,25 @@
 //! # Ok::<(), linchpin_schema::Fault>(())
 //! ```
 
+mod budget;
 mod compile;
 mod dialect;
 mod equal;
-mod fault;
+mod error;
+mod evaluated;
 mod index;
 mod node;
 mod number;
 mod pattern;
-mod run;
-mod seen;
 mod uri;
-mod work;
+mod validate;
 
 use serde_json::Value;
 
-pub use fault::Fault;
-use fault::cut;
-use node::{Id, Node};
-use run::Run;
+use self::error::cut;
+use self::node::{Id, Node};
+use self::validate::Run;
+pub use error::Fault;
 
 /// Compiled schema.
 #[derive(Debug)]

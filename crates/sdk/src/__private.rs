@@ -6,10 +6,10 @@ pub use serde;
 pub use crate::server::{Item, Register, RequiredState};
 
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub use crate::http::outside as http;
+pub use crate::http::fuzzing as http;
 
 #[cfg(feature = "http-client")]
-pub use crate::auth::outside as auth;
+pub use crate::auth::fuzzing as auth;
 
 use crate::Result;
 

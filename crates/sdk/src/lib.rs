@@ -19,7 +19,7 @@
 //! ```
 //!
 //! Path of a request: a transport splits bytes into messages, `linchpin_jsonrpc` decodes the envelope,
-//! `linchpin_protocol::wire` decodes the parameters for the negotiated revision, and `server::dispatch` finds the
+//! `linchpin_protocol::wire` decodes the parameters for the negotiated revision, and `server::request::dispatch` finds the
 //! handler. The response takes the same path in reverse.
 
 #![cfg_attr(
@@ -33,17 +33,17 @@ pub mod client;
 #[cfg(feature = "http-client")]
 pub mod egress;
 mod error;
+pub mod hidden_characters;
 mod http;
 #[cfg(feature = "http-client")]
 mod jose;
-mod mark;
-mod question;
+mod lock;
 pub mod server;
+mod server_request;
+mod siphash;
 #[cfg(feature = "skills")]
 mod skills;
-mod sync;
 pub mod testing;
-pub mod text;
 pub mod transport;
 
 #[doc(hidden)]

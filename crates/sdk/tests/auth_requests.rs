@@ -16,10 +16,10 @@ use serde_json::Value;
 
 #[path = "support/signing_in.rs"]
 mod signing_in;
-#[path = "support/terminator.rs"]
-mod terminator;
+#[path = "support/tls_proxy.rs"]
+mod tls_proxy;
 
-use terminator::Terminator;
+use tls_proxy::Terminator;
 
 /// Whether a token was stored or sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ async fn a_token_is_kept_before_it_is_used() {
 /// Signs in to `https://server.example/mcp`, whose authority is at another port of the same host, and refreshes the
 /// token.
 async fn public(behaviour: Behaviour) -> Seen {
-    let (terminator, own) = (Terminator::start().await, format!("https://{}", terminator::NAME));
+    let (terminator, own) = (Terminator::start().await, format!("https://{}", tls_proxy::NAME));
     let authority = signing_in::start(behaviour.origins(&own, format!("{own}:2000"))).await;
     terminator.route(443, authority.address(Place::Resource));
     terminator.route(2000, authority.address(Place::Authority));

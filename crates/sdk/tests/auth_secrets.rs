@@ -20,12 +20,12 @@ use linchpin::testing::authority::{Authority, Behaviour, Known, Switch};
 use linchpin::{Client, ClientBuilder};
 use serde_json::json;
 
-#[path = "support/ears.rs"]
-mod ears;
+#[path = "support/log_capture.rs"]
+mod log_capture;
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
-use ears::Ears;
+use log_capture::Ears;
 
 const DOCUMENT: &str = "https://app.example/client.json";
 

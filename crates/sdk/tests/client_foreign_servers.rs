@@ -1,19 +1,19 @@
 //! Servers of other implementations: behaviour that the specification allows, or that a client should tolerate.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "support/ears.rs"]
-mod ears;
+#[path = "support/log_capture.rs"]
+mod log_capture;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ears::Ears;
 use linchpin::client::Eras;
 use linchpin::model::{CompletionReference, ElicitResult, TaskStatus};
 use linchpin::testing::{Reaction, Script};
 use linchpin::{CallError, Client, ClientBuilder, ClientError, Revision};
+use log_capture::Ears;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

@@ -4,8 +4,8 @@
 
 #[path = "support/http.rs"]
 mod http;
-#[path = "support/still.rs"]
-mod still;
+#[path = "support/manual_clock.rs"]
+mod manual_clock;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use http::{HttpScript, PATIENCE, Reply, SESSION, client, connect, said, server, 
 use linchpin::client::Eras;
 use linchpin::transport::Direction;
 use linchpin::{CallError, Client, ClientError, Revision};
+use manual_clock::Still;
 use serde_json::{Value, json};
-use still::Still;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 

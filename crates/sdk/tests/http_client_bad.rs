@@ -5,16 +5,16 @@
 
 #[path = "support/http.rs"]
 mod http;
-#[path = "support/still.rs"]
-mod still;
+#[path = "support/manual_clock.rs"]
+mod manual_clock;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, text};
 use linchpin::{CallError, Client, ClientError, Revision};
+use manual_clock::Still;
 use serde_json::{Value, json};
-use still::Still;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 

@@ -4,8 +4,8 @@
 
 #[path = "support/http.rs"]
 mod http;
-#[path = "support/still.rs"]
-mod still;
+#[path = "support/manual_clock.rs"]
+mod manual_clock;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, speak, text};
 use linchpin::client::Changed;
 use linchpin::{CallError, Client, ClientError, LogLevel, Revision};
+use manual_clock::Still;
 use serde_json::{Value, json};
-use still::Still;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 

@@ -5,8 +5,8 @@
 
 #[path = "support/http.rs"]
 mod http;
-#[path = "support/still.rs"]
-mod still;
+#[path = "support/manual_clock.rs"]
+mod manual_clock;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use http::{HttpScript, PATIENCE, Reply, Seen, client, server, speak};
 use linchpin::client::Changed;
 use linchpin::transport::http::Http;
 use linchpin::{Client, ClientBuilder, LogLevel, Revision};
+use manual_clock::Still;
 use serde_json::{Value, json};
-use still::Still;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 

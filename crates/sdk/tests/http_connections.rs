@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use linchpin::{Context, Http, NoArgs};
 use serde_json::{Value, json};
-use support::scene::Scene;
+use support::call_scenarios::Scene;
 use support::sockets::{PATIENCE, Site, Socket};
 use support::web::modern;
 use support::{initialize, stateless};
@@ -165,7 +165,7 @@ fn shouting(scene: &Scene) -> linchpin::Server {
     scene.server().tool("shout", "", move |_: NoArgs, cx: Context| {
         let scene = shout.clone();
         async move {
-            let _alive = support::alive::Alive::new(&scene.alive);
+            let _alive = support::live_counter::Alive::new(&scene.alive);
             scene.changed.notify_waiters();
             for step in 1.. {
                 cx.progress((f64::from(step), 1e9, "x".repeat(16 << 10)));

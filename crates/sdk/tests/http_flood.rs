@@ -7,8 +7,8 @@ mod support;
 use http::StatusCode;
 use linchpin::Revision;
 use serde_json::json;
+use support::call_scenarios::Scene;
 use support::initialize;
-use support::scene::Scene;
 use support::web::{Guest, post, serve};
 
 /// Fewer without optimization: the whole flood would take minutes. The limit is 10,000 sessions.

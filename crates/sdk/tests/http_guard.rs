@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use linchpin::Revision;
 use linchpin::server::HttpService;
 use serde_json::json;
-use support::scene::Scene;
+use support::call_scenarios::Scene;
 use support::web::{self, Events, Guest, borrowed, serve};
 use support::{STATELESS, initialize};
 

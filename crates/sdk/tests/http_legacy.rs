@@ -11,8 +11,8 @@ use linchpin::Revision;
 use linchpin::server::HttpService;
 use serde_json::{Value, json};
 use spec_check::Transcript;
+use support::call_scenarios::Scene;
 use support::paused::pass;
-use support::scene::Scene;
 use support::web::{self, Answer, Beside, Events, Guest, serve, text_of};
 use support::{STATELESS, initialize};
 

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use linchpin::server::HttpService;
 use linchpin::{Revision, Server};
 use serde_json::{Value, json};
-use support::scene::Scene;
+use support::call_scenarios::Scene;
 use support::web::{self, Guest, Pieces, borrowed, modern, post, serve, with};
 use support::{STATELESS, fault, initialize, session_revisions, stateless};
 

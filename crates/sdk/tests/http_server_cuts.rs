@@ -8,7 +8,7 @@ use http::StatusCode;
 use linchpin::server::HttpService;
 use linchpin::{Context, Revision, Server};
 use serde_json::{Value, json};
-use support::scene::Count;
+use support::call_scenarios::Count;
 use support::web::{Beside, Events, Guest, serve, text_of};
 
 const SESSIONS: u64 = 8;

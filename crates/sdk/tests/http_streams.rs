@@ -12,10 +12,10 @@ use linchpin::model::LogLevel;
 use linchpin::server::{EventStore, HttpService, KeptEvent, SessionKey};
 use linchpin::{Context, NoArgs, Revision, Service, Tool};
 use serde_json::{Value, json};
+use support::call_scenarios::{Count, Scene};
 use support::paused::pass;
-use support::scene::{Count, Scene};
+use support::task_server::Works;
 use support::web::{Beside, Events, Guest, serve, text_of};
-use support::works::Works;
 use support::{STATELESS, session_revisions};
 use tokio::time::Instant;
 

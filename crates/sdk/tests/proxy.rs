@@ -15,7 +15,7 @@ use linchpin::{
 };
 use linchpin_jsonrpc::CallError;
 use serde_json::json;
-use support::alive::Alive;
+use support::live_counter::Alive;
 use support::{STATELESS, Tap};
 use tokio::sync::Notify;
 

@@ -7,7 +7,7 @@ mod support;
 use linchpin::model::{extension, key};
 use linchpin::{Revision, Server, Service};
 use serde_json::{Value, json};
-use support::works::Works;
+use support::task_server::Works;
 use support::{Clock, Peer, STATELESS, failure, fault, text};
 
 const CORE: Revision = Revision::ALL[3];

@@ -11,7 +11,7 @@ use linchpin::model::{ElicitParams, ElicitResult, TaskStatus};
 use linchpin::{Client, ClientBuilder, ClientError, Result, Revision, Server, Service};
 use linchpin_jsonrpc::CallError;
 use serde_json::json;
-use support::works::Works;
+use support::task_server::Works;
 use support::{STATELESS, Tap, of};
 
 const CORE: Revision = Revision::ALL[3];

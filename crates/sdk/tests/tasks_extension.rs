@@ -13,7 +13,7 @@ use linchpin::model::{TaskSupport, extension};
 use linchpin::server::{Next, Request, Stored, TaskRecord, TaskStore};
 use linchpin::{Context, NoArgs, Service, Tool};
 use serde_json::{Value, json};
-use support::works::Works;
+use support::task_server::Works;
 use support::{Clock, Peer, STATELESS, failure, fault, handled, stateless_with, text};
 
 fn able() -> Value {

@@ -5,16 +5,16 @@
 //! knows neither the types of the workspace nor revision dates. A revision is the name of a directory.
 
 mod document;
-mod folder;
 mod message;
 mod report;
+mod schema_files;
 mod tasks;
 mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use document::{Document, Members};
-pub use folder::Example;
+use self::document::{Document, Members};
+pub use schema_files::Example;
 use serde_json::Value;
 pub use transcript::Transcript;
 
@@ -27,7 +27,7 @@ pub struct Schemas {
 impl Schemas {
     /// Returns the schemas beside the checkout. If they are missing, a note is written to standard error once.
     pub fn find() -> Option<Schemas> {
-        folder::documents().map(|documents| Schemas { documents })
+        schema_files::documents().map(|documents| Schemas { documents })
     }
 
     /// Returns the revisions, oldest first.
@@ -37,7 +37,7 @@ impl Schemas {
 
     /// Returns the official examples of a revision. Empty if there are none.
     pub fn examples(&self, revision: &str) -> Vec<Example> {
-        folder::examples(revision)
+        schema_files::examples(revision)
     }
 
     /// Reports whether the revision has a definition. As in all methods, `definition` may be a path, such as

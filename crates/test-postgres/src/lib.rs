@@ -2,16 +2,16 @@
 //! xtask test` installs PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod guard;
-mod programs;
+mod installation;
+mod watchdog;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use guard::Guard;
-use programs::{Owner, Programs};
+use self::installation::{Owner, Programs};
+use self::watchdog::Guard;
 
 /// Superuser without a password.
 const USER: &str = "tester";

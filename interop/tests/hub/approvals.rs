@@ -1,7 +1,7 @@
 //! F2: when a call requires approval, what the user sees, and who may decide.
 
 use interop_tests::hub::{Home, everything};
-use interop_tests::rest::Caller;
+use interop_tests::rest_client::Caller;
 use serde_json::{Value, json};
 
 use crate::text;

@@ -21,7 +21,7 @@ fn e4_each_agent_has_its_own_credential() {
         let path = format!("/servers/guarded/credential?agent={agent}");
         hub.put(&path, json!({ "secret": secret }))
     };
-    let who = |agent: &interop_tests::rest::Caller| agent.call("mcp_guarded__whoami", json!({}));
+    let who = |agent: &interop_tests::rest_client::Caller| agent.call("mcp_guarded__whoami", json!({}));
     assert_eq!(set(&ada, "secret-of-ada")["agent"], *ada);
     set(&bob, "secret-of-bob");
     hub.post(&format!("/servers/guarded/sync?agent={ada}"), Value::Null);

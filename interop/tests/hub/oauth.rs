@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use interop_tests::hub::{Home, Hub};
-use interop_tests::person::Person;
-use interop_tests::rest::Caller;
-use interop_tests::sign_in::Place;
+use interop_tests::oauth_fixture::Place;
+use interop_tests::rest_client::Caller;
+use interop_tests::test_browser::Person;
 use serde_json::{Value, json};
 
 use crate::text;

@@ -2,7 +2,7 @@
 
 use interop_tests::hub::{Home, guarded};
 use interop_tests::peer::Served;
-use interop_tests::rest::Event;
+use interop_tests::rest_client::Event;
 use serde_json::{Value, json};
 
 use crate::{each, text};

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, ensure};
 
-use super::load::{self, Load};
+use super::load_generator::{self, Load};
 use super::peer::Peer;
 use crate::command;
 
@@ -69,7 +69,7 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let counted = ["valgrind", "--tool=callgrind", &out, "-q"];
     // The same warm-up in both runs, so that it cancels out too.
     let load = Load { workload, count, depth: 1, warmup: Some(1), max_secs: 200 };
-    let report = load::run(&load, peer, &counted)?;
+    let report = load_generator::run(&load, peer, &counted)?;
     let answered = report["n"].as_u64();
     ensure!(answered == Some(count.into()), "{answered:?} of {count} requests got a response");
     read(&path)

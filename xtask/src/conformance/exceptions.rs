@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::Context;
 use serde_json::Value;
 
-use super::verdict::{Outcome, Run};
+use super::outcome::{Outcome, Run};
 use crate::command::root;
 
 #[derive(Debug)]
@@ -70,8 +70,8 @@ impl Exceptions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::tests::check;
     use super::super::suite::Side;
-    use super::super::verdict::tests::check;
     use super::*;
 
     fn judged(scenario: &str, checks: &[(&str, &str)]) -> Outcome {

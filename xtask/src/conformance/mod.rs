@@ -5,19 +5,19 @@
 //! contains our programs.
 
 mod exceptions;
+mod outcome;
 mod process;
 mod runs;
 mod suite;
 mod table;
-mod verdict;
 
 use std::time::Instant;
 
 use anyhow::bail;
 
 use self::exceptions::Exceptions;
+use self::outcome::Outcome;
 use self::suite::{Scenario, Side, Suite};
-use self::verdict::Outcome;
 use crate::command::cargo;
 
 /// Scenarios to run.

@@ -13,9 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use super::exceptions::Exceptions;
+use super::outcome::{Check, Run, read_checks};
 use super::process::{Server, run_within};
 use super::suite::{EXTENSION, Scenario, Side, Suite};
-use super::verdict::{Check, Run, read_checks};
 use crate::command::root;
 
 /// Time limits of a scenario and of a lane (all scenarios of a revision); only reached by a hanging run.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use super::outcome::{Outcome, Run};
 use super::suite::Scenario;
-use super::verdict::{Outcome, Run};
 
 pub(super) fn show(scenarios: &[Scenario], runs: &[Run]) -> String {
     let revisions: BTreeSet<&str> = runs.iter().map(|run| &*run.revision).collect();
@@ -89,8 +89,8 @@ fn faults(outcome: &Outcome) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::outcome::tests::check;
     use super::super::suite::Side;
-    use super::super::verdict::tests::check;
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ const EGRESS: &str = "crates/sdk/src/egress/";
 /// Module of the HTTP server, which listens.
 const LISTENING: &str = "crates/sdk/src/server/http";
 /// Loopback listener for the OAuth redirect.
-const LOOPBACK: &str = "crates/sdk/src/auth/loopback.rs";
+const LOOPBACK: &str = "crates/sdk/src/auth/redirect/loopback.rs";
 
 const OUTGOING: [&str; 7] = [
     "TcpStream::connect",
@@ -63,7 +63,7 @@ mod tests {
         let files = [
             ("crates/sdk/src/client/a.rs", text),
             ("crates/sdk/src/egress/dial.rs", text),
-            ("crates/sdk/src/server/http/listen.rs", text),
+            ("crates/sdk/src/server/http/bound.rs", text),
             ("crates/sdk/tests/a.rs", text),
             ("crates/hub/src/main.rs", text),
             ("bench/src/main.rs", text),
@@ -71,7 +71,7 @@ mod tests {
         let expected = [
             "crates/sdk/src/client/a.rs:2",
             "crates/sdk/src/client/a.rs:3",
-            "crates/sdk/src/server/http/listen.rs:2",
+            "crates/sdk/src/server/http/bound.rs:2",
             "crates/hub/src/main.rs:2",
             "crates/hub/src/main.rs:3",
         ];

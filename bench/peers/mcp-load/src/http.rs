@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     options::{Options, Protocol},
     report::{Meter, Tally},
-    work::{Check, INITIALIZE, INITIALIZED, Work},
+    workload::{Check, INITIALIZE, INITIALIZED, Work},
 };
 
 pub struct HttpConnection {

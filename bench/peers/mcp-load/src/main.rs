@@ -30,7 +30,7 @@ mod report;
 mod sessions;
 mod startup;
 mod stdio;
-mod work;
+mod workload;
 
 use std::{
     process::ExitCode,
@@ -40,7 +40,7 @@ use std::{
 use anyhow::{Result, bail};
 use tokio::{process::Child, runtime::Builder, task::LocalSet};
 
-use crate::{options::Options, work::Work};
+use crate::{options::Options, workload::Work};
 
 fn main() -> ExitCode {
     match start() {

@@ -20,7 +20,7 @@ use crate::{
     child,
     options::{Options, Protocol},
     report::{Meter, Tally},
-    work::{Check, INITIALIZE, INITIALIZED, Work},
+    workload::{Check, INITIALIZE, INITIALIZED, Work},
 };
 
 /// Maximum bytes per write; further requests wait for the next write.

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    answer::{App, Kind},
+    responder::{App, Kind},
     bare,
 };
 
@@ -50,7 +50,7 @@ async fn accept(app: Arc<App>, stack: Stack, listener: TcpListener) -> anyhow::R
         stream.set_nodelay(true)?;
         let app = app.clone();
         if matches!(stack, Stack::Bare) {
-            tokio::spawn(bare::serve(app, stream));
+            tokio::spawn(http_raw::serve(app, stream));
         } else {
             tokio::spawn(async move {
                 let service = service_fn(move |request| on_request(app.clone(), request));

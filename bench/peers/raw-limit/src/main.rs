@@ -12,8 +12,8 @@
 //! without handshake that calls of `echo` need, and `--pause` waits before each response, so that the client always
 //! waits too: both are for measuring clients.
 
-mod answer;
-mod bare;
+mod responder;
+mod http_raw;
 mod http;
 mod stdio;
 
@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
 
-use crate::{answer::App, http::Stack};
+use crate::{responder::App, http::Stack};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::answer::{App, Kind};
+use crate::responder::{App, Kind};
 
 pub fn serve(app: &App, pause: Option<Duration>) -> anyhow::Result<()> {
     let mut stdin = std::io::stdin().lock();

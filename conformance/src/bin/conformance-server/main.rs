@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the parent process waits for the address")]
 
 mod content;
-mod items;
+mod resources_prompts_skills;
 mod rounds;
 mod session;
 mod stateless;
@@ -30,9 +30,9 @@ fn server() -> Server {
         stateless::add,
         rounds::add,
         tasks::add,
-        items::resources,
-        items::prompts,
-        items::skills,
+        resources_prompts_skills::resources,
+        resources_prompts_skills::prompts,
+        resources_prompts_skills::skills,
     ];
     parts.into_iter().fold(server, |server, add| add(server))
 }

@@ -1,8 +1,8 @@
 //! Pool of upstream connections. A connection is opened on demand, shared only by callers with the same key, and closed
 //! when it is idle or when its server or credential changes.
 
-mod check;
-mod end;
+mod close;
+mod liveness;
 mod open;
 
 use std::collections::{HashMap, HashSet};
@@ -20,16 +20,16 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::open::{allowing, backoff, may_pass};
+use crate::actor::{Scope, Subject};
 use crate::error::{Error, Kind, Result};
 use crate::events::{Events, Told};
-use crate::hidden::{Hidden, Tokens};
 use crate::id::{SecretId, ServerId, TenantId};
-use crate::own::OwnSecrets;
-use crate::scope::{Scope, Subject};
+use crate::lock::lock;
+use crate::platform::World;
+use crate::secrets::hub_secrets::OwnSecrets;
+use crate::secrets::redact::{Hidden, Tokens};
 use crate::server::Server;
-use crate::sync::lock;
-use crate::tasks::Tasks;
-use crate::world::World;
+use crate::task_set::Tasks;
 
 /// Minimum lifetime of a stable connection. One that closes sooner counts as a failed attempt.
 const SHORT: Duration = Duration::from_secs(10);

@@ -11,9 +11,9 @@ use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
 use super::{Connections, Processes, Proof};
 use crate::error::{Error, Kind, Result};
-use crate::hidden::Hidden;
-use crate::pin::visible;
+use crate::secrets::redact::Hidden;
 use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Transport};
+use crate::tool::pin::visible;
 
 /// First delay before a retry; it doubles.
 const PAUSE: Duration = Duration::from_millis(200);

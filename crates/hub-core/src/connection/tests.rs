@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::events::{Told, Watching};
 use crate::id::{AgentId, UserId};
-use crate::names::Slug;
+use crate::platform::tests::Still;
 use crate::server::{Authentication, Launch, Remote, Settings, Transport};
-use crate::world::tests::Still;
+use crate::tool::names::Slug;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);

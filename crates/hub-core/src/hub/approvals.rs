@@ -8,16 +8,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::executor::Plan;
-use super::history::CallView;
-use super::running::Approved;
-use super::subjects::Names;
-use super::{Hub, told};
+use super::admit::Plan;
+use super::call_records::CallView;
+use super::execute::Approved;
+use super::subject_names::Names;
+use super::{Hub, event_payloads};
+use crate::actor::{Scope, Subject};
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, TenantId};
 use crate::policy::Verdict;
-use crate::scope::{Scope, Subject};
 use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Page, Paging, Status};
 use crate::text::first_line;
 
@@ -213,9 +213,12 @@ impl Hub {
         let outcome = self.failed(tenant, call.id, call.server, Status::Denied, text).await;
         let finish = Change::Finish { call: call.id, outcome };
         let batch = Batch::new().change(decide).change(finish).audit(entry);
-        let batch = batch.tell(told::approval(approval.id, call.id, decision));
+        let batch = batch.tell(event_payloads::approval(approval.id, call.id, decision));
         self.store
-            .commit(tenant, batch.tell(told::call(call.id, call.server, &call.tool, Status::Denied)))
+            .commit(
+                tenant,
+                batch.tell(event_payloads::call(call.id, call.server, &call.tool, Status::Denied)),
+            )
             .await
     }
 

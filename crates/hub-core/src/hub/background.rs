@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::cancelling::CANCEL;
-use super::due::Look;
-use super::{Hub, told};
+use super::cancel::CANCEL;
+use super::sync_queue::Look;
+use super::{Hub, event_payloads};
+use crate::actor::{Scope, Subject};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::id::TenantId;
-use crate::scope::{Scope, Subject};
 
 const TICK: Duration = Duration::from_secs(1);
 /// Intervals in ticks.
@@ -119,7 +119,7 @@ impl Hub {
 
     /// Handles requests that users sent to another hub: stops a call, and closes the connections of a logged-out user.
     fn hear(&self, event: &Event) {
-        if event.kind == told::SESSION
+        if event.kind == event_payloads::SESSION
             && let Some(user) = event.body["user"].as_str().and_then(|user| user.parse().ok())
         {
             self.connections.end_of(event.tenant, Subject::User(user));

@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use super::server_records::Kept;
 use super::servers::origin;
-use super::{Hub, put, told};
+use super::{Hub, event_payloads, put};
+use crate::actor::Scope;
 use crate::connection::{Credential, Proof};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::hidden::Hidden;
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
-use crate::keys::Sealed;
-use crate::scope::Scope;
+use crate::secrets::redact::Hidden;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Change, Key, Kind};
 use crate::vault::Label;
+use crate::vault::key_ring::Sealed;
 
 const LONGEST: usize = 16_384;
 /// Vault kinds of OAuth secrets: the grant of a sign-in, and the client secret.
@@ -115,7 +115,7 @@ impl Hub {
     async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
         let kept = put(Kept::of(server).document(id)?, version);
-        let batch = batch.change(kept).tell(told::server(id, "credential"));
+        let batch = batch.change(kept).tell(event_payloads::server(id, "credential"));
         self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await
     }
 

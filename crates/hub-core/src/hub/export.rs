@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::tools::without_doubles;
 use super::{Hub, ToolFilter, ToolView};
+use crate::actor::Scope;
 use crate::error::{Error, Result};
-use crate::names::{LONGEST, LONGEST_FOR_SOME, Slug, local};
-use crate::scope::Scope;
+use crate::tool::names::{LONGEST, LONGEST_FOR_SOME, Slug, local};
 
 /// Format of a model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Health checks and counters.
 
 use super::Hub;
+use crate::actor::Scope;
 use crate::error::Result;
-use crate::scope::Scope;
 use crate::store::{ApprovalFilter, Decision, MOST_ON_PAGE, Paging};
 
 impl Hub {

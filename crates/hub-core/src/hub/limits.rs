@@ -2,11 +2,11 @@
 //! The token buckets are in the store, so that hubs on one store share them.
 
 use super::Hub;
+use crate::actor::Scope;
 use crate::agent::Agent;
 use crate::audit::Entry;
 use crate::error::{self, Error, Result};
-use crate::limit::Rate;
-use crate::scope::Scope;
+use crate::rate_limit::Rate;
 use crate::server::Server;
 use crate::store::{Batch, Change, Kind, Room};
 

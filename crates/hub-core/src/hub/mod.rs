@@ -1,53 +1,53 @@
 //! Hub operations: one function per operation, shared by all interfaces. The caller is a [`Scope`]; each operation
 //! checks what the caller may see and records what it did in the audit.
 
-mod adapted;
+mod admit;
 pub mod agents;
 mod approvals;
-mod audits;
+mod audit;
+mod audit_heads;
+mod audit_verify;
+mod authenticator;
 mod background;
-mod cancelling;
-mod connecting;
+mod call_records;
+mod cancel;
+mod client_config;
+mod commit_effects;
+mod connect;
 mod credentials;
-mod denied;
-mod due;
-mod effects;
-mod executor;
+mod deferred;
+mod egress_denials;
+mod env_secrets;
+mod event_payloads;
+mod execute;
 mod export;
-mod heads;
+mod hash_queue;
 mod health;
-mod history;
-mod late;
 mod limits;
-mod links;
-mod listed;
-mod meters;
+mod login_links;
+mod login_refusals;
+mod login_throttle;
+mod metrics;
 pub mod oauth;
-mod offers;
-mod operated;
-mod passing;
 mod passwords;
-mod people;
-mod queue;
-mod refused;
-mod repeats;
-mod restored;
+mod recent_results;
+mod reconcile;
+mod repeated_events;
+mod resources_prompts;
+mod restore;
 mod retention;
-mod running;
-mod schemas;
-mod secrets;
+mod schema_cache;
 mod server_records;
 mod servers;
 pub mod sessions;
-mod snippets;
-mod subjects;
+mod subject_names;
 mod sync;
-mod throttle;
+mod sync_queue;
 pub mod tokens;
-mod told;
+mod tool_listing;
+mod tool_name_cache;
 mod tools;
 pub mod users;
-mod verifying;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -62,41 +62,41 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::actor::Scope;
+use crate::api_token;
+use crate::audit::head_file::HeadFile;
 use crate::audit::{Entry, Signer};
+use crate::bounded_result;
 use crate::connection::{Connections, Processes};
-use crate::envelope;
 use crate::error::{self, Error, Result};
 use crate::events::Events;
-use crate::heads::HeadFile;
 use crate::id::{CallId, ServerId, TenantId, UserId};
-use crate::keys::{Keys, Rotated};
-use crate::scope::Scope;
+use crate::platform::World;
 use crate::server::Launch;
 use crate::store::{
     Batch, Cached, Change, Clock, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored,
 };
-use crate::tasks::Tasks;
-use crate::token;
+use crate::task_set::Tasks;
 use crate::vault::KeyFile;
-use crate::world::World;
+use crate::vault::key_ring::{Keys, Rotated};
 
+pub use admit::{Wanted, Which};
 pub use approvals::ApprovalView;
-pub use audits::{AuditView, last_checkpoint};
-pub use connecting::Tried;
+pub use audit::{AuditView, last_checkpoint};
+pub use audit_verify::{Beside, Verified, every_segment, verify};
+pub use call_records::CallView;
+pub use client_config::{Client, Snippet};
+pub use connect::Tried;
 pub use credentials::CredentialView;
-pub use executor::{Wanted, Which};
 pub use export::Format;
-pub use history::CallView;
-pub use links::LoginLink;
-pub use listed::usable_tools;
-pub use meters::{BOUNDS, Ended, Meters};
-pub use offers::Offer;
+pub use login_links::LoginLink;
+pub use metrics::{BOUNDS, Ended, Meters};
+pub use resources_prompts::Offer;
 pub use retention::Retention;
 pub use servers::{ServerFilter, ServerView};
-pub use snippets::{Client, Snippet};
 pub use sync::Synced;
+pub use tool_listing::usable_tools;
 pub use tools::{ToolFilter, ToolView};
-pub use verifying::{Beside, Verified, every_segment, verify};
 
 /// Built-in tenant.
 pub const LOCAL: TenantId = TenantId::fixed(1);
@@ -129,7 +129,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            result_limit: envelope::DEFAULT_LIMIT,
+            result_limit: bounded_result::DEFAULT_LIMIT,
             approval_lifetime: Duration::from_hours(1),
             retention: Retention { history: Duration::from_hours(30 * 24), audit: None },
             sync_every: Duration::from_mins(15),
@@ -148,7 +148,7 @@ pub struct Hub {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
     signer: Signer,
-    heads: heads::Heads,
+    heads: audit_heads::Heads,
     events: Events,
     options: Options,
     retention: Mutex<Retention>,
@@ -157,15 +157,15 @@ pub struct Hub {
     launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
     /// Whether the configuration file was applied since the hub was started.
     has_operated: AtomicBool,
-    schemas: schemas::Schemas,
-    user_names: subjects::UserNames,
-    adapted: Arc<adapted::Adapted>,
+    schemas: schema_cache::Schemas,
+    user_names: subject_names::UserNames,
+    adapted: Arc<tool_name_cache::Adapted>,
     /// Running calls, each with its stop signal.
-    running: Mutex<HashMap<(TenantId, CallId), running::Running>>,
-    passing: passing::Passing,
-    late: late::Late,
-    denials: Arc<denied::Denials>,
-    due: Arc<due::Due>,
+    running: Mutex<HashMap<(TenantId, CallId), execute::Running>>,
+    passing: recent_results::Passing,
+    late: deferred::Late,
+    denials: Arc<egress_denials::Denials>,
+    due: Arc<sync_queue::Due>,
     turns: sync::Turns,
     tasks: Arc<Tasks>,
     /// Store commits that finish even if their callers are dropped.
@@ -173,7 +173,7 @@ pub struct Hub {
     looks: Tasks,
     broker: oauth::Broker,
     meters: Meters,
-    people: people::People,
+    people: authenticator::People,
     /// Time at which the shutdown began, if it has.
     ending: watch::Sender<Option<Instant>>,
 }
@@ -196,7 +196,7 @@ impl Hub {
             None => world,
         };
         let keys = Arc::new(Keys::new(store.clone(), world.clone(), keys));
-        let due = Arc::new(due::Due::default());
+        let due = Arc::new(sync_queue::Due::default());
         let changed = {
             let due = due.clone();
             Arc::new(move |tenant, server, changed| {
@@ -206,30 +206,30 @@ impl Hub {
             })
         };
         let processes = options.processes.clone();
-        let (denials, tasks) = (Arc::<denied::Denials>::default(), Arc::<Tasks>::default());
-        let told = denied::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
+        let (denials, tasks) = (Arc::<egress_denials::Denials>::default(), Arc::<Tasks>::default());
+        let told = egress_denials::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
         let connections = Connections::new(world.clone(), egress, events.clone(), changed, processes);
         let connections = Arc::new(connections.on_denied(told).masking(keys.own_secrets().clone()));
-        let people = people::People::new(&*world);
-        keys.own_secrets().learn(token::secret_of(&people.process.secret).iter().map(|secret| &**secret));
+        let people = authenticator::People::new(&*world);
+        keys.own_secrets().learn(api_token::secret_of(&people.process.secret).iter().map(|secret| &**secret));
         Hub {
             world,
             store,
             keys,
             signer,
-            heads: heads::Heads::default(),
+            heads: audit_heads::Heads::default(),
             events,
             retention: Mutex::new(options.retention),
             options,
             connections,
             launches: Mutex::default(),
             has_operated: AtomicBool::new(false),
-            schemas: schemas::Schemas::default(),
-            user_names: subjects::UserNames::default(),
+            schemas: schema_cache::Schemas::default(),
+            user_names: subject_names::UserNames::default(),
             adapted: Arc::default(),
             running: Mutex::default(),
-            passing: passing::Passing::default(),
-            late: late::Late::default(),
+            passing: recent_results::Passing::default(),
+            late: deferred::Late::default(),
             denials,
             due,
             turns: sync::Turns::default(),

@@ -5,8 +5,8 @@ use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{self, Error, Result};
+use crate::platform::{World, random};
 use crate::text::{hex, unhex};
-use crate::world::{World, random};
 
 /// Length of a password in characters.
 const LENGTHS: std::ops::RangeInclusive<usize> = 8..=1_024;
@@ -68,7 +68,7 @@ pub(super) fn check(password: &Secret) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::System;
+    use crate::platform::System;
 
     #[test]
     fn one_password_fits() {

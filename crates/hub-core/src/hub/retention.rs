@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 use super::{Hub, document, put};
+use crate::audit::segment::{Sealing, Segment, begun};
 use crate::audit::{Entry, Head};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::private;
-use crate::segment::{Sealing, Segment, begun};
+use crate::lock::lock;
+use crate::platform::System;
+use crate::private_file;
 use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE};
-use crate::sync::lock;
-use crate::world::System;
 
 /// Approximate maximum size of a segment in bytes. More entries make more segments.
 const MOST: usize = 8 << 20;
@@ -114,7 +114,7 @@ impl Hub {
     async fn put_away(&self, folder: &Path, segment: Segment, text: Vec<u8>) -> Result<()> {
         let (tenant, path) = (segment.tenant, folder.join(segment.file()));
         let file = path.clone();
-        let written = spawn_blocking(move || private::write(&file, &text, &System)).await;
+        let written = spawn_blocking(move || private_file::write(&file, &text, &System)).await;
         let written = written.map_err(std::io::Error::other).and_then(|written| written);
         written.map_err(|error| unsealed(folder, &error))?;
         let id = format!("{:020}", segment.first);

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::error::Result;
 use crate::id::ServerId;
-use crate::names::Slug;
 use crate::server::{Remote, Server, Settings, Transport};
 use crate::store::{Document, Kind};
 use crate::tool::LeftOut;
+use crate::tool::names::Slug;
 
 /// Stored server. The command of a stdio server is only in the configuration file.
 #[derive(Serialize, Deserialize)]

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::server_records::{Contact, Kept, Place};
-use super::{Hub, put, told, without_parts};
+use super::{Hub, event_payloads, put, without_parts};
+use crate::actor::Scope;
 use crate::agent::Agent;
 use crate::connection::Status;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
-use crate::names::Slug;
 use crate::policy::Reason;
-use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
 use crate::store::{Batch, Change, Key, Kind, Stored};
 use crate::tool::LeftOut;
+use crate::tool::names::Slug;
 
 /// Maximum number of servers of a tenant.
 const MOST: usize = 1_000;
@@ -170,7 +170,7 @@ impl Hub {
             self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
         let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
         let (tenant, due) = (scope.tenant(), self.due.clone());
-        self.commit_then(tenant, batch.tell(told::server(id, "added")), move |done| {
+        self.commit_then(tenant, batch.tell(event_payloads::server(id, "added")), move |done| {
             if done.is_ok() {
                 due.add((tenant, id));
             }
@@ -224,7 +224,7 @@ impl Hub {
             [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease, Kind::Trace]
                 .map(|kind| without_parts(kind, id)),
         );
-        self.commit_server(tenant, batch.tell(told::server(id, "removed")), (id, None), false).await
+        self.commit_server(tenant, batch.tell(event_payloads::server(id, "removed")), (id, None), false).await
     }
 
     /// Stores the new settings and transport of a server and closes its previous connections.
@@ -255,7 +255,7 @@ impl Hub {
         let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
         // Set the program before the commit, so that readers of the new version find its program.
         let launch = self.keep_launch(tenant, id, transport.launch());
-        let (batch, server) = (batch.tell(told::server(id, "changed")), (id, Some(version + 1)));
+        let (batch, server) = (batch.tell(event_payloads::server(id, "changed")), (id, Some(version + 1)));
         if let Err(error) = self.commit_server(tenant, batch, server, kept.settings.enabled).await {
             self.keep_launch(tenant, id, launch);
             self.connections.end(tenant, id); // it may have been started with the new program

@@ -8,16 +8,16 @@ use jiff::Timestamp;
 use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 
-use super::people::{network, secret, unauthorized};
-use super::queue::Lane;
-use super::refused::{Reason, Refused};
-use super::throttle::Limit;
+use super::authenticator::{network, secret, unauthorized};
+use super::hash_queue::Lane;
+use super::login_refusals::{Reason, Refused};
+use super::login_throttle::Limit;
 use super::users::{User, UserView};
-use super::{Hub, document, put, told};
+use super::{Hub, document, event_payloads, put};
+use crate::actor::{Scope, Subject};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
-use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 
 /// Maximum lifetime of a session.
@@ -247,7 +247,7 @@ impl Hub {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
         let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
         let gone = Change::Remove(Key::new(Kind::Session, session_id(cookie)));
-        let batch = Batch::new().change(gone).audit(entry).tell(told::sessions(session.user));
+        let batch = Batch::new().change(gone).audit(entry).tell(event_payloads::sessions(session.user));
         match self.commit_subject(tenant, batch, Subject::User(session.user)).await {
             Err(error) if error.kind() != error::Kind::NotFound => Err(error),
             _ => Ok(()), // ended, or already ended elsewhere

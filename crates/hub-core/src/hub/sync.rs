@@ -9,24 +9,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::connecting::{failed, list_tools};
-use super::listed::Listed;
+use super::connect::{failed, list_tools};
 use super::server_records::Contact;
-use super::{Hub, document, put, told};
+use super::tool_listing::Listed;
+use super::{Hub, document, event_payloads, put};
+use crate::actor::{Scope, Subject};
 use crate::agent::Agent;
 use crate::audit;
 use crate::connection::{backoff, may_pass};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
-use crate::hidden::Hidden;
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::pin::{State, pin};
-use crate::scope::{Scope, Subject};
+use crate::lock::lock;
+use crate::secrets::redact::Hidden;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Change, Key, Kind};
-use crate::sync::lock;
 use crate::text::shortened;
+use crate::tool::pin::{State, pin};
 use crate::tool::{LeftOut, Tool};
 
 /// Maximum number of tools of a server.
@@ -112,7 +112,7 @@ impl Hub {
         };
         if let Err(error) = &synced {
             self.contacted(tenant, server, Some(error)).await?;
-            self.events.publish(tenant, told::server(server.id, "sync_failed"));
+            self.events.publish(tenant, event_payloads::server(server.id, "sync_failed"));
         }
         synced
     }
@@ -291,7 +291,7 @@ impl Hub {
         }
         let is_there = Change::Need(Key::new(Kind::Server, server.id));
         let (adapted, id) = (self.adapted.clone(), server.id);
-        let batch = batch.change(is_there).tell(told::server(id, "synced"));
+        let batch = batch.change(is_there).tell(event_payloads::server(id, "synced"));
         self.commit_then(tenant, batch, move |done| {
             if has_news && done.is_ok() {
                 adapted.forget(tenant, id);

@@ -8,17 +8,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::people::{name, unauthorized};
+use super::authenticator::{name, unauthorized};
 use super::users::User;
 use super::{Hub, LOCAL, LOCAL_USER, document, put};
+use crate::actor::{Scope, Subject};
 use crate::agent::Agent;
+use crate::api_token;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
 use crate::id::{TenantId, TokenId};
-use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Key, Kind};
-use crate::token;
 
 const DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
 const DEFAULT_DAYS: u32 = 90;
@@ -84,7 +84,7 @@ impl Hub {
         let name = name(text)?;
         let (parent, version) = self.owner_of_tokens(scope.tenant(), owner).await?;
         let owner_name = self.names(scope.tenant()).of(&owner.to_string()).await?;
-        let ((id, secret, digest), created) = (token::issue(&*self.world), self.world.now());
+        let ((id, secret, digest), created) = (api_token::issue(&*self.world), self.world.now());
         let expires = created + Duration::from_hours(24 * u64::from(days));
         let token =
             Token { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
@@ -172,7 +172,7 @@ impl Hub {
     /// Authenticates a token. The error is the same for every reason.
     pub async fn authenticate(&self, text: &str) -> Result<Scope> {
         let refused = || unauthorized(REFUSED);
-        let (id, digest) = token::read(text).ok_or_else(refused)?;
+        let (id, digest) = api_token::read(text).ok_or_else(refused)?;
         if id == self.people.process.id {
             let fits = same(digest, &self.people.process.digest.to_string());
             return fits.then(|| Scope::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(refused);

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::sync::{kept, tool_id};
 use super::{Hub, put};
+use crate::actor::Scope;
 use crate::agent::Agent;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::names::{LONGEST, LONGEST_FOR_SOME, local};
-use crate::pin::{Change, State, hidden_characters, pin};
 use crate::policy::Reason;
-use crate::scope::Scope;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, Kind};
 use crate::text::shortened;
 use crate::tool::Tool;
+use crate::tool::names::{LONGEST, LONGEST_FOR_SOME, local};
+use crate::tool::pin::{Change, State, hidden_characters, pin};
 
 /// Tool, as shown to users and models.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -5,15 +5,15 @@ use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::authenticator::name;
+use super::hash_queue::Lane;
+use super::login_refusals::{Reason, Refused};
 use super::passwords::{self, Kept};
-use super::people::name;
-use super::queue::Lane;
-use super::refused::{Reason, Refused};
 use super::sessions::{Remote, SignedIn, limit_of_user};
-use super::{Hub, LOCAL, LOCAL_USER, document, put, told, without_parts};
+use super::{Hub, LOCAL, LOCAL_USER, document, event_payloads, put, without_parts};
+use crate::actor::{Scope, Subject};
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
-use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Document, Key, Kind};
 
 /// Stored user.
@@ -115,7 +115,7 @@ impl Hub {
         let user = User { id, name: name(text)?, password: None, passwords: 0, created };
         let entry = self.entry(scope, "user.added").with("user", id.to_string()).with("name", &*user.name);
         let batch = Batch::new().change(put(user.document()?, 0)).audit(entry);
-        self.store.commit(scope.tenant(), batch.tell(told::user(id))).await?;
+        self.store.commit(scope.tenant(), batch.tell(event_payloads::user(id))).await?;
         Ok(user.view())
     }
 
@@ -157,8 +157,9 @@ impl Hub {
             let (started, with_session) = self.new_session(tenant, &user, "password_change", from, batch)?;
             (session, batch) = (Some(started), with_session);
         }
-        let tokens = told::tokens(Subject::User(user.id));
-        let batch = batch.tell(told::sessions(user.id)).tell(tokens).tell(told::user(user.id));
+        let tokens = event_payloads::tokens(Subject::User(user.id));
+        let batch =
+            batch.tell(event_payloads::sessions(user.id)).tell(tokens).tell(event_payloads::user(user.id));
         self.commit_subject(tenant, batch, Subject::User(user.id)).await?;
         Ok(PasswordSet { user: user.view(), session })
     }
@@ -209,8 +210,10 @@ impl Hub {
         let entry = self.entry(scope, "user.removed").with("user", user.to_string()).with("name", found.name);
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::User, user))).audit(entry);
         batch.changes.extend([Kind::Token, Kind::Session].map(|kind| without_parts(kind, user)));
-        let batch =
-            batch.tell(told::sessions(user)).tell(told::tokens(Subject::User(user))).tell(told::user(user));
+        let batch = batch
+            .tell(event_payloads::sessions(user))
+            .tell(event_payloads::tokens(Subject::User(user)))
+            .tell(event_payloads::user(user));
         self.commit_subject(tenant, batch, Subject::User(user)).await
     }
 

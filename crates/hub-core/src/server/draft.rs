@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::{Authentication, CredentialMode, Remote, Settings, Transport};
 use crate::error::{Error, Result};
-use crate::form::Form;
-use crate::hidden::looks_secret;
-use crate::names::Slug;
+use crate::object_reader::Form;
+use crate::secrets::redact::looks_secret;
 use crate::text::{check_visible_line, shortened};
+use crate::tool::names::Slug;
 
 const LONGEST_NAME: usize = 100;
 const LONGEST_DESCRIPTION: usize = 2_000;

@@ -3,8 +3,8 @@
 //! A [`Draft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as an
 //! [`Operated`] server with a [`Launch`].
 
+mod configured;
 mod draft;
-mod operated;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, Digesting};
 use crate::id::ServerId;
-use crate::names::Slug;
+use crate::tool::names::Slug;
 
+pub use configured::Operated;
 pub(crate) use draft::{AT_ONCE, RATES};
 pub use draft::{Draft, TIMEOUTS};
-pub use operated::Operated;
 
 /// Upstream server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::audit::{Checkpoint, Entry, Head};
 use crate::digest::Digest;
 use crate::events::Told;
 use crate::id::{ApprovalId, CallId, ServerId};
-use crate::limit::Rate;
+use crate::rate_limit::Rate;
 
 /// Change of the store, or a condition that must hold.
 #[derive(Debug, Clone, PartialEq)]

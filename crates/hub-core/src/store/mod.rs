@@ -4,28 +4,28 @@
 //! Each change names its precondition; if one fails, nothing of the batch is committed. All writes are batches.
 
 mod batch;
-mod cached;
+mod cache;
 mod call;
-mod copied;
+mod cluster;
 mod document;
-mod shared;
+mod snapshot;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 pub use batch::{Batch, Change, Room};
-pub use cached::Cached;
+pub use cache::Cached;
 pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
-pub use copied::{Copied, What};
+pub use cluster::{About, Changed, Clock, Shared};
 pub use document::{Document, Key, Kind, Stored};
-pub use shared::{About, Changed, Clock, Shared};
+pub use snapshot::{Copied, What};
 
 use crate::audit::{Checkpoint, Head, Row};
 use crate::error::{Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
 
-pub(crate) use copied::bytes;
+pub(crate) use snapshot::bytes;
 
 /// Request for a page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,19 +8,20 @@
 //! tenant has one key for each rotation of its data: the newest encrypts, all of them decrypt. Deleting the wrapped
 //! tenant keys makes all data of the tenant permanently unreadable.
 
-mod file;
+mod key_file;
+pub mod key_ring;
 mod seal;
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-pub use file::{KeyFile, KeyFileError, KeyFileLock};
-use seal::Key;
+use self::seal::Key;
+pub use key_file::{KeyFile, KeyFileError, KeyFileLock};
 
 use crate::error::{Error, Kind, Result};
 use crate::id::{SecretId, TenantId};
-use crate::world::{World, random};
+use crate::platform::{World, random};
 
 /// Root key with its id.
 #[derive(Clone)]
@@ -137,7 +138,7 @@ impl fmt::Debug for TenantKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::System;
+    use crate::platform::System;
 
     const ADA: TenantId = TenantId::fixed(1);
     const BOB: TenantId = TenantId::fixed(2);

@@ -6,7 +6,7 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use crate::world::{World, random};
+use crate::platform::{World, random};
 
 const FORM: u8 = 1;
 const NONCE: usize = 24;
@@ -66,7 +66,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::System;
+    use crate::platform::System;
 
     #[test]
     fn no_byte_can_be_changed() {

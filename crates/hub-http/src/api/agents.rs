@@ -7,10 +7,10 @@ use linchpin_hub_core::agent::{ApprovalMode, Selection};
 use linchpin_hub_core::hub::agents::AgentFilter;
 use schemars::JsonSchema;
 
-use crate::answer::{created, done, json};
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::{created, done, json};
 use crate::route::API;
 
 pub(crate) const FILTERS: [Parameter; 3] = [

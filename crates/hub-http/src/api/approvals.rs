@@ -5,10 +5,10 @@ use linchpin_hub_core::store::Decision;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use crate::answer::json;
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::json;
 
 /// Names of all approval statuses.
 const DECISIONS: [&str; Decision::ALL.len()] = {

@@ -9,11 +9,11 @@ use linchpin_hub_core::hub::{AuditView, Hub};
 use linchpin_hub_core::store::{MOST_ON_PAGE, Page};
 use linchpin_hub_core::{Error, Scope};
 
-use crate::answer::{json, with};
-use crate::asked::Asked;
+use crate::chunked_body::{Made, pieces};
 use crate::problem::Result;
 use crate::query::{PAGING, Parameter};
-use crate::stream::{Made, pieces};
+use crate::request::Asked;
+use crate::response::{json, with};
 
 pub(crate) const AFTER: [Parameter; 1] = [PAGING[0]];
 

@@ -3,17 +3,17 @@
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::Error;
-use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::{CallView, Wanted, Which};
 use linchpin_hub_core::id::ServerId;
+use linchpin_hub_core::object_reader::Form;
 use linchpin_hub_core::store::CallFilter;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-use crate::answer::{json, json_with, located};
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::{json, json_with, located};
 use crate::route::API;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");

@@ -6,10 +6,10 @@ use linchpin_hub_core::Error;
 use linchpin_hub_core::id::AgentId;
 use schemars::JsonSchema;
 
-use crate::answer::{done, json};
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::{done, json};
 
 pub(crate) const WHOSE: [Parameter; 1] =
     [Parameter::text("agent", "Agent id. Default: the shared credential")];

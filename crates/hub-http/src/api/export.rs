@@ -3,10 +3,10 @@
 use axum::response::Response;
 use linchpin_hub_core::hub::ToolFilter;
 
-use crate::answer::json;
-use crate::asked::Asked;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::json;
 
 pub(crate) const FILTERS: [Parameter; 2] = [
     Parameter::text("server", "Filter by server (id or slug)"),

@@ -4,9 +4,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::json;
-use crate::asked::Asked;
 use crate::problem::Result;
+use crate::request::Asked;
+use crate::response::json;
 
 /// Request to rotate keys.
 #[derive(JsonSchema)]

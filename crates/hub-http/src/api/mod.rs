@@ -8,7 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod credentials;
 pub(crate) mod export;
 pub(crate) mod keys;
-pub(crate) mod offers;
+pub(crate) mod resources_prompts;
 pub(crate) mod servers;
 pub(crate) mod sessions;
 pub(crate) mod sign_ins;
@@ -22,9 +22,9 @@ use std::sync::LazyLock;
 use axum::response::Response;
 use http::StatusCode;
 
-use crate::answer::with;
-use crate::asked::Asked;
 use crate::problem::Result;
+use crate::request::Asked;
+use crate::response::with;
 use crate::route::JSON;
 use crate::{openapi, routes};
 

@@ -8,11 +8,11 @@ use linchpin_hub_core::server::{Authentication, CredentialMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{created, done, json};
-use crate::asked::Asked;
-use crate::list::cut;
+use crate::paging::cut;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::{created, done, json};
 use crate::route::API;
 
 pub(crate) const STATUSES: [&str; 5] = ["disconnected", "connecting", "connected", "error", "disabled"];

@@ -12,10 +12,10 @@ use linchpin_hub_core::{Error, Subject};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{done, json, json_with};
-use crate::asked::Asked;
+use crate::authentication::cookie;
 use crate::problem::{Problem, Result};
-use crate::session::cookie;
+use crate::request::Asked;
+use crate::response::{done, json, json_with};
 
 /// Authenticated caller.
 #[derive(Serialize, JsonSchema)]

@@ -6,10 +6,10 @@ use linchpin::auth::Secret;
 use linchpin_hub_core::hub::oauth::Progress;
 
 use super::credentials::agent;
-use crate::answer::{done, json, json_with};
-use crate::asked::Asked;
-use crate::list::numbered;
+use crate::paging::numbered;
 use crate::problem::Result;
+use crate::request::Asked;
+use crate::response::{done, json, json_with};
 
 pub(crate) async fn begin(asked: Asked) -> Result<Response> {
     let hub = asked.hub();

@@ -8,10 +8,10 @@ use linchpin_hub_core::hub::ServerFilter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{json, with};
-use crate::asked::Asked;
 use crate::metrics::Text;
 use crate::problem::Result;
+use crate::request::Asked;
+use crate::response::{json, with};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

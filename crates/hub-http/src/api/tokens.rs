@@ -7,11 +7,11 @@ use linchpin_hub_core::{Error, Subject};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{done, json, json_with};
-use crate::asked::Asked;
-use crate::list::cut;
+use crate::paging::cut;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::{done, json, json_with};
 
 pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
     "owner",

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::calls;
-use crate::answer::json;
-use crate::asked::Asked;
-use crate::list::cut;
+use crate::paging::cut;
 use crate::problem::Result;
 use crate::query::Parameter;
+use crate::request::Asked;
+use crate::response::json;
 
 pub(crate) const STATES: [&str; 3] = ["new", "trusted", "changed"];
 pub(crate) const FILTERS: [Parameter; 5] = [

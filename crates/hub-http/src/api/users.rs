@@ -8,10 +8,10 @@ use linchpin_hub_core::id::UserId;
 use schemars::JsonSchema;
 
 use super::sessions::keeping;
-use crate::answer::{created, done, json};
-use crate::asked::Asked;
-use crate::list::cut;
+use crate::paging::cut;
 use crate::problem::Result;
+use crate::request::Asked;
+use crate::response::{created, done, json};
 use crate::route::API;
 
 /// Request to add a user.

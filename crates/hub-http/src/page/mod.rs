@@ -8,20 +8,20 @@ use http::header::{CACHE_CONTROL, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use linchpin::auth::Secret;
+use linchpin_hub_core::actor::Scope;
 use linchpin_hub_core::connection;
 use linchpin_hub_core::hub::{CallView, ServerFilter, ServerView};
-use linchpin_hub_core::scope::Scope;
 use linchpin_hub_core::store::{CallFilter, Paging};
 use serde_json::Value;
 
 use self::html::Html;
-use crate::answer::{see_other, with};
 use crate::api::sessions::{keeping, with_password};
 use crate::api::status::{self, Status};
-use crate::asked::Asked;
+use crate::authentication::need_origin;
 use crate::problem::{Problem, Result};
 use crate::query::Parameter;
-use crate::session::need_origin;
+use crate::request::Asked;
+use crate::response::{see_other, with};
 
 /// Number of recent calls on the status page.
 const CALLS: usize = 20;

@@ -8,9 +8,9 @@ use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::oauth::{Progress, SignInView, state_in};
 
 use super::{begin, door, html};
-use crate::answer::see_other;
-use crate::asked::Asked;
 use crate::problem::{Problem, Result};
+use crate::request::Asked;
+use crate::response::see_other;
 
 /// Maximum duration of a pending sign-in, in seconds.
 const AWAY: u32 = 600;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 /// Returns method, path and access description of every API operation.
 fn operations() -> Vec<(String, String, String)> {

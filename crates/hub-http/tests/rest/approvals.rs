@@ -3,7 +3,7 @@
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};
 
-use crate::site::{PATIENCE, Site};
+use crate::fixture::{PATIENCE, Site};
 
 /// Lets an agent request a call. Returns the call and its approval.
 async fn ask(site: &Site, token: &str, message: &str) -> (String, String) {

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::site::{PATIENCE, Site};
+use crate::fixture::{PATIENCE, Site};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 

@@ -3,7 +3,7 @@
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};
 
-use crate::site::{PATIENCE, Site};
+use crate::fixture::{PATIENCE, Site};
 
 fn echo(message: &str) -> Value {
     json!({"tool": "mcp_up__echo", "arguments": {"message": message}})

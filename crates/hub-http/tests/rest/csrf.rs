@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 #[tokio::test]
 async fn a_cookie_alone_changes_nothing() {

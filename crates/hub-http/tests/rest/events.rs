@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service as _;
 
-use crate::site::{PATIENCE, Site};
+use crate::fixture::{PATIENCE, Site};
 
 /// Subscriber of the event stream.
 struct Watcher {

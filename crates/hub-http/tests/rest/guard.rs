@@ -3,7 +3,7 @@
 use linchpin::server::web::Guard;
 use linchpin_hub_http::Options;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 #[tokio::test]
 async fn only_names_of_this_machine_are_served() {

@@ -3,7 +3,7 @@
 use linchpin::testing::authority::Authority;
 use serde_json::{Value, json};
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 /// Adds a server with OAuth and starts a sign-in to it.
 async fn begun(site: &Site) -> (Authority, Value) {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 

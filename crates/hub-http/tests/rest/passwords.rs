@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::site::{Answer, Site};
+use crate::fixture::{Answer, Site};
 
 const LOCAL: &str = "00000000-0000-0000-0000-000000000001";
 const OLD: &str = "the old password of ada";

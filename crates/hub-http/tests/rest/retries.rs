@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 /// Arrival times of requests, by method.
 type Seen = Arc<Mutex<BTreeMap<String, Vec<Instant>>>>;

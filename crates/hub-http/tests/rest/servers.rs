@@ -7,7 +7,7 @@ use linchpin::server::web::Listener;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 fn slugs(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|server| server["slug"].as_str().unwrap()).collect()

@@ -6,7 +6,7 @@ use linchpin_hub_http::Options;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::site::{Answer, PATIENCE, Site};
+use crate::fixture::{Answer, PATIENCE, Site};
 
 const PASSWORD: &str = "correct horse battery staple";
 const SOURCE: &str = "192.0.2.1";
@@ -48,7 +48,7 @@ async fn a_flood_of_sign_ins_is_refused_and_others_get_in() {
     for number in 0..100 {
         let (address, request) =
             (site.address, request(&site, SOURCE, &format!("user {number}"), "a wrong password"));
-        flood.spawn(async move { crate::site::exchange(address, request.as_bytes()).await });
+        flood.spawn(async move { crate::fixture::exchange(address, request.as_bytes()).await });
     }
     assert_eq!(sign_in(&site, OTHER_SOURCE, "local", PASSWORD).await.status, 201);
     let answers = flood.join_all().await;

@@ -4,7 +4,7 @@ use linchpin_hub_http::Options;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 #[tokio::test]
 async fn what_is_running_is_said() {

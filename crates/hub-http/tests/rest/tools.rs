@@ -3,7 +3,7 @@
 use linchpin::{NoArgs, Tool};
 use serde_json::{Value, json};
 
-use crate::site::Site;
+use crate::fixture::Site;
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()

@@ -8,8 +8,8 @@ use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::MOST_ON_PAGE;
 
 use super::calls::{digest, time, times};
+use super::connection::{Connected, Values};
 use super::documents::{number, numbers};
-use super::link::{Connected, Values};
 use super::{Ask, Stop, conflict, unkept};
 
 type Result<T> = std::result::Result<T, Stop>;

@@ -13,9 +13,9 @@ use tokio_postgres::Row;
 use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::ToSql;
 
+use super::cluster::IS_ABANDONED;
+use super::connection::{Connected, Values};
 use super::documents::number;
-use super::joined::IS_ABANDONED;
-use super::link::{Connected, Values};
 use super::{Ask, Stop, conflict, unreadable};
 use crate::common::page;
 

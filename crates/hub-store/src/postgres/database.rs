@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::platform::World;
 use linchpin_hub_core::store::Batch;
-use linchpin_hub_core::world::World;
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::joined::Joined;
-use super::link::{Connected, Link, Values, way};
-use super::news::LISTEN;
+use super::cluster::Joined;
+use super::cluster_log::LISTEN;
+use super::connection::{Connected, Link, Values, way};
 use super::writer::{Write, Writer};
-use super::{Ask, Stop, away, schema};
+use super::{Ask, Stop, away, migrations};
 use crate::Durability;
 
 /// Queue length of the writer; senders wait while the queue is full.
@@ -62,7 +62,7 @@ impl Database {
              SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'"
         );
         let link = Link::new(way.clone(), greeting);
-        schema::bring_up(&*link.get().await?).await?;
+        migrations::bring_up(&*link.get().await?).await?;
         let only_reads = || Link::new(way.clone(), "SET default_transaction_read_only = on".to_owned());
         let readers = std::iter::repeat_with(only_reads).take(READERS).collect();
         let (mut task, mut life) = (JoinSet::new(), JoinSet::new());

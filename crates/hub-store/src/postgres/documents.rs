@@ -6,7 +6,7 @@ use linchpin_hub_core::store::{Document, Key, Kind, MOST_ON_PAGE, Page, Paging, 
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-use super::link::Connected;
+use super::connection::Connected;
 use super::{Ask, Stop, conflict, unreadable};
 use crate::common::{TENANTS, changed, page};
 

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::limit::{Bucket, Rate, too_often};
+use linchpin_hub_core::rate_limit::{Bucket, Rate, too_often};
 use linchpin_hub_core::store::Room;
 
 use super::calls::{time, times};
-use super::link::Connected;
+use super::connection::Connected;
 use super::{Ask as _, Stop};
 use crate::common::no_room;
 

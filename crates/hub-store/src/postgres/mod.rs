@@ -2,16 +2,16 @@
 
 mod audit;
 mod calls;
-mod copy;
+mod cluster;
+mod cluster_log;
+mod connection;
 mod database;
 mod documents;
-mod joined;
+mod grouped_calls;
 mod limits;
-mod link;
-mod news;
-mod schema;
+mod migrations;
+mod snapshot;
 mod tls;
-mod together;
 mod writer;
 
 use std::error::Error as _;
@@ -21,18 +21,18 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use linchpin_hub_core::audit::{Checkpoint, Head, Row};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
+use linchpin_hub_core::platform::World;
 use linchpin_hub_core::store::{
     Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Copied, Key, Kind, Page, Paging, Shared,
     Store, Stored,
 };
-use linchpin_hub_core::world::World;
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::error::SqlState;
 
+use self::connection::{Connected, Values};
+use self::database::Database;
 use crate::Durability;
-use database::Database;
-use link::{Connected, Values};
 
 /// Store in a PostgreSQL database.
 pub struct Postgres(Database);
@@ -291,11 +291,11 @@ impl Store for Postgres {
     }
 
     async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
-        Ok(copy::out(&*self.0.copies().await?, &to).await?)
+        Ok(snapshot::out(&*self.0.copies().await?, &to).await?)
     }
 
     async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
-        Ok(copy::take(&*self.0.copies().await?, from, count).await?)
+        Ok(snapshot::take(&*self.0.copies().await?, from, count).await?)
     }
 }
 
@@ -303,14 +303,14 @@ impl Store for Postgres {
 mod tests {
     use test_postgres::server;
 
-    use super::link::{Link, way};
+    use super::connection::{Link, way};
     use super::*;
 
     /// Connects to a new database with so many rows that the planner prefers an index.
     pub(super) async fn filled(tenant: TenantId) -> Arc<Connected> {
         let url = server().url(&server().database());
         let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
-        schema::bring_up(&db).await.unwrap();
+        migrations::bring_up(&db).await.unwrap();
         let fill = format!(
             "INSERT INTO documents SELECT '{tenant}', CASE WHEN n % 10 = 0 THEN 'token' ELSE 'tool' END, n, 'name-' || n, n % 100, 1, '{{}}'
                  FROM generate_series(1, 20000) AS n;

@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::audit::{Chains, is_kept};
-use super::joined::Joined;
-use super::link::{Connected, Link};
-use super::news::News;
-use super::together::Together;
+use super::cluster::Joined;
+use super::cluster_log::News;
+use super::connection::{Connected, Link};
+use super::grouped_calls::Together;
 use super::{Stop, apply, failed, is_lost};
 
 /// Maximum number of batches per commit.

@@ -381,12 +381,12 @@ pub(super) fn approvals(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::schema;
+    use crate::sqlite::migrations;
 
     #[test]
     fn every_list_has_an_index() {
         let mut db = Connection::open_in_memory().unwrap();
-        schema::bring_up(&mut db).unwrap();
+        migrations::bring_up(&mut db).unwrap();
         let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
         let plan = |conditions: Conditions, columns_from: &str| {
             let sql = format!("EXPLAIN QUERY PLAN {}", conditions.sql(columns_from, 100));

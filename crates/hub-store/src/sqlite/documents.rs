@@ -170,12 +170,12 @@ pub(super) fn tenants(db: &Connection) -> Result<Vec<TenantId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::schema;
+    use crate::sqlite::migrations;
 
     #[test]
     fn tenants_are_found_without_reading_what_they_have() {
         let mut db = Connection::open_in_memory().unwrap();
-        schema::bring_up(&mut db).unwrap();
+        migrations::bring_up(&mut db).unwrap();
         let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {TENANTS}")).unwrap();
         let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
         let steps = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap();

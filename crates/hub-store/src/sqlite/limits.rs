@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::limit::{Bucket, Rate, too_often};
+use linchpin_hub_core::rate_limit::{Bucket, Rate, too_often};
 use linchpin_hub_core::store::Room;
 use rusqlite::{Connection, OptionalExtension as _, params};
 

@@ -2,11 +2,11 @@
 
 mod audit;
 mod calls;
-mod copy;
 mod database;
 mod documents;
 mod limits;
-mod schema;
+mod migrations;
+mod snapshot;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 use tokio::sync::mpsc::{Receiver, Sender};
 
+use self::database::Database;
 use crate::Durability;
 use crate::common::hub_id;
-use database::Database;
 
 /// Store in one `SQLite` file.
 pub struct Sqlite {
@@ -41,13 +41,13 @@ impl Sqlite {
 
     /// Opens the file like [`Self::open`], with the given durability.
     pub fn open_with(path: &Path, durability: Durability) -> Result<Self> {
-        Ok(Self::new(Database::open(path, durability, schema::bring_up)?))
+        Ok(Self::new(Database::open(path, durability, migrations::bring_up)?))
     }
 
     /// Opens the file like [`Self::open`], and limits its size to `most` bytes.
     pub fn bounded(path: &Path, most: u64) -> Result<Self> {
         let bound = |db: &mut Connection| {
-            schema::bring_up(db)?;
+            migrations::bring_up(db)?;
             let page = db.pragma_query_value(None, "page_size", |row| row.get::<_, u64>(0));
             let set = page.and_then(|page| {
                 db.pragma_update_and_check(None, "max_page_count", most.div_ceil(page), |_| Ok(()))
@@ -210,11 +210,11 @@ impl Store for Sqlite {
     }
 
     async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
-        self.db.read(move |db| copy::out(db, &to)).await
+        self.db.read(move |db| snapshot::out(db, &to)).await
     }
 
     async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
-        self.db.write(move |db| copy::take(db, from, count)).await
+        self.db.write(move |db| snapshot::take(db, from, count)).await
     }
 
     async fn broken(&self) -> Error {

@@ -5,7 +5,7 @@ use linchpin_hub_core::store::{Decision, Status};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::stage::{ADA, BOB, Stage, agent_of, open, over, person};
+use crate::fixture::{ADA, BOB, Stage, agent_of, open, over, person};
 
 #[tokio::test]
 async fn a_call_waits_for_a_person_who_sees_exactly_what_it_is() {

@@ -7,7 +7,7 @@ use linchpin_hub_core::hub::Verified;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::stage::{ADA, Stage, open, person};
+use crate::fixture::{ADA, Stage, open, person};
 
 const CALLS: usize = 60;
 

@@ -8,14 +8,14 @@ use linchpin::egress::Egress;
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::hub::{Hub, Options, ServerFilter, ToolFilter, Wanted, Which};
 use linchpin_hub_core::id::CallId;
+use linchpin_hub_core::platform::System;
 use linchpin_hub_core::store::{Batch, Call, CallFilter, Change, Paging, Status};
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::world::System;
 use linchpin_hub_store::Sqlite;
 use serde_json::json;
 
-use crate::gated::change;
-use crate::stage::{ADA, BOB, Stage, agent_of, person};
+use crate::faulty_store::change;
+use crate::fixture::{ADA, BOB, Stage, agent_of, person};
 
 #[tokio::test]
 async fn a_persons_call_is_its_own_approval_and_recorded() {

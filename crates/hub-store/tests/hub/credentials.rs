@@ -3,11 +3,11 @@
 use linchpin::auth::Secret;
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::hub::{Offer, ToolFilter};
-use linchpin_hub_core::pin::State;
 use linchpin_hub_core::store::Status;
+use linchpin_hub_core::tool::pin::State;
 use serde_json::json;
 
-use crate::stage::{ADA, Stage, Upstream, agent_of, person};
+use crate::fixture::{ADA, Stage, Upstream, agent_of, person};
 
 const CANARY: &str = "canary-7c1d9e52a0b4";
 
@@ -150,7 +150,7 @@ async fn keys_are_turned_over_while_everything_goes_on() {
         );
         assert_eq!((call.unwrap().status, turned.unwrap().tenants), (Status::Success, 1));
     }
-    let (hub, _) = crate::stage::open(&stage.place, stage.clock.clone());
+    let (hub, _) = crate::fixture::open(&stage.place, stage.clock.clone());
     assert_eq!(hub.call(person(ADA), before.id).await.unwrap().summary.as_deref(), Some("before"));
     let agent = stage.agent("One", "auto", &[]).await;
     assert_eq!(hub.rotate_keys(agent, false).await.unwrap_err().code(), "person_needed");

@@ -11,7 +11,7 @@ use linchpin::testing::authority::{Authority, Behaviour};
 use linchpin_hub_core::hub::oauth::Progress;
 use serde_json::{Value, json};
 
-use crate::stage::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, person};
 
 const PRIVATE: &str = "10.0.0.7";
 const LONG: Duration = Duration::from_secs(30);

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use linchpin_hub_core::hub::LOCAL_USER;
 use linchpin_hub_core::id::{SecretId, TenantId};
-use linchpin_hub_core::keys::Keys;
+use linchpin_hub_core::platform::System;
 use linchpin_hub_core::store::{About, Batch, Change, Key, Kind, Store};
+use linchpin_hub_core::vault::key_ring::Keys;
 use linchpin_hub_core::vault::{KeyFile, Label};
-use linchpin_hub_core::world::System;
 use linchpin_hub_core::{Scope, Subject};
 use linchpin_hub_store::Sqlite;
 
-use crate::aside::{Aside, soon};
-use crate::gated::{Gated, change, put};
-use crate::stage::{ADA, BOB, Stage};
+use crate::background_task::{Aside, soon};
+use crate::faulty_store::{Gated, change, put};
+use crate::fixture::{ADA, BOB, Stage};
 
 const EVE: TenantId = TenantId::fixed(3);
 

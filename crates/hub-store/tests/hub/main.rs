@@ -2,38 +2,38 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod approvals;
-mod aside;
 mod audit;
+mod audit_heads;
+mod background_loop;
+mod background_task;
 mod calls;
-mod cancelling;
-mod cancelling_hubs;
+mod cancel;
+mod cancel_cluster;
 #[path = "../support/clock.rs"]
 mod clock;
+mod configured_servers;
 mod credentials;
-mod doubts;
+mod disconnected_clients;
 mod egress;
-mod gated;
-mod heads;
+mod faulty_store;
+mod fixture;
 mod key_rotation;
-mod leaving;
-mod looks;
 mod oauth;
+mod oauth_cluster;
 mod oauth_configured;
 mod oauth_expiries;
-mod oauth_hubs;
+mod oauth_fixture;
 mod oauth_leases;
-mod oauth_life;
-mod oauth_switches;
-mod offers;
-mod operated;
+mod oauth_lifecycle;
+mod oauth_misbehavior;
 mod refusals;
-mod runs;
+mod resources_prompts;
 mod segments;
-mod signing;
-mod stage;
 mod statuses;
+mod sync;
 mod tasks;
 mod tenants;
 mod tools;
+mod uncertain_commits;
 #[path = "../support/upstream.rs"]
 mod upstream;

@@ -6,8 +6,8 @@ use linchpin_hub_core::store::Status;
 use linchpin_hub_core::{Kind, Scope, Subject};
 use serde_json::json;
 
-use crate::signing::{agent, greet, sign_in, used, with};
-use crate::stage::{ADA, BOB, agent_of, person};
+use crate::fixture::{ADA, BOB, agent_of, person};
+use crate::oauth_fixture::{agent, greet, sign_in, used, with};
 
 #[tokio::test]
 async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
@@ -58,7 +58,7 @@ async fn one_sign_in_for_all_is_found_again_after_a_restart() {
         assert_eq!(greet(&stage, scope).await.status, Status::Success);
     }
     assert_eq!(used(&authority).len(), 1);
-    (stage.hub, stage.store) = crate::stage::open(&stage.place, stage.clock.clone());
+    (stage.hub, stage.store) = crate::fixture::open(&stage.place, stage.clock.clone());
     assert_eq!(greet(&stage, agent).await.status, Status::Success);
     assert_eq!(used(&authority).len(), 1, "no second sign-in was necessary");
     // A change of the URL deletes the grant.

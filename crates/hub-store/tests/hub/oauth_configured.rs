@@ -4,15 +4,15 @@ use linchpin::auth::Secret;
 use linchpin::testing::authority::{Authority, Known};
 use linchpin_hub_core::hub::oauth::{Progress, SignedIn};
 use linchpin_hub_core::id::SecretId;
-use linchpin_hub_core::keys::Keys;
+use linchpin_hub_core::platform::System;
 use linchpin_hub_core::server::Operated;
 use linchpin_hub_core::store::{Batch, Kind, Paging, Status};
+use linchpin_hub_core::vault::key_ring::Keys;
 use linchpin_hub_core::vault::{KeyFile, Label};
-use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
-use crate::signing::{greet, led_away, sign_in, used};
-use crate::stage::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, person};
+use crate::oauth_fixture::{greet, led_away, sign_in, used};
 
 /// Returns the server with this authentication, as the configuration file declares it.
 fn declared(authority: &Authority, authentication: &Value) -> Vec<Operated> {

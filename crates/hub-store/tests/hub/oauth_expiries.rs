@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use linchpin::testing::authority::Authority;
 use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::platform::{System, World};
 use linchpin_hub_core::store::{Status, Store};
-use linchpin_hub_core::world::{System, World};
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::signing::{call, led_away};
-use crate::stage::{ADA, another, person};
+use crate::fixture::{ADA, another, person};
+use crate::oauth_fixture::{call, led_away};
 
 const CALLERS: usize = 64;
 /// Longer than the lifetime of a token.

@@ -12,11 +12,11 @@ use linchpin_hub_core::store::{Kind, Paging, Status, Stored};
 use serde_json::json;
 use tokio::time::{advance, pause};
 
-use crate::aside::Aside;
-use crate::gated::{Asked, Gated, put};
-use crate::runs::Runs;
-use crate::signing::{call, greet, led_away, sign_in, used, with};
-use crate::stage::{ADA, Stage, another, person};
+use crate::background_loop::Runs;
+use crate::background_task::Aside;
+use crate::faulty_store::{Asked, Gated, put};
+use crate::fixture::{ADA, Stage, another, person};
+use crate::oauth_fixture::{call, greet, led_away, sign_in, used, with};
 
 const LONG: Duration = Duration::from_secs(30);
 /// A little longer than the interval of lease extensions.

@@ -6,8 +6,8 @@ use linchpin_hub_core::store::{CallFilter, Paging, Status};
 use linchpin_hub_core::{Error, Kind, Scope, Subject};
 use serde_json::{Value, json};
 
-use crate::aside::soon;
-use crate::stage::{ADA, Stage, person};
+use crate::background_task::soon;
+use crate::fixture::{ADA, Stage, person};
 
 async fn agent(stage: &Stage, more: Value) -> Scope {
     let mut form = json!({"name": "Refused", "approval": "auto", "servers": {"up": {}}});

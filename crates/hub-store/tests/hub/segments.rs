@@ -9,7 +9,7 @@ use linchpin_hub_core::hub::{Retention, Verified};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::stage::{ADA, Stage, open, person};
+use crate::fixture::{ADA, Stage, open, person};
 
 const DAY: i64 = 24 * 60 * 60;
 const KEPT: Retention =

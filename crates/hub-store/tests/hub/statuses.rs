@@ -5,7 +5,7 @@ use std::time::Duration;
 use linchpin_hub_core::connection::Status;
 use serde_json::json;
 
-use crate::stage::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, person};
 
 const LONG: Duration = Duration::from_secs(30);
 

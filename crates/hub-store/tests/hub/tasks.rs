@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::stage::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, person};
 
 const LONG: Duration = Duration::from_secs(30);
 

@@ -7,7 +7,7 @@ use linchpin_hub_core::{Scope, Subject};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::fixture::Stage;
 
 const STEPS: usize = 100_000;
 const TENANTS: u128 = 5;

@@ -3,12 +3,12 @@
 use linchpin::{NoArgs, Tool};
 use linchpin_hub_core::Kind;
 use linchpin_hub_core::hub::{Format, ServerFilter, ToolFilter, Wanted, Which};
-use linchpin_hub_core::names::{LONGEST, Slug, local};
-use linchpin_hub_core::pin::State;
 use linchpin_hub_core::store::Status;
+use linchpin_hub_core::tool::names::{LONGEST, Slug, local};
+use linchpin_hub_core::tool::pin::State;
 use serde_json::{Value, json};
 
-use crate::stage::{ADA, Stage, Upstream, person};
+use crate::fixture::{ADA, Stage, Upstream, person};
 
 fn tool(name: &str, description: &str) -> impl linchpin::Register {
     Tool::new(name).description(description).handler(|_: NoArgs| async { "done" })
@@ -229,7 +229,7 @@ async fn a_server_is_tried_before_it_is_kept() {
 async fn a_hub_that_starts_looks_at_its_servers() {
     let stage = Stage::new().await;
     stage.upstream.handle.add(tool("late", "Came while no hub was there")).unwrap();
-    let (hub, _) = crate::stage::open(&stage.place, stage.clock.clone());
+    let (hub, _) = crate::fixture::open(&stage.place, stage.clock.clone());
     let mut watching = hub.events().watch(ADA, None);
     let looked = async {
         while hub.tool(person(ADA), "mcp_up__late").await.is_err() {

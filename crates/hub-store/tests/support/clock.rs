@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::Timestamp;
-use linchpin_hub_core::world::{System, World};
+use linchpin_hub_core::platform::{System, World};
 
 /// World whose clock only advances by [`Clock::turn`].
 #[derive(Default)]

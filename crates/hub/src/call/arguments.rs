@@ -6,8 +6,8 @@ use linchpin::server::web::{Limits, check_json};
 use linchpin_hub_core::number::too_wide;
 use serde_json::{Map, Value};
 
-use crate::apart::{self, apart};
-use crate::failure::Failure;
+use crate::blocking_input::{self, apart};
+use crate::error::Failure;
 
 /// Reads the arguments of a call: inline JSON, `@file`, or `-` for standard input.
 pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
@@ -17,7 +17,7 @@ pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
             read.map_err(|error| Failure::usage(format!("--args: failed to read standard input: {error}")))?;
         ("--args from standard input".to_owned(), text)
     } else if let Some(path) = typed.strip_prefix('@') {
-        let text = apart::file(path)
+        let text = blocking_input::file(path)
             .await
             .map_err(|error| Failure::usage(format!("--args: failed to read {path}: {error}")))?;
         (format!("--args from {path}"), text)

@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use arguments::parse_answer;
 
-use crate::ask::Asker;
 use crate::cli::print;
-use crate::failure::{Failure, Kind};
+use crate::elicit::Asker;
+use crate::error::{Failure, Kind};
 use crate::roots;
 use crate::target::Target;
 use crate::terminal::{Look, Screen, one_line, shorten};

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::Asked;
 use super::output::{Field, field, name};
-use crate::apart;
-use crate::api::{Api, encoded, object};
-use crate::failure::{Failure, Kind};
+use crate::api_client::{Api, encoded, object};
+use crate::blocking_input;
+use crate::error::{Failure, Kind};
 
 const LIST: [Field; 6] = [
     name("name", "/name"),
@@ -105,7 +105,7 @@ impl Said {
         let limit = |count: Option<u32>| count.map(|count| json!((count > 0).then_some(count)));
         let instructions = match self.instructions.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             Some((_, Some(path))) => {
-                let read = apart::file(path).await;
+                let read = blocking_input::file(path).await;
                 Some(json!(read.map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?))
             }
             Some((text, None)) => Some(json!(text)),

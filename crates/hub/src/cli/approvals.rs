@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::Asked;
 use super::output::{Field, either, field, name};
-use crate::api::{encoded, object, query};
+use crate::api_client::{encoded, object, query};
 use crate::call::arguments;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 const LIST: [Field; 6] = [
     name("id", "/id"),

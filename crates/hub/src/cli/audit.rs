@@ -8,16 +8,16 @@ use std::sync::Arc;
 use clap::Subcommand;
 use linchpin::egress::Egress;
 use linchpin_hub_core::audit::Signer;
+use linchpin_hub_core::audit::segment::Segment;
 use linchpin_hub_core::hub::{AuditView, Beside, Hub, LOCAL, Options, every_segment, verify};
-use linchpin_hub_core::segment::Segment;
+use linchpin_hub_core::platform::System;
 use linchpin_hub_core::store::MOST_ON_PAGE;
-use linchpin_hub_core::world::System;
 use serde_json::{Value, json};
 
 use super::output::{Field, field};
 use super::{Asked, print};
 use crate::config::{Config, Place};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 const VERIFIED: [Field; 10] = [
     field("intact", "/is_whole"),

@@ -13,16 +13,16 @@ use linchpin::server::Progress;
 use linchpin_hub_core::audit::Signer;
 use linchpin_hub_core::backup::{Contents, Reader, Writer};
 use linchpin_hub_core::hub::{Hub, LOCAL, Options, last_checkpoint, verify};
-use linchpin_hub_core::private::Draft;
+use linchpin_hub_core::platform::{System, World as _};
+use linchpin_hub_core::private_file::Draft;
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::world::{System, World as _};
 use serde_json::json;
 use tokio::sync::mpsc::channel;
 
 use super::output::{Field, field};
 use super::{Asked, audit};
 use crate::config::{Config, Durability, Place, Running};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::terminal::Screen;
 
 /// Number of records buffered between the file and the database.

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::output::{Field, either, field, name};
 use super::{Asked, agent};
-use crate::api::{encoded, query};
-use crate::failure::Failure;
+use crate::api_client::{encoded, query};
+use crate::error::Failure;
 
 const LIST: [Field; 6] = [
     name("id", "/id"),

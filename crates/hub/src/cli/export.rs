@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::{Asked, agent};
-use crate::api::{encoded, query};
-use crate::failure::Failure;
+use crate::api_client::{encoded, query};
+use crate::error::Failure;
 use crate::terminal::clean;
 
 #[derive(Args)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::Asked;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::import::{self, Format};
 
 #[derive(Args)]

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::Asked;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

@@ -12,9 +12,9 @@ mod key;
 mod offers;
 mod output;
 mod server;
+mod target_args;
 mod token;
 mod tool;
-mod tried;
 mod user;
 
 use std::io::{self, Write};
@@ -25,16 +25,16 @@ use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use linchpin::Revision;
 use serde_json::json;
 
-use crate::api::Api;
+use self::output::Output;
+use self::target_args::{Examined, Tried};
+use crate::api_client::Api;
 use crate::config::{Place, Typed, variable};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::signals::Signals;
 use crate::{call, demo, doctor, inspect, serve, sign_in};
-use output::Output;
-use tried::{Examined, Tried};
 
 pub(crate) use server::taken_over;
-pub(crate) use tried::SignIn;
+pub(crate) use target_args::SignIn;
 
 /// Model Context Protocol hub
 ///

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
 use super::{Asked, print};
-use crate::api::encoded;
-use crate::failure::Failure;
+use crate::api_client::encoded;
+use crate::error::Failure;
 use crate::terminal::{Look, clean};
 
 const RESOURCES: [Field; 5] = [

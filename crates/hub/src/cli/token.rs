@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::output::{Field, either, field, name};
 use super::{Asked, agent};
-use crate::api::{Api, encoded, object};
-use crate::failure::{Failure, Kind};
+use crate::api_client::{Api, encoded, object};
+use crate::error::{Failure, Kind};
 use crate::terminal::clean;
 
 const LIST: [Field; 5] = [

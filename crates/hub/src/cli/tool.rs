@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
 use super::{Asked, agent, print};
-use crate::api::{Api, encoded, query};
+use crate::api_client::{Api, encoded, query};
 use crate::call::arguments;
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::terminal::{Look, clean};
 
 const LIST: [Field; 4] = [

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
 use super::{Asked, agent};
-use crate::api::{Api, encoded, object};
-use crate::failure::Failure;
-use crate::secret;
+use crate::api_client::{Api, encoded, object};
+use crate::error::Failure;
+use crate::secret_input;
 
 const LIST: [Field; 4] = [
     name("name", "/name"),
@@ -71,7 +71,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
 /// Sets a password. Asks for the current one only if the hub requires it.
 async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
     let path = which.path(api, "/password").await?;
-    let given = secret::read(&format!("New password of `{}`", which.user)).await?;
+    let given = secret_input::read(&format!("New password of `{}`", which.user)).await?;
     let lines = given.expose().split_once('\n').map(|(old, new)| (old.trim_end_matches('\r'), new));
     let (old, new) = lines.map_or((None, given.expose()), |(old, new)| (Some(old), new));
     let put = async |old: Option<&str>| {
@@ -84,7 +84,7 @@ async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
                 let text = "write the current password and the new one to standard input, one per line";
                 return Err(failure.during(text));
             }
-            let old = secret::read(&format!("Current password of `{}`", which.user)).await?;
+            let old = secret_input::read(&format!("Current password of `{}`", which.user)).await?;
             put(Some(old.expose())).await
         }
         set => set,

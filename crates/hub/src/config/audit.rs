@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use linchpin_hub_core::Result;
-use linchpin_hub_core::form::Form;
 use linchpin_hub_core::hub::{Options, Retention};
+use linchpin_hub_core::object_reader::Form;
 
 use super::Config;
 

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use linchpin_hub_core::private;
-use linchpin_hub_core::world::System;
+use linchpin_hub_core::platform::System;
+use linchpin_hub_core::private_file;
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
@@ -123,7 +123,7 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
     let failed = |error: io::Error| Problem::new(path, format!("cannot be changed: {error}"));
     // Write to the target, so that a symbolic link is not replaced by a file.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| followed(path));
-    private::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    private_file::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
     let mut lock = target.clone().into_os_string();
     lock.push(".lock");
     let lock =
@@ -140,7 +140,7 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
         let has_changed = Config::parse(path, &text)? != said;
         // An editor does not take the lock, so check for a concurrent change.
         if file::stamp(&target) == before {
-            private::write(&target, text.as_bytes(), &System).map_err(failed)?;
+            private_file::write(&target, text.as_bytes(), &System).map_err(failed)?;
             return Ok(has_changed);
         }
     }
@@ -174,7 +174,7 @@ url = "https://a.example/mcp"
     fn folder(text: &str) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("linchpin.toml");
-        private::write(&path, text.as_bytes(), &System).unwrap();
+        private_file::write(&path, text.as_bytes(), &System).unwrap();
         (folder, path)
     }
 
@@ -258,7 +258,7 @@ url = "https://a.example/mcp"
         assert!(changed("nothing", json!({})).unwrap_err().ends_with("contains no server `nothing`"));
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
         let folded = format!("{TEXT}[servers.far.headers]\nx-old = \"1\"\n");
-        private::write(&path, folded.as_bytes(), &System).unwrap();
+        private_file::write(&path, folded.as_bytes(), &System).unwrap();
         assert_eq!(changed("far", json!({ "headers": { "x-new": "2" } })), Ok(true));
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}headers = {{ x-new = \"2\" }}\n"));
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use linchpin_hub_core::private;
+use linchpin_hub_core::private_file;
 use rustix::fs::OFlags;
 
 use super::{Config, Problem};
@@ -42,7 +42,7 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
         );
         return Err(Problem::new(path, text));
     }
-    private::check(&metadata).map_err(|why| {
+    private_file::check(&metadata).map_err(|why| {
         Problem::new(path, format!("insecure permissions of a file that starts processes: {why}"))
     })?;
     let mut text = String::new();

@@ -7,12 +7,12 @@
 mod audit;
 mod comments;
 mod edit;
+mod egress;
+mod error;
 mod file;
-mod place;
-mod problem;
+mod paths;
 mod toml;
 mod watch;
-mod way;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,18 +20,18 @@ use std::path::{Path, PathBuf};
 use linchpin::egress::Network;
 use linchpin::server::web::Guard;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::form::Form;
+use linchpin_hub_core::object_reader::Form;
 use linchpin_hub_core::server::Operated;
 use serde_json::Value;
 use toml_edit::Document;
 
 pub(crate) use audit::{Audit, Durability};
 pub(crate) use edit::{add, remove, switch, switch_demo, update};
+pub(crate) use egress::WayOut;
+pub(crate) use error::Problem;
 pub(crate) use file::{Stamp, stamp};
-pub(crate) use place::{Place, Running, Typed, Variables, directory, variable};
-pub(crate) use problem::Problem;
+pub(crate) use paths::{Place, Running, Typed, Variables, directory, variable};
 pub(crate) use watch::Watched;
-pub(crate) use way::WayOut;
 
 /// Valid retention of call arguments and results, in days.
 const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
@@ -182,7 +182,7 @@ impl Config {
         let listen = listen.map(|text| address(&text).map_err(|why| Error::invalid("listen", why)));
         let url = form.text("url", 300)?.map(|text| Public::read(&text));
         let tls = form.object("tls")?.map(Pair::read).transpose()?;
-        let proxies = way::networks(&mut form, ("proxies", "proxies"))?;
+        let proxies = egress::networks(&mut form, ("proxies", "proxies"))?;
         if !proxies.is_empty() && url.is_none() {
             let advice =
                 "requires the public URL that these proxies serve, such as `url = \"https://hub.example\"`";

@@ -174,10 +174,10 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn write(folder: &TempDir, text: &str) {
-        linchpin_hub_core::private::write(
+        linchpin_hub_core::private_file::write(
             &folder.path().join("linchpin.toml"),
             text.as_bytes(),
-            &linchpin_hub_core::world::System,
+            &linchpin_hub_core::platform::System,
         )
         .unwrap();
     }

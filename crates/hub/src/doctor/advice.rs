@@ -3,7 +3,7 @@
 use linchpin::auth::AuthErrorKind;
 
 use super::trace::{METADATA, REGISTRATION};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 /// Returns advice for a failed connection; `None` if the message already contains it.
 pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::text;
 use super::trace::Step;
-use crate::api::query;
+use crate::api_client::query;
 use crate::cli::{Asked, agent, print};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::terminal::{Look, one_line};
 
 pub(crate) async fn examine(asked: &Asked, name: &str, whose: Option<&str>) -> Result<ExitCode, Failure> {
     let api = asked.api()?;
-    let server = api.get(&format!("/servers/{}", crate::api::encoded(name))).await?;
+    let server = api.get(&format!("/servers/{}", crate::api_client::encoded(name))).await?;
     let slug = said(&server["slug"]);
     let mut steps = vec![known(&server), connection(&server, &slug)];
     let mut hops = json!([]);

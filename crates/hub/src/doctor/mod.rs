@@ -4,7 +4,7 @@ mod advice;
 mod hub;
 mod text;
 mod trace;
-mod watched;
+mod traced_auth;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use serde_json::{Value, json};
 
 pub(crate) use self::hub::examine;
 pub(crate) use self::trace::{Step, Trace};
-pub(crate) use self::watched::Watched;
 use crate::cli::print;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::target::{Place, Target};
 use crate::terminal::{Look, one_line};
+pub(crate) use traced_auth::Watched;
 
 /// Newest revision of the session era.
 const LAST_WITH_SESSIONS: Revision = Revision::LATEST_SESSION;
@@ -42,7 +42,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, Fail
     };
     let undressed = |client: ClientBuilder| client;
     if let Err(failure) = target.with(undressed, work).await {
-        if matches!(failure.kind, crate::failure::Kind::Interrupted(_) | crate::failure::Kind::Usage) {
+        if matches!(failure.kind, crate::error::Kind::Interrupted(_) | crate::error::Kind::Usage) {
             return Err(failure);
         }
         failed("protocol", &failure, &trace, is_url);

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use linchpin_hub_core::server::NEEDED;
 use serde_json::{Map, Value};
 
-use super::refer::{Around, Input, Readable};
+use super::variables::{Around, Input, Readable};
 use super::{Found, jsonc, server};
-use crate::apart::apart;
+use crate::blocking_input::apart;
 use crate::config::{Problem, variable};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 /// Maximum size of a file.
 const LARGEST: u64 = 64 << 20;

@@ -3,14 +3,14 @@
 //! [`formats`] finds the servers in the files ([`jsonc`]), [`server`] reads each one ([`refer`]), [`plan`] compares
 //! them with the existing servers, [`show`] renders the plan, and [`act`] applies it.
 
-mod act;
+mod apply;
 mod formats;
 mod jsonc;
 mod plan;
-mod refer;
+mod variables;
 
+mod render;
 mod server;
-mod show;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,14 +20,14 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::apart;
-use crate::api::Api;
+use self::formats::{Confirmation, Confirmed, Position, Source};
+use self::plan::{Known, Row, Step};
+use crate::api_client::Api;
+use crate::blocking_input;
 use crate::cli::{Asked, print};
 use crate::config::{Problem, Watched};
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::terminal::{Look, one_line};
-use formats::{Confirmation, Confirmed, Position, Source};
-use plan::{Known, Row, Step};
 
 pub(crate) use formats::Format;
 
@@ -66,16 +66,16 @@ pub(crate) async fn run(asked: &Asked, options: Options) -> Result<ExitCode, Fai
         return Err(Failure::usage(text));
     }
     if !asked.output.json {
-        print(&show::text(&rows, options.dry_run, Look::stdout()))?;
+        print(&render::text(&rows, options.dry_run, Look::stdout()))?;
     }
     if !is_idle {
         if !options.yes && !ask(&mut rows).await? {
-            return Err(Failure::new(crate::failure::Kind::Other, "import cancelled, nothing was changed"));
+            return Err(Failure::new(crate::error::Kind::Other, "import cancelled, nothing was changed"));
         }
         work(asked, api.as_ref(), &mut rows).await?;
     }
     if asked.output.json {
-        asked.output.value(&show::json(&rows, options.dry_run))?;
+        asked.output.value(&render::json(&rows, options.dry_run))?;
     }
     let is_whole = rows.iter().all(|row| row.reason.is_none());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -95,11 +95,11 @@ async fn confirmed_rows(sources: &[Source], known: &Known<'_>, can_ask: bool) ->
         // The default of a reference that is not confirmed can change the URL or command: confirm the new target, too.
         let needs = |row: &&Row| {
             let before = confirmed.get(&row.position);
-            let is_confirmed = before.is_some_and(|before| before.target == show::target(row));
+            let is_confirmed = before.is_some_and(|before| before.target == render::target(row));
             row.is_open() && !row.references.is_empty() && !is_confirmed
         };
         let Some(row) = rows.iter().find(needs) else { return Ok(rows) };
-        let (names, target) = (confirm(row, can_ask).await?, show::target(row));
+        let (names, target) = (confirm(row, can_ask).await?, render::target(row));
         confirmed.insert(row.position, Confirmation { names, target });
     }
 }
@@ -130,7 +130,7 @@ async fn rows(
 async fn confirm(row: &Row, can_ask: bool) -> Result<BTreeSet<String>, Failure> {
     let mut names = BTreeSet::new();
     for name in row.references.iter().filter(|_| can_ask) {
-        let (server, to) = (one_line(&row.name), show::destination(row).unwrap_or_default());
+        let (server, to) = (one_line(&row.name), render::destination(row).unwrap_or_default());
         let name = one_line(name);
         let question = format!(
             "Allow `{server}` to read your environment variable `{name}`? Its value is passed to:\n  {to}\n"
@@ -169,7 +169,7 @@ async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
     for row in rows.iter_mut().filter(|row| row.is_open() && row.needs_enabling()) {
         let is_disabled = row.wanted.as_ref().is_some_and(|wanted| wanted.is_disabled);
         let (Some(slug), false) = (&row.slug, is_disabled) else { continue };
-        let question = match (show::command(row), show::remote(row)) {
+        let question = match (render::command(row), render::remote(row)) {
             (Some(command), _) => format!("Allow the hub to start `{}`?\n  {command}\n", slug.as_str()),
             (None, Some(place)) => format!("Allow the hub to connect to `{}`?\n  {place}\n", slug.as_str()),
             (None, None) => continue,
@@ -181,7 +181,7 @@ async fn ask(rows: &mut [Row]) -> Result<bool, Failure> {
 
 async fn is_yes(question: &str) -> Result<bool, Failure> {
     let _ = write!(io::stderr(), "{question} [y/N] "); // fails only if the terminal is gone
-    Ok(matches!(apart::line().await?.trim(), "y" | "Y" | "yes"))
+    Ok(matches!(blocking_input::line().await?.trim(), "y" | "Y" | "yes"))
 }
 
 /// Applies the plan and prints the result of each server. An error of one server does not affect the others.
@@ -189,7 +189,7 @@ async fn work(asked: &Asked, api: Option<&Api>, rows: &mut [Row]) -> Result<(), 
     for row in rows.iter_mut().filter(|row| row.is_open()) {
         let name = row.slug.as_ref().map_or_else(String::new, |slug| slug.as_str().to_owned());
         let mut is_there = false;
-        let done = act::act(asked, api, row, &mut is_there).await;
+        let done = apply::act(asked, api, row, &mut is_there).await;
         let mut said = if row.step == Step::Added {
             format!("server `{name}` added")
         } else {
@@ -208,7 +208,7 @@ async fn work(asked: &Asked, api: Option<&Api>, rows: &mut [Row]) -> Result<(), 
             let _ = write!(said, "; it is disabled: enable it with `linchpin server enable {name}`");
         }
         if row.is_open() {
-            said.extend(show::missing(row).iter().map(|text| format!("; {text}")));
+            said.extend(render::missing(row).iter().map(|text| format!("; {text}")));
         }
         if !asked.output.json {
             print(&format!("{said}\n"))?;

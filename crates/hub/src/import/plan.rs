@@ -3,17 +3,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use linchpin::auth::Secret;
-use linchpin_hub_core::likeness::{in_arguments, is_secret};
-use linchpin_hub_core::names::Slug;
+use linchpin_hub_core::secrets::scan::{in_arguments, is_secret};
 use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
+use linchpin_hub_core::tool::names::Slug;
 use serde_json::{Map, Value, json};
 
 use super::Found;
 use super::formats::Position;
 use super::server::{CREDENTIAL, Wanted};
-use crate::api::Api;
-use crate::failure::Failure;
-use crate::serve::programs::DEMO;
+use crate::api_client::Api;
+use crate::error::Failure;
+use crate::serve::configured_servers::DEMO;
 
 /// Planned action for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -370,8 +370,8 @@ fn has_secret_argument(value: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::import::formats::Format;
-    use crate::import::refer::Around;
     use crate::import::server;
+    use crate::import::variables::Around;
 
     fn fields(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -455,7 +455,7 @@ mod tests {
         let value = json!({"command": "sh", "args": ["-c", "a\nAllow the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
         let known = Known { file: Some(Vec::new()), hub: None, api: None };
         let rows = plan(vec![found("A", &value)], &known).await.unwrap();
-        let shown = crate::import::show::command(&rows[0]).unwrap();
+        let shown = crate::import::render::command(&rows[0]).unwrap();
         assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nAllow the hub\u{FFFD}[2J'");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::form::Form;
-use linchpin_hub_core::likeness::{has_secret, in_arguments, is_secret};
+use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::secrets::scan::{has_secret, in_arguments, is_secret};
 use linchpin_hub_core::server::{Draft, Operated};
 use serde_json::{Map, Value, json};
 
 use super::formats::Format;
-use super::refer::{Around, Text, variables};
+use super::variables::{Around, Text, variables};
 use crate::config::variable;
 
 /// Maximum number of items, and maximum length of a text; the limits of the hub are lower.
@@ -279,7 +279,7 @@ fn authentication(name: &str, text: &str) -> Option<(Value, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::refer::Input;
+    use crate::import::variables::Input;
 
     fn with(format: Format, value: Value) -> Result<Wanted, String> {
         let input = Input { is_password: true, default: None };

@@ -13,7 +13,7 @@ use linchpin_hub_core::hub::usable_tools;
 use serde_json::{Value, json};
 
 use crate::cli::print;
-use crate::failure::Failure;
+use crate::error::Failure;
 use crate::roots;
 use crate::target::Target;
 use crate::terminal::Look;

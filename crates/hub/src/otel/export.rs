@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::settings::Settings;
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 /// Maximum spans per batch.
 const MOST: usize = 512;

@@ -7,14 +7,14 @@ mod spans;
 
 use std::sync::{Mutex, PoisonError};
 
-use linchpin_hub_core::spans::TARGET;
+use linchpin_hub_core::telemetry::TARGET;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
+use self::settings::Settings;
 use crate::config::variable;
-use crate::failure::Failure;
-use settings::Settings;
+use crate::error::Failure;
 
 pub(crate) use export::Exporter;
 

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::egress::Target;
 
 use crate::config::Variables;
-use crate::failure::Failure;
+use crate::error::Failure;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";

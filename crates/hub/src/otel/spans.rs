@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use linchpin_hub_core::world::{System, World as _, random};
+use linchpin_hub_core::platform::{System, World as _, random};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};

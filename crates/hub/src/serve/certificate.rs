@@ -6,11 +6,11 @@ use std::{fs, io};
 
 use linchpin::auth::Secret;
 use linchpin::server::web::Tls;
-use linchpin_hub_core::private;
+use linchpin_hub_core::private_file;
 
 use super::LOOK;
 use crate::config::{Pair, Problem, Stamp, Watched, stamp};
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// Active certificate and the fingerprints of its files.
 pub(super) struct Certificate {
@@ -79,7 +79,7 @@ fn read(path: &Path, is_secret: bool) -> Result<String, Problem> {
     }
     if is_secret {
         let exposed = |why| Problem::new(path, format!("insecure permissions of the TLS key: {why}"));
-        private::check(&metadata).map_err(exposed)?;
+        private_file::check(&metadata).map_err(exposed)?;
     }
     fs::read_to_string(path).map_err(failed)
 }

@@ -7,10 +7,10 @@ use linchpin::server::web::Listener;
 use linchpin_hub_core::hub::Hub;
 
 use super::certificate::Certificate;
-use super::descriptors::connections;
+use super::file_limit::connections;
 use crate::cli::from_linchpin;
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 /// Default listen address.
 pub(super) const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);

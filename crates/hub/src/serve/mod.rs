@@ -1,10 +1,10 @@
 //! `linchpin`: the hub process. Components are started in a fixed order and stopped in the reverse order.
 
 mod certificate;
-mod descriptors;
+pub(crate) mod configured_servers;
+mod file_limit;
 mod listen;
-mod open;
-pub(crate) mod programs;
+mod startup;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -16,21 +16,21 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use linchpin::server::web::Listener;
 use linchpin_hub_core::connection::Processes;
-use linchpin_hub_core::guard::Guard;
 use linchpin_hub_core::hub::{Hub, LOCAL};
-use linchpin_hub_core::private;
-use linchpin_hub_core::world::System;
+use linchpin_hub_core::platform::System;
+use linchpin_hub_core::private_file;
+use linchpin_hub_core::process_guard::Guard;
 use linchpin_hub_http::Web;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
+use self::listen::Door;
 use crate::cli::{from_linchpin, print};
 use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, address, variable};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::terminal::{Look, Style};
-use listen::Door;
 
 /// Poll interval of the configuration file.
 const LOOK: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ pub(crate) enum Log {
 
 /// Serves until a termination signal arrives.
 pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
-    descriptors::raise();
+    file_limit::raise();
     // From here on, signals no longer terminate the process by default.
     let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
@@ -108,12 +108,12 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     let (url, public) = (listener.origin(), watched.config().url.clone());
     let found_at = public.as_ref().map_or(&url, |url| &url.text);
     let durability = options.durability(&variable, &watched.config())?;
-    let hub = open::hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
+    let hub = startup::hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
     let (others, is_secure) = match &door {
         Some(door) => (Some(door.open(&hub).await?), door.certificate.is_some()),
         None => (None, false),
     };
-    programs::take(&hub, &watched).await?;
+    configured_servers::take(&hub, &watched).await?;
 
     let shown = linchpin_hub_http::Options {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
@@ -249,7 +249,7 @@ fn processes(guard: &Guard) -> io::Result<Processes> {
 /// Writes the file of `--ready-file`.
 fn write_ready(file: &Path, running: &Running) -> io::Result<()> {
     let text = json!({ "url": running.url, "token": running.token.expose() });
-    private::write(file, format!("{text}\n").as_bytes(), &System)
+    private_file::write(file, format!("{text}\n").as_bytes(), &System)
 }
 
 /// Returns the path of this executable; on Linux it stays valid if the file is replaced.
@@ -280,9 +280,9 @@ async fn follow(
             _ = watched.changed(LOOK) => {}
             () = tokio::time::sleep(AGAIN), if is_behind => {}
         }
-        open::take_way(&hub, &watched, &mut way);
+        startup::take_way(&hub, &watched, &mut way);
         let kept = hub.retain(watched.config().retention()).await.map_err(Failure::from);
-        let taken = kept.and(programs::take(&hub, &watched).await);
+        let taken = kept.and(configured_servers::take(&hub, &watched).await);
         is_behind = taken.is_err();
         if let Err(error) = taken {
             tracing::warn!(%error, "failed to apply the configuration file; retrying");

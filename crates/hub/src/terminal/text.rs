@@ -10,7 +10,7 @@ pub(crate) fn clean(text: &str) -> String {
 fn is_hidden(char: char) -> bool {
     // Joiners and variation selectors are parts of words and emoji and do not move the cursor.
     let joins = matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}');
-    let is_format = linchpin::text::is_hidden(char) && !joins;
+    let is_format = linchpin::hidden_characters::is_hidden(char) && !joins;
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 

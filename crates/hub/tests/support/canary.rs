@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use linchpin_hub_core::world::{System, random};
+use linchpin_hub_core::platform::{System, random};
 use serde_json::Value;
 
 /// Planted secret, named after its location.

@@ -61,8 +61,12 @@ impl Home {
 
     /// Writes the configuration file.
     pub(crate) fn write(&self, text: &str) {
-        linchpin_hub_core::private::write(&self.config(), text.as_bytes(), &linchpin_hub_core::world::System)
-            .unwrap();
+        linchpin_hub_core::private_file::write(
+            &self.config(),
+            text.as_bytes(),
+            &linchpin_hub_core::platform::System,
+        )
+        .unwrap();
     }
 
     /// Runs a command for this hub.

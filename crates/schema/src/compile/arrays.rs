@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Compiler, Members, read};
+use super::{Compiler, Members, keyword_value};
 use crate::dialect::Dialect;
 use crate::node::{Contains, Counts, Node, Rest};
 
@@ -18,10 +18,10 @@ impl Compiler<'_> {
         let newest = self.index.dialect == Dialect::Draft202012;
         let old = self.index.dialect == Dialect::Draft07;
         match key {
-            "minItems" => node.array.get_or_insert_default().size.min = read::count(value)?,
-            "maxItems" => node.array.get_or_insert_default().size.max = Some(read::count(value)?),
+            "minItems" => node.array.get_or_insert_default().size.min = keyword_value::count(value)?,
+            "maxItems" => node.array.get_or_insert_default().size.max = Some(keyword_value::count(value)?),
             "uniqueItems" => {
-                if read::boolean(value)? {
+                if keyword_value::boolean(value)? {
                     node.array.get_or_insert_default().unique = true;
                 }
             }
@@ -42,13 +42,14 @@ impl Compiler<'_> {
                 }
             }
             "contains" => {
-                let bound = |key: &str| members.get(key).filter(|_| !old).map(read::count).transpose();
+                let bound =
+                    |key: &str| members.get(key).filter(|_| !old).map(keyword_value::count).transpose();
                 let count = Counts { min: bound("minContains")?.unwrap_or(1), max: bound("maxContains")? };
                 let node_id = self.schema(value)?;
                 node.array.get_or_insert_default().contains =
                     Some(Contains { node: node_id, count, marks: newest });
             }
-            "minContains" | "maxContains" if !old => drop(read::count(value)?),
+            "minContains" | "maxContains" if !old => drop(keyword_value::count(value)?),
             "unevaluatedItems" if !old => node.unevaluated_items = Some(self.schema(value)?),
             _ => return Ok(false),
         }

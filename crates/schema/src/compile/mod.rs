@@ -2,13 +2,13 @@
 //! either accepted or rejected as a whole. The compiler does not recurse; the index has already found the subschemas.
 
 mod arrays;
+mod keyword_value;
 mod objects;
-mod read;
 
 use serde_json::{Map, Value};
 
 use crate::dialect::{Dialect, is_annotation};
-use crate::fault::{Fault, push_step, shown};
+use crate::error::{Fault, push_step, shown};
 use crate::index::{Found, Index};
 use crate::node::{Applied, Bound, Id, Node, Types};
 use crate::number::Number;
@@ -80,26 +80,32 @@ impl<'a> Compiler<'a> {
         value: &'a Value,
     ) -> Result<(), String> {
         match key {
-            "type" => node.types = read::types(value)?,
-            "const" => node.values.get_or_insert_default().constant = Some(read::value(value, VALUE_DEPTH)?),
+            "type" => node.types = keyword_value::types(value)?,
+            "const" => {
+                node.values.get_or_insert_default().constant = Some(keyword_value::value(value, VALUE_DEPTH)?)
+            }
             "enum" => {
                 let options = value.as_array().ok_or("must be an array")?;
-                let options = options.iter().map(|option| read::value(option, VALUE_DEPTH));
+                let options = options.iter().map(|option| keyword_value::value(option, VALUE_DEPTH));
                 node.values.get_or_insert_default().options = Some(options.collect::<Result<_, _>>()?);
             }
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
                 number_keyword(node, key, value)?;
             }
-            "minLength" => node.text.get_or_insert_default().length.min = read::count(value)?,
-            "maxLength" => node.text.get_or_insert_default().length.max = Some(read::count(value)?),
-            "pattern" => node.text.get_or_insert_default().pattern = Some(self.pattern(read::text(value)?)?),
-            "format" | "title" | "description" | "$comment" => drop(read::text(value)?),
-            "$defs" | "definitions" => {
-                read::object(value)?.values().try_for_each(|inner| self.schema(inner).map(drop))?;
+            "minLength" => node.text.get_or_insert_default().length.min = keyword_value::count(value)?,
+            "maxLength" => node.text.get_or_insert_default().length.max = Some(keyword_value::count(value)?),
+            "pattern" => {
+                node.text.get_or_insert_default().pattern = Some(self.pattern(keyword_value::text(value)?)?)
             }
-            "$ref" => node.applied.push(Applied::Each(self.reference(read::text(value)?, node.resource)?.0)),
+            "format" | "title" | "description" | "$comment" => drop(keyword_value::text(value)?),
+            "$defs" | "definitions" => {
+                keyword_value::object(value)?.values().try_for_each(|inner| self.schema(inner).map(drop))?;
+            }
+            "$ref" => node
+                .applied
+                .push(Applied::Each(self.reference(keyword_value::text(value)?, node.resource)?.0)),
             "$dynamicRef" if self.index.dialect == Dialect::Draft202012 => {
-                node.applied.push(self.dynamic_reference(read::text(value)?, node.resource)?);
+                node.applied.push(self.dynamic_reference(keyword_value::text(value)?, node.resource)?);
             }
             "$recursiveRef" if self.index.dialect == Dialect::Draft201909 => {
                 return Err("is not supported: use $ref, or $dynamicRef of 2020-12".into());

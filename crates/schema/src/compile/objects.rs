@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Compiler, read};
+use super::{Compiler, keyword_value};
 use crate::dialect::Dialect;
 use crate::node::{Dependent, Member, Node};
 
@@ -11,18 +11,20 @@ impl Compiler<'_> {
     pub(super) fn object_keyword(&mut self, node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
         let old = self.index.dialect == Dialect::Draft07;
         match key {
-            "minProperties" => node.object.get_or_insert_default().size.min = read::count(value)?,
-            "maxProperties" => node.object.get_or_insert_default().size.max = Some(read::count(value)?),
-            "required" => node.object.get_or_insert_default().required = read::names(value)?,
+            "minProperties" => node.object.get_or_insert_default().size.min = keyword_value::count(value)?,
+            "maxProperties" => {
+                node.object.get_or_insert_default().size.max = Some(keyword_value::count(value)?)
+            }
+            "required" => node.object.get_or_insert_default().required = keyword_value::names(value)?,
             "properties" => {
-                for (name, inner) in read::object(value)? {
+                for (name, inner) in keyword_value::object(value)? {
                     let member = self.schema(inner).map_err(|reason| format!("{name:?} {reason}"))?;
                     let members = &mut node.object.get_or_insert_default().members;
                     members.push(Member { name: name.as_str().into(), node: Some(member), required: false });
                 }
             }
             "patternProperties" => {
-                for (source, inner) in read::object(value)? {
+                for (source, inner) in keyword_value::object(value)? {
                     let pattern = (self.pattern(source)?, self.schema(inner)?);
                     node.object.get_or_insert_default().patterns.push(pattern);
                 }
@@ -31,10 +33,10 @@ impl Compiler<'_> {
             "propertyNames" => node.object.get_or_insert_default().names = Some(self.schema(value)?),
             "dependentRequired" | "dependentSchemas" if old => {}
             "dependentRequired" | "dependentSchemas" | "dependencies" => {
-                for (name, inner) in read::object(value)? {
+                for (name, inner) in keyword_value::object(value)? {
                     let names = key == "dependentRequired" || (key == "dependencies" && inner.is_array());
                     let (required, schema) = if names {
-                        (read::names(inner)?, None)
+                        (keyword_value::names(inner)?, None)
                     } else {
                         (Vec::new(), Some(self.schema(inner)?))
                     };

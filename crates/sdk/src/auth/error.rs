@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::hidden_characters::is_hidden;
 use crate::jose::JoseError;
-use crate::text::is_hidden;
 
 /// Category of an [`AuthError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

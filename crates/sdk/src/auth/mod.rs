@@ -10,59 +10,40 @@
 //!
 //! Everything from `flow` down is sans-IO, one standard per file, and is tested without a network.
 
-mod account;
-mod authorize;
-mod away;
 mod challenge;
-mod discovery;
-mod dpop;
 mod error;
-mod exchange;
-mod file_store;
 mod flow;
-pub(crate) mod form;
-mod identity;
-mod keep;
-mod key;
-mod loopback;
-mod oauth;
-mod oauth_scheme;
-mod obtain;
+pub(crate) mod form_urlencoded;
 #[doc(hidden)]
-pub mod outside;
-mod person;
-mod pkce;
-mod record;
-mod refusal;
-mod registration;
-mod renew;
-mod resource_metadata;
-mod revocation;
-mod run;
+pub mod fuzzing;
+mod oauth;
+mod redirect;
 mod scheme;
 mod scopes;
 mod secret;
-mod server_metadata;
 mod store;
-mod token;
-mod waits;
 
 pub use challenge::Challenge;
 pub use error::{AuthError, AuthErrorKind};
-pub use exchange::Purpose;
-pub use file_store::FileStore;
+#[cfg(feature = "auth")]
+pub(crate) use flow::dpop::PROOF;
+pub use flow::http::Purpose;
+pub use flow::private_key::PrivateKey;
+#[cfg(feature = "auth")]
+pub(crate) use flow::resource_metadata::WELL_KNOWN;
+#[cfg(feature = "auth")]
+pub(crate) use flow::server_metadata::locations;
 pub use http::HeaderMap;
-pub use key::PrivateKey;
-pub use loopback::Loopback;
-pub use oauth::{IdentityProvider, OAuth};
-pub use person::Person;
-pub use run::AuthStep;
+pub use oauth::OAuth;
+pub use oauth::identity_provider::IdentityProvider;
+pub use oauth::runner::AuthStep;
+pub use redirect::Person;
+pub use redirect::loopback::Loopback;
 pub use scheme::{ApiKey, Authorize, Basic, Bearer, Credentials, Refusal, Request};
 pub use scopes::Scopes;
 pub use secret::Secret;
+pub use store::file::FileStore;
 pub use store::{MemoryStore, TokenStore};
-#[cfg(feature = "auth")]
-pub(crate) use {dpop::PROOF, resource_metadata::WELL_KNOWN, server_metadata::locations};
 
 pub use crate::jose::Algorithm;
 

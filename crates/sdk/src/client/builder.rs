@@ -13,13 +13,13 @@ use linchpin_protocol::{Era, Method, Revision};
 use serde_json::Value;
 
 use super::Client;
-use super::connect::{Opening, agree};
 use super::core::Core;
-use super::eras::Eras;
 use super::error::ClientError;
 use super::handlers::{Changed, Handlers};
 use super::inbox::Inbox;
-use super::repeat::NOT_CONNECTED;
+use super::negotiation::{Opening, agree};
+use super::retry::NOT_CONNECTED;
+use super::revision_cache::Eras;
 use super::settings::Settings;
 use crate::Result;
 use crate::transport::{Transport, Wire};
@@ -168,7 +168,7 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Declares the client's roots; [`Client::set_roots`] replaces them.
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
-        *crate::sync::lock(&self.handlers.roots) = Some(roots.into_iter().collect());
+        *crate::lock::lock(&self.handlers.roots) = Some(roots.into_iter().collect());
         self
     }
 

@@ -12,7 +12,7 @@ use linchpin_protocol::wire;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Limits of the cache: number of results, and their total size.
 const MAX_RESULTS: usize = 1_000;

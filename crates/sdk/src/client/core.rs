@@ -16,14 +16,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::cache::{Cache, is_kept};
-use super::check::Outputs;
 use super::handlers::{Answerer, Changed, Handlers};
-use super::repeat;
+use super::output_validation::Outputs;
+use super::retry;
 use super::rounds::kind;
 use super::settings::Settings;
-use super::stray::Stray;
+use super::stray_output::Stray;
+use crate::lock::lock;
 use crate::server::{Progress, start};
-use crate::sync::lock;
 use crate::transport::Carrier;
 
 /// Metadata keys that identify the client; callers cannot override them.
@@ -180,8 +180,8 @@ impl Core {
     }
 
     fn may_repeat(&self, method: &str, error: &CallError) -> bool {
-        repeat::is_lost(error)
-            && repeat::is_repeatable(method)
+        retry::is_lost(error)
+            && retry::is_repeatable(method)
             && self.carrier().is_some()
             && !self.outbox.is_closed()
     }

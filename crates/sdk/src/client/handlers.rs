@@ -8,9 +8,9 @@ use linchpin_protocol::model::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::question::{Question, Reply};
+use crate::lock::lock;
 use crate::server::BoxFuture;
-use crate::sync::lock;
+use crate::server_request::{Question, Reply};
 use crate::{Error, Result};
 
 /// Handler of server requests.

@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 use super::core::Core;
 use super::handlers::{Answerer, Changed};
-use crate::question::{Question, Reply};
+use crate::lock::lock;
 use crate::server::{BoxFuture, Progress, caught_future, start};
-use crate::sync::lock;
+use crate::server_request::{Question, Reply};
 use crate::transport::{Carrier, Receiver};
 use crate::{Error, ErrorKind};
 
@@ -110,7 +110,7 @@ impl Receiver for Inbox {
     }
 
     fn renewed(&self) {
-        start(&self.0.runtime, super::session::restore(self.0.clone()));
+        start(&self.0.runtime, super::session_restore::restore(self.0.clone()));
     }
 
     fn carried_by(&self, carrier: Weak<dyn Carrier>) {

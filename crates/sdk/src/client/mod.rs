@@ -7,22 +7,22 @@
 mod builder;
 mod cache;
 mod call;
-mod check;
-mod connect;
 mod core;
-mod eras;
 mod error;
 mod handlers;
-mod inbox;
 #[cfg(feature = "http-client")]
-mod over_http;
+mod http_options;
+mod inbox;
+mod negotiation;
+mod output_validation;
 mod pages;
-pub(crate) mod repeat;
+pub(crate) mod retry;
+mod revision_cache;
 mod rounds;
-mod session;
+mod session_restore;
 mod settings;
 mod skills;
-mod stray;
+mod stray_output;
 mod subscription;
 mod tasks;
 
@@ -46,20 +46,20 @@ pub(crate) use self::core::Options;
 use self::core::{Agreed, Core, wants_level};
 pub use builder::ClientBuilder;
 pub use call::{Call, Outcome};
-pub use eras::Eras;
 pub use error::ClientError;
 pub(crate) use handlers::Answerer;
 pub use handlers::Changed;
 #[cfg(feature = "http-client")]
 pub(crate) use inbox::guarded;
 pub use pages::{Item, LeftOut, Listing, Pages};
+pub use revision_cache::Eras;
 pub use skills::Child;
 #[cfg(feature = "skills")]
 pub use skills::{LoadedSkill, SkillFile};
 pub use subscription::Subscription;
 pub use tasks::{Started, TaskHandle};
 
-use crate::sync::lock;
+use crate::lock::lock;
 #[cfg(unix)]
 pub use crate::transport::child::{Arguments, Command, Lineage};
 #[cfg(target_os = "linux")]

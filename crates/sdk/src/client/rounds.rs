@@ -17,12 +17,12 @@ use tokio::time::Instant;
 use super::call::decoded;
 use super::handlers::Answerer;
 use super::inbox::for_server;
-use super::repeat::is_lost;
+use super::retry::is_lost;
 use super::tasks::TaskHandle;
 use super::{Client, ClientError, Options};
-use crate::question::{Question, Reply};
+use crate::lock::lock;
 use crate::server::BoxFuture;
-use crate::sync::lock;
+use crate::server_request::{Question, Reply};
 
 /// Maximum number of input requests in one result.
 const MAX_QUESTIONS: usize = 64;

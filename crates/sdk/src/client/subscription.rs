@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use super::core::{Core, Options};
 use super::handlers::Changed;
 use super::inbox::Inbox;
-use super::repeat::is_lost;
+use super::retry::is_lost;
 use super::{Client, ClientError};
+use crate::lock::lock;
 use crate::server::start;
-use crate::sync::lock;
 
 /// Maximum consecutive attempts to reopen a stream, and the first and longest delay before one.
 const MAX_TRIES: u32 = 20;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connect_step::{Hop, Watcher};
 use super::dial::Dialer;
 use super::error::EgressError;
-use super::hop::{Hop, Watcher};
 use super::policy::Policy;
 use super::pool::{Egress, Limits};
 use super::proxy::{Proxy, from_environment};
-use super::resolve::{Resolve, System};
+use super::resolver::{Resolve, System};
 use super::tls::Tls;
 
 /// Settings of an [`Egress`], each with a safe default. [`Builder::build`] creates it.

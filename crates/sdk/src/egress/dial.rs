@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::address::Class;
+use super::address_class::Class;
+use super::connect_step::{Hop, Phase, Watcher};
 use super::error::{EgressError, EgressErrorKind};
-use super::hop::{Hop, Phase, Watcher};
 use super::policy::{Policy, Reason, Refusal, Trust};
 use super::proxy::Proxy;
-use super::resolve::Resolve;
+use super::resolver::Resolve;
 use super::target::{Host, Target};
 use super::tls::Tls;
 
@@ -278,8 +278,8 @@ fn refused(target: &Target, address: Option<IpAddr>, class: Class, reason: Reaso
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::System;
     use super::*;
+    use crate::egress::resolver::System;
 
     fn dialer() -> Dialer {
         Dialer {

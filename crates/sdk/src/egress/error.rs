@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::address::Class;
+use super::address_class::Class;
 
 /// Error of an outgoing request.
 pub struct EgressError(Box<Inner>);

@@ -10,18 +10,18 @@
 //! so that a name cannot resolve to something else in between. This module knows nothing of MCP;
 //! `docs/design/egress.md` gives the reasons for its design.
 
-mod address;
+mod address_class;
 mod body;
 mod builder;
-mod denied;
+mod connect_step;
+mod denials;
 mod dial;
 mod error;
-mod hop;
 mod policy;
 mod pool;
 mod proxy;
 mod redirect;
-mod resolve;
+mod resolver;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
@@ -29,17 +29,17 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 
-pub use address::Class;
+pub use address_class::Class;
 pub use body::{Body, ResponseBody};
 pub use builder::Builder;
-pub use denied::Denied;
-pub(crate) use denied::host_of;
+pub use connect_step::{Hop, Phase};
+pub use denials::Denied;
+pub(crate) use denials::host_of;
 pub use error::{EgressError, EgressErrorKind};
-pub use hop::{Hop, Phase};
 pub use policy::{Network, Policy, Refusal, Trust};
 pub use pool::Egress;
 pub use redirect::Redirects;
-pub use resolve::Resolve;
+pub use resolver::Resolve;
 pub use target::Target;
 
 /// A boxed future.

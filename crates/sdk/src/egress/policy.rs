@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::address::Class;
+use super::address_class::Class;
 use super::error::EgressError;
 
 /// Source of a URL.

@@ -20,17 +20,17 @@ use hyper_util::rt::TokioIo;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::address::Class;
+use super::address_class::Class;
 use super::body::{Body, ResponseBody};
 use super::builder::Builder;
-use super::denied::Ear;
+use super::denials::Ear;
 use super::dial::{Dialer, Stream, Way};
 use super::error::{EgressError, EgressErrorKind};
 use super::policy::Trust;
 use super::proxy::Proxy;
 use super::target::{Place, Target};
+use crate::lock::lock;
 use crate::server::start;
-use crate::sync::lock;
 
 /// Read buffer size: the limit of a response head, and of one body chunk.
 const BUFFER: usize = 64 * 1024;

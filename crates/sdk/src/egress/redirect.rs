@@ -7,7 +7,7 @@ use super::body::{Body, ResponseBody};
 use super::error::{EgressError, EgressErrorKind};
 use super::pool::Egress;
 use super::target::Target;
-use crate::http::names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
+use crate::http::header_names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
 
 /// Which redirects to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

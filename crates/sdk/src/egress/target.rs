@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Uri};
 
-use super::address::Class;
+use super::address_class::Class;
 use super::error::{EgressError, EgressErrorKind};
 use super::policy::Trust;
 

@@ -3,15 +3,15 @@
 //! This module opens no sockets and knows no sessions. `annotation` is also used without HTTP, since tools are
 //! defined in the same way for every transport.
 
-pub(crate) mod annotation;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub(crate) mod mirror;
+pub mod fuzzing;
+pub(crate) mod header_annotation;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub(crate) mod names;
+pub(crate) mod header_names;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub mod outside;
+pub(crate) mod header_value;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
-pub(crate) mod sentinel;
+pub(crate) mod param_headers;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sse;
 

@@ -3,23 +3,23 @@
 
 mod algorithm;
 mod error;
+mod jws;
 mod pem;
-mod public;
-mod signing;
+mod public_key;
+mod signing_key;
 #[cfg(any(feature = "auth", test))]
 mod thumbprint;
-mod token;
 
 #[cfg(test)]
 mod tests;
 
 pub use algorithm::Algorithm;
 pub(crate) use error::JoseError;
-pub(crate) use public::PublicKey;
-pub(crate) use signing::SigningKey;
+pub(crate) use jws::Token;
+pub(crate) use public_key::PublicKey;
+pub(crate) use signing_key::SigningKey;
 #[cfg(any(feature = "auth", test))]
 pub(crate) use thumbprint::thumbprint;
-pub(crate) use token::Token;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,14 +1,14 @@
 //! Connection of one client: receives messages, holds the session, sends responses and notifications.
 
 mod admit;
-mod caller;
+mod client_state;
 mod drive;
 #[cfg(feature = "http-server")]
 mod http;
 #[cfg(not(feature = "http-server"))]
 #[path = "connection/no_http.rs"]
 mod http;
-mod notices;
+mod notifications;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -25,18 +25,19 @@ use linchpin_protocol::wire::{error_object, stateless_era};
 use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use self::admit::Admitted;
-pub(crate) use self::caller::Caller;
 pub(crate) use self::drive::Invocation;
-use super::answer::Answer;
-use super::cancel::Cancel;
-use super::context::Client;
-use super::request::{Outcome, begin_caught};
-use super::rounds::Round;
-use super::scope::Scope;
+use super::input::rounds::Round;
+use super::request::cancellation::Cancel;
+use super::request::context::Client;
+use super::request::dispatch;
+use super::request::result::Answer;
+use super::request::scope::Scope;
+use super::request::work::{Outcome, begin_caught};
 use super::session::Session;
 use super::subscriptions::Streams;
-use super::{BoxFuture, Service, dispatch};
-use crate::sync::lock;
+use super::{BoxFuture, Service};
+use crate::lock::lock;
+pub(crate) use client_state::Caller;
 
 /// Connection of a client as one request sees it: the outbox of its response, and the state shared with other requests.
 pub(crate) struct Connection {

@@ -3,71 +3,47 @@
 //! [`Server`] collects definitions and settings; [`Service`] is the built, shareable server; a `Connection` serves one
 //! client. Requests pass from `connection` through `dispatch` to the handler.
 
-mod answer;
-mod args;
-mod ask;
 #[cfg(feature = "auth")]
 mod auth;
 #[cfg(all(not(feature = "auth"), feature = "http-server"))]
 #[path = "no_auth.rs"]
 mod auth;
-mod background;
-mod batch;
 mod builder;
-mod cancel;
 mod catalog;
 mod clock;
-mod completion;
 mod connection;
-mod context;
-mod custom;
-mod describe;
-mod dispatch;
-mod form;
+mod definitions;
 mod handle;
-mod handler;
 #[cfg(feature = "http-server")]
 mod http;
 mod identity;
-mod layer;
-mod listed;
-mod output;
-mod prompt;
+mod input;
 mod proxy;
-mod questions;
-mod report;
 mod request;
-mod resource;
-#[cfg(feature = "rounds")]
-mod rounds;
-#[cfg(not(feature = "rounds"))]
-#[path = "no_rounds.rs"]
-mod rounds;
-mod schema;
-mod scope;
 mod service;
 mod session;
 mod settings;
 mod skills;
-mod state;
-mod strings;
+mod spawn;
 mod subscriptions;
 mod tasks;
-mod template;
-mod tool;
-mod url_elicitation;
-mod validate;
 #[cfg(feature = "http-server")]
 pub mod web;
 
-pub use args::{Args, NoArgs};
-pub use ask::Asking;
 #[cfg(feature = "auth")]
 pub use auth::{Auth, Dpop};
 pub use builder::Server;
-pub use context::{Context, Progress};
+pub use definitions::args::{Args, NoArgs};
+pub use definitions::definition_ref::Listed;
+pub use definitions::handler::Handler;
+pub use definitions::output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};
+pub use definitions::prompt::Prompt;
+pub use definitions::resource::{Resource, ResourceTemplate};
+#[doc(hidden)]
+pub use definitions::shared_state::RequiredState;
+pub use definitions::shared_state::State;
+pub use definitions::tool::Tool;
 pub use handle::Handle;
-pub use handler::Handler;
 #[cfg(feature = "auth")]
 pub(crate) use http::listener::bind;
 #[cfg(feature = "http-server")]
@@ -78,39 +54,33 @@ pub use http::{
 pub use identity::Identity;
 #[cfg(feature = "http-client")]
 pub(crate) use identity::is_scope;
-pub use layer::{Next, Request, Response};
-pub use listed::Listed;
-pub use output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};
-pub use prompt::Prompt;
-pub use report::{Event, Report};
-pub use resource::{Resource, ResourceTemplate};
+pub use input::ask::Asking;
+pub use input::url_elicitation::UrlElicitation;
+pub use request::context::{Context, Progress};
+pub use request::layer::{Next, Request, Response};
+pub use request::observe::{Event, Report};
 pub use service::Service;
 pub use session::Session;
 #[cfg(feature = "skills")]
 pub use skills::Skill;
-#[doc(hidden)]
-pub use state::RequiredState;
-pub use state::State;
 pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
-pub use tool::Tool;
-pub use url_elicitation::UrlElicitation;
 
-pub(crate) use background::start;
-#[cfg(feature = "http-client")]
-pub(crate) use background::start_abortable;
 pub use catalog::{Addable, Register};
 #[doc(hidden)]
 pub use catalog::{Annotated, Finished, Item};
 #[cfg(feature = "http-client")]
 pub(crate) use clock::Clock;
-pub use completion::{Completing, CompletionInput, CompletionOutput};
 pub(crate) use connection::{Caller, Connection, Reach};
-pub use custom::IntoJson;
-pub(crate) use request::caught_future;
-pub use resource::ResourceArgs;
+pub use definitions::completion::{Completing, CompletionInput, CompletionOutput};
+pub use definitions::custom_method::IntoJson;
+pub use definitions::resource::ResourceArgs;
+pub(crate) use definitions::validator::Validator;
 #[cfg(feature = "rounds")]
-pub use rounds::{Key, Keys};
-pub(crate) use validate::Validator;
+pub use input::rounds::{Key, Keys};
+pub(crate) use request::work::caught_future;
+pub(crate) use spawn::start;
+#[cfg(feature = "http-client")]
+pub(crate) use spawn::start_abortable;
 
 use std::fmt::Write as _;
 use std::pin::Pin;

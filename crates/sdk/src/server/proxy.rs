@@ -17,18 +17,18 @@ use linchpin_protocol::{Era, Error as ProtocolError, code};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle as Runtime;
 
-use super::background::start;
 use super::catalog::{Catalog, Entry, Item, Kind, Live, check_name};
-use super::completion::{Completers, Forward};
-use super::prompt::{Fill, Filling, PromptEntry};
-use super::resource::{Read, ReadMatch, Reading, ResourceEntry, TemplateEntry, Values};
-use super::scope::Scope;
+use super::definitions::completion::{Completers, Forward};
+use super::definitions::prompt::{Fill, Filling, PromptEntry};
+use super::definitions::resource::{Read, ReadMatch, Reading, ResourceEntry, TemplateEntry, Values};
+use super::definitions::tool::{self, ToolEntry};
+use super::request::scope::Scope;
 use super::skills::{self, Remote, SkillEntry};
-use super::tool::{self, ToolEntry};
+use super::spawn::start;
 use super::{BoxFuture, Context};
 use crate::client::{Answerer, Call, Changed, Client, ClientError};
-use crate::question::{Question, Reply};
-use crate::sync::lock;
+use crate::lock::lock;
+use crate::server_request::{Question, Reply};
 use crate::{Error, Result};
 
 /// Timeout of a forwarded call. It is long because the caller decides when to cancel.

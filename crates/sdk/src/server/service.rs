@@ -13,12 +13,12 @@ use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use serde_json::Map;
 
 use super::catalog::{Catalog, Live};
-use super::context::Client;
 use super::handle::Handle;
 use super::identity::Identity;
-use super::report::{Event, Report, has_subscriber, print};
-use super::request::{Outcome, caught};
-use super::rounds::Parking;
+use super::input::rounds::Parking;
+use super::request::context::Client;
+use super::request::observe::{Event, Report, has_subscriber, print};
+use super::request::work::{Outcome, caught};
 use super::session::Session;
 use super::settings::Settings;
 use super::skills;

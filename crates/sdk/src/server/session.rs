@@ -9,9 +9,9 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::LogLevel;
 use serde_json::Value;
 
-use super::context::Client;
-use super::state::StateMap;
-use crate::sync::lock;
+use super::definitions::shared_state::StateMap;
+use super::request::context::Client;
+use crate::lock::lock;
 
 /// Maximum number of subscriptions of one client.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;

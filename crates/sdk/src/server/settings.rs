@@ -9,15 +9,15 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::{CacheHints, Implementation, Meta};
 
 use super::clock::Clock;
-use super::context::Context;
-use super::custom::{NotificationHandler, RequestHandler};
-use super::layer::Layer;
-use super::listed::Listed;
-use super::report::{Event, Report};
-use super::resource::CatchAll;
+use super::definitions::custom_method::{NotificationHandler, RequestHandler};
+use super::definitions::definition_ref::Listed;
+use super::definitions::resource::CatchAll;
+use super::definitions::shared_state::StateMap;
 #[cfg(feature = "rounds")]
-use super::rounds::Keys;
-use super::state::StateMap;
+use super::input::rounds::Keys;
+use super::request::context::Context;
+use super::request::layer::Layer;
+use super::request::observe::{Event, Report};
 use super::tasks::Tasks;
 
 /// Settings of a server.

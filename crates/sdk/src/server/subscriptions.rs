@@ -12,16 +12,16 @@ use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::answer::Answer;
-use super::cancel::Cancel;
 use super::catalog::Kind;
-use super::dispatch;
-use super::request::Work;
-use super::scope::Scope;
+use super::request::cancellation::Cancel;
+use super::request::dispatch;
+use super::request::result::Answer;
+use super::request::scope::Scope;
+use super::request::work::Work;
 use super::session::MAX_SUBSCRIPTIONS;
 use super::tasks;
 use crate::Result;
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Subscription streams of one connection.
 #[derive(Default)]

@@ -12,5 +12,5 @@ pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whol
 pub fn decode_form(
     form: &str,
 ) -> impl Iterator<Item = (std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)> {
-    crate::auth::form::decode(form)
+    crate::auth::form_urlencoded::decode(form)
 }

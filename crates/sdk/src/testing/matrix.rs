@@ -79,7 +79,7 @@ impl Case {
             Way::Memory => Box::new(Memory(self.service.clone())),
             Way::Stdio => Box::new(piped(&self.service)),
             #[cfg(all(feature = "http-client", feature = "http-server"))]
-            Way::Http => Box::new(super::site::site(&self.service, self.revision)),
+            Way::Http => Box::new(super::http_server::site(&self.service, self.revision)),
         }
     }
 

@@ -31,16 +31,16 @@
 
 #[cfg(feature = "auth")]
 pub mod authority;
-mod between;
 pub mod faults;
+#[cfg(all(feature = "http-client", feature = "http-server"))]
+mod http_server;
+mod interceptor;
 mod matrix;
 mod random;
 mod raw_client;
 mod reaction;
 mod script;
-#[cfg(all(feature = "http-client", feature = "http-server"))]
-mod site;
-mod stage;
+mod script_connection;
 mod streams;
 mod transcript;
 

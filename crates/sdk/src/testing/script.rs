@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::reaction::Reaction;
-use super::stage;
-use crate::sync::lock;
+use super::script_connection;
+use crate::lock::lock;
 use crate::transport::{Line, Transport, Wire};
 
 type Handler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
@@ -181,7 +181,7 @@ impl Transport for Script {
         wire: Wire,
     ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
         *lock(&self.record.opened) += 1;
-        let line = stage::open(self.clone(), wire, self.on_open.clone());
+        let line = script_connection::open(self.clone(), wire, self.on_open.clone());
         Box::pin(std::future::ready(Ok(line)))
     }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use super::between::{self, Between, Sides};
-use crate::sync::lock;
+use super::interceptor::{self, Between, Sides};
+use crate::lock::lock;
 use crate::transport::{Direction, Line, Transport, Wire};
 
 /// A transport that records the messages passing through another one. Clones share the record. Ids start at 1 on
@@ -45,7 +45,7 @@ impl Transport for Transcript {
         wire: Wire,
     ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
         let lines = self.lines.clone();
-        Box::pin(between::open(&*self.transport, wire, move |sides| Recorder { sides, lines }))
+        Box::pin(interceptor::open(&*self.transport, wire, move |sides| Recorder { sides, lines }))
     }
 
     fn name(&self) -> String {

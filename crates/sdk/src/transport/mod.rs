@@ -9,8 +9,8 @@ mod direction;
 #[cfg(feature = "http-client")]
 pub mod http;
 pub(crate) mod memory;
+mod std_stream;
 pub(crate) mod stdio;
-mod stream;
 mod wire;
 
 use std::io;

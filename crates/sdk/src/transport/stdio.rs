@@ -17,9 +17,9 @@ use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::stream::Stream;
+use super::std_stream::Stream;
+use crate::lock::lock;
 use crate::server::{Connection, Reach, Service};
-use crate::sync::lock;
 use crate::{Error, Result};
 
 /// Outgoing bytes that may be queued before senders must wait.

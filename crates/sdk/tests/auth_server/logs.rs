@@ -7,7 +7,7 @@ use linchpin::{Auth, Dpop, Error, Revision};
 use serde_json::json;
 
 use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth, but, call, claims, encode};
-use crate::support::ears::Ears;
+use crate::support::log_capture::Ears;
 use crate::support::web::{Guest, request};
 
 #[tokio::test]

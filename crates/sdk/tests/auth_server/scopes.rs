@@ -7,7 +7,7 @@ use linchpin::{Auth, Context, Identity, NoArgs, Revision, Server, Tool};
 use serde_json::{Value, json};
 
 use crate::issuer::{Calls, ISSUER, METADATA, RESOURCE, challenges};
-use crate::support::scene::Name;
+use crate::support::call_scenarios::Name;
 use crate::support::web::{Answer, Guest, request, text_of, with};
 use crate::support::{STATELESS, session_revisions};
 

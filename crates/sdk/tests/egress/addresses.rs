@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
 
 use crate::canary::Canary;
-use crate::spellings::{ADDRESSES, NAMES, all};
+use crate::private_address_forms::{ADDRESSES, NAMES, all};
 use crate::support::{Script, get};
 
 fn watched(policy: Policy, resolver: Script) -> (Egress, Arc<AtomicUsize>) {
@@ -48,7 +48,7 @@ async fn no_spelling_of_a_private_address_is_dialled() {
         }
         assert_eq!(dialled.load(Ordering::SeqCst), 0);
     }
-    assert!(hosts.is_superset(&crate::spellings::hosts()));
+    assert!(hosts.is_superset(&crate::private_address_forms::hosts()));
     assert_eq!(tried, hosts.len() * 8);
     assert_eq!(canary.connections(), 0);
 }

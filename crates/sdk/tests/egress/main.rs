@@ -10,10 +10,10 @@ mod denied;
 mod dns;
 mod failures;
 mod pool;
+#[path = "../support/private_address_forms.rs"]
+mod private_address_forms;
 mod proxy;
 mod redirects;
-#[path = "../support/spellings.rs"]
-mod spellings;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -4,16 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "used only in tests")]
 #![expect(clippy::needless_pass_by_value, reason = "parameters are written in place")]
 
-pub(crate) mod alive;
-pub(crate) mod ears;
+pub(crate) mod call_scenarios;
+pub(crate) mod live_counter;
+pub(crate) mod log_capture;
 pub(crate) mod paused;
 pub(crate) mod rounds;
-pub(crate) mod scene;
 mod schema;
+mod schema_tap;
 pub(crate) mod sockets;
-mod tap;
+pub(crate) mod task_server;
 pub(crate) mod web;
-pub(crate) mod works;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -26,7 +26,7 @@ use linchpin::{Revision, Server, Service};
 use serde_json::{Map, Value, json};
 use spec_check::Transcript;
 
-pub(crate) use tap::{Tap, of};
+pub(crate) use schema_tap::{Tap, of};
 
 /// Timeout for a line. Only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! Agents: identity, tool selection and approval mode.
 
-mod form;
+mod fields;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,11 +9,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Hub, document, put, told, without_parts};
+use super::{Hub, document, event_payloads, put, without_parts};
+use crate::actor::{Scope, Subject};
 use crate::agent::{Agent, ApprovalMode, Selection};
 use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::scope::{Scope, Subject};
 use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE, Page, Paging};
 use crate::tool::Tool;
 
@@ -149,7 +149,7 @@ impl Hub {
         let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Agent, id))).audit(entry);
         batch.changes.push(without_parts(Kind::Token, id));
         batch.changes.extend(self.credentials_of_agent(tenant, id).await?);
-        let batch = batch.tell(told::tokens(Subject::Agent(id))).tell(told::agent(id));
+        let batch = batch.tell(event_payloads::tokens(Subject::Agent(id))).tell(event_payloads::agent(id));
         self.commit_subject(tenant, batch, Subject::Agent(id)).await
     }
 
@@ -163,7 +163,8 @@ impl Hub {
         let entry = self.entry(scope, action).with("agent", agent.id.to_string()).with("name", &*agent.name);
         let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
         let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
-        let batch = Batch::new().change(put(kept, version)).audit(entry).tell(told::agent(agent.id));
+        let batch =
+            Batch::new().change(put(kept, version)).audit(entry).tell(event_payloads::agent(agent.id));
         // Store the agent and the trust in its tools in one commit.
         let commit = async || {
             let batch = self.trust_listed(scope, &agent, batch.clone()).await?;

@@ -1,13 +1,13 @@
 //! OAuth to upstream servers: sign-in at the server's authorization server, and grants that are stored encrypted,
 //! shared or per agent. Tokens are refreshed on use, by one hub at a time.
 
-mod back;
-mod grants;
-mod guarded;
-mod meanwhile;
+mod authorizer;
+mod callback;
+mod grant_status;
+mod grant_store;
+mod pending_flows;
+mod pending_grant;
 mod sign_in;
-mod standing;
-mod waiting;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,27 +16,27 @@ use linchpin::auth::{OAuth, TokenStore};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::authorizer::Guarded;
+use self::grant_status::{Heard, Place};
+use self::grant_store::Grants;
 use super::Hub;
 use super::credentials::{client_label, fits, grant_label};
+use crate::actor::Scope;
 use crate::agent::Agent;
 use crate::connection::{Credential, Proof};
 use crate::error::{self, Error, Result};
-use crate::hidden::Tokens;
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::keys::Sealed;
-use crate::scope::Scope;
+use crate::lock::lock;
+use crate::secrets::redact::Tokens;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::Kind;
-use crate::sync::lock;
 use crate::vault::Label;
-use grants::Grants;
-use guarded::Guarded;
-use standing::{Heard, Place};
+use crate::vault::key_ring::Sealed;
 
+pub use grant_status::Hop;
+pub use pending_flows::Progress;
 pub(super) use sign_in::CALLBACK;
 pub use sign_in::{SignInView, state_in};
-pub use standing::Hop;
-pub use waiting::Progress;
 
 /// Client name that the consent page of an authorization server shows.
 const NAME: &str = "Linchpin";

@@ -10,24 +10,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::grants::Grants;
-use super::meanwhile::Meanwhile;
-use super::waiting::{Away, Progress, Waiting};
+use super::grant_store::Grants;
+use super::pending_flows::{Away, Progress, Waiting};
+use super::pending_grant::Meanwhile;
 use super::{Hop, Whose, settings};
+use crate::actor::Scope;
 use crate::connection::{Proof, allowing};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::Told;
-use crate::hidden::Tokens;
-use crate::hub::connecting::list_tools;
-use crate::hub::{Hub, told};
+use crate::hub::connect::list_tools;
+use crate::hub::{Hub, event_payloads};
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::pin::visible;
-use crate::scope::Scope;
+use crate::lock::lock;
+use crate::platform::random;
+use crate::secrets::redact::Tokens;
 use crate::server::{CredentialMode, Server};
 use crate::store::{Batch, Kind};
-use crate::sync::lock;
-use crate::world::random;
+use crate::tool::pin::visible;
 
 /// Path of the OAuth callback.
 pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";
@@ -253,7 +253,7 @@ impl Hub {
         let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
         self.settled(whose, &server, &Scopes::default()).await;
         self.connections.end(tenant, server.id);
-        self.events.publish(tenant, told::server(server.id, "credential"));
+        self.events.publish(tenant, event_payloads::server(server.id, "credential"));
         given_back.map_err(|error| {
             Error::new(error::Kind::Unavailable, "not_revoked", visible(&allowing(&error.to_string())))
         })

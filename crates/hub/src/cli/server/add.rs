@@ -2,8 +2,8 @@
 
 use clap::Args;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::names::Slug;
 use linchpin_hub_core::server::Operated;
+use linchpin_hub_core::tool::names::Slug;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, members, pairs};
@@ -12,8 +12,8 @@ use super::warn;
 use crate::cli::{Asked, parse_pair};
 use crate::config;
 use crate::config::Place;
-use crate::failure::{Failure, Kind};
-use crate::serve::programs::DEMO;
+use crate::error::{Failure, Kind};
+use crate::serve::configured_servers::DEMO;
 
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]

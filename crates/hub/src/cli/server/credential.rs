@@ -5,11 +5,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Which;
-use crate::api::query;
+use crate::api_client::query;
 use crate::cli::output::field;
 use crate::cli::{Asked, agent};
-use crate::failure::Failure;
-use crate::secret;
+use crate::error::Failure;
+use crate::secret_input;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -38,7 +38,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
     let server = &whose.which.server;
     match command {
         Command::Set(_) => {
-            let secret = secret::read(&format!("Credential for `{server}`")).await?;
+            let secret = secret_input::read(&format!("Credential for `{server}`")).await?;
             let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
             asked.output.done(&answer, &format!("credential for `{server}` stored"))?;
         }

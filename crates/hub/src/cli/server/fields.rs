@@ -4,7 +4,7 @@ use clap::Args;
 use linchpin::Revision;
 use serde_json::{Map, Value, json};
 
-use crate::api::object;
+use crate::api_client::object;
 use crate::cli::duration::parse_timeout;
 use crate::cli::{parse_header, parse_revision};
 
@@ -32,7 +32,7 @@ pub(crate) struct Fields {
     /// URL of the server
     #[arg(long, help_heading = "Remote server")]
     pub(super) url: Option<String>,
-    /// Transport: http, or sse for servers of revision 2024-11-05. Default: http
+    /// Transport: http, or sse for servers of the first revision. Default: http
     #[arg(long, help_heading = "Remote server")]
     transport: Option<String>,
     /// Header for every request, not for secrets; repeatable

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use linchpin::egress::Egress;
 use linchpin_hub_core::hub::{Hub, LOCAL, Options};
-use linchpin_hub_core::world::System;
+use linchpin_hub_core::platform::System;
 use serde_json::{Value, json};
 
 use super::Which;
-use crate::api::{Api, encoded};
+use crate::api_client::{Api, encoded};
 use crate::cli::Asked;
 use crate::config;
-use crate::failure::{Failure, Kind};
-use crate::serve::programs;
+use crate::error::{Failure, Kind};
+use crate::serve::configured_servers;
 
 /// Time limit for the hub to apply the configuration file.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Which {
         if config.servers.iter().any(|server| server.slug.as_str() == self.server) {
             return Ok(Home::File);
         }
-        Ok(if self.server == programs::DEMO { Home::Demo } else { Home::Hub })
+        Ok(if self.server == configured_servers::DEMO { Home::Demo } else { Home::Hub })
     }
 }
 
@@ -92,7 +92,7 @@ async fn remove_configured(asked: &Asked, which: &Which) -> Result<(), Failure> 
     if place.running().is_some() {
         config::remove(&place.config, &which.server)?;
         let has_left = |server: &Value| {
-            server.is_null() || server["has_left_file"] == true || which.server == programs::DEMO
+            server.is_null() || server["has_left_file"] == true || which.server == configured_servers::DEMO
         };
         let api = asked.api()?;
         let server = taken_over(asked, &api, &which.server, has_left).await?;

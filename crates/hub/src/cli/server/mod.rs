@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::output::{Field, field, name};
 use super::{Asked, agent, duration, print};
-use crate::api::{encoded, query};
-use crate::failure::Failure;
+use crate::api_client::{encoded, query};
+use crate::error::Failure;
 use crate::terminal::{clean, quoted};
 
 const LIST: [Field; 6] = [

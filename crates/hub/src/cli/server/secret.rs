@@ -4,10 +4,10 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::Which;
-use crate::api::encoded;
+use crate::api_client::encoded;
 use crate::cli::Asked;
-use crate::failure::Failure;
-use crate::secret;
+use crate::error::Failure;
+use crate::secret_input;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -36,7 +36,7 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> 
         let said = format!("`{variable}` of `{}` deleted", which.server);
         return Ok(asked.output.done(&json!({ "dropped": variable }), &said)?);
     }
-    let secret = secret::read(&format!("`{variable}` for `{}`", which.server)).await?;
+    let secret = secret_input::read(&format!("`{variable}` for `{}`", which.server)).await?;
     let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
     Ok(asked.output.done(&answer, &format!("`{variable}` of `{}` stored", which.server))?)
 }

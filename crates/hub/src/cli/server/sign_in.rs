@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::credential::Whose;
-use crate::api::query;
+use crate::api_client::query;
 use crate::cli::output::field;
 use crate::cli::{Asked, agent, print};
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 use crate::terminal::clean;
 
 /// Interval between two requests for the status of the sign-in.

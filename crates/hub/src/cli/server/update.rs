@@ -8,7 +8,7 @@ use super::file::{Home, taken_over};
 use super::{Which, warn};
 use crate::cli::Asked;
 use crate::config;
-use crate::failure::{Failure, Kind};
+use crate::error::{Failure, Kind};
 
 #[derive(Args)]
 pub(crate) struct Update {

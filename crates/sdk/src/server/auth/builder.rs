@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::super::clock::Clock;
 use super::super::identity::check_scope_name;
 use super::super::{BoxFuture, Identity};
-use super::cache::Cache;
+use super::dpop::Proofs;
+use super::issuer_keys::Keys;
 use super::jwt::Jwt;
-use super::keys::Keys;
-use super::proof::Proofs;
-use super::resource::{Lookup, Resource, Verifier};
-use super::{fetch, metadata};
+use super::protected_resource::{Lookup, Resource, Verifier};
+use super::token_cache::Cache;
+use super::{issuer_metadata, resource_metadata};
 use crate::Result;
 use crate::auth::{Algorithm, Secret};
 use crate::egress::{Egress, Target};
@@ -233,9 +233,9 @@ impl Auth {
         let host = origin.split_once("://").map_or(&*origin, |(_, host)| host).to_owned();
         let verifier_target = target.clone();
         let resource = Resource {
-            metadata_url: format!("{origin}{}", metadata::path(&target)),
-            metadata_paths: metadata::paths(&target),
-            document: metadata::document(&self),
+            metadata_url: format!("{origin}{}", resource_metadata::path(&target)),
+            metadata_paths: resource_metadata::paths(&target),
+            document: resource_metadata::document(&self),
             target,
             dpop: self.dpop.map(|dpop| (dpop, Proofs::new())),
             clock: self.clock.clone().unwrap_or(clock),
@@ -255,19 +255,19 @@ impl Auth {
             Source::Contradiction => {
                 return Err("`Auth::opaque` does not use keys: use `Auth::jwt`".into());
             }
-            Source::Fixed(set) => Keys::fixed(fetch::keys(&set)?),
+            Source::Fixed(set) => Keys::fixed(issuer_metadata::keys(&set)?),
             Source::Uri(url) => {
                 let target = secure(KEYS, &url)?;
                 Keys::fetched(move || {
                     let (egress, target) = (egress.clone(), target.clone());
-                    Box::pin(async move { fetch::fetch(&egress, &target).await })
+                    Box::pin(async move { issuer_metadata::fetch(&egress, &target).await })
                 })
             }
             Source::Discover => {
                 let name = name.clone();
                 Keys::fetched(move || {
                     let (egress, issuer, name) = (egress.clone(), issuer.clone(), name.clone());
-                    Box::pin(async move { fetch::discover(&egress, &issuer, &name).await })
+                    Box::pin(async move { issuer_metadata::discover(&egress, &issuer, &name).await })
                 })
             }
         };

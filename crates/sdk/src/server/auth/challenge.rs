@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use ::http::{HeaderValue, StatusCode};
 
-use super::credentials::Scheme;
-use super::proof::ALGORITHMS;
-use super::resource::Resource;
+use super::dpop::ALGORITHMS;
+use super::presented_token::Scheme;
+use super::protected_resource::Resource;
 use crate::jose::Algorithm;
 
 /// Response to a rejected request.

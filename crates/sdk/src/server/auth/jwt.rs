@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::Identity;
 use super::Refused;
-use super::keys::Keys;
+use super::issuer_keys::Keys;
 use crate::jose::{Algorithm, Token};
 
 /// Maximum number of keys tried for a token without `kid`: each attempt costs time, and any client can cause it.

@@ -12,23 +12,23 @@
 //! explains the design.
 
 mod builder;
-mod cache;
 mod challenge;
-mod credentials;
-mod fetch;
+mod dpop;
+mod issuer_keys;
+mod issuer_metadata;
 mod jwt;
-mod keys;
-mod metadata;
-mod proof;
-mod replay;
-mod resource;
+mod presented_token;
+mod protected_resource;
+mod replay_cache;
+mod resource_metadata;
+mod token_cache;
 
 #[cfg(test)]
 mod tests;
 
 pub use builder::{Auth, Dpop};
 pub(crate) use challenge::Rejection;
-pub(crate) use resource::Resource;
+pub(crate) use protected_resource::Resource;
 
 /// Reason why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use tokio::time::advance;
 
 use super::super::BoxFuture;
 use super::Refused;
-use super::keys::{Fetched, Keys};
+use super::issuer_keys::{Fetched, Keys};
 use crate::jose::{Algorithm, PublicKey, SigningKey};
-use crate::sync::lock;
+use crate::lock::lock;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);

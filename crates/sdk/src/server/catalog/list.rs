@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use linchpin_protocol::Revision;
 
 use crate::server::Listed;
-use crate::server::state::{RequiredState, StateMap};
+use crate::server::definitions::shared_state::{RequiredState, StateMap};
 
 /// Definition with a unique name.
 pub(crate) trait Entry {

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use super::Catalog;
 use crate::Result;
-use crate::server::{Caller, background};
-use crate::sync::lock;
+use crate::lock::lock;
+use crate::server::{Caller, spawn};
 
 /// Changes within this time are announced together.
 const QUIET: Duration = Duration::from_millis(20);
@@ -86,7 +86,7 @@ impl Live {
         }
         let telling = Telling(self.clone());
         if let Some(runtime) = self.runtime() {
-            background::start(&runtime, async move {
+            spawn::start(&runtime, async move {
                 tokio::time::sleep(QUIET).await;
                 drop(telling);
             });

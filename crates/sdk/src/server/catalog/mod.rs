@@ -9,11 +9,11 @@ use std::sync::Arc;
 pub(crate) use list::{Entry, List};
 pub(crate) use live::{Kind, Live};
 
-use super::prompt::PromptEntry;
-use super::resource::{ResourceEntry, TemplateEntry};
+use super::definitions::prompt::PromptEntry;
+use super::definitions::resource::{ResourceEntry, TemplateEntry};
+use super::definitions::shared_state::{RequiredState, StateMap};
+use super::definitions::tool::ToolEntry;
 use super::skills::{self, SkillEntry};
-use super::state::{RequiredState, StateMap};
-use super::tool::ToolEntry;
 use crate::{Error, Result};
 
 /// Definition that can be registered.

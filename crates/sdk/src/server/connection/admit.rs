@@ -9,12 +9,12 @@ use linchpin_protocol::model::{InitializeResult, RequestMeta};
 use linchpin_protocol::wire::{session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
-use super::super::context::Client;
 use super::super::identity::{Identity, check_scopes};
-use super::super::tool::ToolEntry;
 use super::{Connection, NOBODY, Pending};
 use crate::http::text;
-use crate::sync::lock;
+use crate::lock::lock;
+use crate::server::definitions::tool::ToolEntry;
+use crate::server::request::context::Client;
 
 /// Request that was admitted.
 pub(super) enum Admitted {

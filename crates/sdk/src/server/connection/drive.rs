@@ -8,14 +8,14 @@ use linchpin_jsonrpc::Id;
 use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::super::BoxFuture;
-use super::super::cancel::Cancel;
-use super::super::context::Context;
-use super::super::request::{Outcome, Work};
-use super::super::rounds::{Binding, Round};
-use super::super::scope::Scope;
-use super::super::tool::ToolEntry;
 use super::{Caller, Connection, Pending};
-use crate::sync::lock;
+use crate::lock::lock;
+use crate::server::definitions::tool::ToolEntry;
+use crate::server::input::rounds::{Binding, Round};
+use crate::server::request::cancellation::Cancel;
+use crate::server::request::context::Context;
+use crate::server::request::scope::Scope;
+use crate::server::request::work::{Outcome, Work};
 
 /// Running call: the handler's future and everything that must outlive the request that started it.
 pub(crate) struct Invocation {

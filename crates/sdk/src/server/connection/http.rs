@@ -9,10 +9,10 @@ use linchpin_jsonrpc::{Limits, Outbox, Params};
 use linchpin_protocol::model::{LogLevel, RequestMeta};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 
-use super::super::http::headers;
 use super::super::identity::Identity;
 use super::{Caller, Connection, Reach, Service};
-use crate::http::names;
+use crate::http::header_names;
+use crate::server::http::mirrored_headers;
 
 impl Connection {
     pub(super) fn with_http_of(self, other: &Connection) -> Self {
@@ -104,7 +104,7 @@ impl Connection {
 
     /// Returns the revision that the headers name.
     fn named_revision(&self) -> Option<Revision> {
-        let version = self.http.as_ref()?.headers.get(&names::PROTOCOL_VERSION)?;
+        let version = self.http.as_ref()?.headers.get(&header_names::PROTOCOL_VERSION)?;
         Revision::find(version.to_str().ok()?)
     }
 
@@ -122,12 +122,12 @@ impl Connection {
 
     /// Checks that the version header matches the body.
     pub(super) fn check_version_header(&self, meta: &RequestMeta) -> Result<(), ProtocolError> {
-        self.http.as_ref().map_or(Ok(()), |http| headers::check_version(http, meta))
+        self.http.as_ref().map_or(Ok(()), |http| mirrored_headers::check_version(http, meta))
     }
 
     /// Checks that the other headers match the body.
     pub(super) fn check_headers(&self, method: &str, params: &Params<'_>) -> Result<(), ProtocolError> {
         let Some(http) = &self.http else { return Ok(()) };
-        headers::check(http, method, params, &self.service().catalog())
+        mirrored_headers::check(http, method, params, &self.service().catalog())
     }
 }

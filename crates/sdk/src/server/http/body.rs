@@ -15,11 +15,11 @@ use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::carrier::StreamBody;
+use super::listener::watchdog::{BodyPace, BodyWatch};
 use super::listener::{Addresses, Origin, client_network};
 use super::options::BODY_TIMEOUT;
-use super::watch::{BodyPace, BodyWatch};
-use crate::sync::lock;
+use super::streams::body::StreamBody;
+use crate::lock::lock;
 
 /// Body of a response.
 #[derive(Debug, Default)]
@@ -374,8 +374,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::super::options::{Connections, Options};
-    use super::super::watch::Watch;
     use super::*;
+    use crate::server::http::listener::watchdog::Watch;
 
     const LONG: Duration = Duration::from_mins(1);
 

@@ -19,13 +19,15 @@ use tokio::runtime::Handle;
 
 use super::super::{Service, start};
 use super::body::Budget;
-use super::key::SessionId;
 use super::listener::Origin;
+use super::mirrored_headers;
 use super::options::Options;
-use super::reply::{self, Reply};
+use super::requests::{get, legacy_sse, post};
+use super::responses::{self, Reply};
 use super::sessions::Sessions;
-use super::{get, headers, legacy, post, store};
-use crate::http::names;
+use super::sessions::id::SessionId;
+use super::sessions::store;
+use crate::http::header_names;
 
 /// Maximum total size of the messages that are being received or processed, in bytes.
 const MAX_BODIES: usize = 256 << 20;
@@ -36,7 +38,7 @@ pub(super) struct Endpoint {
     pub(super) service: Service,
     pub(super) options: Options,
     pub(super) sessions: Sessions,
-    pub(super) legacy: legacy::Lines,
+    pub(super) legacy: legacy_sse::Lines,
     pub(super) bodies: Budget,
     is_reaping: AtomicBool,
 }
@@ -48,7 +50,7 @@ impl Endpoint {
             options.legacy = None;
         }
         let sessions = Sessions::new(options.bounds);
-        let (legacy, is_reaping) = (legacy::Lines::default(), AtomicBool::new(false));
+        let (legacy, is_reaping) = (legacy_sse::Lines::default(), AtomicBool::new(false));
         let bodies = Budget::new(MAX_BODIES.max(service.settings().max_message.saturating_mul(2)));
         Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
     }
@@ -60,7 +62,7 @@ impl Endpoint {
     {
         let (mut parts, body) = request.into_parts();
         let local = origin.as_ref().and_then(|origin| origin.addresses.local).map(|address| address.ip());
-        for secret in [names::SESSION_ID, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+        for secret in [header_names::SESSION_ID, AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             if let Entry::Occupied(mut values) = parts.headers.entry(secret) {
                 values.iter_mut().for_each(|value| value.set_sensitive(true));
             }
@@ -71,7 +73,7 @@ impl Endpoint {
             None => self.options.guard.check(&parts, local),
         };
         if let Err(stranger) = checked {
-            return reply::refuse(StatusCode::FORBIDDEN, stranger.text());
+            return responses::refuse(StatusCode::FORBIDDEN, stranger.text());
         }
         if let Some(metadata) = metadata {
             return metadata;
@@ -108,9 +110,9 @@ impl Endpoint {
         let path = parts.uri.path();
         let is_legacy = self.options.legacy.as_deref() == Some(path);
         if path != self.options.path && !is_legacy {
-            return reply::nothing_here(&self.options.path);
+            return responses::nothing_here(&self.options.path);
         }
-        let line = legacy::take_line(self, &mut parts);
+        let line = legacy_sse::take_line(self, &mut parts);
         let principal = match self.identify(&mut parts).await {
             Ok(principal) => principal,
             Err(refusal) => return *refusal,
@@ -123,29 +125,29 @@ impl Endpoint {
                 reply
             }
             Method::DELETE => self.delete(&parts, principal.as_deref()).await,
-            _ => reply::not_allowed(ALLOWED),
+            _ => responses::not_allowed(ALLOWED),
         }
     }
 
     /// Returns the session id of a request without a body; `Err` if the revision has no sessions.
     pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Box<Reply>> {
         let spoken = &self.service.settings().revisions;
-        let named = headers::named_revision(parts, spoken).map_err(bad_request)?;
+        let named = mirrored_headers::named_revision(parts, spoken).map_err(bad_request)?;
         if named.is_some_and(|revision| revision.era() == Era::Stateless) {
-            return Err(Box::new(reply::not_allowed("POST")));
+            return Err(Box::new(responses::not_allowed("POST")));
         }
-        headers::session_id(parts).map_err(bad_request)
+        mirrored_headers::session_id(parts).map_err(bad_request)
     }
 
     async fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
         if !self.options.sessions {
-            return reply::not_allowed("POST");
+            return responses::not_allowed("POST");
         }
         let id = match self.session_of(parts) {
             Ok(Some(id)) => SessionId::parse(id.as_bytes()),
             Ok(None) => {
                 let text = "the header Mcp-Session-Id is required to end a session";
-                return reply::refuse(StatusCode::BAD_REQUEST, text);
+                return responses::refuse(StatusCode::BAD_REQUEST, text);
             }
             Err(refusal) => return *refusal,
         };
@@ -155,7 +157,7 @@ impl Endpoint {
             return no_session();
         }
         store::end(self, &id);
-        reply::empty(StatusCode::NO_CONTENT)
+        responses::empty(StatusCode::NO_CONTENT)
     }
 
     /// Returns the service bound to this principal.
@@ -195,12 +197,12 @@ async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
 
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn bad_request(error: ProtocolError) -> Box<Reply> {
-    Box::new(reply::refuse_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
+    Box::new(responses::refuse_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
 }
 
 /// Response for a session that does not exist or belongs to another principal.
 pub(super) fn no_session() -> Reply {
-    reply::refuse(
+    responses::refuse(
         StatusCode::NOT_FOUND,
         "unknown or expired session: open a new one with initialize, without Mcp-Session-Id",
     )
@@ -208,7 +210,7 @@ pub(super) fn no_session() -> Reply {
 
 /// Response to a CORS preflight request.
 fn preflight() -> Reply {
-    let mut reply = reply::empty(StatusCode::NO_CONTENT);
+    let mut reply = responses::empty(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED));
     headers.insert(

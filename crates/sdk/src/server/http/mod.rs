@@ -5,38 +5,23 @@
 //! stream, which a `carrier` writes. `sessions` holds the sessions of the session era with their `stream`s; `events`
 //! stores the events of those streams for resumption.
 
-mod admission;
+mod authentication;
 #[cfg(feature = "axum")]
 mod axum;
 mod body;
-mod carrier;
+mod bound;
 mod endpoint;
-mod events;
-mod exchange;
-mod frame;
-mod get;
-mod guard;
-pub(super) mod headers;
-mod key;
-mod legacy;
-mod listen;
 pub(super) mod listener;
+pub(super) mod mirrored_headers;
 mod options;
-mod post;
+mod origin_guard;
 #[cfg(feature = "auth")]
 mod protect;
-mod reply;
+mod requests;
+mod responses;
 mod service;
 mod sessions;
-mod signals;
-mod store;
-mod stream;
-#[cfg(feature = "tls")]
-mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tls.rs"]
-mod tls;
-mod watch;
+mod streams;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -46,20 +31,20 @@ use ::http::request::Parts;
 use ::http::uri::PathAndQuery;
 
 pub use body::{Bodies, Body, Unread, Whole};
-pub use events::{EventStore, KeptEvent};
-pub use guard::{Guard, Stranger};
-pub use key::SessionKey;
-pub use listen::Listening;
+pub use bound::Listening;
+#[cfg(feature = "tls")]
+pub use listener::tls::Tls;
 pub use listener::{Addresses, Listener, client_network};
 pub use options::Refusal;
+pub use origin_guard::{Guard, Stranger};
 pub use service::HttpService;
-pub use store::{SavedSession, SessionStore};
-#[cfg(feature = "tls")]
-pub use tls::Tls;
+pub use sessions::id::SessionKey;
+pub use sessions::store::{SavedSession, SessionStore};
+pub use streams::event_store::{EventStore, KeptEvent};
 
 use self::endpoint::Endpoint;
 use self::options::Options;
-use super::report::{has_subscriber, print};
+use super::request::observe::{has_subscriber, print};
 use super::{Server, Service};
 use crate::{Error, Result};
 
@@ -139,7 +124,7 @@ impl Http {
         self.fault.get_or_insert(fault);
     }
 
-    /// Also serves clients of the revision 2024-11-05 (HTTP+SSE), at the path of the endpoint and at `/sse`.
+    /// Also serves clients of the first revision (HTTP+SSE), at the path of the endpoint and at `/sse`.
     pub fn legacy_sse(mut self) -> Self {
         self.options.legacy = Some("/sse".into());
         self

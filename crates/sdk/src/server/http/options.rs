@@ -6,10 +6,10 @@ use std::time::Duration;
 use ::http::request::Parts;
 
 use super::super::auth::Resource;
-use super::events::{EventStore, Memory};
-use super::guard::Guard;
+use super::origin_guard::Guard;
 use super::sessions::Bounds;
-use super::store::SessionStore;
+use super::sessions::store::SessionStore;
+use super::streams::event_store::{EventStore, Memory};
 
 /// Default time to receive a body, not counting the time earned by received bytes.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::files::{File, Fixed, Made, contents, mime_type};
 use super::{SkillEntry, folder};
 use crate::server::catalog::{Item, Register};
-use crate::server::handler::Handler;
-use crate::server::output::IntoResource;
-use crate::server::resource::{ResourceArgs, ResourceEntry};
+use crate::server::definitions::handler::Handler;
+use crate::server::definitions::output::IntoResource;
+use crate::server::definitions::resource::{ResourceArgs, ResourceEntry};
 use crate::skills::{MAX_BYTES, MAX_FILES, SKILL_MD, check_name, digest, encode_path, parse};
 use crate::{Error, Result};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 
-use crate::server::handler::Handler;
-use crate::server::output::IntoResource;
-use crate::server::resource::{Read, Reading, ResourceArgs};
-use crate::server::scope::Scope;
+use crate::server::definitions::handler::Handler;
+use crate::server::definitions::output::IntoResource;
+use crate::server::definitions::resource::{Read, Reading, ResourceArgs};
+use crate::server::request::scope::Scope;
 
 /// Source of one file.
 pub(super) enum File {

@@ -9,12 +9,12 @@ use linchpin_protocol::model::{
 };
 
 use super::SkillEntry;
-use crate::server::answer::Answer;
 use crate::server::catalog::{Catalog, Entry};
-use crate::server::dispatch::{is_visible, unknown_cursor};
-use crate::server::request::Work;
-use crate::server::resource::Reading;
-use crate::server::scope::Scope;
+use crate::server::definitions::resource::Reading;
+use crate::server::request::dispatch::{is_visible, unknown_cursor};
+use crate::server::request::result::Answer;
+use crate::server::request::scope::Scope;
+use crate::server::request::work::Work;
 use crate::{Error, Result};
 
 /// Maximum number of skills on a page: each may name hundreds of files, and a page must fit into a message.

@@ -17,9 +17,9 @@ use linchpin_protocol::model::{self, Meta, ReadResourceDirectoryResult, SkillRes
 use serde_json::{Map, json};
 
 use super::catalog::{Catalog, Entry};
-use super::resource::{Read, ResourceEntry};
-use super::scope::Scope;
-use super::state::StateMap;
+use super::definitions::resource::{Read, ResourceEntry};
+use super::definitions::shared_state::StateMap;
+use super::request::scope::Scope;
 use super::{BoxFuture, Listed};
 use crate::{Error, Result};
 

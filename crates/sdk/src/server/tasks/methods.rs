@@ -11,14 +11,14 @@ use linchpin_protocol::model::{
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 
 use super::super::Service;
-use super::super::answer::Answer;
 use super::super::identity::{Identity, check_scopes};
-use super::super::request::Work;
-use super::super::scope::Scope;
-use super::run::{Running, detail};
+use super::running_task::{Running, detail};
 use super::store::{TaskOutcome, TaskRecord};
 use super::{Tasks, are_served, check_extension};
-use crate::sync::lock;
+use crate::lock::lock;
+use crate::server::request::result::Answer;
+use crate::server::request::scope::Scope;
+use crate::server::request::work::Work;
 use crate::{Error, Result};
 
 /// Number of tasks on one page of a list.

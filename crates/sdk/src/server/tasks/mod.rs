@@ -2,7 +2,7 @@
 //! from the next revision on, tasks are an extension and the server decides.
 
 mod methods;
-mod run;
+mod running_task;
 mod store;
 
 use std::collections::HashMap;
@@ -24,18 +24,19 @@ use tokio::runtime::Handle;
 
 pub use store::{Stored, TaskOutcome, TaskRecord, TaskStore};
 
-use self::run::Running;
+use self::running_task::Running;
 use self::store::MemoryTasks;
-use super::answer::Answer;
 use super::catalog::Catalog;
-use super::context::Context;
+use super::definitions::tool::ToolEntry;
 use super::identity::check_scopes;
-use super::request::{Outcome, Work};
-use super::scope::Scope;
-use super::tool::ToolEntry;
-use super::{BoxFuture, Service, background, dispatch};
+use super::request::context::Context;
+use super::request::dispatch;
+use super::request::result::Answer;
+use super::request::scope::Scope;
+use super::request::work::{Outcome, Work};
+use super::{BoxFuture, Service, spawn};
 use crate::Result;
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Default and maximum lifetime of a task.
 const TTL: Duration = Duration::from_hours(1);
@@ -214,7 +215,7 @@ fn record(
         updated: now,
         ttl: ttl.unwrap_or(TTL).min(LONGEST_TTL),
         poll_interval: service.tasks().poll_interval,
-        alive_until: now + run::LEASE,
+        alive_until: now + running_task::LEASE,
         outcome: None,
     }
 }
@@ -244,7 +245,11 @@ async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun
     let running = Arc::new(Running::new(context, record));
     lock(&service.tasks().running).insert(task.task_id.clone(), running.clone());
     let result = CreateTaskResult { task, meta: None };
-    Ok(Begun { result, run: Some(Box::pin(run::run(service, running, work))), runtime: Handle::current() })
+    Ok(Begun {
+        result,
+        run: Some(Box::pin(running_task::run(service, running, work))),
+        runtime: Handle::current(),
+    })
 }
 
 /// Result that names a task. The task starts when this is dropped, after the response was written: a client cannot
@@ -272,7 +277,7 @@ impl ResultBody for Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
-            background::start(&self.runtime, run);
+            spawn::start(&self.runtime, run);
         }
     }
 }

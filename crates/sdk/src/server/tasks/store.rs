@@ -10,7 +10,7 @@ use linchpin_protocol::model::{Task, TaskStatus};
 
 use super::super::clock::iso_8601;
 use crate::Result;
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Maximum number of tasks in memory.
 const MAX_TASKS: usize = 10_000;

@@ -2,11 +2,11 @@
 
 use super::clients::{self, Fault};
 use super::form;
+use super::http::{Reply, redirect, reply};
 use super::metadata::{STRANGER, resource_url};
-use super::seen::SeenRequest;
+use super::misbehavior::Switch;
+use super::observed::SeenRequest;
 use super::shared::{Code, Grant, Issuer, SCOPES, Shared, State};
-use super::switch::Switch;
-use super::web::{Reply, redirect, reply};
 use crate::server::unguessable;
 
 /// Description with control sequences that must not reach a terminal.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::switch::Switch;
+use super::misbehavior::Switch;
 
 /// Behaviour of an authority. [`Authority::honest`](super::Authority::honest) is the default.
 #[derive(Debug, Clone)]

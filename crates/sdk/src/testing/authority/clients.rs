@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::form::{self, Pairs};
+use super::http::{self, Reply};
 use super::jwt::Token;
-use super::seen::SeenRequest;
+use super::misbehavior::Switch::{NoClientDocuments, RegistrationMissing};
+use super::observed::SeenRequest;
 use super::shared::{Client, Issuer, Proof, Shared, State};
-use super::switch::Switch::{NoClientDocuments, RegistrationMissing};
-use super::web::{self, Reply};
 
 const SIGNED: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -29,7 +29,7 @@ impl Fault {
 
     pub(super) fn reply(&self) -> Reply {
         let body = json!({ "error": self.error, "error_description": self.description });
-        web::json(self.status, &body)
+        http::json(self.status, &body)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use http::HeaderValue;
 
+use super::http::Reply;
 use super::jwt::{Token, digest, thumbprint};
-use super::seen::SeenRequest;
+use super::misbehavior::Switch::{Dpop, DpopNonce, DpopNonceForever};
+use super::observed::SeenRequest;
 use super::shared::State;
-use super::switch::Switch::{Dpop, DpopNonce, DpopNonceForever};
-use super::web::Reply;
 use crate::server::unguessable;
 
 /// Allowed clock skew in seconds.

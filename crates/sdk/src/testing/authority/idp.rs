@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::clients::Fault;
 use super::form;
+use super::http::{Reply, json as json_reply};
 use super::jwt::Token;
-use super::seen::SeenRequest;
+use super::observed::SeenRequest;
 use super::shared::{IDP_CLIENT, Shared};
-use super::web::{Reply, json as json_reply};
 use crate::server::unguessable;
 
 pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";

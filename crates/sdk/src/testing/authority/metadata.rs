@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::behaviour::Behaviour;
+use super::http::{Reply, endless, html, json as json_reply, nothing_here, redirect, reply};
+use super::misbehavior::Switch;
 use super::shared::{Issuer, SCOPES, Shared};
-use super::switch::Switch;
 use super::token::GRANTS;
-use super::web::{Reply, endless, html, json as json_reply, nothing_here, redirect, reply};
 
 /// Slightly more than a client should read.
 const TOO_LARGE: usize = (1 << 20) + 1;

@@ -23,20 +23,20 @@ mod browser;
 mod clients;
 mod dpop;
 mod form;
+mod http;
 mod idp;
-mod issue;
 mod jwt;
-mod learned;
 mod metadata;
+mod misbehavior;
+mod observed;
+mod protected_resource;
 mod register;
-mod resource;
 mod revoke;
-mod route;
-mod seen;
+mod routes;
 mod shared;
-mod switch;
 mod token;
-mod web;
+mod token_response;
+mod url_field;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,9 +47,9 @@ use tokio::sync::oneshot;
 
 pub use behaviour::Behaviour;
 pub use browser::Redirect;
-pub use learned::Learned;
-pub use seen::{Place, Seen, SeenRequest};
-pub use switch::Switch;
+pub use misbehavior::Switch;
+pub use observed::{Place, Seen, SeenRequest};
+pub use url_field::Learned;
 
 use self::shared::{Client, IDP_CLIENT, Issuer, Proof, Shared};
 use crate::Result;
@@ -97,8 +97,8 @@ impl Authority {
 
     /// Starts the authority on free ports.
     pub async fn start(behaviour: Behaviour) -> Result<Self> {
-        let make = |addresses| Shared::new(addresses, resource::server()?, behaviour);
-        let (shared, end) = web::start(make).await?;
+        let make = |addresses| Shared::new(addresses, protected_resource::server()?, behaviour);
+        let (shared, end) = http::start(make).await?;
         let mut state = shared.lock();
         for issuer in [Issuer::Tenant, Issuer::Resource] {
             let proofs = [

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::authorize::NASTY;
 use super::clients::{Fault, texts};
-use super::seen::SeenRequest;
+use super::http::{Reply, html, json as json_reply, nothing_here};
+use super::misbehavior::Switch;
+use super::observed::SeenRequest;
 use super::shared::{Client, Issuer, Proof, Shared};
-use super::switch::Switch;
-use super::web::{Reply, html, json as json_reply, nothing_here};
 use crate::server::unguessable;
 
 pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {

@@ -2,10 +2,10 @@
 
 use super::clients;
 use super::form;
-use super::seen::SeenRequest;
+use super::http::{Reply, html, reply};
+use super::misbehavior::Switch::RevocationFails;
+use super::observed::SeenRequest;
 use super::shared::{Issuer, Shared};
-use super::switch::Switch::RevocationFails;
-use super::web::{Reply, html, reply};
 
 pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {
     let mut state = shared.lock();

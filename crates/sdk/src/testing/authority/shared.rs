@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::behaviour::Behaviour;
 use super::jwt::Key;
-use super::seen::Seen;
+use super::observed::Seen;
 use crate::HttpService;
 use crate::server::unguessable;
 
@@ -126,7 +126,7 @@ pub(super) struct State {
 
 impl Shared {
     pub(super) fn new(
-        [resource, authority, canary]: super::web::Addresses,
+        [resource, authority, canary]: super::http::Addresses,
         mcp: HttpService,
         behaviour: Behaviour,
     ) -> crate::Result<Self> {

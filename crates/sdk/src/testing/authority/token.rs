@@ -6,12 +6,12 @@ use super::authorize::{resource, scopes};
 use super::clients::{Fault, authenticate};
 use super::dpop::{self, Unproven};
 use super::form::{self, Pairs};
-use super::issue::{self, Issued};
+use super::http::Reply;
 use super::jwt::{Token, digest};
-use super::seen::SeenRequest;
+use super::misbehavior::Switch;
+use super::observed::SeenRequest;
 use super::shared::{Grant, Issuer, Proof, Shared, State};
-use super::switch::Switch;
-use super::web::Reply;
+use super::token_response::{self, Issued};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Supported grant types.
@@ -41,7 +41,7 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
     if state.behaviour.has(Switch::TokenSilent) {
         return None;
     }
-    if let Some(reply) = issue::spoiled(&mut state, &asked) {
+    if let Some(reply) = token_response::spoiled(&mut state, &asked) {
         return Some(reply);
     }
     let url = format!("{}/token", shared.issuer(issuer));
@@ -56,7 +56,8 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
             Err(Fault::new(unproven.error(), text))
         }
     };
-    let mut reply = granted.map_or_else(|fault| fault.reply(), |issued| issue::reply(&mut state, issued));
+    let mut reply =
+        granted.map_or_else(|fault| fault.reply(), |issued| token_response::reply(&mut state, issued));
     dpop::tell_nonce(&state, &mut reply);
     Some(reply)
 }

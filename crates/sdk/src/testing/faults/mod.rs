@@ -1,7 +1,7 @@
 //! Fault injection: a transport that loses, delays, duplicates, reorders and corrupts messages, and cuts
 //! connections, as determined by a seed.
 
-mod lane;
+mod delay_queue;
 mod plan;
 
 use std::fmt;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use self::lane::Lane;
+use self::delay_queue::Lane;
 pub use self::plan::{Fault, FaultRates};
 use super::Direction;
-use super::between::{self, Between, Sides};
+use super::interceptor::{self, Between, Sides};
 use super::random::Random;
-use crate::sync::lock;
+use crate::lock::lock;
 use crate::transport::{Line, Transport, Wire};
 
 /// Reason reported to the client when the connection was cut.
@@ -117,7 +117,7 @@ impl Transport for Faults {
         wire: Wire,
     ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
         lock(&self.state).begun.get_or_insert_with(Instant::now);
-        Box::pin(between::open(&*self.transport, wire, |sides| {
+        Box::pin(interceptor::open(&*self.transport, wire, |sides| {
             let runtime = Handle::current();
             let (up, down) = (sides.clone(), sides.clone());
             let to_server = Lane::new(&runtime, move |message| up.to_server(message));

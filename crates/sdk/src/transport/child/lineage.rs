@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::census::Census;
-use super::tree::{PATIENCE, kill_all};
+use super::process_finder::Census;
+use super::process_tree::{PATIENCE, kill_all};
 use crate::server::unguessable;
 
 /// Environment variable with the markers of connections and lineages of a process, separated by colons.

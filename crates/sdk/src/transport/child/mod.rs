@@ -6,28 +6,28 @@
 //! Nothing here inspects messages.
 
 mod arguments;
-#[cfg(target_os = "linux")]
-mod census;
-#[cfg(not(target_os = "linux"))]
-#[path = "no_census.rs"]
-mod census;
-mod input;
-mod line;
+mod connection;
+mod io_thread;
 mod lineage;
-mod pump;
-mod start;
+#[cfg(target_os = "linux")]
+mod proc_table;
+#[cfg(target_os = "linux")]
+mod process_finder;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_process_finder.rs"]
+mod process_finder;
+mod process_tree;
+mod spawn;
+mod stderr;
+mod stdin;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(not(target_os = "linux"))]
 #[path = "no_supervisor.rs"]
 mod supervisor;
-#[cfg(target_os = "linux")]
-mod table;
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
-mod tree;
-mod words;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
@@ -167,7 +167,7 @@ impl Command {
 
 impl Transport for Command {
     fn open(&self, wire: Wire) -> Opening<'_> {
-        Box::pin(async move { Ok(Box::new(line::open(self.clone(), wire).await?) as Box<dyn Line>) })
+        Box::pin(async move { Ok(Box::new(connection::open(self.clone(), wire).await?) as Box<dyn Line>) })
     }
 
     /// Returns program, arguments and directory. The environment is omitted, since it may contain secrets.

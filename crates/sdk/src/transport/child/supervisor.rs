@@ -33,9 +33,9 @@ use rustix::net::{
 };
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
-use super::census::{Census, terminate};
 use super::lineage::LINEAGE;
-use super::tree::{PATIENCE, kill_all};
+use super::process_finder::{Census, terminate};
+use super::process_tree::{PATIENCE, kill_all};
 
 /// Argument with which a program becomes a supervisor. It must call [`supervise`] and do nothing else.
 pub const SUPERVISE: &str = "__supervise";

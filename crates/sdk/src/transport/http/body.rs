@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use linchpin_jsonrpc::CallError;
 
-use super::fault;
+use super::errors;
 use crate::egress::ResponseBody;
 
 /// Number of bytes that suffices to detect the kind of a body.
@@ -171,7 +171,7 @@ impl Broken {
     pub(super) fn into_error(self, limit: usize) -> CallError {
         match self {
             Broken::Cut(reason) => CallError::Lost(reason.into()),
-            Broken::TooLarge => fault::body_too_large(limit),
+            Broken::TooLarge => errors::body_too_large(limit),
         }
     }
 }

@@ -8,10 +8,10 @@ use linchpin_jsonrpc::{CallError, Id, Limits, Message, Params, parse};
 use linchpin_protocol::model::key;
 use linchpin_protocol::{Era, Method, Revision};
 
-use super::fault;
-use super::mirrors::Mirrors;
+use super::errors;
 use super::state::State;
-use crate::http::{names, sentinel, text};
+use super::tool_headers::Mirrors;
+use crate::http::{header_names, header_value, text};
 
 /// Limits of outgoing messages. They are high, since the client wrote them itself.
 const LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
@@ -75,7 +75,7 @@ pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mi
         Ok(Message::Response { .. } | Message::Batch(_)) => Outgoing::Other { method: None },
         Err(error) => {
             let reason = format!("invalid message: {error}");
-            Outgoing::Unfit(error.id, fault::bad_request(&reason))
+            Outgoing::Unfit(error.id, errors::bad_request(&reason))
         }
     }
 }
@@ -94,12 +94,13 @@ fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
 /// Builds a call that mirrors only the tool name in headers.
 fn call(id: i64, tool: &str, line: &Bytes, agreed: Revision, state: &mut State) -> Option<Request> {
     let mut headers = state.headers(agreed);
-    let session = headers.contains_key(names::SESSION_ID).then_some(state.generation);
+    let session = headers.contains_key(header_names::SESSION_ID).then_some(state.generation);
     if agreed.era() == Era::Stateless {
-        let name =
-            HeaderValue::from_str(&sentinel::encode(tool)).ok().filter(|name| name.len() <= MAX_HEADERS)?;
-        headers.insert(names::METHOD, HeaderValue::from_static(Method::CallTool.name()));
-        headers.insert(names::NAME, name);
+        let name = HeaderValue::from_str(&header_value::encode(tool))
+            .ok()
+            .filter(|name| name.len() <= MAX_HEADERS)?;
+        headers.insert(header_names::METHOD, HeaderValue::from_static(Method::CallTool.name()));
+        headers.insert(header_names::NAME, name);
     }
     let method = Cow::Borrowed(Method::CallTool.name());
     Some(Request { id: Id::Number(id), method, line: line.clone(), headers, era: agreed.era(), session })
@@ -127,7 +128,7 @@ fn request(
         None => (state.first_headers(stated()), stated()),
     };
     let era = revision.map_or(Era::Session, Revision::era);
-    let session = headers.contains_key(names::SESSION_ID).then_some(state.generation);
+    let session = headers.contains_key(header_names::SESSION_ID).then_some(state.generation);
     let name = known.map_or_else(|| Cow::Owned(method.to_owned()), |known| Cow::Borrowed(known.name()));
     let mut request = Request { id: id.clone(), method: name, line: line.clone(), headers, era, session };
     if era == Era::Stateless {
@@ -149,17 +150,17 @@ fn mirror(
     params: &Params<'_>,
     mirrors: &Mirrors,
 ) -> Result<(), CallError> {
-    let unfit = |what: &str| fault::bad_request(&format!("the {what} is not valid in a header"));
+    let unfit = |what: &str| errors::bad_request(&format!("the {what} is not valid in a header"));
     let method = match known {
         Some(method) => HeaderValue::from_static(method.name()),
         None => HeaderValue::from_str(&request.method).map_err(|_| unfit("method"))?,
     };
-    request.headers.insert(names::METHOD, method);
+    request.headers.insert(header_names::METHOD, method);
     let Some(source) = known.and_then(Method::named_by) else { return Ok(()) };
     let Some(name) = params.find(source).and_then(text) else { return Ok(()) };
-    let value = HeaderValue::from_str(&sentinel::encode(&name)).map_err(|_| unfit(source))?;
+    let value = HeaderValue::from_str(&header_value::encode(&name)).map_err(|_| unfit(source))?;
     let mut size = value.len();
-    request.headers.insert(names::NAME, value);
+    request.headers.insert(header_names::NAME, value);
     if known == Some(Method::CallTool)
         && let Some(mirror) = mirrors.find(&name)
     {
@@ -170,7 +171,7 @@ fn mirror(
     }
     if size > MAX_HEADERS {
         let reason = format!("the mirrored headers have {size} bytes, and {MAX_HEADERS} are allowed");
-        return Err(fault::bad_request(&reason));
+        return Err(errors::bad_request(&reason));
     }
     Ok(())
 }

@@ -3,21 +3,21 @@
 //! Each message is a separate POST, each request runs on its own task, and responses are passed on where they are
 //! read. The transport also handles sessions, the resumption of cut streams, and the headers that mirror a message.
 
-mod answer;
-mod authorized;
+mod authorize;
 mod body;
-mod fault;
-mod lane;
-mod legacy;
-mod link;
-mod listen;
+mod connection;
+mod errors;
+mod event_stream;
+mod legacy_sse;
+mod listen_stream;
 mod message;
-mod mirrors;
 mod options;
-mod renew;
+mod response;
 mod send;
+mod send_queue;
+mod session_renewal;
 mod state;
-mod stream;
+mod tool_headers;
 
 pub(crate) use options::checked;
 pub use options::{HeadersRequest, Http};

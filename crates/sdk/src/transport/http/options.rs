@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::link::{HttpLine, Link};
+use super::connection::{HttpLine, Link};
 use crate::auth::Authorize;
 use crate::egress::{Egress, Redirects, Target};
-use crate::http::names;
+use crate::http::header_names;
 use crate::server::BoxFuture;
 use crate::transport::{Direction, Line, Opening, Transport, Wire};
 
@@ -22,11 +22,11 @@ const OWN: [HeaderName; 11] = [
     header::CONTENT_TYPE,
     header::HOST,
     header::TRANSFER_ENCODING,
-    names::LAST_EVENT_ID,
-    names::METHOD,
-    names::NAME,
-    names::PROTOCOL_VERSION,
-    names::SESSION_ID,
+    header_names::LAST_EVENT_ID,
+    header_names::METHOD,
+    header_names::NAME,
+    header_names::PROTOCOL_VERSION,
+    header_names::SESSION_ID,
 ];
 
 /// A request for which a provider returns headers.
@@ -202,7 +202,7 @@ pub(crate) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValu
     let Ok(key) = HeaderName::try_from(name) else {
         return Err(format!("`{name}` is not a valid header name"));
     };
-    if OWN.contains(&key) || key.as_str().starts_with(names::PARAM_PREFIX) {
+    if OWN.contains(&key) || key.as_str().starts_with(header_names::PARAM_PREFIX) {
         return Err(format!("the header `{key}` is set by the transport and cannot be overridden"));
     }
     let Ok(mut value) = HeaderValue::from_str(value) else {

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use linchpin_jsonrpc::{CallError, Message, Reply, parse};
 
 use super::body::Reading;
-use super::fault;
-use super::link::Link;
+use super::connection::Link;
+use super::errors;
 use super::options::{HeadersRequest, Http, checked};
 use super::state::Way;
 use crate::egress::{Body, EgressError, EgressErrorKind, ResponseBody, Target};
-use crate::sync::lock;
+use crate::lock::lock;
 
 /// Maximum number of bytes read from the body of an error response.
 const REFUSAL: usize = 64 << 10;
@@ -85,8 +85,8 @@ impl Link {
         let Some(provider) = &self.http.provider else { return Ok(headers) };
         let given = provider(HeadersRequest { method: name_of(verb), url: self.url.clone(), refused });
         let given = crate::server::caught_future(given).await;
-        for (name, value) in given.map_err(|error| fault::no_headers(&error.to_string()))? {
-            let (name, value) = checked(&name, &value).map_err(|reason| fault::no_headers(&reason))?;
+        for (name, value) in given.map_err(|error| errors::no_headers(&error.to_string()))? {
+            let (name, value) = checked(&name, &value).map_err(|reason| errors::no_headers(&reason))?;
             headers.insert(name, value);
         }
         Ok(headers)
@@ -104,9 +104,9 @@ impl Link {
             sent => sent,
         };
         sent.map_err(|error| match error.kind() {
-            EgressErrorKind::Redirect => fault::bad_redirect(&error.to_string()),
+            EgressErrorKind::Redirect => errors::bad_redirect(&error.to_string()),
             _ if error.may_have_been_sent() => CallError::Lost(error.to_string().into()),
-            _ => fault::not_connected(error.to_string()),
+            _ => errors::not_connected(error.to_string()),
         })
     }
 
@@ -137,7 +137,7 @@ impl Link {
         {
             return CallError::Rejected(error);
         }
-        fault::status(status, challenge.as_ref(), &self.without_secrets(&String::from_utf8_lossy(&body)))
+        errors::status(status, challenge.as_ref(), &self.without_secrets(&String::from_utf8_lossy(&body)))
     }
 }
 

@@ -10,7 +10,7 @@ use linchpin_protocol::{Era, Revision};
 use tokio::task::AbortHandle;
 
 use crate::egress::Target;
-use crate::http::names;
+use crate::http::header_names;
 
 /// Minimum length of a session id that is redacted: shorter ones can be guessed and occur in ordinary text.
 const SHORTEST_SECRET: usize = 8;
@@ -120,7 +120,7 @@ impl State {
     pub(super) fn headers_in(&self, session: Option<&HeaderValue>, agreed: Revision) -> HeaderMap {
         let mut headers = self.first_headers(Some(agreed));
         if let Some(session) = session.filter(|_| agreed.era() == Era::Session) {
-            headers.insert(names::SESSION_ID, session.clone());
+            headers.insert(header_names::SESSION_ID, session.clone());
         }
         headers
     }
@@ -137,7 +137,7 @@ impl State {
     pub(super) fn first_headers(&self, stated: Option<Revision>) -> HeaderMap {
         let mut headers = self.base.clone();
         if let Some(revision) = stated {
-            headers.insert(names::PROTOCOL_VERSION, HeaderValue::from_static(revision.as_str()));
+            headers.insert(header_names::PROTOCOL_VERSION, HeaderValue::from_static(revision.as_str()));
         }
         headers
     }

@@ -1,6 +1,6 @@
 //! Tests with real processes: messages arrive, and exits are noticed. [`leftovers`] tests that no process is left.
 
-mod leftovers;
+mod orphans;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex};
 use linchpin_jsonrpc::Outbox;
 
 use super::*;
-use crate::sync::lock;
+use crate::lock::lock;
 use crate::transport::Receiver;
 
 const MAX_MESSAGE: usize = 16 << 20;

@@ -1,0 +1,366 @@
+//! Audit: an append-only chain of entries. Each entry contains the hash of the previous one, so that no entry can be
+//! changed, removed or moved unnoticed. Signed checkpoints record chain heads, so that the end cannot be cut off
+//! unnoticed.
+//!
+//! Entries contain digests and decisions; arguments and results are in the call history.
+
+pub mod head_file;
+pub mod segment;
+
+use jiff::Timestamp;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::digest::Digest;
+use crate::id::TenantId;
+use crate::tool::pin::visible;
+
+/// Maximum length of a string field in characters.
+const LONGEST: usize = 1_000;
+
+/// Audit entry before it is appended to a chain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Time of the action.
+    pub at: Timestamp,
+    /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
+    pub actor: String,
+    /// Action, such as `call.intent`.
+    pub action: &'static str,
+    /// Further fields by name.
+    pub fields: Map<String, Value>,
+}
+
+impl Entry {
+    /// Creates an entry without fields.
+    pub fn new(at: Timestamp, actor: &str, action: &'static str) -> Self {
+        Entry { at, actor: actor.to_owned(), action, fields: Map::new() }
+    }
+
+    /// Adds a field. Strings are sanitized: one line, no invisible characters, bounded length.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = match value.into() {
+            Value::String(text) => Value::String(harmless(&text)),
+            other => other,
+        };
+        self.fields.insert(name.to_owned(), value);
+        self
+    }
+}
+
+fn harmless(text: &str) -> String {
+    let mut text = visible(text).replace('\n', "\\n");
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Audit entry as stored, with its number and hash.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Number of the entry, from 1 without gaps.
+    pub number: u64,
+    /// Time of the action.
+    pub at: Timestamp,
+    /// Subject that acted.
+    pub actor: String,
+    /// Action.
+    pub action: String,
+    /// Further fields as JSON. The hash covers this exact text.
+    pub fields: String,
+    /// Hash over this entry and all entries before it.
+    pub hash: Digest,
+}
+
+/// Chain head: number and hash of the last entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Number of the last entry; 0 before the first.
+    pub number: u64,
+    /// Hash of the last entry.
+    pub hash: Digest,
+}
+
+impl Head {
+    /// Returns the head before the first entry of a tenant.
+    pub fn start(tenant: TenantId) -> Self {
+        Head { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).end() }
+    }
+
+    /// Appends an entry and returns it as stored.
+    pub fn append(&mut self, entry: Entry) -> Row {
+        let Entry { at, actor, action, fields } = entry;
+        let mut row = Row {
+            number: self.number + 1,
+            at,
+            actor,
+            action: action.into(),
+            fields: Value::from(fields).to_string(),
+            hash: self.hash,
+        };
+        row.hash = self.after(&row);
+        *self = Head { number: row.number, hash: row.hash };
+        row
+    }
+
+    /// Computes the hash of the entry that follows this head.
+    fn after(&self, row: &Row) -> Digest {
+        Digest::of("linchpin audit entry")
+            .part(self.hash.bytes())
+            .part(row.number.to_string())
+            .part(row.at.to_string())
+            .part(&row.actor)
+            .part(&row.action)
+            .part(&row.fields)
+            .end()
+    }
+
+    /// Verifies that an entry follows this head, and advances the head to it.
+    pub fn check(&mut self, row: &Row) -> Result<(), Broken> {
+        if row.number != self.number + 1 {
+            return Err(Broken::new(self.number + 1, "it is missing or out of order"));
+        }
+        if self.after(row) != row.hash {
+            return Err(Broken::new(row.number, "it or an entry before it was changed"));
+        }
+        *self = Head { number: row.number, hash: row.hash };
+        Ok(())
+    }
+}
+
+/// Kind of damage to an audit chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Damage {
+    /// An entry or a segment file was changed or is missing.
+    EntryChanged,
+    /// The chain is consistent, but it is not the signed one.
+    Rewritten,
+    /// Entries are missing that a checkpoint in the data directory covers.
+    EndMissing,
+    /// There are entries, but no signed checkpoint.
+    NoCheckpoint,
+    /// The chain ends before the signed head, and no checkpoint in the data directory covers later entries.
+    OlderCopy,
+    /// There are no entries, although the signed head names some.
+    AllRemoved,
+    /// The signed head belongs to another database.
+    OtherStore,
+}
+
+/// Verification error of a chain, at its first damaged entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("entry {number} of the audit is damaged: {what}")]
+pub struct Broken {
+    /// Number of the damaged entry.
+    pub number: u64,
+    /// Kind of damage.
+    pub kind: Damage,
+    /// Description of the damage.
+    pub what: &'static str,
+}
+
+impl Broken {
+    /// Creates the error for an entry that was changed or is missing.
+    pub(crate) fn new(number: u64, what: &'static str) -> Self {
+        Broken { number, kind: Damage::EntryChanged, what }
+    }
+}
+
+/// Ed25519 signer of chain heads, segments and backups.
+pub struct Signer(Ed25519KeyPair);
+
+/// Signed chain head.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Tenant of the chain.
+    pub tenant: TenantId,
+    /// Chain head.
+    pub head: Head,
+    /// Time of the signature.
+    pub at: Timestamp,
+    /// Ed25519 signature over the other fields.
+    #[serde(with = "crate::store::bytes")]
+    pub signature: Vec<u8>,
+}
+
+impl Signer {
+    /// Creates a signer from its seed.
+    pub fn new(seed: &[u8; 32]) -> Self {
+        Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
+    }
+
+    /// Returns the public key that verifies the signatures.
+    pub fn public_key(&self) -> &[u8] {
+        self.0.public_key().as_ref()
+    }
+
+    /// Signs a chain head.
+    pub fn sign(&self, tenant: TenantId, head: Head, at: Timestamp) -> Checkpoint {
+        let signature = self.sign_text(&signed(tenant, head, at));
+        Checkpoint { tenant, head, at, signature }
+    }
+
+    pub(crate) fn sign_text(&self, text: &[u8]) -> Vec<u8> {
+        self.0.sign(text).as_ref().to_vec()
+    }
+}
+
+/// Returns whether the signature of a text is valid under this public key.
+pub(crate) fn is_signed(public_key: &[u8], text: &[u8], signature: &[u8]) -> bool {
+    UnparsedPublicKey::new(&ED25519, public_key).verify(text, signature).is_ok()
+}
+
+impl Checkpoint {
+    /// Returns whether the signature is valid under this public key.
+    pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
+        is_signed(public_key, &signed(self.tenant, self.head, self.at), &self.signature)
+    }
+}
+
+fn signed(tenant: TenantId, head: Head, at: Timestamp) -> Vec<u8> {
+    format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
+}
+
+/// Verifier of a complete chain, entry by entry.
+#[derive(Debug, Clone)]
+pub struct Check {
+    head: Head,
+    /// Signed heads that are not reached yet.
+    expected: Vec<Head>,
+}
+
+impl Check {
+    /// Starts before the first entry. The chain must contain the given heads; the caller has verified their signatures.
+    pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = Head>) -> Self {
+        let expected = signed.into_iter().filter(|head| head.number > 0).collect();
+        Check { head: Head::start(tenant), expected }
+    }
+
+    /// Verifies the next entry.
+    pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
+        self.head.check(row)?;
+        self.compare()
+    }
+
+    /// Skips entries that are not available. `head` is their signed end.
+    pub fn skip(&mut self, head: Head) -> Result<(), Broken> {
+        self.head = head;
+        self.compare()
+    }
+
+    /// Compares the signed heads that were reached. A head within skipped entries cannot be compared.
+    fn compare(&mut self) -> Result<(), Broken> {
+        let head = self.head;
+        let is_other =
+            self.expected.iter().any(|signed| signed.number == head.number && signed.hash != head.hash);
+        self.expected.retain(|signed| signed.number > head.number);
+        if is_other {
+            let what = "the chain is consistent, but it is not the signed one: entries up to this one were rewritten";
+            return Err(Broken { number: head.number, kind: Damage::Rewritten, what });
+        }
+        Ok(())
+    }
+
+    /// Returns the current head.
+    pub fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Finishes the verification and returns the chain head.
+    pub fn end(self) -> Result<Head, Broken> {
+        if self.expected.is_empty() {
+            return Ok(self.head);
+        }
+        let what = "a checkpoint covers later entries: the end was cut off";
+        Err(Broken { number: self.head.number + 1, kind: Damage::EndMissing, what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADA: TenantId = TenantId::fixed(1);
+
+    fn chain(count: u64) -> (Vec<Row>, Head) {
+        let mut head = Head::start(ADA);
+        let rows = (0..count).map(|number| {
+            let at = Timestamp::from_second(i64::try_from(number).unwrap()).unwrap();
+            head.append(Entry::new(at, "user:1", "call.intent").with("call", number).with("tool", "echo"))
+        });
+        (rows.collect(), head)
+    }
+
+    fn check(rows: &[Row], checkpoint: Option<&Checkpoint>, key: &[u8]) -> Result<Head, Broken> {
+        let mut check = Check::new(ADA, checkpoint.filter(|one| one.is_signed_by(key)).map(|one| one.head));
+        rows.iter().try_for_each(|row| check.row(row))?;
+        check.end()
+    }
+
+    #[test]
+    fn whatever_is_done_to_it_is_found() {
+        let ((rows, head), signer) = (chain(8), Signer::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, Head { number: 6, hash: rows[5].hash }, Timestamp::UNIX_EPOCH);
+        let verify = |rows: &[Row]| check(rows, Some(&checkpoint), signer.public_key());
+        assert_eq!(verify(&rows), Ok(head));
+        assert_eq!(verify(&rows[..6]).map(|head| head.number), Ok(6), "no checkpoint covers later entries");
+        for index in 0..rows.len() {
+            for change in [
+                Row { at: Timestamp::MAX, ..rows[index].clone() },
+                Row { actor: "user:2".into(), ..rows[index].clone() },
+                Row { action: "call.denied".into(), ..rows[index].clone() },
+                Row { fields: rows[index].fields.replace("echo", "other"), ..rows[index].clone() },
+                Row { fields: rows[index].fields.replace(':', ": "), ..rows[index].clone() },
+                Row { fields: rows[index].fields.replace('{', r#"{"call":0,"#), ..rows[index].clone() },
+                Row { hash: Digest::of("x").end(), ..rows[index].clone() },
+            ] {
+                let mut other = rows.clone();
+                other[index] = change;
+                assert!(verify(&other).is_err(), "{:?}", other[index]);
+            }
+            let mut removed = rows.clone();
+            removed.remove(index);
+            assert_eq!(verify(&removed).is_err(), index < 7, "without {index}");
+            let mut swapped = rows.clone();
+            swapped.swap(index, (index + 1) % 8);
+            assert!(verify(&swapped).is_err());
+            if index < 6 {
+                let error = verify(&rows[..index]).unwrap_err();
+                assert!(error.to_string().ends_with("the end was cut off"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_that_was_written_anew_does_not_fit_its_checkpoint() {
+        let ((rows, _), signer) = (chain(3), Signer::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, Head { number: 3, hash: rows[2].hash }, Timestamp::UNIX_EPOCH);
+        let mut head = Head::start(ADA);
+        let forged: Vec<_> =
+            (0..3).map(|_| head.append(Entry::new(Timestamp::UNIX_EPOCH, "x", "call.intent"))).collect();
+        let error = check(&forged, Some(&checkpoint), signer.public_key()).unwrap_err();
+        assert_eq!((error.number, error.kind), (3, Damage::Rewritten));
+        for forged in [
+            Checkpoint { head: Head { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
+            Checkpoint { at: Timestamp::MAX, ..checkpoint.clone() },
+            Checkpoint { tenant: TenantId::fixed(2), ..checkpoint.clone() },
+        ] {
+            assert!(!forged.is_signed_by(signer.public_key()), "{forged:?}");
+        }
+        assert!(!checkpoint.is_signed_by(Signer::new(&[8; 32]).public_key()));
+    }
+
+    #[test]
+    fn nothing_of_others_can_forge_a_line() {
+        let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "a\n\u{1b}[2J\u{202e}b");
+        assert_eq!(entry.fields["tool"], "a\\n\\u{1b}[2J\\u{202e}b");
+        let long = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "x".repeat(5_000));
+        assert_eq!(long.fields["tool"].as_str().unwrap().chars().count(), 1_001);
+    }
+}

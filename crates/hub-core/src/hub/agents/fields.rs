@@ -1,0 +1,207 @@
+//! Fields of an agent: parsing and validation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::agent::{Agent, ApprovalMode, Selection};
+use crate::error::{Error, Result};
+use crate::hub::Hub;
+use crate::hub::authenticator::name;
+use crate::id::{ServerId, TenantId};
+use crate::object_reader::Form;
+use crate::server::{AT_ONCE, CredentialMode, RATES};
+use crate::store::Kind;
+use crate::text::shortened;
+use crate::tool::Tool;
+
+const LONGEST_NAME: usize = 100;
+const LONGEST_INSTRUCTIONS: usize = 100_000;
+const LONGEST_MODEL: usize = 200;
+const MOST_SERVERS: usize = 500;
+/// Tool names of all servers together.
+const MOST_NAMES: usize = 10_000;
+const LONGEST_TOOL: usize = 1_000;
+/// Minimum similarity of a suggested name, from 0 to 1.
+const ALIKE: f64 = 0.6;
+/// Names that an unknown name is compared with, and the characters of the longest.
+const MAX_COMPARED: usize = 1_000;
+const MAX_COMPARED_LEN: usize = 100;
+/// Names that an error suggests, and names that it lists.
+const MOST_SUGGESTED: usize = 3;
+const MOST_LISTED: usize = 10;
+
+impl Hub {
+    /// Applies the fields of a request to an agent.
+    pub(super) async fn read_agent(&self, tenant: TenantId, mut agent: Agent, value: Value) -> Result<Agent> {
+        let mut form = Form::new(value)?;
+        let is_given = |form: &Form, field: &str| form.members.contains_key(field);
+        if is_given(&form, "name") || agent.name.is_empty() {
+            let text = form.text("name", LONGEST_NAME)?;
+            agent.name = name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
+        }
+        if is_given(&form, "instructions") {
+            agent.instructions = form.text("instructions", LONGEST_INSTRUCTIONS)?.unwrap_or_default();
+        }
+        if is_given(&form, "model") {
+            agent.model = form.text("model", LONGEST_MODEL)?.filter(|model| !model.trim().is_empty());
+        }
+        if is_given(&form, "approval") {
+            agent.approval = match form.text("approval", 20)?.as_deref() {
+                None | Some("always-ask") => ApprovalMode::AlwaysAsk,
+                Some("auto") => ApprovalMode::Auto,
+                Some("trusted-only") => ApprovalMode::TrustedOnly,
+                Some(_) => {
+                    return Err(Error::invalid("approval", "must be `auto`, `always-ask` or `trusted-only`"));
+                }
+            };
+        }
+        if is_given(&form, "enabled") {
+            agent.enabled = form.flag("enabled")?.unwrap_or(true);
+        }
+        let limits = [
+            ("calls_per_minute", RATES, &mut agent.calls_per_minute),
+            ("calls_at_once", AT_ONCE, &mut agent.calls_at_once),
+        ];
+        for (field, range, limit) in limits {
+            if is_given(&form, field) {
+                *limit = form.number(field, range)?.and_then(|number| u32::try_from(number).ok());
+            }
+        }
+        if is_given(&form, "servers") {
+            let servers = form.object("servers")?;
+            agent.servers = match servers {
+                Some(servers) => self.read_servers(tenant, servers, &agent.servers).await?,
+                None => BTreeMap::new(),
+            };
+        }
+        form.end()?;
+        Ok(agent)
+    }
+
+    /// Parses the tool selection. `before` is the selection that it replaces.
+    async fn read_servers(
+        &self,
+        tenant: TenantId,
+        form: Form,
+        before: &BTreeMap<ServerId, Selection>,
+    ) -> Result<BTreeMap<ServerId, Selection>> {
+        if form.members.len() > MOST_SERVERS {
+            return Err(Error::invalid("servers", format!("must have at most {MOST_SERVERS} servers")));
+        }
+        let (mut read, mut count) = (BTreeMap::new(), 0);
+        for (name, mut inner) in form.objects()? {
+            let field = format!("servers.{}", shortened(&name));
+            let Some(server) = self.find_server_id(tenant, &name).await? else {
+                let text = "unknown server: use the id or the slug of a server";
+                return Err(Error::invalid(field, text));
+            };
+            let selection = Selection {
+                tools: if inner.has("tools") { Some(tool_names(&mut inner, "tools")?) } else { None },
+                trusted: tool_names(&mut inner, "trusted")?,
+            };
+            inner.end()?;
+            count += selection.tools.as_ref().map_or(0, Vec::len) + selection.trusted.len();
+            if count > MOST_NAMES {
+                return Err(Error::invalid("servers", format!("must name at most {MOST_NAMES} tools")));
+            }
+            self.check_tools(tenant, server, &selection, before.get(&server))
+                .await
+                .map_err(|error| error.about(&*field))?;
+            if read.insert(server, selection).is_some() {
+                return Err(Error::invalid(field, "must name each server once, by its id or its slug"));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Rejects tools that the server does not have. Accepts tools that were selected before, and all names if the tools
+    /// of the server are unknown: it was never synced, or each agent sees other tools.
+    async fn check_tools(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        selection: &Selection,
+        before: Option<&Selection>,
+    ) -> Result<()> {
+        let named = || selection.tools.iter().flatten().chain(&selection.trusted);
+        let had = |name: &String| {
+            before.is_some_and(|before| {
+                before.tools.iter().flatten().chain(&before.trusted).any(|had| had == name)
+            })
+        };
+        if named().all(had) || self.contact(tenant, server).await?.0.last_synced.is_none() {
+            return Ok(());
+        }
+        let server = match self.find_server(tenant, &server.to_string()).await {
+            Ok(server) if server.settings.credentials == CredentialMode::Shared => server,
+            _ => return Ok(()),
+        };
+        let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+        let known: BTreeSet<_> = known.into_iter().map(|(tool, _)| tool.name).collect();
+        let Some(name) = named().find(|name| !had(name) && !known.contains(*name)) else { return Ok(()) };
+        Err(unknown_tool(server.slug.as_str(), name, &known))
+    }
+}
+
+/// Builds the error for an unknown tool, with similar names.
+fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+    // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `ALIKE`.
+    let length = name.chars().count();
+    let is_near = |known: &&String| {
+        let known = known.chars().count();
+        length.max(known) <= MAX_COMPARED_LEN && 2 * length.min(known) >= length.max(known)
+    };
+    let close = known.iter().filter(is_near).take(MAX_COMPARED);
+    let mut close: Vec<_> = close.map(|known| (likeness(known), known)).collect();
+    close.retain(|(likeness, _)| *likeness >= ALIKE);
+    close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let list = |names: Vec<&String>| {
+        let names: Vec<_> = names.into_iter().map(|name| format!("`{}`", shortened(name))).collect();
+        names.join(", ")
+    };
+    let advice = match (close.is_empty(), known.is_empty()) {
+        (false, _) => {
+            format!(
+                "did you mean {}?",
+                list(close.into_iter().take(MOST_SUGGESTED).map(|(_, name)| name).collect())
+            )
+        }
+        (true, false) => format!("it has {}", list(known.iter().take(MOST_LISTED).collect())),
+        (true, true) => "it has no tools".to_owned(),
+    };
+    let name = shortened(name);
+    let text =
+        format!("`{slug}` has no tool `{name}`: {advice}; `linchpin server sync {slug}` finds new tools");
+    Error::invalid("servers", text)
+}
+
+/// Parses a list of tool names and removes duplicates.
+fn tool_names(form: &mut Form, field: &'static str) -> Result<Vec<String>> {
+    let mut names = form.texts(field, MOST_NAMES, LONGEST_TOOL)?;
+    if names.iter().any(String::is_empty) {
+        return Err(form.error(field, format!("must contain tool names of 1 to {LONGEST_TOOL} characters")));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_bounded_length_are_compared() {
+        let advice = |name: &str, known: &str| {
+            unknown_tool("up", name, &[known.to_owned()].into()).message().contains("did you mean")
+        };
+        assert!(advice("serch", "search"));
+        assert!(!advice("s", "search"));
+        assert!(advice(&"n".repeat(99), &"n".repeat(100)));
+        assert!(!advice(&"n".repeat(100), &"n".repeat(101)));
+        let known = (0..10_000).map(|number| format!("{number:01000}")).collect();
+        assert!(unknown_tool("up", &"n".repeat(1_000), &known).message().contains("it has `"));
+    }
+}

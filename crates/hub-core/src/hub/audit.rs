@@ -1,0 +1,149 @@
+//! Audit: reading, verification and checkpoints.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::audit_verify::{Beside, Verified, verify};
+use super::{Hub, Options};
+use crate::actor::Scope;
+use crate::audit::{Checkpoint, Head, Row};
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::id::TenantId;
+use crate::store::{Batch, Change};
+use crate::text::{hex, unhex};
+
+/// Audit entry.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AuditView {
+    /// Entry number, from 1, without gaps.
+    pub number: u64,
+    /// Time.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// Subject that acted, or `hub`.
+    pub actor: String,
+    /// Action.
+    pub action: String,
+    /// Fields of the action.
+    pub fields: Value,
+    /// Digest of this entry and all before it.
+    pub hash: String,
+}
+
+/// Checkpoint as one line of the checkpoint file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    tenant: TenantId,
+    number: u64,
+    hash: String,
+    at: Timestamp,
+    signature: String,
+}
+
+impl From<Row> for AuditView {
+    fn from(row: Row) -> Self {
+        let Row { number, at, actor, action, fields, hash } = row;
+        // Fields that were tampered with are shown as they are: the verification of the chain finds them.
+        let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
+        AuditView { number, at, actor, action, fields, hash: hash.to_string() }
+    }
+}
+
+impl Hub {
+    /// Lists entries after a number.
+    pub async fn audit(&self, scope: Scope, after: u64, limit: usize) -> Result<Vec<AuditView>> {
+        scope.person()?;
+        let rows = self.store.audit(scope.tenant(), after, limit).await?;
+        Ok(rows.into_iter().map(AuditView::from).collect())
+    }
+
+    /// Verifies that every entry is as it was written and that none is missing.
+    pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
+        scope.person()?;
+        let Options { checkpoints, heads, segments, .. } = self.options.clone();
+        let beside = Beside { checkpoints, heads, segments };
+        verify(&*self.store, scope.tenant(), self.signer.public_key(), &beside).await
+    }
+
+    /// Signs the chain head if it has moved since the last checkpoint.
+    pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
+        let head = self.store.head(tenant).await?;
+        let last = self.store.checkpoint(tenant).await?;
+        // Ignore a checkpoint that was not signed with this key.
+        let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
+        if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
+            return Ok(());
+        }
+        let checkpoint = self.signer.sign(tenant, head, self.world.now());
+        // Write the file first: a checkpoint that is already in the store would not be written to the file again.
+        if let Some(file) = self.options.checkpoints.clone() {
+            file_away(file, checkpoint.clone()).await?;
+        }
+        self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await
+    }
+}
+
+/// Appends a checkpoint to a file.
+async fn file_away(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
+    let name = file.display().to_string();
+    let written = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
+    written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
+        let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
+        Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
+    })
+}
+
+fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
+    let Checkpoint { tenant, head, at, signature } = checkpoint;
+    let (tenant, number, at) = (*tenant, head.number, *at);
+    let line = Line { tenant, number, hash: head.hash.to_string(), at, signature: hex(signature) };
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Start a new line, since the last one may have been truncated by a full disk.
+    let text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
+    options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
+}
+
+/// Returns the last signed checkpoint of a tenant in a file, and the number of later ones that are not signed with this
+/// key.
+pub fn last_checkpoint(
+    file: &Path,
+    tenant: TenantId,
+    public_key: &[u8],
+) -> Result<(Option<Checkpoint>, usize)> {
+    let unreadable = |what: String| {
+        let text = format!("failed to read the checkpoints in `{}`: {what}", file.display());
+        Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, 0)),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    // A line may be truncated by a crash or a full disk. The complete ones suffice.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    let read = |line: Line| {
+        let hash = Digest::from_bytes(unhex(&line.hash)?.try_into().ok()?);
+        let (head, signature) = (Head { number: line.number, hash }, unhex(&line.signature)?);
+        Some(Checkpoint { tenant, head, at: line.at, signature })
+    };
+    let mut all: Vec<_> = lines.filter(|line| line.tenant == tenant).filter_map(read).collect();
+    all.sort_by_key(|one| one.head.number);
+    // From the last one backwards: verifies one signature more than there are wrong ones.
+    let mut unsigned = 0;
+    while let Some(last) = all.pop() {
+        if last.is_signed_by(public_key) {
+            return Ok((Some(last), unsigned));
+        }
+        unsigned += 1;
+    }
+    Ok((None, unsigned))
+}

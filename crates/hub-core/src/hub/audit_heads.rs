@@ -1,0 +1,189 @@
+//! Signed heads of the audit, advanced as the audit grows. A head is never moved to a history that does not contain it;
+//! only a restore, or a user who accepts the history, replaces it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::task::spawn_blocking;
+
+use super::{Hub, LOCAL, document, every_segment, put};
+use crate::audit::head_file::{HeadFile, SignedHead};
+use crate::audit::{Entry, Head};
+use crate::error::{self, Error, Result};
+use crate::id::TenantId;
+use crate::platform::{System, random};
+use crate::store::{Batch, Key, Kind, Store};
+use crate::text::hex;
+
+/// Head of each tenant, as far as this process knows it.
+#[derive(Default)]
+pub(super) struct Heads {
+    known: tokio::sync::Mutex<HashMap<TenantId, Known>>,
+    /// Whether the last attempt failed. A failure is logged once.
+    has_failed: AtomicBool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// Signed by this process.
+    Signed(Head),
+    /// The history does not contain the signed head. The head is not moved.
+    Refused,
+}
+
+/// Returns the id of a store, if it has one.
+pub(super) async fn store_id(store: &dyn Store) -> Result<Option<String>> {
+    let found = store.document(LOCAL, &key()).await?;
+    Ok(found.and_then(|found| found.document.body["id"].as_str().map(str::to_owned)))
+}
+
+fn key() -> Key {
+    Key::new(Kind::StoreId, "store")
+}
+
+impl Hub {
+    /// Signs the audit of all tenants. Must run before the hub serves requests: from then on, a history without a
+    /// checkpoint or a head has lost entries.
+    pub async fn sign_audit(&self) -> Result<()> {
+        if self.options.heads.as_ref().is_some_and(|file| file.is_inside) {
+            tracing::warn!(
+                "the key file is in the data directory: the signed head of the audit does not protect against an older copy of it"
+            );
+        }
+        for tenant in self.store.tenants().await? {
+            self.checkpoint(tenant).await?;
+            self.move_head(tenant).await;
+        }
+        Ok(())
+    }
+
+    /// Signs the history of all tenants as it is, even if it does not contain the signed head, and records that.
+    pub async fn accept_audit(&self) -> Result<()> {
+        for tenant in self.store.tenants().await? {
+            let entry = Entry::new(self.world.now(), "hub", "audit.accepted");
+            let entry = match self.found_head(tenant).await? {
+                Some(SignedHead { head, .. }) => {
+                    entry.with("signed_head", head.number).with("signed_hash", head.hash.to_string())
+                }
+                None => entry,
+            };
+            self.store.commit(tenant, Batch::new().audit(entry)).await?;
+            self.checkpoint(tenant).await?;
+            self.replace_head(tenant).await?;
+        }
+        Ok(())
+    }
+
+    /// Signs the history of a tenant as it is.
+    pub(super) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
+        let Some(file) = &self.options.heads else { return Ok(()) };
+        let mut known = self.heads.known.lock().await;
+        let now = self.store.head(tenant).await?;
+        self.write_head(file, tenant, now).await?;
+        known.insert(tenant, Known::Signed(now));
+        Ok(())
+    }
+
+    /// Moves the head of a tenant to the end of its audit. A failure is retried on the next tick.
+    pub(super) async fn move_head(&self, tenant: TenantId) {
+        match self.try_move_head(tenant).await {
+            Ok(()) => self.heads.has_failed.store(false, Ordering::Relaxed),
+            Err(error) => {
+                if !self.heads.has_failed.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(tenant.id = %tenant, %error, "failed to store the signed head of the audit; retrying");
+                }
+            }
+        }
+    }
+
+    async fn try_move_head(&self, tenant: TenantId) -> Result<()> {
+        let Some(file) = &self.options.heads else { return Ok(()) };
+        let mut known = self.heads.known.lock().await;
+        let now = self.store.head(tenant).await?;
+        let last = match known.get(&tenant) {
+            Some(Known::Refused) => return Ok(()),
+            Some(Known::Signed(head)) if *head == now => return Ok(()),
+            Some(Known::Signed(head)) => Some(*head),
+            None => match self.found_head(tenant).await? {
+                Some(found) if found.store != self.ensure_store_id().await? => {
+                    refused(tenant, found.head, "the signed head of the audit belongs to another database");
+                    known.insert(tenant, Known::Refused);
+                    return Ok(());
+                }
+                found => found.map(|found| found.head),
+            },
+        };
+        match last {
+            Some(last) if !self.contains(tenant, now, last).await? => {
+                refused(tenant, last, "the history does not contain the signed head of the audit");
+                known.insert(tenant, Known::Refused);
+                return Ok(());
+            }
+            None if now.number == 0 => return Ok(()),
+            None => {
+                tracing::info!(tenant.id = %tenant, entries = now.number, path = %file.path.display(), "signed the first head of the audit");
+            }
+            Some(_) => {}
+        }
+        self.write_head(file, tenant, now).await?;
+        known.insert(tenant, Known::Signed(now));
+        Ok(())
+    }
+
+    /// Returns the signed head of a tenant, if there is one.
+    async fn found_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
+        let Some(file) = &self.options.heads else { return Ok(None) };
+        let id = store_id(&*self.store).await?;
+        file.find(id.as_deref(), tenant, self.signer.public_key())
+    }
+
+    /// Reports whether the history up to `now` contains a head. One entry suffices: each includes the digest of all
+    /// before it.
+    async fn contains(&self, tenant: TenantId, now: Head, head: Head) -> Result<bool> {
+        let Some(before) = head.number.checked_sub(1) else { return Ok(true) };
+        if now.number <= head.number {
+            return Ok(now == head);
+        }
+        let row = self.store.audit(tenant, before, 1).await?.pop();
+        if let Some(row) = row.filter(|row| row.number == head.number) {
+            return Ok(row.hash == head.hash);
+        }
+        // The entry may have been archived.
+        let key = self.signer.public_key();
+        let segments = every_segment(&*self.store, tenant).await?;
+        Ok(segments.iter().any(|one| (one.first..=one.last).contains(&head.number) && one.is_signed_by(key)))
+    }
+
+    async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: Head) -> Result<()> {
+        let store = self.ensure_store_id().await?;
+        let signed = file.sign(&self.signer, &store, tenant, head, self.world.now());
+        let (file, name) = (file.clone(), file.path.display().to_string());
+        let written = spawn_blocking(move || file.append(&signed, &System)).await;
+        written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
+            let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
+            Error::new(error::Kind::Unavailable, "head_unwritable", text)
+        })
+    }
+
+    /// Returns the id of the store, created on first use.
+    async fn ensure_store_id(&self) -> Result<String> {
+        if let Some(id) = store_id(&*self.store).await? {
+            return Ok(id);
+        }
+        let id = hex(&random::<16>(&*self.world));
+        let document = document(Kind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
+        match self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await {
+            Err(error) if error.kind() == error::Kind::Conflict => {} // another hub created it
+            done => done?,
+        }
+        Ok(store_id(&*self.store).await?.unwrap_or(id))
+    }
+}
+
+fn refused(tenant: TenantId, head: Head, why: &str) {
+    tracing::error!(
+        tenant.id = %tenant,
+        signed_head = head.number,
+        "{why}; it is not moved. Run `linchpin audit verify`; after a restore that you made yourself, run `linchpin audit accept`"
+    );
+}

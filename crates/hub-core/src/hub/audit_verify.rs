@@ -1,0 +1,302 @@
+//! Audit verification: the entries in the store, and the older ones in segment files.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::task::spawn_blocking;
+
+use super::audit::last_checkpoint;
+use super::audit_heads::store_id;
+use crate::audit::head_file::{HeadFile, SignedHead};
+use crate::audit::segment::Segment;
+use crate::audit::{Broken, Check, Checkpoint, Damage, Head};
+use crate::error::Result;
+use crate::id::TenantId;
+use crate::store::{Kind, MOST_ON_PAGE, Paging, Store, Stored};
+
+/// Result of an audit verification.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Verified {
+    /// Whether the audit is intact.
+    pub is_whole: bool,
+    /// Number of verified entries.
+    pub entries: u64,
+    /// Digest of the last verified entry.
+    pub hash: String,
+    /// Last entry that a signed checkpoint covers.
+    pub checkpoint: Option<u64>,
+    /// Last entry that the signed head beside the keys covers.
+    pub head: Option<u64>,
+    /// Number of segments archived from the store.
+    pub segments: u64,
+    /// What could not be verified or was ignored.
+    pub note: Option<String>,
+    /// Kind of damage, if the audit is not intact.
+    pub kind: Option<Damage>,
+    /// First entry that is not as it was written.
+    pub broken: Option<u64>,
+    /// Error description.
+    pub problem: Option<String>,
+}
+
+/// Locations of audit files beside the store.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// Checkpoint file.
+    pub checkpoints: Option<PathBuf>,
+    /// File of signed heads.
+    pub heads: Option<HeadFile>,
+    /// Folder of segments.
+    pub segments: Option<PathBuf>,
+}
+
+/// Verifies the audit of a tenant in the store and in files, against the signed head and the last signed checkpoint.
+/// Works without a running hub, and beside one.
+pub async fn verify(
+    store: &dyn Store,
+    tenant: TenantId,
+    public_key: &[u8],
+    beside: &Beside,
+) -> Result<Verified> {
+    // Read the signatures before the entries: a running hub writes them after the entries.
+    let signed = Signed::read(store, tenant, public_key, beside).await?;
+    let begin = || Going {
+        store,
+        tenant,
+        public_key,
+        check: Check::new(tenant, signed.expected()),
+        segments: 0,
+        away: Vec::new(),
+    };
+    let mut going = begin();
+    let mut broken = going.all(beside.segments.as_deref()).await?;
+    // Missing entries may have been archived into a segment concurrently.
+    if broken.is_some() && stored(store, tenant).await?.len() as u64 != going.segments {
+        going = begin();
+        broken = going.all(beside.segments.as_deref()).await?;
+    }
+    let head = going.check.head();
+    let broken = signed.judge(broken, head.number, beside);
+    let notes: Vec<_> = signed.notes(beside).into_iter().chain(note(&going.away)).collect();
+    let (kind, number, problem) = match broken {
+        Some(Found { kind, number, problem }) => (Some(kind), Some(number), Some(problem)),
+        None => (None, None, None),
+    };
+    Ok(Verified {
+        is_whole: kind.is_none(),
+        entries: head.number,
+        hash: head.hash.to_string(),
+        checkpoint: signed.checkpoint.as_ref().map(|last| last.head.number),
+        head: signed.head.as_ref().map(|signed| signed.head.number),
+        segments: going.segments,
+        note: Some(notes.join("; ")).filter(|note| !note.is_empty()),
+        kind,
+        broken: number,
+        problem,
+    })
+}
+
+/// Damage found in an audit.
+struct Found {
+    kind: Damage,
+    number: u64,
+    problem: String,
+}
+
+impl Found {
+    fn new(broken: &Broken, problem: String) -> Self {
+        Found { kind: broken.kind, number: broken.number, problem }
+    }
+}
+
+/// Signed checkpoint and head of an audit.
+struct Signed {
+    checkpoint: Option<Checkpoint>,
+    /// Number of checkpoints that are not signed with this key.
+    unsigned: usize,
+    head: Option<SignedHead>,
+    /// Whether the head belongs to this store. A store without an id is older than the head, and is compared with it.
+    is_own: bool,
+}
+
+impl Signed {
+    async fn read(store: &dyn Store, tenant: TenantId, public_key: &[u8], beside: &Beside) -> Result<Self> {
+        let id = store_id(store).await?;
+        let head = match &beside.heads {
+            Some(file) => file.find(id.as_deref(), tenant, public_key)?,
+            None => None,
+        };
+        let (filed, mut unsigned) = match &beside.checkpoints {
+            Some(file) => last_checkpoint(file, tenant, public_key)?,
+            None => (None, 0),
+        };
+        let kept = store.checkpoint(tenant).await?;
+        unsigned += usize::from(kept.as_ref().is_some_and(|kept| !kept.is_signed_by(public_key)));
+        let kept = kept.filter(|kept| kept.is_signed_by(public_key));
+        let checkpoint = kept.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
+        let is_own = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
+        Ok(Signed { checkpoint, unsigned, head, is_own })
+    }
+
+    /// Returns the heads that the chain must contain.
+    fn expected(&self) -> impl Iterator<Item = Head> {
+        let head = self.head.as_ref().filter(|_| self.is_own).map(|signed| signed.head);
+        self.checkpoint.as_ref().map(|last| last.head).into_iter().chain(head)
+    }
+
+    /// Classifies the damage that the verification of the chain found.
+    fn judge(&self, broken: Option<Found>, entries: u64, beside: &Beside) -> Option<Found> {
+        let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
+        let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
+        let found = |kind, number, problem| Some(Found { kind, number, problem });
+        if entries == 0
+            && named.max(checked) > 0
+            && broken.as_ref().is_none_or(|broken| broken.kind == Damage::EndMissing)
+        {
+            let problem =
+                format!("all entries were removed: the signed history has {} entries", named.max(checked));
+            return found(Damage::AllRemoved, 1, problem);
+        }
+        match broken {
+            Some(Found { kind: Damage::EndMissing, number, .. }) if checked <= entries => {
+                let problem = format!(
+                    "the signed head names entry {named}, and the history ends with entry {entries}: the data directory is an older copy, or \
+                     the end was removed together with its checkpoints"
+                );
+                found(Damage::OlderCopy, number, problem)
+            }
+            Some(broken) => Some(broken),
+            None if !self.is_own => {
+                let problem = format!(
+                    "the signed head names entry {named} of another database: this one was put in its place, or everything was removed and the \
+                     hub has started again"
+                );
+                found(Damage::OtherStore, 1, problem)
+            }
+            None if entries > 0 && self.checkpoint.is_none() && beside.heads.is_some() => {
+                let problem =
+                    "there are entries, and no signed checkpoint: the checkpoints were removed".to_owned();
+                found(Damage::NoCheckpoint, 1, problem)
+            }
+            None => None,
+        }
+    }
+
+    fn notes(&self, beside: &Beside) -> Vec<String> {
+        let mut notes = Vec::new();
+        match self.unsigned {
+            0 => {}
+            1 => notes.push("1 checkpoint is not signed with this key and was ignored".to_owned()),
+            count => notes.push(format!("{count} checkpoints are not signed with this key and were ignored")),
+        }
+        let Some(file) = &beside.heads else { return notes };
+        if self.head.is_none() {
+            let text = "there is no signed head yet, so an older copy of the data directory cannot be detected: start the hub once";
+            notes.push(text.to_owned());
+        }
+        if file.is_inside {
+            let text = "the signed head is in the data directory, so an older copy of it cannot be detected: move the key file elsewhere";
+            notes.push(text.to_owned());
+        }
+        notes
+    }
+}
+
+/// Returns all segments of a tenant, in order.
+pub async fn every_segment(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
+    let all = stored(store, tenant).await?;
+    all.into_iter().map(|stored| stored.document.read()).collect()
+}
+
+async fn stored(store: &dyn Store, tenant: TenantId) -> Result<Vec<Stored>> {
+    let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+    loop {
+        let page = store.documents(tenant, Kind::Segment, None, &paging).await?;
+        all.extend(page.items);
+        paging.after = page.next;
+        if paging.after.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// State of a running verification.
+struct Going<'a> {
+    store: &'a dyn Store,
+    tenant: TenantId,
+    public_key: &'a [u8],
+    check: Check,
+    segments: u64,
+    /// Segments whose files are not available.
+    away: Vec<u64>,
+}
+
+impl Going<'_> {
+    /// Verifies all segments and entries. Returns the first damage.
+    async fn all(&mut self, folder: Option<&Path>) -> Result<Option<Found>> {
+        for stored in stored(self.store, self.tenant).await? {
+            self.segments += 1;
+            let segment = stored.document.read::<Segment>().ok();
+            if let Err(broken) = self.segment(segment, folder).await {
+                let problem = format!("segment {}: {broken}", self.segments);
+                return Ok(Some(Found::new(&broken, problem)));
+            }
+        }
+        loop {
+            let rows = self.store.audit(self.tenant, self.check.head().number, MOST_ON_PAGE).await?;
+            if rows.is_empty() {
+                let broken = self.check.clone().end().err();
+                return Ok(broken.map(|broken| Found::new(&broken, broken.to_string())));
+            }
+            for row in rows {
+                if let Err(broken) = self.check.row(&row) {
+                    return Ok(Some(Found::new(&broken, broken.to_string())));
+                }
+            }
+        }
+    }
+
+    async fn segment(&mut self, segment: Option<Segment>, folder: Option<&Path>) -> Result<(), Broken> {
+        let head = self.check.head();
+        let broken = |what| Broken::new(head.number + 1, what);
+        let own = |segment: &Segment| {
+            (segment.tenant, segment.segment) == (self.tenant, self.segments)
+                && segment.is_signed_by(self.public_key)
+        };
+        let segment = segment.filter(own).ok_or_else(|| broken("its segment is not signed with this key"))?;
+        if segment.begins() != head {
+            return Err(broken("its segment is missing or out of order"));
+        }
+        if let Some(folder) = folder.map(Path::to_owned) {
+            let (mut check, segment) = (self.check.clone(), segment.clone());
+            let read = spawn_blocking(move || {
+                segment.read(&folder, |row| check.row(&row)).map(|is_there| (is_there, check))
+            });
+            let read = read.await.map_err(|_| broken("its segment file cannot be read"))?;
+            if let (true, check) = read? {
+                self.check = check;
+                return Ok(());
+            }
+        }
+        self.away.push(self.segments);
+        self.check.skip(segment.ends())
+    }
+}
+
+/// Describes the segments without files, for example `1-3, 5`.
+fn note(away: &[u64]) -> Option<String> {
+    let runs: Vec<_> = away
+        .chunk_by(|one, next| one + 1 == *next)
+        .map(|run| match run {
+            [one] => one.to_string(),
+            _ => format!("{}-{}", run[0], run[run.len() - 1]),
+        })
+        .collect();
+    let which = runs.join(", ");
+    match away {
+        [] => None,
+        [_] => Some(format!("segment {which} is not available: the chain continues from its signed head")),
+        _ => Some(format!("segments {which} are not available: the chain continues from their signed heads")),
+    }
+}

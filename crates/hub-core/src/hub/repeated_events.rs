@@ -1,0 +1,131 @@
+//! Aggregation of repeated audit entries: the first of a kind is written at once, the others are counted and written once
+//! a minute. A flood of the same event cannot fill the audit.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::audit::Entry;
+use crate::error::{self, Result};
+use crate::id::TenantId;
+use crate::lock::lock;
+use crate::store::{Batch, Store};
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+/// Kinds per share that are counted separately; the rest is counted together.
+pub(super) const MAX_KINDS: usize = 100;
+
+/// Kind of event: events that compare equal are counted together.
+pub(super) trait Repeated: Clone + Eq + Hash {
+    /// Tenant of the audit entry.
+    fn tenant(&self) -> TenantId;
+
+    /// Reports whether both kinds use the same share of [`MAX_KINDS`]. Default: kinds of the same tenant do.
+    fn shares_with(&self, other: &Self) -> bool {
+        self.tenant() == other.tenant()
+    }
+
+    /// Returns the kind for all events of its share beyond [`MAX_KINDS`].
+    fn others(&self) -> Self;
+
+    /// Creates the audit entry of `count` events.
+    fn entry(&self, at: Timestamp, count: u64) -> Entry;
+
+    /// Removes the reference to the record of the first event, which could not be stored.
+    fn forget_record(&mut self) {}
+}
+
+struct Count {
+    written: Timestamp,
+    /// Events that are not in an entry yet.
+    more: u64,
+    /// Whether the last entry could not be written. The next event is then written at once.
+    is_lost: bool,
+}
+
+/// Events of the last minute.
+pub(super) struct Repeats<K>(Mutex<HashMap<K, Count>>);
+
+impl<K> Default for Repeats<K> {
+    fn default() -> Self {
+        Repeats(Mutex::default())
+    }
+}
+
+impl<K: Repeated> Repeats<K> {
+    /// Counts an event. Returns the kind of the first one, and, if this event is the first, the number of events for
+    /// its entry: more than one if the previous entry could not be written. The caller writes it with [`Self::commit`].
+    pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
+        let mut all = lock(&self.0);
+        let is_known = all.contains_key(&kind);
+        let is_full = || all.keys().filter(|known| known.shares_with(&kind)).count() >= MAX_KINDS;
+        let kind = if !is_known && is_full() { kind.others() } else { kind };
+        let mut lost = 0;
+        if let Some((first, count)) = all.remove_entry(&kind) {
+            if !count.is_lost {
+                all.insert(first.clone(), Count { more: count.more + 1, ..count });
+                return (first, None);
+            }
+            lost = count.more;
+        }
+        all.insert(kind.clone(), Count { written: now, more: 0, is_lost: false });
+        (kind, Some(lost + 1))
+    }
+
+    /// Commits the batch with the entry of `count` events. If that fails, the next event of the kind counts as the
+    /// first again, and its entry includes these events.
+    pub(super) async fn commit(
+        &self,
+        store: &dyn Store,
+        kind: &K,
+        (at, count): (Timestamp, u64),
+        batch: Batch,
+    ) -> Result<()> {
+        let done = store.commit(kind.tenant(), batch).await;
+        if let Err(error) = &done {
+            // After a conflict the caller retries and counts the event again.
+            let lost = if error.kind() == error::Kind::Conflict { count - 1 } else { count };
+            let mut all = lock(&self.0);
+            let more = all.remove(kind).map_or(0, |known| known.more) + lost;
+            let mut kind = kind.clone();
+            kind.forget_record();
+            all.insert(kind, Count { written: at, more, is_lost: true });
+        }
+        done
+    }
+
+    /// Writes the entry of `count` events. The events have already happened, so a failure is only logged.
+    pub(super) async fn write(&self, store: &dyn Store, kind: &K, (at, count): (Timestamp, u64)) {
+        let batch = Batch::new().audit(kind.entry(at, count));
+        if let Err(error) = self.commit(store, kind, (at, count), batch).await {
+            tracing::error!(%error, "failed to write an audit entry; its events are counted in the next one");
+        }
+    }
+
+    /// Returns the repeated kinds that are due, or all, with their counts. Drops kinds that were not repeated for a
+    /// minute.
+    pub(super) fn due(&self, now: Timestamp, all: bool) -> Vec<(K, u64)> {
+        let mut due = Vec::new();
+        lock(&self.0).retain(|kind, count| {
+            if !all && now.duration_since(count.written) < MINUTE {
+                return true;
+            }
+            let Count { more, is_lost, .. } =
+                std::mem::replace(count, Count { written: now, more: 0, is_lost: false });
+            if more > 0 {
+                due.push((kind.clone(), more));
+            }
+            more > 0 && !is_lost
+        });
+        due
+    }
+
+    /// Writes the entries that are due, or all.
+    pub(super) async fn write_due(&self, store: &dyn Store, now: Timestamp, all: bool) {
+        for (kind, count) in self.due(now, all) {
+            self.write(store, &kind, (now, count)).await;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Cache of compiled input schemas.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use linchpin::schema::Schema;
+use serde_json::Value;
+
+use crate::digest::Digest;
+use crate::lock::lock;
+use crate::tool::Tool;
+
+/// Number of cached schemas.
+const MOST: usize = 1_000;
+/// Validation errors reported per call.
+const FAULTS: usize = 5;
+
+/// Compiled schemas by their digest, shared by all servers.
+#[derive(Default)]
+pub(super) struct Schemas(Mutex<HashMap<Digest, Arc<Schema>>>);
+
+impl Schemas {
+    /// Validates arguments against the input schema of a tool.
+    pub(super) fn check(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
+        let Some(schema) = tool.input_schema() else { return Ok(()) };
+        let faults = self.compiled(schema)?.faults(arguments, FAULTS);
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        Err(format!("the arguments do not match the input schema of the tool: {}", faults.join("; ")))
+    }
+
+    fn compiled(&self, schema: &Value) -> Result<Arc<Schema>, String> {
+        let digest = Digest::of("linchpin schema").json(schema).end();
+        if let Some(known) = lock(&self.0).get(&digest) {
+            return Ok(known.clone());
+        }
+        let compiled = Schema::compile(schema)
+            .map_err(|fault| format!("the input schema of the tool is invalid: {fault}"))?;
+        let compiled = Arc::new(compiled);
+        let mut known = lock(&self.0);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(digest, compiled.clone());
+        Ok(compiled)
+    }
+}

@@ -1,0 +1,85 @@
+//! Names of subjects: users and agents.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::Hub;
+use super::users::User;
+use crate::actor::{Scope, Subject};
+use crate::agent::Agent;
+use crate::error::Result;
+use crate::id::{TenantId, UserId};
+use crate::lock::lock;
+use crate::store::Kind;
+
+/// Maximum number of cached user names.
+const MAX_CACHED: usize = 1_000;
+
+/// Cache of the names of callers, so that a call does not read the store for them. The name of a user never changes.
+#[derive(Default)]
+pub(super) struct UserNames(Mutex<HashMap<(TenantId, UserId), Option<String>>>);
+
+impl UserNames {
+    fn get(&self, tenant: TenantId, user: UserId) -> Option<Option<String>> {
+        lock(&self.0).get(&(tenant, user)).cloned()
+    }
+
+    fn insert(&self, tenant: TenantId, user: UserId, name: Option<String>) {
+        let mut names = lock(&self.0);
+        if names.len() >= MAX_CACHED {
+            names.clear();
+        }
+        names.insert((tenant, user), name);
+    }
+}
+
+/// Cache of subject names for one list. Each is looked up once.
+pub(super) struct Names<'a> {
+    hub: &'a Hub,
+    tenant: TenantId,
+    known: HashMap<String, Option<String>>,
+}
+
+impl Names<'_> {
+    /// Returns the name of a user or agent. `None` for the hub itself and for a removed subject.
+    pub(super) async fn of(&mut self, subject: &str) -> Result<Option<String>> {
+        if let Some(name) = self.known.get(subject) {
+            return Ok(name.clone());
+        }
+        let name = self.hub.subject_name(self.tenant, subject).await?;
+        self.known.insert(subject.to_owned(), name.clone());
+        Ok(name)
+    }
+}
+
+impl Hub {
+    pub(super) fn names(&self, tenant: TenantId) -> Names<'_> {
+        Names { hub: self, tenant, known: HashMap::new() }
+    }
+
+    async fn subject_name(&self, tenant: TenantId, subject: &str) -> Result<Option<String>> {
+        Ok(match subject.parse() {
+            Ok(Subject::User(id)) => {
+                self.find::<User>(tenant, Kind::User, id).await?.map(|(user, _)| user.name)
+            }
+            Ok(Subject::Agent(id)) => {
+                self.find::<Agent>(tenant, Kind::Agent, id).await?.map(|(agent, _)| agent.name)
+            }
+            Ok(Subject::Hub) | Err(_) => None,
+        })
+    }
+
+    /// Returns the name of the caller. `None` if the store cannot be read: a call must not fail because of it.
+    pub(super) async fn caller_name(&self, scope: Scope) -> Option<String> {
+        let (tenant, subject) = (scope.tenant(), scope.subject());
+        let Subject::User(user) = subject else {
+            return self.subject_name(tenant, &subject.to_string()).await.ok().flatten();
+        };
+        if let Some(name) = self.user_names.get(tenant, user) {
+            return name;
+        }
+        let name = self.subject_name(tenant, &subject.to_string()).await.ok()?;
+        self.user_names.insert(tenant, user, name.clone());
+        name
+    }
+}

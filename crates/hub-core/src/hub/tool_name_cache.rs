@@ -1,0 +1,35 @@
+//! Cache from qualified tool names to upstream names, for tools whose names had to be adapted. Callers verify what they
+//! find: the cache only saves reading all tools of a server.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use crate::id::{ServerId, TenantId};
+use crate::lock::lock;
+
+/// Cached names of all servers.
+const MOST: usize = 50_000;
+
+#[derive(Default)]
+pub(super) struct Adapted(Mutex<HashMap<(TenantId, ServerId), HashMap<String, String>>>);
+
+impl Adapted {
+    /// Returns the upstream name of a tool.
+    pub(super) fn find(&self, tenant: TenantId, server: ServerId, name: &str) -> Option<String> {
+        lock(&self.0).get(&(tenant, server))?.get(name).cloned()
+    }
+
+    /// Caches the names of a server's tools: qualified name to upstream name.
+    pub(super) fn keep(&self, tenant: TenantId, server: ServerId, names: HashMap<String, String>) {
+        let mut all = lock(&self.0);
+        if all.values().map(HashMap::len).sum::<usize>() + names.len() > MOST {
+            all.clear();
+        }
+        all.insert((tenant, server), names);
+    }
+
+    /// Drops the names of a server after its tools have changed.
+    pub(super) fn forget(&self, tenant: TenantId, server: ServerId) {
+        lock(&self.0).remove(&(tenant, server));
+    }
+}

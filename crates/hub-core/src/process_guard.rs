@@ -1,0 +1,154 @@
+//! Process guard: a helper process that waits for the end of the hub, even by `SIGKILL`, and then kills every process
+//! that the hub has started. A file stores the lineage of the hub, for the case that hub and guard are killed together.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use linchpin::client::Lineage;
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+
+use crate::lock::lock;
+
+/// Command-line argument that turns a program into the guard: the program calls [`stand`], and does nothing else.
+pub const COMMAND: &str = "__guard";
+/// Delay before the guard is restarted, if the previous one has lived for a shorter time.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Maximum length of the lineage file.
+const LONGEST: u64 = 1 << 10;
+
+/// Handle of the hub to its guard. Dropping it kills all processes of its lineage, and waits for that.
+pub struct Guard {
+    lineage: Lineage,
+    held: Arc<Held>,
+    thread: Option<JoinHandle<()>>,
+    /// Locked while the hub runs. The lock is owned by the process, so that a child that is being started when the hub
+    /// is killed does not hold it.
+    _file: File,
+}
+
+struct Held {
+    /// Standard input of the guard, which waits until it is closed. `None` when the guard has to stop.
+    pipe: Mutex<Option<ChildStdin>>,
+    over: Condvar,
+}
+
+impl Guard {
+    /// Kills the processes that a previous hub with this file has left, and starts a guard: `program`, an absolute
+    /// path, with the argument [`COMMAND`]. A hub passes `/proc/self/exe`. Blocks for at most two seconds.
+    pub fn start(program: &Path, file: &Path) -> io::Result<Self> {
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("`{}` cannot be used: {error}", file.display()))
+        };
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).create(true).mode(0o600).open(file).map_err(failed)?;
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::AGAIN | Errno::ACCESS => failed(io::Error::new(
+                ErrorKind::ResourceBusy,
+                "another hub runs on the same data: stop it, or use another data directory",
+            )),
+            error => failed(error.into()),
+        })?;
+        let lineage = Lineage::unique();
+        turn_over(&mut file, &lineage).map_err(failed)?;
+        let (child, pipe) = post(program, &lineage)?;
+        let held = Arc::new(Held { pipe: Mutex::new(Some(pipe)), over: Condvar::new() });
+        let (keeps, program, of) = (held.clone(), program.to_owned(), lineage.clone());
+        let thread = std::thread::Builder::new().name("linchpin-guard".into());
+        let thread = thread.spawn(move || keeps.keep(Some(child), || post(&program, &of)))?;
+        Ok(Guard { lineage, held, thread: Some(thread), _file: file })
+    }
+
+    /// Returns the lineage that every process of the hub must carry.
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        lock(&self.held.pipe).take();
+        self.held.over.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // the thread does not panic
+        }
+    }
+}
+
+impl Held {
+    /// Restarts the guard whenever it ends.
+    fn keep(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
+        loop {
+            let begun = Instant::now();
+            if let Some(child) = &mut child {
+                let _ = child.wait(); // only this thread waits for the child
+            }
+            let pause = if begun.elapsed() < PAUSE { PAUSE } else { Duration::ZERO };
+            let waited = self.over.wait_timeout_while(lock(&self.pipe), pause, |pipe| pipe.is_some());
+            let (mut pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if pipe.is_none() {
+                return;
+            }
+            tracing::warn!("process guard ended; restarting");
+            child = match post() {
+                Ok((child, end)) => {
+                    *pipe = Some(end);
+                    Some(child)
+                }
+                Err(error) => {
+                    tracing::error!(%error, "failed to start process guard; retrying");
+                    None
+                }
+            };
+        }
+    }
+}
+
+/// Kills the processes of the lineage in the file, and writes the new lineage.
+fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
+    let mut text = Vec::new();
+    file.take(LONGEST).read_to_end(&mut text)?;
+    // Any other text was never a lineage of a process: the lineage is written before a process is started.
+    if let Some(last) = str::from_utf8(&text).ok().and_then(|text| Lineage::parse(text.trim_end())) {
+        let ended = last.end();
+        if ended > 0 {
+            tracing::warn!(ended, "killed processes left by the previous hub");
+        }
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{lineage}")
+}
+
+/// Starts a guard, in its own process group so that signals of the hub's terminal do not reach it.
+fn post(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
+    let mut command = Command::new(program);
+    // Without the environment of the hub, which may contain secrets: the guard needs none of it.
+    command.arg0("linchpin").arg(COMMAND).env_clear().current_dir("/").process_group(0);
+    // No output: a reader of the hub's output must not wait for the guard.
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| {
+        io::Error::new(error.kind(), format!("`{} {COMMAND}` cannot be started: {error}", program.display()))
+    })?;
+    let mut pipe = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
+    // If the guard has ended already, the thread that waits for it notices.
+    let _ = writeln!(pipe, "{lineage}");
+    Ok((child, pipe))
+}
+
+/// Runs the guard: waits until the hub has ended, and kills all processes of the lineage that the hub has written to
+/// standard input. The other end of the pipe is open while the hub, or a child that it is just starting, lives.
+pub fn stand() {
+    let mut mark = String::new();
+    let read = io::stdin().read_to_string(&mut mark);
+    if let Some(lineage) = read.ok().and_then(|_| Lineage::parse(mark.trim_end())) {
+        lineage.end();
+    }
+}

@@ -1,0 +1,450 @@
+//! Redaction: replaces the credentials that were sent to a server by `***` wherever the server repeats them, in any
+//! encoding.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use linchpin::auth::Secret;
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use crate::connection::Proof;
+use crate::lock::lock;
+use crate::secrets::hub_secrets::{OwnSecrets, Search};
+use crate::server::{Authentication, Server, Transport};
+use crate::text::{hex, unhex};
+
+/// Minimum length of a redacted secret: shorter texts occur everywhere.
+const SHORTEST: usize = 4;
+/// Minimum length of a value that is a secret only by its name.
+const SHORTEST_NAMED: usize = 8;
+/// Minimum length from which the user of a URL without a password is taken for a token.
+const SHORTEST_USER: usize = 20;
+/// Words that make a name secret anywhere within it.
+const SECRET_WITHIN: [&str; 9] = [
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "credential",
+    "signature",
+    "databaseurl",
+    "connectionstring",
+];
+/// Words that make a name secret at the end of one of its parts.
+const SECRET_ENDS: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
+/// Ordinary words with such an ending.
+const ORDINARY: [&str; 8] =
+    ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
+/// Words before `key` that make it an ordinary name.
+const OTHER_KEYS: [&str; 11] = [
+    "idempotency",
+    "partition",
+    "routing",
+    "sort",
+    "primary",
+    "foreign",
+    "public",
+    "shard",
+    "cache",
+    "row",
+    "column",
+];
+/// Words that make a name secret as one of its parts.
+const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
+/// Number of sign-ins and refreshes of a connection whose tokens are redacted.
+const MOST_TOKENS: usize = 8;
+pub(crate) const MASK: &str = "***";
+
+/// Returns whether the value of a variable, a header or a parameter is secret by its name.
+pub fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
+    SECRET_WITHIN.iter().any(|word| whole.contains(word))
+        || parts.any(|part| {
+            let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
+            let forms = [part, part.strip_suffix('s').unwrap_or(part)];
+            let ends = |part: &&str| SECRET_ENDS.iter().any(|word| part.ends_with(word));
+            let is_ordinary = forms.iter().any(|part| ORDINARY.contains(part));
+            let is_other_key = forms.contains(&"key") && OTHER_KEYS.contains(&before);
+            before = part;
+            SECRET_PARTS.contains(&part) || !is_ordinary && !is_other_key && forms.iter().any(ends)
+        })
+}
+
+/// Texts that are replaced by `***`.
+#[derive(Default)]
+pub(crate) struct Hidden {
+    forms: Vec<Zeroizing<String>>,
+    /// OAuth tokens, which change while the connection is open.
+    tokens: Option<Arc<Tokens>>,
+    /// Secrets of the hub itself.
+    own: Option<Arc<OwnSecrets>>,
+}
+
+/// Last tokens that were issued for a server.
+#[derive(Default)]
+pub struct Tokens(Mutex<VecDeque<Hidden>>);
+
+impl Tokens {
+    /// Adds the tokens of a stored grant.
+    pub(crate) fn add(&self, record: &Secret) {
+        let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
+        let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
+        let mut known = lock(&self.0);
+        if known.len() >= MOST_TOKENS {
+            known.pop_front();
+        }
+        known.push_back(Hidden::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
+    }
+}
+
+impl Hidden {
+    /// Creates the redactor of a server: its credential, the secrets in its environment, and those of the hub itself.
+    pub(crate) fn of(server: &Server, proof: Option<&Proof>, own: Option<&Arc<OwnSecrets>>) -> Self {
+        let mut secrets = Vec::new();
+        if let Transport::Stdio(launch) = &server.transport {
+            for (name, value) in &launch.env {
+                let is_named = looks_secret(name) && value.len() >= SHORTEST_NAMED;
+                if is_named || launch.secrets.contains(name) {
+                    secrets.push(Secret::new(value.as_str()));
+                }
+                secrets.extend(in_urls(value));
+            }
+        }
+        let mut tokens = None;
+        match proof {
+            None => {}
+            Some(Proof::OAuth(_, given)) => tokens = Some(given.clone()),
+            Some(Proof::Secret(credential)) => {
+                if let Authentication::Basic { username } = &server.settings.authentication {
+                    secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
+                }
+                secrets.push(credential.clone());
+            }
+        }
+        Hidden { tokens, own: own.cloned(), ..Self::new(&secrets) }
+    }
+
+    fn new(secrets: &[Secret]) -> Self {
+        let mut forms = Vec::new();
+        for secret in secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= SHORTEST) {
+            let digits = hex(secret.as_bytes());
+            forms.extend([
+                secret.to_owned(),
+                digits.to_ascii_uppercase(),
+                digits,
+                percent(secret, str::to_ascii_uppercase),
+                percent(secret, str::to_owned),
+                escaped(secret),
+            ]);
+            // Base64 of a longer text that contains the secret, at each of the three alignments.
+            for begin in 0..3 {
+                forms.extend([
+                    core(&STANDARD_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
+                    core(&URL_SAFE_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
+                ]);
+            }
+        }
+        forms.retain(|form| form.len() >= SHORTEST);
+        forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
+        forms.dedup();
+        Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None, own: None }
+    }
+
+    /// Redacts a value: its strings and member names.
+    pub(crate) fn hide(&self, mut value: Value) -> Value {
+        self.hide_within(&mut value, self.own.as_ref().map(|own| own.search()).as_deref());
+        value
+    }
+
+    /// Changes the value in place, since most values contain nothing to redact.
+    fn hide_within(&self, value: &mut Value, own: Option<&Search>) {
+        match value {
+            Value::String(text) => {
+                if let Some(masked) = self.masked(text, own) {
+                    *text = masked;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_within(item, own)),
+            Value::Object(members) => {
+                if members.keys().any(|name| self.masked(name, own).is_some()) {
+                    let before = std::mem::take(members);
+                    let renamed = before.into_iter().map(|(name, value)| {
+                        let masked = self.masked(&name, own);
+                        (masked.unwrap_or(name), value)
+                    });
+                    *members = renamed.collect::<Map<_, _>>();
+                }
+                members.values_mut().for_each(|value| self.hide_within(value, own));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Redacts a text.
+    pub(crate) fn hide_in(&self, text: String) -> String {
+        self.masked(&text, self.own.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
+    }
+
+    /// Returns the redacted text, or `None` if there is nothing to redact.
+    fn masked(&self, text: &str, own: Option<&Search>) -> Option<String> {
+        let mut masked = own.and_then(|own| own.mask(text));
+        for form in &self.forms {
+            let text = masked.as_deref().unwrap_or(text);
+            if text.contains(form.as_str()) {
+                masked = Some(text.replace(form.as_str(), MASK));
+            }
+        }
+        let Some(tokens) = &self.tokens else { return masked };
+        lock(&tokens.0).iter().fold(masked, |masked, hidden| {
+            let again = hidden.masked(masked.as_deref().unwrap_or(text), None);
+            again.or(masked)
+        })
+    }
+}
+
+/// Returns the credentials in the URLs of a text, as written and percent-decoded: user and password, the password
+/// alone, and a user that is long enough to be a token.
+fn in_urls(text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    for rest in text.split("://").skip(1) {
+        let end = rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char));
+        let Some((who, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
+        let (user, password) =
+            who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
+        // Short texts, and passwords that are no secret, occur everywhere.
+        let password = password.filter(|password| password.len() >= SHORTEST_NAMED && *password != user);
+        let user = (user.len() >= SHORTEST_USER).then_some(user);
+        let whole = password.map(|_| who);
+        for secret in [whole, password, user].into_iter().flatten() {
+            found.push(Secret::new(secret));
+            found.extend(decoded(secret).map(Secret::new));
+        }
+    }
+    found
+}
+
+/// Percent-decodes a text. Returns `None` if there is nothing to decode.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.extend(unhex(&digits.to_ascii_lowercase())?);
+        bytes.extend(rest.bytes());
+    }
+    String::from_utf8(bytes).ok().filter(|decoded| decoded != text)
+}
+
+pub(crate) fn shifted(secret: &[u8], begin: usize) -> Vec<u8> {
+    std::iter::repeat_n(0, begin).chain(secret.iter().copied()).collect()
+}
+
+/// Returns the base64 digits that depend on the secret alone, and not on the text around it.
+pub(crate) fn core(encoded: &str, begin: usize, length: usize) -> String {
+    let (first, last) = ((begin * 8).div_ceil(6), (begin + length) * 8 / 6);
+    encoded.get(first..last).unwrap_or_default().to_owned()
+}
+
+fn percent(text: &str, digits: fn(&str) -> String) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push_str(&digits(&hex(&[byte])));
+        }
+    }
+    out
+}
+
+/// Escapes a text as in a JSON string.
+fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::STANDARD;
+    use serde_json::json;
+
+    use super::*;
+    use crate::server::Launch;
+
+    #[test]
+    fn a_secret_is_hidden_in_every_form() {
+        let secret = "canary \"a/b\"+é?~7f";
+        let hidden = Hidden::new(&[Secret::new(secret)]);
+        let mut forms = vec![
+            secret.to_owned(),
+            hex(secret.as_bytes()),
+            hex(secret.as_bytes()).to_ascii_uppercase(),
+            percent(secret, str::to_ascii_uppercase),
+            percent(secret, str::to_owned),
+            json!({ "inner": secret }).to_string(),
+        ];
+        for around in ["", "a", "ab", "abc", "user:"] {
+            forms.push(STANDARD.encode(format!("{around}{secret}{around}")));
+            forms.push(URL_SAFE_NO_PAD.encode(format!("{around}{secret}")));
+        }
+        for form in forms {
+            let value = hidden.hide(json!({ "text": [format!("it is {form}.")], &form: 1 }));
+            let text = value.to_string();
+            assert!(text.contains(MASK) && !text.contains(&form), "{form}: {text}");
+            assert_ne!(hidden.hide_in(form.clone()), form);
+        }
+        assert_eq!(hidden.hide(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
+    }
+
+    #[test]
+    fn names_of_secrets_are_known() {
+        for name in [
+            "GITHUB_PAT",
+            "SENTRY_DSN",
+            "DATABASE_URL",
+            "MYSQLPWD",
+            "MYSQL_PWD",
+            "PGPASSWORD",
+            "APIKEY",
+            "OPENAIKEY",
+            "DB_PASS",
+            "SMTPPASS",
+            "KEY",
+            "KEY_2",
+            "TOKENS",
+            "API_KEYS",
+            "TOKEN1",
+            "OAUTH2",
+            "AUTH",
+            "PRIVATE",
+            "CREDENTIALS",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "SECRETKEYBASE",
+            "x-api-key",
+            "X-Auth-Token",
+            "api-key",
+            "ocp-apim-subscription-key",
+            "x-functions-key",
+            "partition-api-key",
+            "x-client-secret",
+            "x-password-hint",
+            "x-authorization",
+            "key",
+            "token",
+            "secret",
+            "password",
+            "sig",
+            "signature",
+            "api_key",
+            "access_token",
+            "accessToken",
+            "apiKey",
+            "X-Amz-Signature",
+            "x.pat",
+            "jwt",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in [
+            "x-keyboard",
+            "Idempotency-Key",
+            "sort_key",
+            "monkey",
+            "monkeys",
+            "tokenizer",
+            "X-Author",
+            "author",
+            "keyword",
+            "keywords",
+            "pattern",
+            "path",
+            "x-team",
+            "compass",
+            "x-bypass-cache",
+            "design",
+            "signal",
+            "x-request-id",
+            "PATH",
+            "HOME",
+            "NODE_ENV",
+            "LANG",
+            "page",
+            "tenant",
+            "authority",
+            "",
+            "-",
+            "s",
+            "x-passage",
+            "URL",
+        ] {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
+        let own = crate::secrets::hub_secrets::tests::secrets();
+        let hide = |name: &str, value: &str, said: &str| {
+            let env = [(name.to_owned(), value.to_owned())].into();
+            let secrets = ["CONFIDED".to_owned()].into();
+            let launch = Launch { env, secrets, ..Launch::new("x", &[]) };
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let server = Server {
+                id: crate::id::ServerId::fixed(1),
+                slug: crate::tool::names::Slug::new("x").unwrap(),
+                settings: crate::server::Settings::named("x"),
+                transport: Transport::Stdio(launch),
+                is_from_file: true,
+                has_left_file: false,
+                version: 1,
+                created: now,
+                updated: now,
+            };
+            Hidden::of(&server, None, Some(&own)).hide_in(said.to_owned())
+        };
+        assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
+        assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
+        assert_eq!(hide("NODE_ENV", "production", "in production"), "in production");
+        assert_eq!(hide("CONFIDED", "short", "it is short"), "it is ***");
+        let url = "postgres://ada:can%2fary@db.example:5432/x";
+        assert_eq!(hide("DATABASE_URL", url, &format!("to {url}")), "to ***");
+        for (said, seen) in [
+            ("as ada:can%2fary there", "as *** there"),
+            ("as ada with can%2fary or can%2Fary or can/ary", "as ada with *** or *** or ***"),
+            ("to db.example:5432/x", "to db.example:5432/x"),
+        ] {
+            assert_eq!(hide("WHERE", url, said), seen);
+            assert_eq!(hide("WHERE", &format!("a,{url}, redis://:other@b"), said), seen);
+        }
+        assert_eq!(
+            hide("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
+            "*** and ***"
+        );
+        for plain in ["postgres://postgres:postgres@db", "mysql://ada:echo@db"] {
+            assert_eq!(hide("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
+        }
+        let token = "a-token-of-twenty-signs";
+        assert_eq!(
+            hide("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
+            "with ***"
+        );
+        assert_eq!(hide("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
+        assert_eq!(hide("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
+        for broken in ["://", "a://@", "a://:@b", "a://b:%@c", "a://b:%zz%é@c", "://é@"] {
+            hide("BROKEN", broken, "fine");
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_to_be_told_from_other_texts_stays() {
+        let hidden = Hidden::new(&[Secret::new("a"), Secret::new("")]);
+        assert_eq!(hidden.hide(json!("a banana")), json!("a banana"));
+    }
+}

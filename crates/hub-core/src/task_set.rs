@@ -1,0 +1,105 @@
+//! Set of background tasks. They continue when their callers stop waiting, and are awaited at shutdown.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
+
+use crate::error::{Error, Result};
+use crate::lock::lock;
+
+/// Set of background tasks; `None` after the shutdown.
+pub(crate) struct Tasks(Mutex<Option<JoinSet<()>>>);
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Tasks(Mutex::new(Some(JoinSet::new())))
+    }
+}
+
+impl Tasks {
+    /// Spawns a task. After the shutdown it is dropped instead.
+    pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(set) = &mut *lock(&self.0) {
+            while set.try_join_next().is_some() {} // removes finished tasks
+            set.spawn(work);
+        }
+    }
+
+    /// Runs a task to completion, even if the caller stops waiting for the result. Fails after the shutdown.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, done) = oneshot::channel();
+        let work = async move {
+            let _ = sender.send(work.await); // the caller may have stopped waiting
+        };
+        self.start(work.in_current_span());
+        done.await.unwrap_or_else(|_| Err(Error::ending()))
+    }
+
+    /// Waits until all tasks have finished, including those spawned concurrently. After the timeout the rest is
+    /// aborted.
+    pub(crate) async fn finish(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        loop {
+            let set = lock(&self.0).as_mut().map(std::mem::take);
+            let Some(mut set) = set.filter(|set| !set.is_empty()) else { return };
+            let all = async { while set.join_next().await.is_some() {} };
+            if timeout_at(until, all).await.is_err() {
+                set.shutdown().await;
+                return;
+            }
+        }
+    }
+
+    /// Waits as [`Self::finish`], and rejects further tasks.
+    pub(crate) async fn end(&self, patience: Duration) {
+        self.finish(patience).await;
+        let last = lock(&self.0).take();
+        if let Some(mut set) = last {
+            set.shutdown().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_finishes_without_its_caller() {
+        let (tasks, (go, wait)) = (Tasks::default(), oneshot::channel::<()>());
+        let (done, mut is_done) = oneshot::channel();
+        let work = async move {
+            wait.await.unwrap();
+            done.send(()).unwrap();
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            _ = tasks.run(work) => panic!("the task waits for the test"),
+            () = std::future::ready(()) => {}
+        }
+        go.send(()).unwrap();
+        tasks.finish(Duration::from_secs(5)).await;
+        assert_eq!(is_done.try_recv(), Ok(()));
+        let held = Arc::new(());
+        let own = held.clone();
+        tasks.start(async move {
+            std::future::pending::<()>().await;
+            drop(own);
+        });
+        tasks.finish(Duration::from_secs(5)).await;
+        assert_eq!(Arc::strong_count(&held), 1, "the task was aborted");
+        assert_eq!(tasks.run(async { Ok(1) }).await, Ok(1), "further tasks can be spawned");
+        tasks.end(Duration::ZERO).await;
+        assert_eq!(tasks.run(async { Ok(1) }).await, Err(Error::ending()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Tool record: the definition that a server lists, with pin, trust and timestamps.
+
+pub mod names;
+pub mod pin;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::pin::{Change, State};
+use crate::id::ServerId;
+use crate::text::first_line;
+
+/// Tool record of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Server of the tool.
+    pub server: ServerId,
+    /// Upstream name.
+    pub name: String,
+    /// Definition that the server listed last.
+    pub definition: Value,
+    /// Pinned definition: as first listed, or as last trusted by a user.
+    pub pinned: Value,
+    /// Whether a user trusts the pinned definition.
+    pub is_trusted: bool,
+    /// Time at which the tool was first listed.
+    pub first_seen: Timestamp,
+    /// Time at which the tool was last listed.
+    pub last_seen: Timestamp,
+    /// Whether the last list did not contain the tool any more.
+    pub is_gone: bool,
+}
+
+/// Tool that a server lists and the hub does not use.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "ToolLeftOut")]
+pub struct LeftOut {
+    /// Name that the server lists, or the position in the list if there is no name.
+    pub name: String,
+    /// Reason why the hub does not use the tool.
+    pub reason: String,
+}
+
+impl LeftOut {
+    /// Creates a skipped tool. Both texts may come from the server.
+    pub(crate) fn new(name: &str, reason: &str) -> Self {
+        LeftOut { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
+    }
+}
+
+impl Tool {
+    /// Creates the record of a tool that was listed for the first time.
+    pub fn new(server: ServerId, name: impl Into<String>, definition: Value, now: Timestamp) -> Self {
+        Tool {
+            server,
+            name: name.into(),
+            pinned: definition.clone(),
+            definition,
+            is_trusted: false,
+            first_seen: now,
+            last_seen: now,
+            is_gone: false,
+        }
+    }
+
+    /// Updates the record when the tool is listed again.
+    pub fn listed(&mut self, definition: Value, now: Timestamp) {
+        (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
+    }
+
+    /// Pins and trusts the current definition.
+    pub fn trust(&mut self) {
+        self.pinned = self.definition.clone();
+        self.is_trusted = true;
+    }
+
+    /// Returns the trust state.
+    pub fn state(&self) -> State {
+        if pin::pin(&self.pinned) != pin::pin(&self.definition) {
+            return State::Changed;
+        }
+        if self.is_trusted { State::Trusted } else { State::New }
+    }
+
+    /// Returns the differences between the pinned and the current definition.
+    pub fn changes(&self) -> Vec<Change> {
+        pin::changes(&self.pinned, &self.definition)
+    }
+
+    /// Returns whether the server accepts calls of the tool only as tasks.
+    pub fn requires_task(&self) -> bool {
+        self.definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
+    }
+
+    /// Returns the schema of the arguments.
+    pub fn input_schema(&self) -> Option<&Value> {
+        self.definition.get("inputSchema")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_changes_is_not_the_one_that_was_trusted() {
+        let now = Timestamp::UNIX_EPOCH;
+        let definition = json!({"name": "send", "description": "Sends", "inputSchema": {"type": "object"}});
+        let mut tool = Tool::new(ServerId::fixed(1), "send", definition.clone(), now);
+        assert_eq!(tool.state(), State::New);
+        tool.trust();
+        assert_eq!((tool.state(), tool.changes()), (State::Trusted, vec![]));
+        let mut other = definition.clone();
+        other["description"] = json!("Sends everything to me");
+        tool.listed(other, now);
+        assert_eq!((tool.state(), tool.changes().len()), (State::Changed, 1));
+        tool.listed(definition, now);
+        assert_eq!(tool.state(), State::Trusted, "the definition is the pinned one again");
+        let kept: Tool = serde_json::from_value(serde_json::to_value(&tool).unwrap()).unwrap();
+        assert_eq!(kept, tool);
+    }
+}

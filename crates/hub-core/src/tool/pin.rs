@@ -1,0 +1,205 @@
+//! Pins of tool definitions: fingerprints of their security-relevant fields. A server may change a tool after a user
+//! has come to trust it; such a tool is quarantined until a user has reviewed the changes.
+
+use linchpin::hidden_characters::is_hidden;
+use serde_json::{Map, Value};
+
+use crate::digest::{Digest, canonical};
+
+/// Pinned members of a definition: those that models and users rely on. Other members may change.
+const PINNED: [&str; 7] =
+    ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
+
+/// Trust state of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ToolState")]
+pub enum State {
+    /// No user has reviewed the tool, and its definition is unchanged since it was first listed.
+    New,
+    /// A user trusts the tool, and its definition is unchanged since.
+    Trusted,
+    /// The definition has changed: the tool cannot be called until a user trusts it again.
+    Changed,
+}
+
+/// Returns the pin of a tool definition.
+pub fn pin(definition: &Value) -> Digest {
+    let pinned: Map<_, _> = PINNED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), definition.get(*name)?.clone())))
+        .filter(|(_, value)| !value.is_null())
+        .collect();
+    Digest::of("linchpin tool").json(&Value::Object(pinned)).end()
+}
+
+/// Difference between two tool definitions.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(rename = "ToolChange")]
+pub struct Change {
+    /// Position of the difference as a JSON pointer.
+    pub at: String,
+    /// Value before.
+    pub before: Option<String>,
+    /// Value now.
+    pub after: Option<String>,
+}
+
+/// Maximum number of changes that are shown.
+const MOST_CHANGES: usize = 100;
+/// Maximum length of a shown value in characters.
+const LONGEST_SHOWN: usize = 2_000;
+
+/// Returns all differences between two definitions for display, with invisible characters escaped.
+pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
+    let mut found = Vec::new();
+    for name in PINNED {
+        compare(&format!("/{name}"), before.get(name), after.get(name), &mut found);
+    }
+    found
+}
+
+fn compare(at: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Change>) {
+    let [before, after] = [before, after].map(|value| value.filter(|value| !value.is_null()));
+    if before == after || found.len() == MOST_CHANGES {
+        return;
+    }
+    if let (Some(Value::Object(before)), Some(Value::Object(after))) = (before, after) {
+        let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+            compare(&at, before.get(name), after.get(name), found);
+        }
+        return;
+    }
+    found.push(Change { at: visible(at), before: before.map(shown), after: after.map(shown) });
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| canonical(value), str::to_owned);
+    let mut text = visible(&text);
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// Returns whether a character is invisible, changes the text direction, or is a control character other than a line
+/// feed.
+pub fn hides(char: char) -> bool {
+    is_hidden(char) || (char.is_control() && char != '\n')
+}
+
+/// Counts the invisible characters in all strings and member names of a definition. Tabs and line ends do not count.
+pub fn hidden_characters(value: &Value) -> usize {
+    let count = |text: &str| {
+        let hidden = text.chars().filter(|char| hides(*char) && *char != '\t').count();
+        hidden - text.matches("\r\n").count()
+    };
+    match value {
+        Value::String(text) => count(text),
+        Value::Array(items) => items.iter().map(hidden_characters).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| count(name) + hidden_characters(value)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+/// Escapes control characters, invisible characters and those that change the text direction.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if hides(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool() -> Value {
+        json!({
+            "name": "send", "description": "Sends a message",
+            "inputSchema": {"type": "object", "properties": {"to": {"type": "string"}}},
+            "annotations": {"readOnlyHint": false}, "_meta": {"etag": 1},
+        })
+    }
+
+    #[test]
+    fn only_what_counts_counts() {
+        let mut same = json!({
+            "_meta": {"etag": 2}, "annotations": {"readOnlyHint": false}, "title": null,
+            "inputSchema": {"properties": {"to": {"type": "string"}}, "type": "object"},
+            "description": "Sends a message", "name": "send",
+        });
+        assert_eq!(pin(&same), pin(&tool()));
+        assert_eq!(changes(&tool(), &same), []);
+        for (name, value) in [
+            ("description", json!("Sends a message to everybody")),
+            ("title", json!("Send")),
+            ("annotations", json!({"readOnlyHint": true})),
+            ("inputSchema", json!({"type": "object"})),
+            ("outputSchema", json!({})),
+            ("icons", json!([])),
+        ] {
+            let mut other = tool();
+            other[name] = value;
+            assert_ne!(pin(&other), pin(&tool()), "{name}");
+            assert_eq!(changes(&tool(), &other).len(), 1, "{name}");
+        }
+        same["name"] = json!("other");
+        assert_ne!(pin(&same), pin(&tool()));
+    }
+
+    #[test]
+    fn hidden_characters_are_counted_as_they_are_and_not_as_they_are_escaped() {
+        for (text, count) in [
+            ("\u{1b}[2J", 1),
+            ("\u{3164}\u{115f}\u{2800}\u{34f}\u{fff9}", 5),
+            ("\u{1160}\u{ffa0}\u{fffa}\u{fffb}\u{180e}\u{fe0f}\u{e0041}\u{e0100}", 8),
+            ("a\u{200b}\u{202e}\0\u{7f}\u{9b}", 5),
+            ("a\rb", 1),
+            ("one\r\ntwo\n\tthree \"é\" \\u001b", 0),
+        ] {
+            assert_eq!(hidden_characters(&json!({ "description": text })), count, "{text:?}");
+            assert_eq!(hidden_characters(&json!([{ text: null }, 1, true])), count, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn changes_are_readable_and_hide_nothing() {
+        let mut other = tool();
+        other["description"] = json!("Sends\u{202e} a message\u{e0041}\u{1b}[2J");
+        other["inputSchema"]["properties"]["a/b"] = json!({"type": "string"});
+        other["inputSchema"]["properties"]["to"]["type"] = json!(["string", "null"]);
+        let all = changes(&tool(), &other);
+        let change = |at: &str, before: Option<&str>, after: &str| Change {
+            at: at.into(),
+            before: before.map(Into::into),
+            after: Some(after.into()),
+        };
+        assert_eq!(
+            all,
+            [
+                change(
+                    "/description",
+                    Some("Sends a message"),
+                    "Sends\\u{202e} a message\\u{e0041}\\u{1b}[2J"
+                ),
+                change("/inputSchema/properties/a~1b", None, r#"{"type":"string"}"#),
+                change("/inputSchema/properties/to/type", Some("string"), r#"["string","null"]"#),
+            ]
+        );
+        let long = json!({"description": "x".repeat(9_999)});
+        assert_eq!(changes(&json!({}), &long)[0].after.as_ref().unwrap().chars().count(), 2_001);
+        let many: Value = (0..500).map(|number| (number.to_string(), json!(1))).collect::<Map<_, _>>().into();
+        assert_eq!(changes(&json!({"annotations": {}}), &json!({"annotations": many})).len(), MOST_CHANGES);
+    }
+}

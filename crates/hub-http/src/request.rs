@@ -1,0 +1,63 @@
+//! Parsed and validated request, as a handler receives it.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+use linchpin_hub_core::Scope;
+use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::hub::sessions::Remote;
+use linchpin_hub_core::object_reader::Form;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::app::App;
+use crate::authentication::Caller;
+use crate::problem::{Problem, Result};
+use crate::query::Query;
+
+/// Request with its caller, parameters and body.
+pub(crate) struct Asked {
+    pub(crate) app: Arc<App>,
+    pub(crate) caller: Option<Caller>,
+    /// Client of the request.
+    pub(crate) remote: Remote,
+    /// Name of the session cookie.
+    pub(crate) cookie: String,
+    /// Path parameters.
+    pub(crate) path: Vec<(String, String)>,
+    pub(crate) query: Query,
+    /// Query string as it was sent.
+    pub(crate) raw_query: String,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    /// JSON body; an empty object if the request has none.
+    pub(crate) body: Value,
+    /// Notified when the handler no longer needs the body, so that its memory can be released.
+    pub(crate) is_read: Arc<Notify>,
+}
+
+impl Asked {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.app.hub
+    }
+
+    /// Returns the caller, or the 401 problem.
+    pub(crate) fn caller(&self) -> Result<&Caller> {
+        self.caller.as_ref().ok_or_else(Problem::nobody)
+    }
+
+    /// Returns tenant and subject of the caller.
+    pub(crate) fn scope(&self) -> Result<Scope> {
+        Ok(self.caller()?.scope)
+    }
+
+    /// Returns a path parameter; empty if the route does not have it.
+    pub(crate) fn path(&self, name: &str) -> &str {
+        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// Takes the body as a form.
+    pub(crate) fn form(&mut self) -> Result<Form> {
+        Ok(Form::new(self.body.take())?)
+    }
+}

@@ -1,0 +1,139 @@
+//! Cluster membership of a hub that shares the database with peer hubs: heartbeat, messages, and a common clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use linchpin_hub_core::Result;
+use linchpin_hub_core::events::{Events, Told};
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::platform::World;
+use linchpin_hub_core::store::Shared;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, timeout};
+
+use super::cluster_log::{Reader, prune};
+use super::connection::{Connected, Link};
+use super::{Ask as _, Stop, unreadable};
+use crate::common::hub_id;
+
+/// Interval of the heartbeat, and of reads of the cluster log without a notification.
+const BEAT: Duration = Duration::from_secs(1);
+/// Timeout of the work of one heartbeat.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Heartbeats between two deletions of old rows.
+const PRUNE: u64 = 60;
+/// Clock difference in milliseconds that is ignored.
+const NEAR: i64 = 20;
+/// Change of the clock difference in milliseconds above which a warning is logged.
+const FAR: i64 = 2_000;
+/// Maximum duration in milliseconds of a heartbeat query that is used to compare the clocks.
+const SLOW: i64 = 500;
+
+/// Heartbeat. A hub that missed 3 seconds counts as new: after an outage of the database, the peers have time to send
+/// their heartbeats before this hub considers them gone.
+const SHOW: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timestamp(), clock_timestamp())
+    ON CONFLICT (id) DO UPDATE SET seen = excluded.seen,
+        since = CASE WHEN hubs.seen < excluded.seen - INTERVAL '3 seconds' THEN excluded.seen ELSE hubs.since END
+    RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
+const FORGET: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
+
+/// Condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new or
+/// late considers no listed peer gone.
+pub(super) const IS_ABANDONED: &str =
+    "status = 'running' AND (hub IS NULL OR hub IS DISTINCT FROM $2) AND NOT EXISTS (
+    SELECT 1 FROM hubs WHERE hubs.id = calls.hub AND (hubs.seen > now() - INTERVAL '10 seconds'
+        OR (SELECT own.since > now() - INTERVAL '10 seconds' OR own.seen < now() - INTERVAL '3 seconds'
+            FROM hubs AS own WHERE own.id = $2)))";
+
+/// Hub as a member of the cluster.
+pub(super) struct Joined {
+    pub(super) hub: String,
+    pub(super) shared: Shared,
+    world: Arc<dyn World>,
+    /// Offset of the database clock from the local clock in milliseconds.
+    ahead: AtomicI64,
+}
+
+impl Joined {
+    pub(super) async fn new(
+        db: &Connected,
+        world: Arc<dyn World>,
+    ) -> Result<(Arc<Self>, Reader, mpsc::Receiver<(TenantId, Told)>)> {
+        let (events, told) = Events::shared();
+        let found = db.query("SELECT id FROM line", &[]).await?;
+        let line =
+            found.first().ok_or_else(|| unreadable("empty table `line`"))?.try_get(0).map_err(Stop::from)?;
+        let (hub, shared) = (hub_id(), Shared::new(events, line));
+        let mut reader = Reader::begin(db, &hub, &shared).await?;
+        reader.read(db, &shared).await?;
+        let joined = Joined { hub, shared, world, ahead: AtomicI64::new(0) };
+        joined.show(db).await?;
+        Ok((Arc::new(joined), reader, told))
+    }
+
+    /// Returns the offset of the database clock from the local clock.
+    pub(super) fn ahead(&self) -> SignedDuration {
+        SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// Sends a heartbeat, and compares the clocks.
+    async fn show(&self, db: &Connected) -> Result<(), Stop> {
+        let before = self.world.now().as_millisecond();
+        let found = db.query(SHOW, &[&self.hub]).await?;
+        let there: i64 = found.first().ok_or_else(|| unreadable("no heartbeat row"))?.try_get(0)?;
+        let after = self.world.now().as_millisecond();
+        if after - before > SLOW {
+            return Ok(()); // too slow to compare the clocks
+        }
+        let here = before.midpoint(after);
+        let (ahead, known) = (there - here, self.ahead.load(Ordering::Relaxed));
+        if (ahead - known).abs() > NEAR {
+            self.ahead.store(ahead, Ordering::Relaxed);
+            if (ahead - known).abs() > FAR {
+                tracing::warn!(
+                    milliseconds = ahead,
+                    "local clock differs from the database clock; using the database clock"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends heartbeats and reads the cluster log until the task is dropped.
+    pub(super) async fn live(self: Arc<Self>, link: Link, mut reader: Reader, bell: Arc<Notify>) {
+        let (mut beat, mut count) = (Instant::now(), 0_u64);
+        loop {
+            let _ = timeout(BEAT, bell.notified()).await; // or the interval has elapsed
+            let Ok(db) = link.get().await else {
+                self.shared.changed(None);
+                continue;
+            };
+            let work = async {
+                if beat.elapsed() >= BEAT {
+                    beat = Instant::now();
+                    count += 1;
+                    self.show(&db).await?;
+                    if count.is_multiple_of(PRUNE) {
+                        prune(&db).await?;
+                        db.execute(FORGET, &[]).await?;
+                    }
+                }
+                reader.read(&db, &self.shared).await
+            };
+            let done = timeout(PATIENCE, work).await;
+            if matches!(done, Ok(Ok(()))) {
+                continue;
+            }
+            // Changes of peer hubs may have been missed: invalidate all caches.
+            self.shared.changed(None);
+            match done {
+                Ok(Err(stop)) if !stop.is_lost() => {
+                    tracing::error!(error = %linchpin_hub_core::Error::from(stop), "failed to read the cluster log; retrying");
+                }
+                _ => link.forget(&db).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! REST client of the commands. Requests go through the egress of the SDK, like all other connections.
+
+use std::fmt::Write as _;
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, StatusCode};
+use linchpin::auth::Secret;
+use linchpin::egress::{Body, Egress, EgressErrorKind, Policy, Target};
+use serde_json::{Value, json};
+
+use crate::config::{Place, Typed, variable};
+use crate::error::{Failure, Kind};
+
+/// Maximum size of a response body.
+const LARGEST: usize = 64 << 20;
+/// Maximum page size of the API.
+const PAGE: usize = 500;
+
+/// REST client of a running hub, with the URL of the hub and the caller's token.
+pub(crate) struct Api {
+    egress: Egress,
+    base: Target,
+    token: Secret,
+}
+
+impl Api {
+    /// Selects the hub: the one at the URL `hub`, else the one that runs on the data directory.
+    pub(crate) fn find(typed: &Typed, hub: Option<&str>) -> Result<Self, Failure> {
+        let (base, token) = if let Some(url) = hub {
+            let missing =
+                "--hub requires an API token: create one with `linchpin token add` and set LINCHPIN_TOKEN";
+            let token = variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
+            (named(url)?, Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
+        } else {
+            let place = Place::find(typed, &variable)?;
+            let running = place.running().ok_or_else(|| nobody(&place))?;
+            let base =
+                Target::typed(&running.url).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+            (base, running.token)
+        };
+        let egress = Egress::builder().policy(Policy::default()).build();
+        let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+        Ok(Api { egress, base, token })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// Sends a POST request without a body.
+    pub(crate) async fn ask(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::POST, path, None).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::PATCH, path, Some(body)).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::PUT, path, Some(body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    /// Reads all pages of a list, up to `most` items.
+    pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>, Failure> {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let page = self.get(&format!("{path}{sign}limit={}{after}", PAGE.min(most - all.len()))).await?;
+            let Value::Array(items) = page["items"].clone() else {
+                return Err(Failure::new(
+                    Kind::Protocol,
+                    "invalid response of the hub: `items` must be a list",
+                ));
+            };
+            all.extend(items);
+            match page["next"].as_str().filter(|_| all.len() < most) {
+                None => return Ok(all),
+                Some(next) => after = format!("&after={}", encoded(next)),
+            }
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let broken = |error: &dyn std::fmt::Display| Failure::new(Kind::Other, error.to_string());
+        let mut request = Request::new(body.map(|body| Body::from(body.to_string())).unwrap_or_default());
+        *request.method_mut() = method;
+        let mut token = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
+            .map_err(|error| broken(&error))?;
+        token.set_sensitive(true);
+        request.headers_mut().insert(AUTHORIZATION, token);
+        if body.is_some() {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let target = self.base.at(&format!("/api/v1{path}")).map_err(|error| broken(&error))?;
+        let response = self.egress.send(request, &target).await.map_err(|error| match error.kind() {
+            EgressErrorKind::Connect | EgressErrorKind::Timeout => {
+                let text =
+                    format!("no hub reachable at {}: {error}\nstart one with `linchpin`", self.base.origin());
+                Failure::new(Kind::Connection, text)
+            }
+            _ => Failure::new(Kind::Connection, error.to_string()),
+        })?;
+        let status = response.status();
+        let bytes = response.into_body().read_to_end(LARGEST).await;
+        let bytes = bytes.map_err(|error| Failure::new(Kind::Connection, error.to_string()))?;
+        match (status.is_success(), serde_json::from_slice(&bytes)) {
+            (true, Ok(answer)) => Ok(answer),
+            (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
+            (true, Err(_)) => {
+                let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
+                Err(Failure::new(Kind::Protocol, text))
+            }
+            (false, problem) => Err(refused(status, &problem.unwrap_or_default())),
+        }
+    }
+}
+
+/// Parses the URL of `--hub`, which must be an origin: the API path is appended to it.
+fn named(url: &str) -> Result<Target, Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        let text = "give only scheme, host and port, for example https://hub.example:7420";
+        Failure::usage(format!("--hub: {why}: {text}"))
+    };
+    let base = Target::typed(url).map_err(|error| wrong(&error))?;
+    if url.contains('#') || base.url() != format!("{}/", base.origin()) {
+        return Err(wrong(&"path, query and fragment are not supported"));
+    }
+    Ok(base)
+}
+
+/// Creates the error for a data directory without a running hub.
+fn nobody(place: &Place) -> Failure {
+    if let Some(why) = place.distrust() {
+        let text = format!("ignoring `{}/hub.json`: {why}", place.data().display());
+        return Failure::new(Kind::Connection, text);
+    }
+    let text = format!(
+        "no hub runs on `{}`: start one with `linchpin` in another terminal, or select a hub with --data-dir or --hub",
+        place.data().display()
+    );
+    Failure::new(Kind::Connection, text)
+}
+
+/// Creates the error for an error response of the hub.
+fn refused(status: StatusCode, problem: &Value) -> Failure {
+    let text = |name: &str| problem[name].as_str().map(crate::terminal::clean);
+    let detail = text("detail").unwrap_or_else(|| format!("the hub returned {status}"));
+    let message = match text("field") {
+        Some(field) => format!("`{field}`: {detail}"),
+        None if status == StatusCode::UNAUTHORIZED => format!("the hub rejected the token: {detail}"),
+        None => detail,
+    };
+    Failure::hub(message, status.as_u16(), text("code"), text("field"))
+}
+
+/// Percent-encodes a path segment or query value.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// Builds a query string from the parts that have a value; empty if there are none.
+pub(crate) fn query<'a>(parts: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(&value?))));
+    let query = parts.collect::<Vec<_>>().join("&");
+    if query.is_empty() { query } else { format!("?{query}") }
+}
+
+/// Builds a JSON object from the members that have a value.
+pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
+    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    json!(given.collect::<serde_json::Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_name_changes_the_path() {
+        assert_eq!(encoded("a/b?c=d&é%"), "a%2Fb%3Fc%3Dd%26%C3%A9%25");
+        assert_eq!(query([("a", None), ("b", Some("x y".into())), ("c", Some("1".into()))]), "?b=x%20y&c=1");
+        assert_eq!(query([("a", None)]), "");
+    }
+
+    #[test]
+    fn a_hub_is_named_by_its_origin_alone() {
+        for url in ["http://127.0.0.1:7420", "https://hub.example/"] {
+            assert_eq!(named(url).unwrap().origin(), url.trim_end_matches('/'));
+        }
+        for url in [
+            "https://hub.example/prefix",
+            "https://hub.example/?a=b",
+            "https://hub.example#a",
+            "https://ada:x@hub.example",
+            "hub",
+        ] {
+            let failure = named(url).err().unwrap();
+            assert_eq!(failure.kind, Kind::Usage, "{url}");
+            assert!(
+                failure
+                    .to_string()
+                    .ends_with("give only scheme, host and port, for example https://hub.example:7420")
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_hub_refuses_is_told_with_its_field() {
+        let problem = json!({"code": "invalid_field", "field": "timeout_ms", "detail": "must be an integer"});
+        let failure = refused(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+        assert_eq!(failure.to_string(), "`timeout_ms`: must be an integer");
+        let expected = json!({"error": {
+            "kind": "hub", "message": "`timeout_ms`: must be an integer", "status": 422,
+            "code": "invalid_field", "field": "timeout_ms",
+        }});
+        assert_eq!((failure.to_json(), failure.code()), (expected, 1));
+        assert_eq!(
+            refused(StatusCode::BAD_GATEWAY, &Value::Null).to_string(),
+            "the hub returned 502 Bad Gateway"
+        );
+    }
+}

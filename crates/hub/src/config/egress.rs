@@ -1,0 +1,137 @@
+//! `[egress]` table of the configuration file: allowed private networks and the proxy. The password of the proxy is
+//! read from an environment variable.
+
+use std::fmt::Write as _;
+
+use linchpin::egress::{Egress, Network, Policy};
+use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::{Error, Result};
+
+/// Maximum number of networks in a list.
+const MOST_NETWORKS: usize = 256;
+const PROXY: &str = "egress.proxy";
+
+/// Settings of the `[egress]` table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WayOut {
+    /// Private networks that the hub may reach.
+    pub(crate) networks: Vec<Network>,
+    /// Proxy for all outgoing connections.
+    pub(crate) proxy: Option<Proxy>,
+}
+
+/// Proxy settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Proxy {
+    /// URL without credentials.
+    url: String,
+    user: Option<String>,
+    /// Name of the environment variable with the password.
+    password: Option<String>,
+}
+
+impl WayOut {
+    pub(super) fn read(mut form: Form) -> Result<Self> {
+        let networks = networks(&mut form, ("allow", "egress.allow"))?;
+        let proxy = form.text("proxy", 2_048)?.map(|text| Proxy::read(&text)).transpose()?;
+        form.end().map(|()| WayOut { networks, proxy })
+    }
+
+    /// Creates the egress policy: public addresses, the allowed networks, and the proxy with its password.
+    pub(crate) fn open(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<Egress> {
+        let allow = |policy: Policy, network: &Network| policy.allow(*network);
+        let mut builder = Egress::builder().policy(self.networks.iter().fold(Policy::public_only(), allow));
+        if let Some(proxy) = &self.proxy {
+            builder = builder.proxy(&proxy.whole(variables)?);
+        }
+        builder.build().map_err(|error| Error::invalid(PROXY, error.to_string()))
+    }
+}
+
+/// Reads a list of networks. The two names are the key in the form and its full path for errors.
+pub(super) fn networks(form: &mut Form, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
+    let network =
+        |text: &String| text.parse::<Network>().map_err(|error| Error::invalid(whole, error.to_string()));
+    form.texts(name, MOST_NETWORKS, 64)?.iter().map(network).collect()
+}
+
+impl Proxy {
+    /// Parses `http://[user:$PASSWORD@]host:port`.
+    fn read(text: &str) -> Result<Self> {
+        let wrong = |text: String| Error::invalid(PROXY, text);
+        let rest = text.strip_prefix("http://").ok_or_else(|| {
+            wrong("must be the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
+        })?;
+        let (who, place) = rest.rsplit_once('@').map_or((None, rest), |(who, place)| (Some(who), place));
+        let url = format!("http://{}", place.trim_end_matches('/'));
+        Egress::builder().proxy(&url).build().map_err(|error| wrong(error.to_string()))?;
+        let (user, password) = match who.map(|who| who.split_once(':').unwrap_or((who, ""))) {
+            None => (None, None),
+            Some((user, password)) => {
+                let name = password.strip_prefix('$').filter(|name| !name.is_empty()).ok_or_else(|| {
+                    wrong(
+                        "the password must be an environment variable: write `http://user:$NAME@host:port`, and \
+                           set `NAME` for the hub"
+                            .to_owned(),
+                    )
+                })?;
+                (Some(user.to_owned()), Some(name.to_owned()))
+            }
+        };
+        Ok(Proxy { url, user, password })
+    }
+
+    /// Returns the URL with credentials.
+    fn whole(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+        let (Some(user), Some(name)) = (&self.user, &self.password) else { return Ok(self.url.clone()) };
+        let password = variables(name).ok_or_else(|| {
+            let text = format!("the environment variable `{name}` is not set: set it and restart the hub");
+            Error::invalid(PROXY, text)
+        })?;
+        let place = self.url.trim_start_matches("http://");
+        Ok(format!("http://{}:{}@{place}", escaped(user), escaped(&password)))
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        let _ = write!(all, "%{byte:02X}"); // writing to a string never fails
+        all
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_with_what_is_secret_elsewhere() {
+        let proxy = Proxy::read("http://hub:$PROXY_PASSWORD@proxy.example:3128/").unwrap();
+        let known = |name: &str| (name == "PROXY_PASSWORD").then(|| "p@ss:".to_owned());
+        assert_eq!(proxy.whole(&known).unwrap(), "http://%68%75%62:%70%40%73%73%3A@proxy.example:3128");
+        let error = proxy.whole(&|_| None).unwrap_err();
+        assert!(error.message().contains("`PROXY_PASSWORD` is not set"), "{error}");
+        let plain = Proxy::read("http://proxy.example:3128").unwrap();
+        assert_eq!(plain.whole(&|_| None).unwrap(), "http://proxy.example:3128");
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_one() {
+        for (text, expected) in [
+            ("https://proxy.example", "must be the URL of an HTTP proxy, such as"),
+            ("proxy.example:3128", "must be the URL of an HTTP proxy, such as"),
+            ("http://", "the proxy cannot be used: "),
+            ("http://proxy.example:x", "its port must be a number"),
+            ("http://hub:secret@proxy.example:1", "the password must be an environment variable"),
+            ("http://hub@proxy.example:1", "the password must be an environment variable"),
+            ("http://hub:$@proxy.example:1", "the password must be an environment variable"),
+        ] {
+            let error = Proxy::read(text).unwrap_err();
+            assert!(
+                error.message().contains(expected) && !error.message().contains("secret"),
+                "{text}: {error}"
+            );
+            assert_eq!(error.field(), Some(PROXY));
+        }
+    }
+}

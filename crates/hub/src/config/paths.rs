@@ -1,0 +1,510 @@
+//! Paths of the hub: data directory, configuration file and key file. The keys are outside the data directory, so that
+//! a copy of the data directory alone is useless.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use linchpin::auth::Secret;
+use linchpin_hub_core::audit::head_file::HeadFile;
+use linchpin_hub_core::platform::System;
+use linchpin_hub_core::private_file;
+use linchpin_hub_core::store::Store;
+use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_store::{Postgres, Sqlite};
+use rustix::fs::Access;
+use serde_json::{Value, json};
+
+use super::{Config, Durability};
+use crate::error::{Failure, Kind};
+use crate::terminal::quoted;
+
+/// Maximum attempts to lock the data directory: a command that checks for a running hub holds the lock for a moment.
+const TRIES: u32 = 20;
+/// Delay between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Global options that locate the hub.
+#[derive(Args, Debug, Default, Clone)]
+pub(crate) struct Typed {
+    /// Data directory of the hub. Default: `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
+    #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Hub location")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// Configuration file. Default: linchpin.toml in the data directory
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Key file. Default: ~/.config/linchpin/hub.keys, or NAME.keys beside a data directory NAME that is set explicitly
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Hub location")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// PostgreSQL URL, such as `postgres://user@host/name`, instead of a database file in the data directory. Default:
+    /// `$LINCHPIN_DATABASE`, which hides a password from the process list
+    #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
+    pub(crate) database: Option<Secret>,
+}
+
+/// Resolved paths of the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    data: PathBuf,
+    /// Configuration file.
+    pub(crate) config: PathBuf,
+    /// Key file.
+    pub(crate) keys: PathBuf,
+    /// PostgreSQL URL; `None` for a `SQLite` file.
+    database: Option<Secret>,
+}
+
+/// Lookup of environment variables.
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Returns an environment variable of this process; `None` if it is empty.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Returns the directory `linchpin` below the one that a variable names, or below a default in the home directory.
+pub(crate) fn directory(
+    variables: Variables<'_>,
+    variable: &str,
+    otherwise: &str,
+) -> Result<PathBuf, Failure> {
+    let named = variables(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variables("HOME").map(|home| PathBuf::from(home).join(otherwise));
+    let text = format!("neither {variable} nor HOME is set: set one of them");
+    Ok(named.or_else(home).ok_or_else(|| Failure::new(Kind::Other, text))?.join("linchpin"))
+}
+
+impl Place {
+    /// Resolves all paths. Creates nothing.
+    pub(crate) fn find(typed: &Typed, variables: Variables<'_>) -> Result<Self, Failure> {
+        let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
+        let (data, keys) = if let Some(data) = named {
+            let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
+            let data = std::fs::canonicalize(&data).unwrap_or(data);
+            let keys = data.file_name().map(|name| {
+                let mut name = name.to_owned();
+                name.push(".keys");
+                data.with_file_name(name)
+            });
+            (data, keys)
+        } else {
+            let keys =
+                || Ok::<_, Failure>(directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"));
+            let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
+            (data, typed.key_file.is_none().then(keys).transpose()?)
+        };
+        let unreadable = |_| Failure::usage("LINCHPIN_DATABASE must be a UTF-8 URL");
+        let database =
+            variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
+        let database = database.map_err(unreadable)?;
+        let nowhere = || {
+            Failure::usage(format!(
+                "`{}` has no parent directory for the key file: set its path with --key-file",
+                data.display()
+            ))
+        };
+        if let Some(path) = typed.config.as_deref().filter(|path| matches!(path.try_exists(), Ok(false))) {
+            return Err(Failure::usage(format!(
+                "`{}`, named by --config, does not exist: correct the path, or create the file (an empty one is valid)",
+                path.display()
+            )));
+        }
+        Ok(Place {
+            config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
+            keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
+            database: typed.database.clone().or(database),
+            data,
+        })
+    }
+
+    /// Returns the shell command that addresses this hub.
+    pub(crate) fn command(&self) -> String {
+        let usual = directory(&variable, "XDG_DATA_HOME", ".local/share");
+        if usual.is_ok_and(|usual| usual == self.data) {
+            return "linchpin".to_owned();
+        }
+        format!("linchpin --data-dir {}", quoted(&self.data.to_string_lossy()))
+    }
+
+    /// Creates the data directory, accessible to its owner alone.
+    pub(crate) fn make(&self) -> Result<(), Failure> {
+        private_file::check_above(&self.data).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        let made = private_file::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
+        let metadata = made.map_err(|error| unusable(&self.data, &error))?;
+        private_file::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        rustix::fs::access(&self.data, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
+            let text = format!(
+                "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or choose \
+                 another one with --data-dir",
+                self.data.display(),
+                io::Error::from(error)
+            );
+            Failure::new(Kind::Other, text)
+        })
+    }
+
+    /// Returns the data directory.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Returns the path of the `SQLite` database.
+    fn file(&self) -> PathBuf {
+        self.data.join("hub.db")
+    }
+
+    /// Describes the store for error messages.
+    pub(crate) fn kept_in(&self) -> String {
+        match self.database {
+            Some(_) => "the database".to_owned(),
+            None => format!("`{}`", self.data.display()),
+        }
+    }
+
+    /// Opens or creates the store of the hub. A `SQLite` file is accessible to its owner alone.
+    pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Failure> {
+        if let Some(url) = &self.database {
+            let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
+            return Ok(Arc::new(store));
+        }
+        let path = self.file();
+        private_file(&path)?;
+        Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| about(&path, error))?))
+    }
+
+    /// Returns whether the store exists.
+    pub(crate) fn has_store(&self) -> bool {
+        self.database.is_some() || self.file().exists()
+    }
+
+    /// Opens an existing store; see [`Self::store`].
+    pub(crate) async fn found_store(&self) -> Result<Arc<dyn Store>, Failure> {
+        if let Some(url) = &self.database {
+            return Ok(Arc::new(Postgres::open(url.expose()).await?));
+        }
+        let path = self.file();
+        if !self.has_store() {
+            let text = format!(
+                "no database at `{}`: set the data directory of the hub with --data-dir",
+                path.display()
+            );
+            return Err(Failure::new(Kind::Other, text));
+        }
+        Ok(Arc::new(Sqlite::open(&path).map_err(|error| about(&path, error))?))
+    }
+
+    /// Reads the existing key file.
+    pub(crate) fn found_keys(&self) -> Result<KeyFile, Failure> {
+        if !self.keys.exists() {
+            let text = format!("no key file at `{}`: set its path with --key-file", self.keys.display());
+            return Err(Failure::new(Kind::Other, text));
+        }
+        Ok(KeyFile::open(&self.keys, &System)?.0)
+    }
+
+    /// Returns the path of the audit checkpoints, which are outside the database that they verify.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.data.join("checkpoints")
+    }
+
+    /// Returns the file of signed chain heads. Default: beside the key file.
+    pub(crate) fn heads(&self, config: &Config) -> HeadFile {
+        let path = config.audit.head.as_ref().map_or_else(
+            || {
+                let mut name = self.keys.as_os_str().to_owned();
+                name.push(".head");
+                std::path::absolute(PathBuf::from(&name)).unwrap_or_else(|_| name.into())
+            },
+            |path| self.data.join(path),
+        );
+        let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let data = real(&self.data);
+        let is_inside = path.parent().is_some_and(|folder| real(folder).starts_with(&data));
+        let place = self
+            .database
+            .as_ref()
+            .map_or_else(|| data.display().to_string(), |url| database_name(url.expose()));
+        HeadFile { path, place, is_inside }
+    }
+
+    /// Returns the folder of audit segments. Default: `audit` in the data directory.
+    pub(crate) fn segments(&self, config: &Config) -> PathBuf {
+        self.data.join(config.audit.folder.as_deref().unwrap_or(Path::new("audit")))
+    }
+
+    /// Returns the file in which the process guard stores the lineage of the stdio servers.
+    pub(crate) fn guard(&self) -> PathBuf {
+        self.data.join("hub.guard")
+    }
+
+    /// Returns the file that announces the running hub.
+    fn running_file(&self) -> PathBuf {
+        self.data.join("hub.json")
+    }
+
+    /// Locks the data directory for this process. Only one hub may use a data directory.
+    pub(crate) fn lock(&self) -> Result<Lock, Failure> {
+        let path = self.data.join("hub.lock");
+        let failed = |error: io::Error| unusable(&path, &error);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        for _ in 0..TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file, running: self.running_file() }),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
+        let place = match Running::read(&self.running_file()) {
+            Some(Running { url, pid, .. }) => format!(" at {url} (process {pid})"),
+            None => String::new(),
+        };
+        let text = format!(
+            "a hub is already running on `{}`{place}: use or stop it, or choose another directory with --data-dir",
+            self.data.display()
+        );
+        Err(Failure::new(Kind::Other, text))
+    }
+
+    /// Returns why `hub.json` is not trusted, if its permissions are insecure.
+    pub(crate) fn distrust(&self) -> Option<private_file::Exposed> {
+        private_file::check(&std::fs::metadata(self.running_file()).ok()?).err()
+    }
+
+    /// Returns the hub that runs on this directory. The file of a dead hub is ignored, since another process may listen
+    /// on its address now: a running hub holds the lock.
+    pub(crate) fn running(&self) -> Option<Running> {
+        let running = Running::read(&self.running_file())?;
+        let file = File::open(self.data.join("hub.lock")).ok()?;
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(running)
+    }
+}
+
+/// Returns host, port and name of a database URL, without user and password.
+fn database_name(url: &str) -> String {
+    if let Some((_, rest)) = url.split_once("://") {
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place));
+    }
+    let is_name =
+        |part: &&str| ["host=", "hostaddr=", "port=", "dbname="].iter().any(|name| part.starts_with(name));
+    format!("postgres {}", url.split_ascii_whitespace().filter(is_name).collect::<Vec<_>>().join(" "))
+}
+
+/// Creates a file if it does not exist, and sets its mode to 0600. `SQLite` gives its journal files the same mode.
+fn private_file(path: &Path) -> Result<(), Failure> {
+    let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
+        .map_err(|error| unusable(path, &error))
+}
+
+fn about(path: &Path, error: linchpin_hub_core::Error) -> Failure {
+    Failure::from(error).during(&format!("`{}`", path.display()))
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display()))
+}
+
+/// Lock of the data directory, held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+    running: PathBuf,
+}
+
+impl Lock {
+    /// Announces the running hub to commands.
+    pub(crate) fn announce(&self, running: &Running) -> io::Result<()> {
+        running.write(&self.running)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.running); // it may not exist
+    }
+}
+
+/// Running hub.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    /// Base URL.
+    pub(crate) url: String,
+    /// Token that authenticates as the local user until the process exits.
+    pub(crate) token: Secret,
+    /// Process id.
+    pub(crate) pid: u32,
+}
+
+impl Running {
+    fn read(path: &Path) -> Option<Self> {
+        // Another user who can write the file could redirect requests and tokens to another address.
+        let mut file = File::open(path).ok()?;
+        private_file::check(&file.metadata().ok()?).ok()?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
+        let read: Value = serde_json::from_slice(&text).ok()?;
+        Some(Running {
+            url: read["url"].as_str()?.to_owned(),
+            token: Secret::new(read["token"].as_str()?),
+            pid: u32::try_from(read["pid"].as_u64()?).ok()?,
+        })
+    }
+
+    /// Signals the hub to reload the configuration file now.
+    pub(crate) fn hurry(&self) -> Result<(), Failure> {
+        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let told = pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
+        told.map_err(|error| {
+            Failure::new(
+                Kind::Other,
+                format!("failed to signal the hub to reload its configuration: {error}"),
+            )
+        })
+    }
+
+    /// Writes the file with mode 0600.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let text = json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
+        private_file::write(path, format!("{text}\n").as_bytes(), &System)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(set: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    fn found(typed: &Typed, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
+        let place = Place::find(typed, &variables(set)).unwrap();
+        [place.data, place.config, place.keys].map(|path| path.display().to_string())
+    }
+
+    #[test]
+    fn the_usual_places_and_those_that_are_named() {
+        let none = Typed::default();
+        let config = "/h/.local/share/linchpin/linchpin.toml";
+        assert_eq!(
+            found(&none, &[("HOME", "/h")]),
+            ["/h/.local/share/linchpin", config, "/h/.config/linchpin/hub.keys"]
+        );
+        assert_eq!(
+            found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "/d"), ("XDG_CONFIG_HOME", "/c")]),
+            ["/d/linchpin", "/d/linchpin/linchpin.toml", "/c/linchpin/hub.keys"]
+        );
+        assert_eq!(found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "d")])[0], "/h/.local/share/linchpin");
+        assert_eq!(
+            found(&none, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            ["/nowhere/v", "/nowhere/v/linchpin.toml", "/nowhere/v.keys"]
+        );
+        let typed = Typed { data_dir: Some("/nowhere/t.1".into()), ..Typed::default() };
+        assert_eq!(
+            found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
+        );
+        let (config, key_file) = (Some("/dev/null".into()), Some("/k".into()));
+        let typed = Typed { data_dir: Some("/".into()), config, key_file, database: None };
+        assert_eq!(found(&typed, &[]), ["/", "/dev/null", "/k"]);
+        let typed = Typed { config: Some("/nowhere/linchpin.toml".into()), ..typed };
+        let error = Place::find(&typed, &variables(&[])).unwrap_err();
+        assert!(
+            error.to_string().contains("named by --config, does not exist") && error.code() == 2,
+            "{error}"
+        );
+        let typed = Typed { data_dir: Some("/".into()), ..Typed::default() };
+        let error = Place::find(&typed, &variables(&[])).unwrap_err();
+        assert!(error.to_string().contains("--key-file") && error.code() == 2, "{error}");
+        let error = Place::find(&none, &variables(&[])).unwrap_err();
+        assert!(error.to_string().starts_with("neither XDG_DATA_HOME nor HOME is set"), "{error}");
+    }
+
+    #[test]
+    fn the_database_is_named_by_an_option_or_else_a_variable_and_never_shown() {
+        let set = &[("HOME", "/h"), ("LINCHPIN_DATABASE", "postgres://a:canary@b/c")];
+        let typed = Typed { database: Some("postgres://d:canary@e/f".into()), ..Typed::default() };
+        for (typed, expected) in
+            [(&Typed::default(), "postgres://a:canary@b/c"), (&typed, "postgres://d:canary@e/f")]
+        {
+            let place = Place::find(typed, &variables(set)).unwrap();
+            assert_eq!(place.database.as_ref().unwrap().expose(), expected);
+            assert!(!format!("{place:?}{typed:?}").contains("canary"));
+        }
+    }
+
+    #[test]
+    fn heads_are_beside_the_keys_and_know_the_database_without_its_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let heads = |key_file: Option<PathBuf>, database: Option<&str>, head: Option<&str>| {
+            let database = database.map(Secret::new);
+            let typed = Typed { data_dir: Some(data.clone()), key_file, database, config: None };
+            let place = Place::find(&typed, &variables(&[])).unwrap();
+            place.make().unwrap();
+            let mut config = Config::default();
+            config.audit.head = head.map(PathBuf::from);
+            place.heads(&config)
+        };
+        let real = std::fs::canonicalize(folder.path()).unwrap();
+        let found = heads(None, None, None);
+        assert_eq!((found.path, found.is_inside), (real.join("data.keys.head"), false));
+        assert_eq!(found.place, real.join("data").display().to_string());
+        assert!(heads(Some(data.join("keys")), None, None).is_inside);
+        assert!(heads(None, None, Some("heads")).is_inside);
+        assert_eq!(heads(None, None, Some("/elsewhere/heads")).path, PathBuf::from("/elsewhere/heads"));
+        for (url, place) in [
+            ("postgres://a:canary@b:5432/c?sslmode=require", "postgres://b:5432/c"),
+            ("postgres://b/c", "postgres://b/c"),
+            ("postgresql://a:can@ary@b/c", "postgres://b/c"),
+            ("host=b user=a password=canary dbname=c", "postgres host=b dbname=c"),
+        ] {
+            assert_eq!(heads(None, Some(url), None).place, place);
+        }
+    }
+
+    #[test]
+    fn one_hub_for_each_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let typed = Typed { data_dir: Some(folder.path().join("data")), ..Typed::default() };
+        let place = Place::find(&typed, &variables(&[])).unwrap();
+        assert!(place.running().is_none());
+        place.make().unwrap();
+        assert_eq!(std::fs::metadata(place.data()).unwrap().permissions().mode() & 0o777, 0o700);
+        let lock = place.lock().unwrap();
+        let error = place.lock().unwrap_err().to_string();
+        assert!(error.contains("data`: use or stop it"), "{error}");
+        assert!(place.running().is_none());
+
+        let token = Secret::new("canary");
+        lock.announce(&Running { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
+        let error = place.lock().unwrap_err().to_string();
+        assert!(error.contains("data` at http://127.0.0.1:1 (process 7): use or stop it"), "{error}");
+        assert!(!error.contains("canary"));
+        let running = place.running().unwrap();
+        assert_eq!((&*running.url, running.token.expose(), running.pid), ("http://127.0.0.1:1", "canary", 7));
+        assert_eq!(std::fs::metadata(place.running_file()).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(lock);
+        assert!(place.running().is_none() && !place.running_file().exists());
+
+        // A file left behind by a killed hub is ignored.
+        running.write(&place.running_file()).unwrap();
+        assert!(place.running().is_none());
+        place.lock().unwrap();
+    }
+}

@@ -1,0 +1,257 @@
+//! Elicitation at the terminal: forms field by field, and URLs to visit.
+//!
+//! One elicitation is open at a time. Values of `--answer` are used first; the remaining fields are prompted for on
+//! standard error and read from standard input.
+
+mod field;
+#[cfg(test)]
+mod field_tests;
+mod line_reader;
+mod parse;
+
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError};
+
+use linchpin::Result;
+use linchpin::model::{ElicitParams, ElicitResult};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use self::field::{Field, From};
+use self::line_reader::Lines;
+use crate::terminal::{Screen, Style, one_line, shorten, wrap};
+
+/// Maximum displayed width of a message, in columns.
+const LONGEST_MESSAGE: usize = 4_000;
+
+pub(crate) struct Asker {
+    screen: Arc<Screen>,
+    /// Whether standard input is a terminal.
+    is_terminal: bool,
+    server: OnceLock<String>,
+    /// Field, value and usage flag of each `--answer`.
+    answers: StdMutex<Vec<(String, String, bool)>>,
+    lines: Mutex<Lines>,
+}
+
+/// Input of the user.
+enum Typed {
+    Line(String),
+    /// End of the input.
+    End,
+    Decline,
+    Cancel,
+}
+
+/// Result of a form that was declined or cancelled.
+struct Refused(ElicitResult);
+
+impl Asker {
+    pub(crate) fn new(screen: Arc<Screen>, answers: Vec<(String, String)>) -> Arc<Self> {
+        let answers = answers.into_iter().map(|(field, value)| (field, value, false)).collect();
+        Arc::new(Asker {
+            screen,
+            is_terminal: io::stdin().is_terminal(),
+            server: OnceLock::new(),
+            answers: StdMutex::new(answers),
+            lines: Mutex::new(Lines::new()),
+        })
+    }
+
+    /// Sets the server name shown above each elicitation.
+    pub(crate) fn is_for(&self, server: Option<String>) {
+        let _ = self.server.set(server.unwrap_or_else(|| "The server".into()));
+    }
+
+    /// Prints a note for each `--answer` that no form used.
+    pub(crate) fn show_unused(&self) {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (field, ..) in answers.iter().filter(|(.., used)| !used) {
+            self.screen
+                .aside(&format!("note: --answer {field}: unused, the server did not request this field"));
+        }
+    }
+
+    /// Handles a form elicitation.
+    pub(crate) async fn form(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
+        let mut lines = self.lines.lock().await;
+        let _held = self.screen.hold();
+        lines.forget();
+        let mut fields = ask.requested_schema.as_ref().map(Field::all).unwrap_or_default();
+        self.head(&ask.message);
+        Ok(match self.fill(&mut fields, &mut lines).await {
+            Ok(content) => ElicitResult::accept(Value::Object(content)),
+            Err(Refused(result)) => result,
+        })
+    }
+
+    async fn fill(&self, fields: &mut [Field], lines: &mut Lines) -> Result<Map<String, Value>, Refused> {
+        let given: Vec<Option<Value>> = fields.iter().map(|field| self.find_answer(field)).collect();
+        let is_given = given.iter().any(Option::is_some);
+        let asks = given.iter().any(Option::is_none) || fields.is_empty();
+        if self.is_terminal && asks {
+            let help = "Enter accepts the default in [ ] or skips an optional field. !decline declines the request, \
+                        !cancel or Ctrl-D cancels it.";
+            let width = self.screen.look.width.saturating_sub(2);
+            for line in wrap(help, width) {
+                self.screen.aside(&format!("  {line}"));
+            }
+        }
+        loop {
+            let mut content = Map::new();
+            for (field, given) in fields.iter().zip(&given) {
+                let value = match given {
+                    Some(value) => Some(value.clone()),
+                    None => self.ask_for(field, lines, is_given).await?,
+                };
+                content.extend(value.map(|value| (field.name.clone(), value)));
+            }
+            if !asks || !(self.is_terminal || fields.is_empty()) || self.confirm(lines).await? {
+                return Ok(content);
+            }
+            for field in &mut *fields {
+                field.default = content.remove(&field.name).or_else(|| field.default.take());
+            }
+        }
+    }
+
+    /// Prompts for one field until the input is valid.
+    async fn ask_for(
+        &self,
+        field: &Field,
+        lines: &mut Lines,
+        is_given: bool,
+    ) -> Result<Option<Value>, Refused> {
+        let look = self.screen.look;
+        let about = if field.about.is_empty() { String::new() } else { format!("  {}", field.about) };
+        let takes = look.paint(Style::Dim, &format!("({})", field.takes()));
+        self.screen.line(&format!("\n  {}{about}  {takes}", look.paint(Style::Bold, &field.label)));
+        for (number, choice) in field.choices().iter().enumerate() {
+            self.screen.line(&format!("    {}  {}", number + 1, choice.title));
+        }
+        let default =
+            field.default.as_ref().map(|value| format!(" [{}]", field.typed(value))).unwrap_or_default();
+        loop {
+            self.screen.prompt(&format!("  {}{default}: ", field.label));
+            let typed = match self.next(lines).await {
+                Typed::Line(typed) => typed,
+                Typed::End if is_given && (field.default.is_some() || !field.required) => String::new(),
+                Typed::End => return Err(self.unanswered(&format!("--answer {}=…", one_line(&field.name)))),
+                refused => return Err(refusal(&refused)),
+            };
+            match field.parse(&typed, From::Person) {
+                Ok(value) => return Ok(value),
+                Err(reason) => self.screen.line(&format!("  {}", look.paint(Style::Bad, &one_line(&reason)))),
+            }
+        }
+    }
+
+    /// Asks whether to send the form. `false` means that the user wants to edit it.
+    async fn confirm(&self, lines: &mut Lines) -> Result<bool, Refused> {
+        loop {
+            self.screen.prompt("\n  Send this? y to send, e to edit, n to decline [y]: ");
+            match self.next(lines).await {
+                Typed::Line(typed) => match &*typed.to_lowercase() {
+                    "" if self.is_terminal => return Ok(true),
+                    "y" | "yes" => return Ok(true),
+                    "e" | "edit" => return Ok(false),
+                    "n" | "no" => return Err(Refused(ElicitResult::decline())),
+                    _ => {}
+                },
+                Typed::End => return Err(self.unanswered("a terminal")),
+                refused => return Err(refusal(&refused)),
+            }
+        }
+    }
+
+    /// Handles a URL elicitation: asks the user for consent. The user opens the URL; this command never does.
+    pub(crate) async fn page(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
+        let mut lines = self.lines.lock().await;
+        let _held = self.screen.hold();
+        lines.forget();
+        self.head(&ask.message);
+        let (url, look) = (one_line(ask.url.as_deref().unwrap_or_default()), self.screen.look);
+        // A browser drops characters that are not allowed in a URL and would open a different one than shown.
+        let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == ask.url.as_deref();
+        if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
+            self.screen.line(&format!("  declined: `{url}` is not a valid http or https URL"));
+            return Ok(ElicitResult::decline());
+        }
+        self.screen.line(&format!("\n  {}", look.paint(Style::Name, &url)));
+        self.screen.line(&format!("  on the host {}", look.paint(Style::Bold, host(&url))));
+        if !url.is_ascii() || host(&url).contains("xn--") {
+            let warning = "The URL contains characters that may imitate the name of a host you know.";
+            self.screen.line(&format!("  {}", look.paint(Style::Warning, warning)));
+        }
+        loop {
+            self.screen.prompt("\n  Do you agree to open this URL in your browser? y or n: ");
+            match self.next(&mut lines).await {
+                Typed::Line(typed) => match &*typed.to_lowercase() {
+                    "y" | "yes" => return Ok(ElicitResult::accept(Value::Null)),
+                    "n" | "no" => return Ok(ElicitResult::decline()),
+                    _ => {}
+                },
+                Typed::End => return Ok(self.unanswered("a terminal").0),
+                refused => return Ok(refusal(&refused).0),
+            }
+        }
+    }
+
+    fn head(&self, message: &str) {
+        let look = self.screen.look;
+        let server = self.server.get().map_or("The server", |server| &**server);
+        let text = format!("{server} requests input: {}", shorten(&one_line(message), LONGEST_MESSAGE));
+        let lines = wrap(&text, look.width);
+        let lines: Vec<String> = lines.iter().map(|line| look.paint(Style::Bold, line)).collect();
+        self.screen.line(&format!("\n{}", lines.join("\n")));
+    }
+
+    /// Returns the `--answer` for a field, if it is valid.
+    fn find_answer(&self, field: &Field) -> Option<Value> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, value, used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
+        *used = true;
+        match field.parse(value, From::CommandLine) {
+            Ok(parsed) => {
+                self.screen.aside(&format!("  {}: {}", field.label, one_line(value)));
+                parsed
+            }
+            Err(reason) => {
+                self.screen.line(&format!("note: --answer {}={value}: {}", field.name, one_line(&reason)));
+                None
+            }
+        }
+    }
+
+    async fn next(&self, lines: &mut Lines) -> Typed {
+        let typed = lines.next().await;
+        if !self.is_terminal || typed.is_none() {
+            // No Enter was echoed, so the cursor is still behind the prompt.
+            self.screen.line("");
+        }
+        match typed.as_deref() {
+            None if self.is_terminal => Typed::Cancel,
+            None => Typed::End,
+            Some("!decline") => Typed::Decline,
+            Some("!cancel") => Typed::Cancel,
+            Some(line) => Typed::Line(line.to_owned()),
+        }
+    }
+
+    fn unanswered(&self, remedy: &str) -> Refused {
+        self.screen.line(&format!("note: declined, because no input is available; use {remedy}"));
+        Refused(ElicitResult::decline())
+    }
+}
+
+fn refusal(typed: &Typed) -> Refused {
+    Refused(if matches!(typed, Typed::Cancel) { ElicitResult::cancel() } else { ElicitResult::decline() })
+}
+
+/// Returns the host of a URL without user information, which can imitate another host.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    // Browsers read a backslash as the end of the host, too.
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}

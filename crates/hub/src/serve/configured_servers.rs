@@ -1,0 +1,102 @@
+//! Configured servers with the environment of each stdio server, and the demo server.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::server::{Launch, NEEDED, Operated, Settings, Transport};
+use linchpin_hub_core::tool::names::Slug;
+
+use super::TENANT;
+use crate::config::{Config, Watched, variable};
+use crate::error::Failure;
+
+/// Slug of the demo server.
+pub(crate) const DEMO: &str = "demo";
+
+/// Applies the servers of the configuration file to the hub.
+pub(super) async fn take(hub: &Hub, watched: &Watched) -> Result<(), Failure> {
+    let servers = servers(&watched.config(), &|name| variable(name)?.into_string().ok())?;
+    let left_out = hub.operate(TENANT, servers).await?;
+    for slug in &left_out {
+        tracing::warn!(slug, "configured server skipped: another server has its slug");
+    }
+    watched.left_out(left_out);
+    Ok(())
+}
+
+/// Returns the configured servers, and the demo server unless the file configures another one with its slug.
+fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Operated>, Failure> {
+    let mut servers = config.servers.clone();
+    if !servers.iter().any(|server| server.slug.as_str() == DEMO) {
+        servers.push(demo(config.demo)?);
+    }
+    for server in &mut servers {
+        let Transport::Stdio(launch) = &mut server.transport else { continue };
+        let inherited = NEEDED.into_iter().chain(server.inherit.iter().map(String::as_str));
+        let inherited = inherited.filter_map(|name| Some((name.to_owned(), variables(name)?)));
+        let mut env: BTreeMap<_, _> = inherited.collect();
+        if let Some(missing) = server.inherit.iter().find(|name| !env.contains_key(*name)) {
+            tracing::warn!(
+                server = server.slug.as_str(),
+                variable = missing,
+                "inherited environment variable is not set"
+            );
+        }
+        launch.inherited = env.keys().filter(|name| !launch.env.contains_key(*name)).cloned().collect();
+        env.append(&mut launch.env);
+        launch.env = env;
+    }
+    Ok(servers)
+}
+
+/// Returns the demo server, which runs this executable.
+fn demo(enabled: bool) -> Result<Operated, Failure> {
+    // Cache the path of the first start: the executable may be replaced while the hub runs.
+    static OWN: OnceLock<String> = OnceLock::new();
+    let now = std::env::current_exe()?.to_string_lossy().into_owned();
+    let command = OWN.get_or_init(|| now).clone();
+    let settings = Settings {
+        enabled,
+        description: Some("Demonstrates the features of a server, without external effects".to_owned()),
+        ..Settings::named("Demo")
+    };
+    let transport = Transport::Stdio(Launch::new(command, &["demo"]));
+    Ok(Operated { slug: Slug::new(DEMO)?, settings, transport, inherit: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn read(text: &str) -> Vec<Operated> {
+        let config = Config::parse(Path::new("linchpin.toml"), text).unwrap();
+        let variables = |name: &str| match name {
+            "PATH" | "TOKEN" | "SECRET" => Some(format!("the {name} of the hub")),
+            _ => None,
+        };
+        servers(&config, &variables).unwrap()
+    }
+
+    #[test]
+    fn a_program_gets_what_it_needs_and_what_was_said() {
+        let servers = read(
+            "[servers.a]\ncommand = \"x\"\nenv = { A = \"1\", PATH = \"/bin\" }\ninherit = [\"TOKEN\", \"MISSING\"]",
+        );
+        let Transport::Stdio(launch) = &servers[0].transport else { panic!("{:?}", servers[0]) };
+        let env: Vec<_> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(env, [("A", "1"), ("PATH", "/bin"), ("TOKEN", "the TOKEN of the hub")]);
+    }
+
+    #[test]
+    fn the_demo_server_is_there_beside_those_of_the_file() {
+        let slugs =
+            |text: &str| read(text).iter().map(|server| server.slug.as_str().to_owned()).collect::<Vec<_>>();
+        assert_eq!(slugs(""), ["demo"]);
+        assert!(read("")[0].settings.enabled && !read("demo = false")[0].settings.enabled);
+        assert_eq!(slugs("[servers.demo]\nurl = \"https://a.example/mcp\""), ["demo"]);
+        assert!(matches!(&read("")[0].transport, Transport::Stdio(launch) if launch.args == ["demo"]));
+    }
+}

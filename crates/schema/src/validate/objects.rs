@@ -1,0 +1,182 @@
+//! Validation of the object keywords.
+
+use serde_json::{Map, Value};
+
+use super::arrays::unexpected;
+use super::{Flow, Marks, Run, Stop};
+use crate::equal::text_cost;
+use crate::error::{Place, shown};
+use crate::evaluated::Seen;
+use crate::node::{Dependent, Id, Node, Objects, Rest, Types};
+
+type Members = Map<String, Value>;
+
+impl<'s> Run<'s> {
+    #[inline(never)]
+    pub(super) fn object(
+        &mut self,
+        rules: &'s Objects,
+        members: &Members,
+        value: &Value,
+        place: &Place<'_>,
+        mut marks: Marks<'_>,
+    ) -> Flow {
+        self.size(rules, members, value, place)?;
+        self.members(rules, members, place, marks.as_deref_mut())?;
+        if let Some(names) = rules.names {
+            for name in members.keys() {
+                self.spend_on(name)?;
+                self.check(names, &Value::String(name.clone()), place, None)?;
+            }
+        }
+        for dependent in &rules.dependents {
+            self.dependent(dependent, members, value, place, marks.as_deref_mut())?;
+        }
+        Ok(())
+    }
+
+    fn size(&mut self, rules: &Objects, members: &Members, value: &Value, place: &Place<'_>) -> Flow {
+        let count = members.len() as u64;
+        let words = |limit: u64| format!("{limit} propert{}", if limit == 1 { "y" } else { "ies" });
+        if count < rules.size.min {
+            self.fail(place, || format!("{} has less than {}", shown(value), words(rules.size.min)))?;
+        }
+        if let Some(max) = rules.size.max.filter(|max| count > *max) {
+            self.fail(place, || format!("{} has more than {}", shown(value), words(max)))?;
+        }
+        Ok(())
+    }
+
+    /// Validates the members in one pass, for all keywords that select them by name.
+    fn members(
+        &mut self,
+        rules: &'s Objects,
+        members: &Members,
+        place: &Place<'_>,
+        mut marks: Marks<'_>,
+    ) -> Flow {
+        let mut required = 0;
+        let mut unknown = Vec::new();
+        self.spend(members.len())?;
+        for (index, (name, value)) in members.iter().enumerate() {
+            let inner = Place::Key(place, name);
+            let mut known = false;
+            self.spend_on(name)?;
+            if let Ok(at) = rules.members.binary_search_by(|member| member.order(name)) {
+                let member = &rules.members[at];
+                required += usize::from(member.required);
+                if let Some(id) = member.node {
+                    known = true;
+                    self.check(id, value, &inner, None)?;
+                }
+            }
+            for (pattern, id) in &rules.patterns {
+                if self.matches(pattern, name)? {
+                    known = true;
+                    self.check(*id, value, &inner, None)?;
+                }
+            }
+            if !known {
+                match rules.rest {
+                    None => continue,
+                    Some(Rest::Any) => {}
+                    Some(Rest::Each(id)) => self.check(id, value, &inner, None)?,
+                    Some(Rest::Never) if self.quiet => return Err(Stop),
+                    Some(Rest::Never) => unknown.push(name),
+                }
+            }
+            if let Some(marks) = &mut marks {
+                marks.add(index);
+            }
+        }
+        if !unknown.is_empty() {
+            self.fail(place, || unexpected("Additional properties", "'", &first(&unknown), unknown.len()))?;
+        }
+        if required < rules.required.len() { self.required(&rules.required, members, place) } else { Ok(()) }
+    }
+
+    /// Spends the cost of looking up a name in addition to the step itself. Zero unless the name is long.
+    #[inline]
+    fn spend_on(&mut self, name: &str) -> Flow {
+        if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Stop) }
+    }
+
+    #[inline(never)]
+    fn required(&mut self, names: &[Box<str>], members: &Members, place: &Place<'_>) -> Flow {
+        self.spend(names.len())?;
+        for name in names {
+            self.spend_on(name)?;
+            if members.contains_key(&**name) {
+                continue;
+            }
+            self.fail(place, || format!("{name:?} is a required property"))?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn dependent(
+        &mut self,
+        rule: &Dependent,
+        members: &Members,
+        value: &Value,
+        place: &Place<'_>,
+        marks: Marks<'_>,
+    ) -> Flow {
+        self.spend(1)?;
+        self.spend_on(&rule.name)?;
+        if !members.contains_key(&*rule.name) {
+            return Ok(());
+        }
+        self.required(&rule.required, members, place)?;
+        match rule.node {
+            Some(id) => self.check(id, value, place, marks),
+            None => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn with_unevaluated_properties(
+        &mut self,
+        node: &'s Node,
+        value: &Value,
+        members: &Members,
+        place: &Place<'_>,
+        marks: Marks<'_>,
+    ) -> Flow {
+        let (Some(id), mut seen, before) = (node.unevaluated_properties, Seen::default(), self.faults.len())
+        else {
+            return Err(Stop);
+        };
+        self.keywords(node, value, place, Some(&mut seen))?;
+        if self.faults.len() > before {
+            return Ok(());
+        }
+        self.spend(members.len())?;
+        let left = || members.iter().enumerate().filter(|(index, _)| !seen.contains(*index));
+        if !self.is_never(id) {
+            for (_, (name, value)) in left() {
+                self.check(id, value, &Place::Key(place, name), None)?;
+            }
+        } else if left().next().is_some() {
+            self.fail(place, || {
+                let names: Vec<&String> = left().map(|(_, (name, _))| name).collect();
+                unexpected("Unevaluated properties", "'", &first(&names), names.len())
+            })?;
+        }
+        if let Some(marks) = marks {
+            marks.add_all(members.len());
+        }
+        Ok(())
+    }
+
+    /// Reports whether a node allows no value.
+    pub(super) fn is_never(&self, id: Id) -> bool {
+        self.schema.nodes[id as usize].types == Types::NONE
+    }
+}
+
+/// Returns the first five names, each truncated to 100 characters.
+fn first(names: &[&String]) -> Vec<String> {
+    names.iter().take(5).map(|name| name.chars().take(100).collect()).collect()
+}

@@ -1,0 +1,221 @@
+//! Authorization request and redirect response (RFC 6749 section 4.1, RFC 9207).
+
+use serde::{Deserialize, Serialize};
+
+use super::pkce::{Verifier, random_text};
+use super::server_metadata::ServerMetadata;
+use crate::auth::error::{AuthError, AuthErrorKind, quoted};
+use crate::auth::form_urlencoded;
+use crate::auth::scopes::{OFFLINE_ACCESS, Scopes};
+use crate::auth::secret::{self, Secret};
+
+/// Pending authorization request. It is consumed by the redirect, so it can be used only once.
+#[derive(Clone, Serialize, Deserialize)]
+pub(in crate::auth) struct Pending {
+    #[serde(with = "secret::whole")]
+    state: Secret,
+    verifier: Verifier,
+    redirect_uri: String,
+    /// The expected issuer, and whether the response must contain it (`iss`).
+    issuer: String,
+    iss_required: bool,
+}
+
+/// Builds the authorization URL and the state to hold until the redirect arrives.
+pub(in crate::auth) fn begin(
+    server: &ServerMetadata,
+    endpoint: &str,
+    client_id: &str,
+    redirect_uri: &str,
+    resource: &str,
+    scopes: &Scopes,
+) -> (String, Pending) {
+    let (state, verifier) = (random_text(), Verifier::random());
+    let mut url = endpoint.to_owned();
+    url.push(if url.contains('?') { '&' } else { '?' });
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", client_id),
+        ("redirect_uri", redirect_uri),
+        ("state", state.expose()),
+        ("code_challenge", &verifier.challenge()),
+        ("code_challenge_method", "S256"),
+        ("resource", resource),
+    ] {
+        form_urlencoded::append(&mut url, name, value);
+    }
+    if !scopes.is_empty() {
+        form_urlencoded::append(&mut url, "scope", &scopes.to_string());
+    }
+    if scopes.contains(OFFLINE_ACCESS) {
+        // OpenID Connect requires the consent prompt for `offline_access`.
+        form_urlencoded::append(&mut url, "prompt", "consent");
+    }
+    let pending = Pending {
+        state,
+        verifier,
+        redirect_uri: redirect_uri.to_owned(),
+        issuer: server.issuer.clone(),
+        iss_required: server.iss_in_response,
+    };
+    (url, pending)
+}
+
+/// Parameters of a redirect.
+#[derive(Default)]
+struct Brought {
+    code: Option<Secret>,
+    state: Option<Secret>,
+    iss: Option<String>,
+    error: Option<String>,
+    description: Option<String>,
+}
+
+impl Brought {
+    /// Parses a URL or its query. A duplicate parameter is an error, because its value would be ambiguous.
+    fn read(redirect: &str) -> Option<Self> {
+        let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
+        let query = query.split('#').next().unwrap_or_default();
+        let mut brought = Brought::default();
+        for (name, value) in form_urlencoded::decode(query) {
+            let value = value.into_owned();
+            let twice = match &*name {
+                "code" => brought.code.replace(value.into()).is_some(),
+                "state" => brought.state.replace(value.into()).is_some(),
+                "iss" => brought.iss.replace(value).is_some(),
+                "error" => brought.error.replace(value).is_some(),
+                "error_description" => brought.description.replace(value).is_some(),
+                _ => false,
+            };
+            if twice {
+                return None;
+            }
+        }
+        Some(brought)
+    }
+}
+
+/// Authorization response: the values that the token request needs.
+pub(in crate::auth) struct Returned {
+    pub(in crate::auth) code: Secret,
+    pub(in crate::auth) verifier: Verifier,
+    pub(in crate::auth) redirect_uri: String,
+}
+
+impl Pending {
+    /// Validates the redirect. Nothing in it is used or shown before `state` and `iss` are verified.
+    pub(in crate::auth) fn finish(self, redirect: &str) -> Result<Returned, AuthError> {
+        let wrong = |what: &str| AuthError::new(AuthErrorKind::Callback, format!("{what}; sign in again"));
+        let brought =
+            Brought::read(redirect).ok_or_else(|| wrong("the redirect has a duplicate parameter"))?;
+        if brought.state.as_ref() != Some(&self.state) {
+            return Err(wrong("the redirect does not belong to this sign-in (`state`)"));
+        }
+        match &brought.iss {
+            Some(iss) if *iss != self.issuer => {
+                return Err(wrong(&format!(
+                    "the redirect comes from another authorization server than `{}` (`iss`)",
+                    quoted(&self.issuer)
+                )));
+            }
+            None if self.iss_required => {
+                return Err(wrong(&format!(
+                    "the redirect lacks the `iss` parameter that `{}` announces",
+                    quoted(&self.issuer)
+                )));
+            }
+            _ => {}
+        }
+        if let Some(error) = brought.error {
+            let code = quoted(&error);
+            let description = brought.description.map(|text| quoted(&text)).filter(|text| !text.is_empty());
+            let description = description.map_or(String::new(), |text| format!(" ({text})"));
+            let text =
+                format!("`{}` denied authorization: error `{code}`{description}", quoted(&self.issuer));
+            return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(Some(code)));
+        }
+        let code = brought.code.filter(|code| !code.expose().is_empty());
+        let code = code.ok_or_else(|| wrong("the redirect has no authorization code"))?;
+        Ok(Returned { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::flow::server_metadata::without_document;
+
+    const HERE: &str = "http://127.0.0.1:1/callback";
+
+    fn server(iss: bool) -> ServerMetadata {
+        ServerMetadata { iss_in_response: iss, ..without_document("https://a.example") }
+    }
+
+    fn pending(iss: bool) -> (String, Pending) {
+        begin(
+            &server(iss),
+            "https://a.example/authorize",
+            "me",
+            HERE,
+            "https://b.example/mcp",
+            &Scopes::read("x offline_access"),
+        )
+    }
+
+    fn back(iss_promised: bool, with: &str) -> Result<Returned, String> {
+        let (_, pending) = pending(iss_promised);
+        let state = pending.state.expose().to_owned();
+        pending
+            .finish(&format!("{HERE}?{}", with.replace("STATE", &state)))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn where_people_are_led() {
+        let (url, pending) = pending(true);
+        assert!(url.starts_with(
+            "https://a.example/authorize?response_type=code&client_id=me&redirect_uri=http%3A%2F%2F"
+        ));
+        for part in [
+            "&code_challenge_method=S256",
+            "&resource=https%3A%2F%2Fb.example%2Fmcp",
+            "&scope=x%20offline_access",
+            "&prompt=consent",
+            &format!("&code_challenge={}", pending.verifier.challenge()),
+            &format!("&state={}", pending.state.expose()),
+        ] {
+            assert!(url.contains(part), "{url} {part}");
+        }
+    }
+
+    #[test]
+    fn who_answers_is_checked_before_what_they_say() {
+        assert!(back(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        assert!(back(false, "code=c&state=STATE").is_ok());
+        assert!(back(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        for (promised, with, says) in [
+            (true, "code=c&state=STATE", "lacks the `iss` parameter that `https://a.example` announces"),
+            (true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example%2F", "another authorization server"),
+            (false, "code=c&state=STATE&iss=https%3A%2F%2Fevil.example", "another authorization server"),
+            (false, "code=c&state=STATE&iss=HTTPS%3A%2F%2Fa.example", "another authorization server"),
+            (false, "code=c&state=other", "does not belong to this sign-in"),
+            (false, "code=c", "does not belong to this sign-in"),
+            (false, "error=access_denied&error_description=EVIL", "does not belong to this sign-in"),
+            (
+                false,
+                "error=access_denied&error_description=EVIL&state=STATE&iss=x",
+                "another authorization server",
+            ),
+            (false, "code=c&code=d&state=STATE", "a duplicate parameter"),
+            (false, "state=STATE", "has no authorization code"),
+            (
+                false,
+                "error=access_denied&error_description=not%20today%1b&state=STATE",
+                "`access_denied` (not today)",
+            ),
+        ] {
+            let error = back(promised, with).err().unwrap();
+            assert!(error.contains(says) && !error.contains("EVIL"), "{with}: {error}");
+        }
+    }
+}

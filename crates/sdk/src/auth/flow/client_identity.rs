@@ -1,0 +1,125 @@
+//! Client identity at an authorization server, and client authentication at the token endpoint (RFC 6749 section 2.3,
+//! RFC 7523 section 2.2).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::http::Exchange;
+use super::pkce::random_text;
+use super::private_key::PrivateKey;
+use super::server_metadata::ServerMetadata;
+use crate::auth::error::{AuthError, AuthErrorKind};
+use crate::auth::form_urlencoded;
+use crate::auth::secret::{self, Secret};
+
+/// Lifetime of a client assertion, in seconds.
+const ASSERTION_LIFE: u64 = 300;
+
+/// Client authentication method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::auth) enum Method {
+    #[serde(rename = "none")]
+    None,
+    #[serde(rename = "client_secret_basic")]
+    Basic,
+    #[serde(rename = "client_secret_post")]
+    Post,
+    #[serde(rename = "private_key_jwt")]
+    PrivateKey,
+}
+
+impl Method {
+    pub(in crate::auth) fn name(self) -> &'static str {
+        match self {
+            Method::None => "none",
+            Method::Basic => "client_secret_basic",
+            Method::Post => "client_secret_post",
+            Method::PrivateKey => "private_key_jwt",
+        }
+    }
+
+    pub(in crate::auth) fn find(name: &str) -> Option<Self> {
+        [Method::None, Method::Basic, Method::Post, Method::PrivateKey]
+            .into_iter()
+            .find(|method| method.name() == name)
+    }
+
+    /// Returns the first wanted method that the server supports. A server that lists none is assumed to support all.
+    pub(in crate::auth) fn choose(wanted: &[Method], server: &ServerMetadata) -> Option<Method> {
+        let takes = |method: &Method| {
+            server.auth_methods.as_ref().is_none_or(|known| known.iter().any(|known| known == method.name()))
+        };
+        wanted.iter().copied().find(takes)
+    }
+}
+
+/// Client as registered at one authorization server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::auth) struct Identity {
+    pub(in crate::auth) id: String,
+    #[serde(default, with = "secret::kept")]
+    pub(in crate::auth) secret: Option<Secret>,
+    pub(in crate::auth) method: Method,
+    /// The redirect URI, if the client registered itself with it.
+    pub(in crate::auth) redirect_uri: Option<String>,
+    /// The registered scopes, if the registration listed any.
+    #[serde(default)]
+    pub(in crate::auth) scopes: Option<String>,
+    /// Expiry of the secret, in seconds since the Unix epoch.
+    pub(in crate::auth) expires_at: Option<u64>,
+}
+
+impl Identity {
+    /// Creates a client that was not registered dynamically.
+    pub(in crate::auth) fn new(id: &str, secret: Option<Secret>, method: Method) -> Self {
+        Identity { id: id.to_owned(), secret, method, redirect_uri: None, scopes: None, expires_at: None }
+    }
+
+    /// Adds client authentication to a request.
+    pub(in crate::auth) fn sign(
+        &self,
+        request: &mut Exchange,
+        key: Option<&PrivateKey>,
+        issuer: &str,
+        now: u64,
+    ) -> Result<(), AuthError> {
+        let secret = self.secret.as_ref().map_or("", Secret::expose);
+        match self.method {
+            Method::None => request.field("client_id", &self.id),
+            Method::Post => {
+                request.field("client_id", &self.id);
+                request.secret("client_secret", secret);
+            }
+            Method::Basic => {
+                let pair =
+                    format!("{}:{}", form_urlencoded::encoded(&self.id), form_urlencoded::encoded(secret));
+                request.header("authorization", &format!("Basic {}", STANDARD.encode(pair)));
+                request.hide(secret);
+            }
+            Method::PrivateKey => {
+                let missing = || {
+                    AuthError::new(
+                        AuthErrorKind::Setup,
+                        "the client authenticates with a private key, but none is configured",
+                    )
+                };
+                let assertion = self.assertion(key.ok_or_else(missing)?, issuer, now)?;
+                request.field("client_id", &self.id);
+                request
+                    .field("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+                request.secret("client_assertion", &assertion);
+            }
+        }
+        Ok(())
+    }
+
+    fn assertion(&self, key: &PrivateKey, issuer: &str, now: u64) -> Result<String, AuthError> {
+        let claims = json!({
+            "iss": self.id, "sub": self.id, "aud": issuer,
+            "jti": random_text().expose(), "iat": now, "exp": now + ASSERTION_LIFE,
+        });
+        key.sign(&claims)
+    }
+}

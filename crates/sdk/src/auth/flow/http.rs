@@ -1,0 +1,183 @@
+//! HTTP requests and responses of a flow, as data; the runner sends them.
+
+use std::fmt;
+
+use crate::auth::form_urlencoded;
+use crate::auth::secret::Secret;
+
+/// Purpose of an authorization request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Protected resource metadata (RFC 9728).
+    ResourceMetadata,
+    /// Authorization server metadata (RFC 8414, `OpenID` Connect Discovery).
+    ServerMetadata,
+    /// Dynamic client registration (RFC 7591).
+    Registration,
+    /// Token request.
+    Token,
+    /// Token exchange with an identity provider (RFC 8693).
+    Assertion,
+    /// Token revocation (RFC 7009).
+    Revocation,
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Purpose::ResourceMetadata => "protected resource metadata",
+            Purpose::ServerMetadata => "authorization server metadata",
+            Purpose::Registration => "client registration",
+            Purpose::Token => "token request",
+            Purpose::Assertion => "token exchange with the identity provider",
+            Purpose::Revocation => "token revocation",
+        })
+    }
+}
+
+/// HTTP request of a flow.
+#[derive(Clone)]
+pub(in crate::auth) struct Exchange {
+    purpose: Purpose,
+    url: String,
+    typed: bool,
+    headers: Vec<(&'static str, Secret)>,
+    body: Option<(&'static str, Secret)>,
+    /// Secret values in the request.
+    secrets: Vec<Secret>,
+}
+
+impl Exchange {
+    pub(in crate::auth) fn get(purpose: Purpose, url: impl Into<String>) -> Self {
+        let (headers, secrets) = (Vec::new(), Vec::new());
+        Exchange { purpose, url: url.into(), typed: false, headers, body: None, secrets }
+    }
+
+    /// Creates a form; [`Self::field`] adds its fields.
+    pub(in crate::auth) fn form(purpose: Purpose, url: impl Into<String>) -> Self {
+        let body = Some(("application/x-www-form-urlencoded", Secret::default()));
+        Exchange { body, ..Self::get(purpose, url) }
+    }
+
+    pub(in crate::auth) fn json(purpose: Purpose, url: impl Into<String>, body: &serde_json::Value) -> Self {
+        Exchange { body: Some(("application/json", body.to_string().into())), ..Self::get(purpose, url) }
+    }
+
+    /// Marks the URL as configured, not discovered from the network.
+    pub(in crate::auth) fn typed(mut self) -> Self {
+        self.typed = true;
+        self
+    }
+
+    pub(in crate::auth) fn field(&mut self, name: &str, value: &str) {
+        if let Some((_, form)) = &mut self.body {
+            let mut text = form.expose().to_owned();
+            form_urlencoded::append(&mut text, name, value);
+            *form = text.into();
+        }
+    }
+
+    /// Adds a field with a secret value.
+    pub(in crate::auth) fn secret(&mut self, name: &str, value: &str) {
+        self.field(name, value);
+        self.hide(value);
+    }
+
+    /// Marks a value in the request as secret.
+    pub(in crate::auth) fn hide(&mut self, secret: &str) {
+        self.secrets.push(secret.into());
+    }
+
+    /// Redacts secrets of the request from an error response: some authorization servers echo them, and errors are
+    /// shown.
+    pub(in crate::auth) fn without_secrets(&self, mut refusal: Reply) -> Reply {
+        for secret in self.secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty()) {
+            if let Some(text) = std::str::from_utf8(&refusal.body).ok().filter(|text| text.contains(secret)) {
+                refusal.body = text.replace(secret, "…").into_bytes();
+            }
+        }
+        refusal
+    }
+
+    pub(in crate::auth) fn header(&mut self, name: &'static str, value: &str) {
+        self.headers.push((name, value.into()));
+    }
+
+    /// Returns the purpose.
+    pub(in crate::auth) fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// Returns `POST` if the request has a body, else `GET`. Redirects of a `POST` are not followed, so that its
+    /// secrets are not sent elsewhere.
+    pub(in crate::auth) fn method(&self) -> &'static str {
+        if self.body.is_some() { "POST" } else { "GET" }
+    }
+
+    /// Returns the URL.
+    pub(in crate::auth) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns whether the URL comes from the configuration and not from the network.
+    pub(in crate::auth) fn is_typed(&self) -> bool {
+        self.typed
+    }
+
+    /// Returns the request-specific headers.
+    pub(in crate::auth) fn headers(&self) -> impl Iterator<Item = (&'static str, &Secret)> {
+        self.headers.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// Returns the content type and the body.
+    pub(in crate::auth) fn body(&self) -> Option<(&'static str, &Secret)> {
+        self.body.as_ref().map(|(content_type, body)| (*content_type, body))
+    }
+}
+
+/// Prints nothing that may be secret.
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Exchange({}: {} {})",
+            self.purpose,
+            self.method(),
+            self.url.split('?').next().unwrap_or_default()
+        )
+    }
+}
+
+/// HTTP response of a flow.
+#[derive(Clone)]
+pub(in crate::auth) struct Reply {
+    /// HTTP status.
+    pub(in crate::auth) status: u16,
+    /// The body.
+    pub(in crate::auth) body: Vec<u8>,
+    /// The `DPoP-Nonce` header.
+    pub(in crate::auth) nonce: Option<String>,
+}
+
+impl Reply {
+    pub(in crate::auth) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Returns whether the body has an `error` member, regardless of the status.
+    pub(in crate::auth) fn has_error(&self) -> bool {
+        self.body.windows(7).any(|part| part == br#""error""#)
+    }
+
+    /// Returns whether the document does not exist, as opposed to a failing server.
+    pub(in crate::auth) fn is_missing(&self) -> bool {
+        matches!(self.status, 400 | 401 | 403 | 404 | 405 | 406 | 410)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
+    }
+}

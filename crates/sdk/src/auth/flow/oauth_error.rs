@@ -1,0 +1,60 @@
+//! OAuth error responses (RFC 6749 section 5.2).
+
+use serde::Deserialize;
+
+use super::http::Reply;
+use crate::auth::error::quoted;
+
+/// Error codes of transient failures.
+const PASSING: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
+
+/// Returns whether the body is an HTML page.
+pub(in crate::auth) fn is_page(reply: &Reply) -> bool {
+    reply.body.trim_ascii_start().starts_with(b"<")
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    error_description: Option<String>,
+}
+
+/// Returns the error code, unless the error is transient, and a description.
+pub(in crate::auth) fn oauth_error(reply: &Reply) -> (Option<String>, String) {
+    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&reply.body) {
+        let code = quoted(&refusal.error);
+        let text = match refusal.error_description.as_deref().map(quoted).filter(|text| !text.is_empty()) {
+            Some(description) => format!("error `{code}` ({description})"),
+            None => format!("error `{code}`"),
+        };
+        let is_passing = reply.status >= 500 || reply.status == 429 || PASSING.contains(&&*code);
+        return (Some(code).filter(|_| !is_passing), text);
+    }
+    let what = match reply.status {
+        300..400 => ", a redirect, which is not followed with secrets",
+        _ if is_page(reply) => " and an HTML page",
+        _ => "",
+    };
+    let advice = if reply.status >= 500 { "; try again later" } else { "" };
+    (None, format!("it responded with HTTP {}{what}{advice}", reply.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_has_no_code() {
+        let of = |status, code: &str| {
+            let body = format!(r#"{{"error":"{code}","error_description":"why"}}"#).into_bytes();
+            oauth_error(&Reply { status, body, nonce: None })
+        };
+        assert_eq!(
+            of(400, "interaction_required"),
+            (Some("interaction_required".into()), "error `interaction_required` (why)".into())
+        );
+        for (status, code) in [(503, "Service Unavailable"), (429, "invalid_grant"), (400, "slow_down")] {
+            assert_eq!(of(status, code), (None, format!("error `{code}` (why)")));
+        }
+    }
+}

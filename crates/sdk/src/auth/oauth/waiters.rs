@@ -1,0 +1,19 @@
+//! Counter of requests that wait for a token.
+
+use tokio::sync::watch;
+
+/// Guard that counts one waiting request while it exists.
+pub(in crate::auth) struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waits<'a> {
+    pub(in crate::auth) fn new(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|count| *count += 1);
+        Waits(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}

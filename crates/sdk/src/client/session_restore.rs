@@ -1,0 +1,32 @@
+//! Restoration of session state in a new session after the server lost the old one.
+
+use std::sync::Arc;
+
+use linchpin_protocol::Method;
+use linchpin_protocol::encode::to_vec;
+use linchpin_protocol::model::{SetLevelParams, SubscribeParams};
+
+use super::core::{Core, Options};
+use crate::lock::lock;
+
+/// Restores the log level and the resource subscriptions.
+pub(super) async fn restore(core: Arc<Core>) {
+    let level = *lock(&core.level);
+    if let Some(level) = level {
+        let params = to_vec(&SetLevelParams { level, meta: None }, core.revision());
+        again(&core, Method::SetLevel, params).await;
+    }
+    let subscribed: Vec<String> = lock(&core.subscribed).keys().cloned().collect();
+    for uri in subscribed {
+        let params = to_vec(&SubscribeParams { uri, meta: None }, core.revision());
+        again(&core, Method::Subscribe, params).await;
+    }
+}
+
+async fn again(core: &Core, method: Method, params: Vec<u8>) {
+    let method = method.name();
+    if let Err(error) = core.ask(core.revision(), method, &params, &Options::default()).await {
+        let server = core.server_label();
+        tracing::warn!(server, method, %error, "failed to restore session state");
+    }
+}

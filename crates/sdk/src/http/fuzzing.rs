@@ -1,0 +1,67 @@
+//! Entry points for the fuzz targets, which are outside the crate.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use super::param_headers::Mirror;
+use super::sse::{Event, Fault, Parser};
+use super::{header_names, header_value};
+
+/// Parsed event stream.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Id, whether the event itself set it, type and data.
+    pub events: Vec<(Option<String>, bool, String, String)>,
+    /// Id to resume from.
+    pub last_id: Option<String>,
+    /// Reconnection delay.
+    pub retry: Option<std::time::Duration>,
+    /// Why parsing failed: `true` for size, `false` for invalid bytes.
+    pub fault: Option<bool>,
+}
+
+/// Parses a stream that arrives in chunks.
+pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Events {
+    let mut parser = Parser::new(max_event);
+    let mut seen = Events::default();
+    for chunk in chunks {
+        let outcome = parser.feed(chunk, |Event { id, has_id, event, data }| {
+            seen.events.push((id.map(str::to_owned), has_id, event.to_owned(), data.to_owned()));
+        });
+        seen.fault = outcome.err().map(|fault| fault == Fault::TooLarge);
+    }
+    seen.last_id = parser.last_event_id().map(str::to_owned);
+    seen.retry = parser.retry();
+    seen
+}
+
+/// Encodes text as a header value.
+pub fn encode_header(text: &str) -> String {
+    header_value::encode(text).into_owned()
+}
+
+/// Decodes the text of a header value.
+pub fn decode_header(value: &[u8]) -> Option<String> {
+    header_value::decode(value).map(std::borrow::Cow::into_owned)
+}
+
+/// Parameter headers of a call.
+pub struct Mirrored {
+    /// Headers that a client sends.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Outcome of the server's check.
+    pub checked: Result<(), String>,
+}
+
+/// Builds and checks the parameter headers of a call.
+pub fn mirrored(schema: &Value, arguments: &str) -> Result<Mirrored, String> {
+    let mirror = Mirror::of(schema)?;
+    let headers = mirror.headers(arguments);
+    let checked = mirror.check(arguments, &headers.iter().cloned().collect::<HeaderMap>());
+    Ok(Mirrored { headers, checked })
+}
+
+/// Returns whether a header mirrors a parameter.
+pub fn is_mirrored(name: &HeaderName) -> bool {
+    name.as_str().starts_with(header_names::PARAM_PREFIX)
+}

@@ -1,0 +1,102 @@
+//! `DPoP` proof verification (RFC 9449).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use ::http::HeaderMap;
+use ::http::request::Parts;
+use serde_json::Value;
+
+use super::replay_cache::{Again, Replay};
+use crate::auth::PROOF;
+use crate::egress::Target;
+use crate::jose::{Algorithm, PublicKey, Token, digest, thumbprint};
+
+/// Tolerated clock skew of a client, in both directions.
+const SKEW: Duration = Duration::from_mins(1);
+/// How long used proofs are remembered; longer than a proof can be accepted (twice the skew).
+const WINDOW: Duration = Duration::from_secs(125);
+const MAX_ID: usize = 512;
+
+/// Accepted algorithms of proofs. All of them, unlike for tokens: clients generate the keys, and most support only one
+/// type.
+pub(super) const ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
+
+pub(super) struct Proofs(Replay);
+
+/// Reason why a proof is rejected.
+pub(super) enum Doubt {
+    Wrong(Cow<'static, str>),
+    /// The replay cache is full, so reuse cannot be ruled out.
+    Busy,
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Doubt {
+    fn from(text: T) -> Self {
+        Doubt::Wrong(text.into())
+    }
+}
+
+impl Proofs {
+    pub(super) fn new() -> Self {
+        Proofs(Replay::new(WINDOW))
+    }
+
+    /// Verifies that the sender of `token` to `target` holds the key with this thumbprint, and that the proof is not
+    /// reused.
+    pub(super) fn check(
+        &self,
+        parts: &Parts,
+        token: &str,
+        key: &str,
+        target: &Target,
+        now: Duration,
+    ) -> Result<(), Doubt> {
+        let proof = Token::parse(only(&parts.headers)?)
+            .map_err(|error| error.to_string().replace("token", "proof"))?;
+        let header = proof.header();
+        if header.kind.as_deref() != Some("dpop+jwt") {
+            return Err("the typ of the proof must be dpop+jwt".into());
+        }
+        let jwk = header.jwk.as_ref().ok_or("the proof has no jwk")?;
+        let public = PublicKey::from_jwk(jwk).map_err(|error| error.to_string())?;
+        let claims = proof.verify(&public, &ALGORITHMS).map_err(|error| error.to_string())?;
+        if thumbprint(jwk).ok().as_deref() != Some(key) {
+            return Err("the proof is signed by another key than the token is bound to".into());
+        }
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        if text("htm") != Some(parts.method.as_str()) {
+            return Err("htm of the proof does not match the request method".into());
+        }
+        if !text("htu").is_some_and(|url| is_same(url, target)) {
+            return Err("htu of the proof does not match the URL of this server".into());
+        }
+        let off = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
+        if off.is_none_or(|off| off > SKEW.as_secs_f64()) {
+            return Err("iat of the proof must be within 60 seconds of the current time".into());
+        }
+        if text("ath") != Some(&digest(token)) {
+            return Err("ath of the proof does not match the token".into());
+        }
+        let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
+        match self.0.note(key, id.ok_or("the proof has no jti")?) {
+            Ok(()) => Ok(()),
+            Err(Again::Used) => Err("the proof has already been used".into()),
+            Err(Again::Full) => Err(Doubt::Busy),
+        }
+    }
+}
+
+fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
+    let mut values = headers.get_all(PROOF).iter();
+    let first = values.next().ok_or("the proof is missing: send it in the DPoP header")?;
+    if values.next().is_some() {
+        return Err("the DPoP header occurs more than once".into());
+    }
+    first.to_str().map_err(|_| "the DPoP header contains invalid characters".into())
+}
+
+/// Compares a URL with that of the server, ignoring the query.
+fn is_same(url: &str, target: &Target) -> bool {
+    Target::typed(url).is_ok_and(|url| url.same_origin(target) && url.path() == target.path())
+}

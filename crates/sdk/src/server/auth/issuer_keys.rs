@@ -1,0 +1,198 @@
+//! JWK cache of an issuer. Keys are fetched on demand by one request for all waiting callers, and the fetch rate is
+//! limited regardless of the tokens that arrive.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::super::{BoxFuture, start};
+use super::Refused;
+use crate::jose::{Algorithm, PublicKey};
+use crate::lock::lock;
+
+/// Timeout of a fetch, including metadata and redirects.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long keys are fresh: default, minimum and maximum.
+const FRESH: Duration = Duration::from_hours(1);
+const SHORTEST_FRESH: Duration = Duration::from_mins(5);
+const LONGEST_FRESH: Duration = Duration::from_hours(24);
+/// How long keys are used after they are no longer fresh, if fetching fails.
+const STALE: Duration = Duration::from_hours(6);
+/// Minimum time between two fetches, and the maximum backoff after failures.
+const PAUSE: Duration = Duration::from_secs(30);
+/// Backoff after the first failure; it doubles with each further failure.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Fetched keys.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) keys: Vec<PublicKey>,
+    /// The `max-age` of the response, if present.
+    pub(super) max_age: Option<Duration>,
+}
+
+type Fetch = Box<dyn Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync>;
+
+/// Verification keys of an issuer. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Keys(Arc<Inner>);
+
+struct Inner {
+    /// `None` for fixed keys.
+    fetch: Option<Fetch>,
+    state: Mutex<State>,
+    fetched: Notify,
+}
+
+struct State {
+    known: Option<Known>,
+    is_fetching: bool,
+    /// Earliest time of the next fetch.
+    next: Instant,
+    failures: u32,
+}
+
+struct Known {
+    keys: Arc<[PublicKey]>,
+    fresh_until: Option<Instant>,
+}
+
+impl Known {
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.fresh_until.is_none_or(|until| now < until)
+    }
+
+    fn is_usable(&self, now: Instant) -> bool {
+        self.fresh_until.is_none_or(|until| now < until + STALE)
+    }
+}
+
+/// Next step of a key lookup.
+enum Step {
+    /// Keys that may have signed the token.
+    Found(Vec<PublicKey>),
+    Fetch,
+    Wait,
+    Give(Refused),
+}
+
+impl Keys {
+    /// Creates a set of keys that never changes.
+    pub(super) fn fixed(keys: Vec<PublicKey>) -> Self {
+        Self::with(None, Some(Known { keys: keys.into(), fresh_until: None }))
+    }
+
+    /// Creates a set of keys that is fetched on demand.
+    pub(super) fn fetched(
+        fetch: impl Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(Some(Box::new(fetch)), None)
+    }
+
+    fn with(fetch: Option<Fetch>, known: Option<Known>) -> Self {
+        let state = State { known, is_fetching: false, next: Instant::now(), failures: 0 };
+        Keys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
+    }
+
+    /// Returns the keys that may have signed a token: the keys with this id, or all if `id` is `None`.
+    pub(super) async fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Vec<PublicKey>, Refused> {
+        let mut waited = false;
+        loop {
+            let mut fetched = std::pin::pin!(self.0.fetched.notified());
+            fetched.as_mut().enable();
+            match self.0.look(id, algorithm, waited) {
+                Step::Found(keys) => return Ok(keys),
+                Step::Fetch => self.start(),
+                Step::Wait => {}
+                Step::Give(refused) => return Err(refused),
+            }
+            fetched.await;
+            waited = true;
+        }
+    }
+
+    /// Fetches in a separate task, so that other callers still get the keys if this request is cancelled.
+    fn start(&self) {
+        let mut guard = Fetching { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
+        start(&Handle::current(), async move {
+            if let Some(fetch) = &guard.inner.fetch {
+                let too_long =
+                    || Err(format!("the fetch took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
+                guard.result = timeout(FETCH_TIMEOUT, fetch()).await.unwrap_or_else(|_| too_long());
+            }
+            drop(guard);
+        });
+    }
+}
+
+impl Inner {
+    fn look(&self, id: Option<&str>, algorithm: Algorithm, waited: bool) -> Step {
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        let may_fetch = self.fetch.is_some() && !state.is_fetching && now >= state.next;
+        let usable = state.known.as_ref().filter(|known| known.is_usable(now));
+        let is_named = |key: &PublicKey| id.zip(key.id()).is_none_or(|(id, own)| id == own);
+        let fits = |key: &&PublicKey| key.fits(algorithm) && is_named(key);
+        let found: Vec<_> =
+            usable.map(|known| known.keys.iter().filter(fits).cloned().collect()).unwrap_or_default();
+        // Stale keys are used only if fetching fails: one of them may have been withdrawn.
+        let is_fresh = usable.is_some_and(|known| known.is_fresh(now));
+        let no_more = waited || !(may_fetch || state.is_fetching);
+        let step = if !found.is_empty() && (is_fresh || no_more) {
+            Step::Found(found)
+        } else if no_more {
+            // After a failed fetch the key may be a new one, so the token cannot be called invalid.
+            Step::Give(match usable.filter(|_| state.failures == 0) {
+                Some(_) => Refused::token("the token is signed with an unknown key"),
+                None => Refused::Unavailable,
+            })
+        } else if may_fetch {
+            Step::Fetch
+        } else {
+            Step::Wait
+        };
+        state.is_fetching |= matches!(step, Step::Fetch);
+        step
+    }
+
+    fn finish(&self, result: Result<Fetched, String>) {
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        state.is_fetching = false;
+        match result {
+            Ok(Fetched { keys, max_age }) => {
+                let fresh = max_age.unwrap_or(FRESH).clamp(SHORTEST_FRESH, LONGEST_FRESH);
+                state.known = Some(Known { keys: keys.into(), fresh_until: Some(now + fresh) });
+                state.failures = 0;
+                state.next = now + PAUSE;
+            }
+            Err(error) => {
+                let pause = FIRST_PAUSE * (1 << state.failures.min(5));
+                state.failures += 1;
+                state.next = now + pause.min(PAUSE);
+                tracing::warn!(error, "failed to fetch the keys of the issuer");
+            }
+        }
+        drop(state);
+        self.fetched.notify_waiters();
+    }
+}
+
+/// Guard of a running fetch: wakes all waiting callers even if the fetch is cancelled or panics.
+struct Fetching {
+    inner: Arc<Inner>,
+    result: Result<Fetched, String>,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.inner.finish(std::mem::replace(&mut self.result, Err(String::new())));
+    }
+}

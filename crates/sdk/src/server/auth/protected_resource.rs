@@ -1,0 +1,201 @@
+//! OAuth protected resource: authenticates requests and checks scopes.
+
+use std::borrow::Cow;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::http::request::Parts;
+
+use super::super::clock::Clock;
+use super::super::{BoxFuture, Identity};
+use super::Refused;
+use super::builder::Dpop;
+use super::challenge::Rejection;
+use super::dpop::{Doubt, Proofs};
+use super::jwt::Jwt;
+use super::presented_token::{self, Credentials, Scheme};
+use super::token_cache::{Cache, Known, mark};
+use crate::Result;
+use crate::auth::{PROOF, Secret};
+use crate::egress::Target;
+
+/// Resolves an opaque token to an identity.
+pub(super) type Lookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
+
+/// Token verification by signature or by lookup.
+pub(super) enum Verifier {
+    Jwt(Box<Jwt>, Cache),
+    /// Lookup function, and the issuer of all its tokens if there is only one.
+    Opaque(Lookup, Option<String>),
+}
+
+/// Protected resource (RFC 9728) that an endpoint represents.
+pub(crate) struct Resource {
+    /// The URL of the endpoint.
+    pub(super) target: Target,
+    pub(super) metadata_url: String,
+    pub(super) metadata_paths: Vec<String>,
+    pub(super) document: Vec<u8>,
+    /// Scopes that every request requires.
+    pub(super) required: Vec<String>,
+    /// Scopes implied by another scope.
+    pub(super) implied: Vec<(String, Vec<String>)>,
+    pub(super) verifier: Verifier,
+    pub(super) dpop: Option<(Dpop, Proofs)>,
+    pub(super) clock: Clock,
+}
+
+impl Resource {
+    /// Authenticates the sender of a request. `path` is the request path if it is not that of the endpoint.
+    pub(crate) async fn authenticate(&self, parts: &Parts, path: Option<&str>) -> Result<Known, Rejection> {
+        let credentials = presented_token::read(parts).map_err(|text| self.invalid_request(text))?;
+        let is_known = |scheme| scheme == Scheme::Bearer || self.dpop.is_some();
+        let Some(Credentials { scheme, token }) = credentials.filter(|sent| is_known(sent.scheme)) else {
+            return Err(self.no_token());
+        };
+        let known = self.verify(token).await.map_err(|refused| match refused {
+            Refused::Token(text) => self.invalid_token(scheme, text),
+            Refused::Unavailable => Self::unavailable(),
+        })?;
+        match (scheme, known.identity.key()) {
+            (Scheme::Bearer, None) if self.requires_proof() => {
+                Err(self.invalid_token(scheme, "only DPoP-bound tokens are accepted"))
+            }
+            (Scheme::Bearer, Some(_)) => Err(self.invalid_token(scheme, self.bearer_is_bound())),
+            (Scheme::Dpop, None) => {
+                Err(self.invalid_token(scheme, "the token is not bound to a key: use Bearer"))
+            }
+            (Scheme::Dpop, Some(key)) => self.check_proof(parts, token, key, path).map(|()| known.clone()),
+            (Scheme::Bearer, None) => Ok(known),
+        }
+    }
+
+    fn requires_proof(&self) -> bool {
+        matches!(self.dpop, Some((Dpop::Required, _)))
+    }
+
+    fn bearer_is_bound(&self) -> &'static str {
+        match self.dpop {
+            Some(_) => "the token is bound to a key: use DPoP with a proof",
+            None => "the token is bound to a key, but this server does not support DPoP",
+        }
+    }
+
+    /// Verifies a token.
+    async fn verify(&self, token: &str) -> Result<Known, Refused> {
+        let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
+        match &self.verifier {
+            Verifier::Jwt(jwt, cache) => {
+                let mark = mark(token);
+                if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity)) {
+                    return Ok(known);
+                }
+                let known =
+                    Known::from(self.with_implied(jwt.verify(token, self.clock.since_epoch()).await?));
+                cache.add(mark, token.len(), known.clone());
+                Ok(known)
+            }
+            Verifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
+                Ok(Some(identity)) if identity.issuer().is_none() && issuer.is_none() => {
+                    tracing::error!("the token lookup named no issuer, but several issuers are configured");
+                    Err(Refused::Unavailable)
+                }
+                Ok(Some(identity)) if has_expired(&identity) => Err(Refused::token("the token has expired")),
+                Ok(Some(identity)) => {
+                    let identity = match issuer.as_ref().filter(|_| identity.issuer().is_none()) {
+                        Some(issuer) => identity.with_issuer(issuer),
+                        None => identity,
+                    };
+                    Ok(Known::from(self.with_implied(identity)))
+                }
+                Ok(None) => Err(Refused::token("the token is unknown")),
+                Err(error) => {
+                    tracing::error!(%error, "token lookup failed");
+                    Err(Refused::Unavailable)
+                }
+            },
+        }
+    }
+
+    /// Returns how long an identity is still valid; `None` if it does not expire.
+    pub(crate) fn time_left(&self, identity: &Identity) -> Option<Duration> {
+        let skew = match &self.verifier {
+            Verifier::Jwt(jwt, _) => jwt.skew,
+            Verifier::Opaque(..) => Duration::ZERO,
+        };
+        let expiry = identity.expiry()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(expiry.saturating_add(skew).saturating_sub(self.clock.since_epoch()))
+    }
+
+    /// Adds all scopes implied by the granted ones.
+    fn with_implied(&self, mut identity: Identity) -> Identity {
+        loop {
+            let follows = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
+            let more = self.implied.iter().filter(follows).flat_map(|(_, more)| more);
+            let more: Vec<_> = more.filter(|scope| !identity.has_scope(scope)).cloned().collect();
+            if more.is_empty() {
+                return identity;
+            }
+            identity = identity.with_scopes(more);
+        }
+    }
+
+    fn check_proof(
+        &self,
+        parts: &Parts,
+        token: &str,
+        key: &str,
+        path: Option<&str>,
+    ) -> Result<(), Rejection> {
+        let Some((_, proofs)) = &self.dpop else { return Err(self.no_token()) };
+        let target = match path.map(|path| self.target.at(path)) {
+            Some(Ok(elsewhere)) => Cow::Owned(elsewhere),
+            _ => Cow::Borrowed(&self.target),
+        };
+        proofs.check(parts, token, key, &target, self.clock.since_epoch()).map_err(|doubt| match doubt {
+            Doubt::Wrong(text) => self.invalid_proof(text),
+            Doubt::Busy => Self::unavailable(),
+        })
+    }
+
+    /// Checks that a token has the scopes `more` in addition to those that every request requires.
+    pub(crate) fn permit(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
+        if identity.has_all(&self.required) && identity.has_all(more) {
+            return Ok(());
+        }
+        let scheme = if identity.key().is_some() { Scheme::Dpop } else { Scheme::Bearer };
+        let mut all = self.required.clone();
+        for scope in more {
+            if !all.contains(scope) {
+                all.push(scope.clone());
+            }
+        }
+        Err(self.insufficient(scheme, &all))
+    }
+
+    /// Removes the credentials from a request, so that no handler can see or forward them, and inserts the identity.
+    pub(crate) fn consume(parts: &mut Parts, known: &Known) {
+        parts.headers.remove(::http::header::AUTHORIZATION);
+        parts.headers.remove(PROOF);
+        parts.extensions.insert(known.identity.clone());
+    }
+
+    /// Returns the metadata document if this is one of its paths.
+    pub(crate) fn document_at(&self, path: &str) -> Option<&[u8]> {
+        self.metadata_paths.iter().any(|own| own == path).then_some(&*self.document)
+    }
+
+    /// Returns the paths of the metadata document.
+    #[cfg(feature = "axum")]
+    pub(crate) fn paths(&self) -> &[String] {
+        &self.metadata_paths
+    }
+
+    /// Returns the accepted authentication schemes.
+    pub(super) fn schemes(&self) -> &'static [Scheme] {
+        match self.dpop {
+            None => &[Scheme::Bearer],
+            Some((Dpop::Optional, _)) => &[Scheme::Bearer, Scheme::Dpop],
+            Some((Dpop::Required, _)) => &[Scheme::Dpop],
+        }
+    }
+}

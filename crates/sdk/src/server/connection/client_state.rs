@@ -1,0 +1,160 @@
+//! State shared by all requests of one client, and its notifications between requests.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use linchpin_jsonrpc::{Id, Outbox, Peer, Reply, write};
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams, TaskStatusParams};
+use linchpin_protocol::{Method, Revision};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::super::Service;
+use super::super::catalog::Kind;
+use super::super::session::Session;
+use super::super::subscriptions::{Streams, changed};
+use super::{NO_REVISION, Pending};
+use crate::server::spawn::start;
+
+/// State of one client, for the lifetime of its connection or session.
+pub(crate) struct Caller {
+    pub(super) service: Service,
+    /// Outbox of messages that belong to no request.
+    pub(super) outbox: Arc<Outbox>,
+    /// Peer for server requests, created on first use: most clients receive none.
+    peer: OnceLock<Peer>,
+    /// Unique name of the connection, which identifies its tasks if there is no principal.
+    pub(super) name: OnceLock<String>,
+    pub(super) session: OnceLock<Session>,
+    pub(super) streams: Streams,
+    /// Requests in flight, for cancellation.
+    pub(super) in_flight: Mutex<HashMap<Id<'static>, Pending>>,
+    /// Number of futures that are being driven.
+    pub(super) active: AtomicUsize,
+    pub(super) idle: Notify,
+    /// Bit set of the changed lists to announce when the outbox has room.
+    behind: AtomicU8,
+    is_watching: AtomicBool,
+    /// Revision of the last message that stated one, for the format of errors about messages without one.
+    pub(super) last: AtomicU8,
+}
+
+impl Caller {
+    pub(super) fn new(service: Service, outbox: Arc<Outbox>) -> Self {
+        Caller {
+            service,
+            outbox,
+            peer: OnceLock::new(),
+            name: OnceLock::new(),
+            session: OnceLock::new(),
+            streams: Streams::default(),
+            in_flight: Mutex::default(),
+            active: AtomicUsize::new(0),
+            idle: Notify::new(),
+            behind: AtomicU8::new(0),
+            is_watching: AtomicBool::new(false),
+            last: AtomicU8::new(NO_REVISION),
+        }
+    }
+
+    /// Subscribes the client to change notifications.
+    pub(super) fn watch(self: &Arc<Self>) {
+        if !self.is_watching.swap(true, Ordering::AcqRel) {
+            self.service.live().watch(self);
+        }
+    }
+
+    /// Closes the streams of the client gracefully: each receives its response.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn close_streams(&self) {
+        self.streams.close();
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        self.peer
+            .get_or_init(|| Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, withdraw))
+    }
+
+    /// Delivers a response of the client. Returns `false` if no request waits for it.
+    pub(super) fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
+        self.peer.get().is_some_and(|peer| peer.answer(id, reply))
+    }
+
+    /// Ends the sending of requests to the client.
+    pub(super) fn close_peer(&self, reason: &str) {
+        self.peer().close(reason);
+    }
+
+    /// Sends a notification, unless the client reads too slowly.
+    fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        notify(&self.outbox, message);
+    }
+
+    /// Notifies the client of a changed list. If its outbox is full, the notification is sent when there is room:
+    /// without it the client would use an outdated list permanently.
+    pub(crate) fn list_changed(self: &Arc<Self>, kind: Kind, runtime: Option<&Handle>) {
+        let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else { return self.tell_changed(kind) };
+        let bit = 1 << kind as u8;
+        if self.behind.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            let caller = self.clone();
+            start(runtime, async move {
+                caller.outbox.room().await;
+                caller.behind.fetch_and(!bit, Ordering::AcqRel);
+                caller.tell_changed(kind);
+            });
+        }
+    }
+
+    fn tell_changed(&self, kind: Kind) {
+        if self.session.get().is_some_and(Session::is_initialized) {
+            self.notify(|out| write::notification(changed(kind).name(), out, |_| ()));
+        }
+        self.streams.list_changed(kind, |message| self.notify(message));
+    }
+
+    pub(crate) fn resource_updated(&self, uri: &str) {
+        if let Some(session) = self.session.get()
+            && session.is_subscribed(uri)
+        {
+            let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: None };
+            let revision = session.revision();
+            self.notify(|out| {
+                let encode = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision });
+                write::notification(Method::ResourceUpdated.name(), out, encode);
+            });
+        }
+        self.streams.resource_updated(uri, |message| self.notify(message));
+    }
+
+    pub(crate) fn task_changed(&self, params: &TaskStatusParams) {
+        self.streams.task_changed(params, |message| self.notify(message));
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if *self.is_watching.get_mut() {
+            self.service.live().forget(self);
+        }
+    }
+}
+
+/// Sends a notification, unless the client reads too slowly.
+pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
+    if !outbox.offer(message) {
+        tracing::debug!("notification dropped: the client reads too slowly or is gone");
+    }
+}
+
+/// Notifies the client that a server request was cancelled.
+fn withdraw(outbox: &Outbox, id: &Id<'_>, reason: &str) {
+    let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
+    let params = CancelledParams { request_id, reason, meta: None };
+    notify(outbox, |out| {
+        // Server requests exist only in sessions, and all session-era revisions encode this in the same way.
+        let to = |out: &mut Vec<u8>| params.encode(&mut Encoder { out, revision: Revision::LATEST_SESSION });
+        write::notification(Method::Cancelled.name(), out, to);
+    });
+}

@@ -1,0 +1,146 @@
+//! Completion of prompt arguments and template variables.
+
+use std::collections::{BTreeMap, HashMap};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{CompleteParams, CompleteResult, Completion};
+
+use super::handler::Handler;
+use crate::server::BoxFuture;
+use crate::server::request::scope::Scope;
+use crate::{Error, Result};
+
+/// Maximum number of values in one result, set by the protocol.
+const MAX_VALUES: usize = 100;
+
+/// Completion request: the typed text and the arguments that are already chosen.
+#[derive(Debug, Clone)]
+pub struct Completing {
+    /// Text typed so far.
+    pub value: String,
+    /// Other arguments, by name.
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// Input of a completion handler: the typed text, or the whole request.
+#[diagnostic::on_unimplemented(
+    message = "a completion handler cannot take `{Self}`",
+    note = "it takes `String`, the text typed so far, or `server::Completing`, which also has the other arguments"
+)]
+pub trait CompletionInput: Send {
+    #[doc(hidden)]
+    fn from_request(request: Completing) -> Self;
+}
+
+impl CompletionInput for String {
+    fn from_request(request: Completing) -> Self {
+        request.value
+    }
+}
+
+impl CompletionInput for Completing {
+    fn from_request(request: Completing) -> Self {
+        request
+    }
+}
+
+/// Output of a completion handler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be returned from a completion handler",
+    note = "return a Vec of String or &str, or a Result of one"
+)]
+pub trait CompletionOutput {
+    #[doc(hidden)]
+    fn into_values(self) -> Result<Vec<String>>;
+}
+
+impl<S: Into<String>> CompletionOutput for Vec<S> {
+    fn into_values(self) -> Result<Vec<String>> {
+        Ok(self.into_iter().map(Into::into).collect())
+    }
+}
+
+impl<S: Into<String>> CompletionOutput for Result<Vec<S>, Error> {
+    fn into_values(self) -> Result<Vec<String>> {
+        self?.into_values()
+    }
+}
+
+trait Complete: Send + Sync {
+    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>>;
+}
+
+struct Typed<H, Form>(H, PhantomData<fn() -> Form>);
+
+impl<H, Form> Complete for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: CompletionInput,
+    H::Output: CompletionOutput,
+{
+    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>> {
+        let work = self.0.call(H::Args::from_request(request), scope);
+        Box::pin(async move { work.await.into_values() })
+    }
+}
+
+/// Forwards completions to a remote server.
+pub(in crate::server) trait Forward: Send + Sync {
+    fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>>;
+}
+
+/// Completion handlers of one prompt or template, by argument.
+#[derive(Clone, Default)]
+pub(crate) struct Completers {
+    by_argument: HashMap<String, Arc<dyn Complete>>,
+    forward: Option<Arc<dyn Forward>>,
+}
+
+impl Completers {
+    pub(in crate::server) fn forward(to: Arc<dyn Forward>) -> Self {
+        Completers { by_argument: HashMap::new(), forward: Some(to) }
+    }
+
+    pub(crate) fn add<Form, H>(&mut self, argument: String, handler: H)
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.by_argument.insert(argument, Arc::new(Typed(handler, PhantomData)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_argument.is_empty() && self.forward.is_none()
+    }
+
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.by_argument.keys().map(|argument| &**argument)
+    }
+
+    /// Completes an argument. An argument without a handler has no values, which is not an error.
+    pub(crate) fn complete(
+        &self,
+        params: CompleteParams,
+        scope: &Scope<'_>,
+    ) -> BoxFuture<Result<CompleteResult>> {
+        if let Some(forward) = &self.forward {
+            return forward.complete(params, scope);
+        }
+        let Some(completer) = self.by_argument.get(&params.argument.name) else {
+            return Box::pin(async { Ok(limited(Vec::new())) });
+        };
+        let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
+        let work = completer.complete(Completing { value: params.argument.value, arguments }, scope);
+        Box::pin(async move { work.await.map(limited) })
+    }
+}
+
+fn limited(mut values: Vec<String>) -> CompleteResult {
+    let total = values.len();
+    values.truncate(MAX_VALUES);
+    let has_more = Some(total > MAX_VALUES);
+    CompleteResult { completion: Completion { values, total: Some(total as u64), has_more }, meta: None }
+}

@@ -1,0 +1,154 @@
+//! Return values of tools.
+
+use linchpin_protocol::model::{CallToolResult, Content, ResourceContents, ResourceLink, StructuredContent};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::content::{Audio, Image, IntoContent, blob};
+use super::json::Json;
+use crate::server::definitions::derived_schema::{self, Typed};
+use crate::{Error, Result};
+
+/// Value that a tool may return.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be returned from a tool",
+    label = "this tool returns `{Self}`",
+    note = "return String, &'static str, a number, bool, (), Vec<u8>, Json<T>, Image, Audio, ResourceLink, Content, \
+            a Vec or Option of these, (content, Json<T>), serde_json::Value, ToolOutput, or Result<_, linchpin::Error>"
+)]
+pub trait IntoToolOutput {
+    /// Converts into the result of the call.
+    fn into_output(self) -> Result<CallToolResult>;
+
+    /// Returns the schema of the structured content, if there is any.
+    #[doc(hidden)]
+    fn output_schema() -> Option<Typed> {
+        None
+    }
+}
+
+fn blocks(content: Vec<Content>) -> CallToolResult {
+    CallToolResult { content, structured_content: None, is_error: Some(false), meta: None }
+}
+
+impl IntoToolOutput for CallToolResult {
+    fn into_output(self) -> Result<CallToolResult> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoToolOutput> IntoToolOutput for Result<T, Error> {
+    fn into_output(self) -> Result<CallToolResult> {
+        self?.into_output()
+    }
+
+    fn output_schema() -> Option<Typed> {
+        T::output_schema()
+    }
+}
+
+impl<T: IntoToolOutput> IntoToolOutput for Option<T> {
+    fn into_output(self) -> Result<CallToolResult> {
+        self.map_or_else(|| Ok(blocks(Vec::new())), T::into_output)
+    }
+}
+
+impl IntoToolOutput for () {
+    fn into_output(self) -> Result<CallToolResult> {
+        Ok(blocks(Vec::new()))
+    }
+}
+
+impl IntoToolOutput for u8 {
+    fn into_output(self) -> Result<CallToolResult> {
+        self.to_string().into_output()
+    }
+}
+
+impl IntoToolOutput for Vec<u8> {
+    fn into_output(self) -> Result<CallToolResult> {
+        Ok(blocks(vec![blob(&self)]))
+    }
+}
+
+impl<T: IntoContent> IntoToolOutput for Vec<T> {
+    fn into_output(self) -> Result<CallToolResult> {
+        Ok(blocks(self.into_iter().map(T::into_content).collect()))
+    }
+}
+
+/// A JSON array of content blocks becomes a list of blocks.
+impl IntoToolOutput for Value {
+    fn into_output(self) -> Result<CallToolResult> {
+        match self {
+            Value::Array(items) if items.iter().all(is_block) && !items.is_empty() => items.into_output(),
+            other => Ok(blocks(vec![other.into_content()])),
+        }
+    }
+}
+
+fn is_block(value: &Value) -> bool {
+    value.get("type").is_some_and(Value::is_string)
+}
+
+impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
+    fn into_output(self) -> Result<CallToolResult> {
+        let json = self.raw()?;
+        let mut result = blocks(vec![Content::text(json.get())]);
+        result.structured_content = Some(StructuredContent::from(json));
+        Ok(result)
+    }
+
+    fn output_schema() -> Option<Typed> {
+        Some(derived_schema::of_output::<T>())
+    }
+}
+
+/// Custom content instead of the JSON text.
+impl<C: IntoContent, T: Serialize + JsonSchema> IntoToolOutput for (C, Json<T>) {
+    fn into_output(self) -> Result<CallToolResult> {
+        let mut result = blocks(vec![self.0.into_content()]);
+        result.structured_content = Some(StructuredContent::from(self.1.raw()?));
+        Ok(result)
+    }
+
+    fn output_schema() -> Option<Typed> {
+        Some(derived_schema::of_output::<T>())
+    }
+}
+
+macro_rules! as_one_block {
+    ($($type:ty),*) => {$(
+        impl IntoToolOutput for $type {
+            fn into_output(self) -> Result<CallToolResult> {
+                Ok(blocks(vec![self.into_content()]))
+            }
+        }
+    )*};
+}
+
+as_one_block!(
+    String,
+    &'static str,
+    Content,
+    Image,
+    Audio,
+    ResourceLink,
+    ResourceContents,
+    bool,
+    char,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    f32,
+    f64
+);

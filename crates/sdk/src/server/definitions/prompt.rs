@@ -1,0 +1,232 @@
+//! Prompts: their definitions and handlers.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, GetPromptResult, PromptArgument};
+use linchpin_protocol::wire::Invalid;
+
+use super::args::Args;
+use super::common_fields::describe;
+use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::derived_schema;
+use super::handler::Handler;
+use super::output::IntoPrompt;
+use super::shared_state::{RequiredState, StateMap};
+use super::string_args::Texts;
+use crate::server::catalog::{Entry, Item, Register};
+use crate::server::request::scope::Scope;
+use crate::server::{BoxFuture, Listed};
+use crate::{Error, Result};
+
+/// Builder of a prompt. [`Prompt::handler`] completes it.
+#[must_use = "a prompt does nothing until it is added to a server"]
+pub struct Prompt {
+    definition: model::Prompt,
+    arguments: Vec<PromptArgument>,
+    /// Titles of arguments, by their names.
+    titles: Vec<(String, String)>,
+    completers: Completers,
+}
+
+/// For prompts whose arguments are declared with [`Prompt::argument`].
+impl Args for BTreeMap<String, String> {}
+
+impl Prompt {
+    /// Creates a prompt with a name.
+    pub fn new(name: impl Into<String>) -> Self {
+        let definition = model::Prompt { name: name.into(), ..model::Prompt::default() };
+        Prompt { definition, arguments: Vec::new(), titles: Vec::new(), completers: Completers::default() }
+    }
+
+    describe!();
+
+    /// Declares an argument by hand; the handler then takes a `BTreeMap<String, String>`.
+    pub fn argument(
+        mut self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+        required: bool,
+    ) -> Self {
+        self.arguments.push(PromptArgument {
+            name: name.into(),
+            title: None,
+            description: Some(description.into()),
+            required: Some(required),
+        });
+        self
+    }
+
+    /// Sets the title of an argument, which clients show instead of its name. In a struct of arguments, write
+    /// `#[schemars(title = "…")]` on the field.
+    pub fn argument_title(mut self, argument: impl Into<String>, title: impl Into<String>) -> Self {
+        self.titles.push((argument.into(), title.into()));
+        self
+    }
+
+    /// Adds a completion handler for an argument.
+    pub fn complete<Form, H>(mut self, argument: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.completers.add(argument.into(), handler);
+        self
+    }
+
+    /// Sets the handler that returns the messages, and completes the prompt.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoPrompt,
+        Form: 'static,
+    {
+        let texts = Texts::new(&derived_schema::of_input::<H::Args>());
+        self.finish(texts, |texts| Arc::new(Typed { handler, texts, form: PhantomData::<fn() -> Form> }))
+    }
+
+    fn finish(
+        mut self,
+        texts: Result<Texts, String>,
+        fill: impl FnOnce(Texts) -> Arc<dyn Fill>,
+    ) -> Result<Item> {
+        let name: Arc<str> = (&*self.definition.name).into();
+        let refuse =
+            |reason: String| Error::setup(format!("the prompt `{name}` cannot be registered: {reason}"));
+        if name.is_empty() {
+            return Err(refuse("the name is empty".into()));
+        }
+        let texts = texts.map_err(refuse)?;
+        let typed = texts.fields.iter().map(|field| PromptArgument {
+            name: field.name.clone(),
+            title: field.title.clone(),
+            description: field.description.clone(),
+            required: Some(field.required),
+        });
+        let mut arguments: Vec<_> = typed.chain(self.arguments).collect();
+        for (argument, title) in self.titles {
+            let Some(found) = arguments.iter_mut().find(|other| other.name == argument) else {
+                return Err(refuse(format!(
+                    "`argument_title` names `{argument}`, which is not an argument of the prompt"
+                )));
+            };
+            found.title = Some(title);
+        }
+        for (index, argument) in arguments.iter().enumerate() {
+            if argument.name.is_empty() {
+                return Err(refuse("the name of an argument is empty".into()));
+            }
+            if arguments[..index].iter().any(|other| other.name == argument.name) {
+                return Err(refuse(format!("the argument `{}` is declared twice", argument.name)));
+            }
+        }
+        if let Some(unknown) =
+            self.completers.arguments().find(|name| !arguments.iter().any(|a| a.name == *name))
+        {
+            return Err(refuse(format!(
+                "there is a completion for `{unknown}`, which is not an argument of the prompt"
+            )));
+        }
+        self.definition.arguments = (!arguments.is_empty()).then_some(arguments);
+        let (definition, completers) = (self.definition, self.completers);
+        Ok(Item::Prompt(Arc::new(PromptEntry {
+            name,
+            definition,
+            fill: fill(texts),
+            completers,
+            state: None,
+            required_state: Vec::new(),
+        })))
+    }
+}
+
+/// Future of a prompt result.
+pub(crate) type Filling = BoxFuture<Result<GetPromptResult>>;
+
+pub(in crate::server) trait Fill: Send + Sync {
+    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid>;
+}
+
+struct Typed<H, Form> {
+    handler: H,
+    texts: Texts,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> Fill for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoPrompt,
+{
+    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+        let work = self.handler.call(self.texts.decode(arguments)?, scope);
+        Ok(Box::pin(async move { work.await.into_prompt() }))
+    }
+}
+
+/// Registered prompt.
+#[derive(Clone)]
+pub struct PromptEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) definition: model::Prompt,
+    fill: Arc<dyn Fill>,
+    pub(crate) completers: Completers,
+    pub(crate) state: Option<Arc<StateMap>>,
+    /// Types of the state that the handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
+}
+
+impl PromptEntry {
+    /// Creates a prompt of a remote server.
+    pub(in crate::server) fn remote(
+        definition: model::Prompt,
+        fill: Arc<dyn Fill>,
+        completers: Completers,
+    ) -> Self {
+        let name = (&*definition.name).into();
+        PromptEntry { name, definition, fill, completers, state: None, required_state: Vec::new() }
+    }
+
+    /// Checks that all required arguments are present and calls the handler.
+    pub(crate) fn begin(
+        &self,
+        arguments: &BTreeMap<String, String>,
+        scope: &Scope<'_>,
+    ) -> Result<Filling, Invalid> {
+        let declared = self.definition.arguments.iter().flatten();
+        for argument in declared.filter(|argument| argument.required == Some(true)) {
+            if !arguments.contains_key(&argument.name) {
+                let reason = format!("missing argument `{}`", argument.name);
+                return Err(Invalid { path: String::new(), reason });
+            }
+        }
+        self.fill.fill(arguments, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.definition.name.clone_from(&name);
+        entry.name = name.into();
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for PromptEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Prompt(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
+    }
+}

@@ -1,0 +1,376 @@
+//! Resources and resource templates: their definitions and handlers.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use linchpin_protocol::model::{self, Annotations, ReadResourceResult};
+use linchpin_protocol::wire::Invalid;
+
+use super::args::{Args, NoArgs};
+use super::common_fields::describe;
+use super::completion::{Completers, CompletionInput, CompletionOutput};
+use super::derived_schema;
+use super::handler::Handler;
+use super::output::IntoResource;
+use super::shared_state::{RequiredState, StateMap};
+use super::string_args::Texts;
+use super::uri_template::UriTemplate;
+use crate::server::catalog::{Entry, Item, Register};
+use crate::server::request::scope::Scope;
+use crate::server::{BoxFuture, Context, Listed};
+use crate::{Error, Result};
+
+/// Builder of a resource. [`Resource::handler`] completes it.
+#[must_use = "a resource does nothing until it is added to a server"]
+pub struct Resource {
+    definition: model::Resource,
+}
+
+/// Generates the methods that only the builders of resources and resource templates share.
+macro_rules! describe_content {
+    () => {
+        /// Sets the MIME type. Default: `text/plain` for text, `application/octet-stream` for bytes, `application/json`
+        /// for JSON.
+        pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+            self.definition.mime_type = Some(mime_type.into());
+            self
+        }
+
+        /// Sets the annotations: audience and priority.
+        pub fn annotations(mut self, annotations: Annotations) -> Self {
+            self.definition.annotations = Some(annotations);
+            self
+        }
+    };
+}
+
+impl Resource {
+    /// Creates a resource at a URI.
+    pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        let definition = model::Resource { uri: uri.into(), name: name.into(), ..model::Resource::default() };
+        Resource { definition }
+    }
+
+    describe!();
+    describe_content!();
+
+    /// Sets the size in bytes.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.definition.size = Some(bytes);
+        self
+    }
+
+    /// Sets the handler that reads the resource, and completes it: `|| async { … }` or `|cx: Context| async { … }`.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: ResourceArgs,
+        H::Output: IntoResource,
+        Form: 'static,
+    {
+        let uri: Arc<str> = (&*self.definition.uri).into();
+        if !uri.contains(':') {
+            return Err(Error::setup(format!(
+                "the resource `{uri}` cannot be registered: the URI has no scheme"
+            )));
+        }
+        let mime_type = self.definition.mime_type.clone();
+        let read = Arc::new(Plain { handler, mime_type, form: PhantomData::<fn() -> Form> });
+        Ok(Item::Resource(Arc::new(ResourceEntry {
+            uri,
+            definition: self.definition,
+            read,
+            of_skill: false,
+            state: None,
+            required_state: Vec::new(),
+        })))
+    }
+}
+
+/// Parameter types of the handler of a plain resource.
+#[diagnostic::on_unimplemented(
+    message = "the handler of a resource cannot take `{Self}`",
+    label = "this handler takes `{Self}`",
+    note = "it takes nothing or a `Context`; use `resource_template` for a URI with variables"
+)]
+pub trait ResourceArgs: Send {
+    #[doc(hidden)]
+    fn from_scope(scope: &Scope<'_>) -> Self;
+}
+
+impl ResourceArgs for NoArgs {
+    fn from_scope(_: &Scope<'_>) -> Self {
+        NoArgs {}
+    }
+}
+
+impl ResourceArgs for Context {
+    fn from_scope(scope: &Scope<'_>) -> Self {
+        scope.context()
+    }
+}
+
+/// Future of a read result.
+pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
+
+pub(in crate::server) trait Read: Send + Sync {
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+}
+
+struct Plain<H, Form> {
+    handler: H,
+    mime_type: Option<String>,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> Read for Plain<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: ResourceArgs,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let work = self.handler.call(H::Args::from_scope(scope), scope);
+        let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
+        Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) })
+    }
+}
+
+/// Registered resource.
+#[derive(Clone)]
+pub struct ResourceEntry {
+    pub(crate) uri: Arc<str>,
+    pub(crate) definition: model::Resource,
+    read: Arc<dyn Read>,
+    /// Whether it is a file of a skill, added and removed with it.
+    pub(crate) of_skill: bool,
+    pub(crate) state: Option<Arc<StateMap>>,
+    /// Types of the state that the handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
+}
+
+impl ResourceEntry {
+    /// Creates a resource of a remote server.
+    pub(in crate::server) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
+        let uri = (&*definition.uri).into();
+        ResourceEntry { uri, definition, read, of_skill: false, state: None, required_state: Vec::new() }
+    }
+
+    /// Creates a file of a skill.
+    #[cfg(feature = "skills")]
+    pub(in crate::server) fn of_skill(definition: model::Resource, read: Arc<dyn Read>) -> Self {
+        ResourceEntry { of_skill: true, ..Self::remote(definition, read) }
+    }
+
+    pub(crate) fn read(&self, scope: &Scope<'_>) -> Reading {
+        self.read.read(&self.uri, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for ResourceEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.uri
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Resource(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
+    }
+}
+
+/// Builder of a resource template. [`ResourceTemplate::handler`] completes it.
+#[must_use = "a resource template does nothing until it is added to a server"]
+pub struct ResourceTemplate {
+    definition: model::ResourceTemplate,
+    completers: Completers,
+}
+
+impl ResourceTemplate {
+    /// Creates a template, such as `users://{id}/profile`.
+    pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
+        let definition = model::ResourceTemplate {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            ..model::ResourceTemplate::default()
+        };
+        ResourceTemplate { definition, completers: Completers::default() }
+    }
+
+    describe!();
+    describe_content!();
+
+    /// Adds a completion handler for a variable.
+    pub fn complete<Form, H>(mut self, variable: impl Into<String>, handler: H) -> Self
+    where
+        H: Handler<Form>,
+        H::Args: CompletionInput,
+        H::Output: CompletionOutput,
+        Form: 'static,
+    {
+        self.completers.add(variable.into(), handler);
+        self
+    }
+
+    /// Sets the handler that reads a matching resource, and completes the template. The variables are its arguments.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoResource,
+        Form: 'static,
+    {
+        let texts = Texts::new(&derived_schema::of_input::<H::Args>());
+        let mime_type = self.definition.mime_type.clone();
+        self.finish(texts, |texts| {
+            Arc::new(Variables { handler, texts, mime_type, form: PhantomData::<fn() -> Form> })
+        })
+    }
+
+    fn finish(
+        self,
+        texts: Result<Texts, String>,
+        read: impl FnOnce(Texts) -> Arc<dyn ReadMatch>,
+    ) -> Result<Item> {
+        let key: Arc<str> = (&*self.definition.uri_template).into();
+        let refuse = |reason: String| {
+            Error::setup(format!("the resource template `{key}` cannot be registered: {reason}"))
+        };
+        let template = UriTemplate::parse(&key).map_err(refuse)?;
+        let texts = texts.map_err(refuse)?;
+        let known = |name: &str| template.variables().any(|variable| variable == name);
+        if let Some(field) = texts.fields.iter().find(|field| field.required && !known(&field.name)) {
+            return Err(refuse(format!(
+                "its handler takes `{}`, which is not a variable of the template",
+                field.name
+            )));
+        }
+        if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
+            return Err(refuse(format!(
+                "there is a completion for `{argument}`, which is not a variable of the template"
+            )));
+        }
+        Ok(Item::Template(Arc::new(TemplateEntry {
+            key,
+            definition: self.definition,
+            template,
+            read: read(texts),
+            completers: self.completers,
+            state: None,
+            required_state: Vec::new(),
+        })))
+    }
+}
+
+pub(in crate::server) type Values = std::collections::BTreeMap<String, String>;
+
+pub(in crate::server) trait ReadMatch: Send + Sync {
+    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid>;
+}
+
+struct Variables<H, Form> {
+    handler: H,
+    texts: Texts,
+    mime_type: Option<String>,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<H, Form> ReadMatch for Variables<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+        let work = self.handler.call(self.texts.decode(values)?, scope);
+        let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
+        Ok(Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) }))
+    }
+}
+
+/// Registered resource template.
+#[derive(Clone)]
+pub struct TemplateEntry {
+    pub(crate) key: Arc<str>,
+    pub(crate) definition: model::ResourceTemplate,
+    template: UriTemplate,
+    read: Arc<dyn ReadMatch>,
+    pub(crate) completers: Completers,
+    pub(crate) state: Option<Arc<StateMap>>,
+    /// Types of the state that the handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
+}
+
+impl TemplateEntry {
+    /// Creates a template of a remote server. A template that this implementation cannot match is replaced by its
+    /// literal prefix, and the remote server decides.
+    pub(in crate::server) fn remote(
+        definition: model::ResourceTemplate,
+        read: Arc<dyn ReadMatch>,
+        completers: Completers,
+    ) -> Result<Self> {
+        let text = &definition.uri_template;
+        let begins = || format!("{}{{+rest}}", text.split('{').next().unwrap_or_default());
+        let template = UriTemplate::parse(text).or_else(|_| UriTemplate::parse(&begins()));
+        let template = template.map_err(|reason| {
+            Error::setup(format!("the resource template `{text}` cannot be registered: {reason}"))
+        })?;
+        let (key, required_state) = ((&**text).into(), Vec::new());
+        Ok(TemplateEntry { key, definition, template, read, completers, state: None, required_state })
+    }
+
+    pub(crate) fn matches(&self, uri: &str) -> Option<Values> {
+        self.template.matches(uri)
+    }
+
+    pub(crate) fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+        self.read.read(uri, values, scope)
+    }
+
+    pub(crate) fn mounted(self: Arc<Self>, state: &Arc<StateMap>) -> Self {
+        let mut entry = Self::clone(&self);
+        entry.state.get_or_insert_with(|| state.clone());
+        entry
+    }
+}
+
+impl Entry for TemplateEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::ResourceTemplate(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
+    }
+}
+
+/// Reader of URIs that match no resource and no template.
+pub(crate) trait CatchAll: Send + Sync {
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+}
+
+pub(crate) struct CatchAllHandler<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
+
+impl<H, Form> CatchAll for CatchAllHandler<H, Form>
+where
+    H: Handler<Form, Args = String>,
+    H::Output: IntoResource,
+{
+    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+        let work = self.0.call(uri.to_owned(), scope);
+        let uri = uri.to_owned();
+        Box::pin(async move { work.await.into_result(&uri, None) })
+    }
+}

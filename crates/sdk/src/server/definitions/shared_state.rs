@@ -1,0 +1,82 @@
+//! Shared state of handlers, looked up by type.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::server::Context;
+
+/// Values by their types.
+#[derive(Clone, Default)]
+pub(crate) struct StateMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl StateMap {
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    pub(crate) fn has(&self, required: RequiredState) -> bool {
+        self.0.contains_key(&required.id)
+    }
+
+    pub(crate) fn find<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.get(&TypeId::of::<T>())?.clone().downcast().ok()
+    }
+}
+
+/// Parameter of a macro handler: a value that was added with [`crate::Server::state`]. It dereferences to the value:
+/// `counter.0` is the field of `struct Counter(…)`.
+pub struct State<T> {
+    value: Arc<T>,
+}
+
+impl<T: Send + Sync + 'static> State<T> {
+    /// Gets the value from a context.
+    pub fn from_context(cx: &Context) -> Result<Self, Error> {
+        cx.get().map(|value| State { value }).ok_or_else(|| {
+            let name = type_name::<T>();
+            Error::setup(format!("the handler takes a State<{name}>: call .state(value) on the server"))
+        })
+    }
+
+    /// Returns the shared value. This is not a method, so that it hides none of the value's own methods.
+    pub fn into_inner(this: Self) -> Arc<T> {
+        this.value
+    }
+
+    /// Returns the type that [`crate::Server::build`] checks for.
+    #[doc(hidden)]
+    pub fn required() -> RequiredState {
+        RequiredState { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
+}
+
+/// Type of the state that a handler takes.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct RequiredState {
+    id: TypeId,
+    name: &'static str,
+}
+
+impl RequiredState {
+    pub(crate) fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+impl<T> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Clone for State<T> {
+    fn clone(&self) -> Self {
+        State { value: self.value.clone() }
+    }
+}

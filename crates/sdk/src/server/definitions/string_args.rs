@@ -1,0 +1,81 @@
+//! Typed values from string arguments: prompt arguments and template variables are strings on the wire, but a handler
+//! may take numbers or booleans.
+
+use std::collections::BTreeMap;
+
+use linchpin_protocol::wire::{Invalid, decode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::derived_schema::Typed;
+use super::validator::Validator;
+
+/// How the value of a field is parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Simple {
+    Text,
+    Json,
+}
+
+/// Field that is parsed from a string.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) required: bool,
+    simple: Simple,
+}
+
+/// Decoder of a type from strings.
+pub(crate) struct Texts {
+    pub(crate) fields: Vec<Field>,
+    check: Option<Validator>,
+}
+
+impl Texts {
+    /// Creates the decoder for a schema. Fails if one of its fields cannot be parsed from a string.
+    pub(crate) fn new(typed: &Typed) -> Result<Self, String> {
+        Ok(Texts { fields: fields(&typed.schema)?, check: Validator::for_typed(typed)? })
+    }
+
+    /// Decodes strings into the type.
+    pub(crate) fn decode<T: DeserializeOwned>(&self, texts: &BTreeMap<String, String>) -> Result<T, Invalid> {
+        let value = |(name, text): (&String, &String)| {
+            let field = self.fields.iter().find(|field| field.name == *name);
+            let simple = field.map_or(Simple::Text, |field| field.simple);
+            let value = match (simple, serde_json::from_str(text)) {
+                (Simple::Json, Ok(value @ (Value::Number(_) | Value::Bool(_)))) => value,
+                _ => Value::String(text.clone()), // decoding reports the expected type
+            };
+            (name.clone(), value)
+        };
+        let object = Value::Object(texts.iter().map(value).collect());
+        if let Some(check) = &self.check {
+            check.check(&object).map_err(|reason| Invalid { path: String::new(), reason })?;
+        }
+        decode(&object.to_string())
+    }
+}
+
+/// Returns the fields of an object schema.
+fn fields(schema: &Value) -> Result<Vec<Field>, String> {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|item| item == name));
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(Vec::new()) };
+    let field = |(name, property): (&String, &Value)| {
+        let simple = match property.get("type").and_then(Value::as_str) {
+            Some("string") => Simple::Text,
+            Some("integer" | "number" | "boolean") => Simple::Json,
+            _ => {
+                return Err(format!(
+                    "the field `{name}` must be a string, a number, a boolean or an enum of strings"
+                ));
+            }
+        };
+        let text = |key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
+        let (title, description) = (text("title"), text("description"));
+        Ok(Field { name: name.clone(), title, description, required: is_required(name), simple })
+    };
+    properties.iter().map(field).collect()
+}

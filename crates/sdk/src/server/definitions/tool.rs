@@ -1,0 +1,428 @@
+//! Tools: their definitions and the calls of their handlers.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linchpin_protocol::model::{
+    self, CallToolResult, OutputSchema, TaskSupport, ToolAnnotations, ToolExecution,
+};
+use linchpin_protocol::wire::{Invalid, decode};
+use serde_json::Value;
+
+use super::args::Args;
+use super::common_fields::describe;
+use super::derived_schema;
+use super::handler::Handler;
+use super::output::IntoToolOutput;
+use super::shared_state::{RequiredState, StateMap};
+use super::validator::Validator;
+use crate::http::header_annotation;
+use crate::server::catalog::{Item, Register, check_name};
+use crate::server::identity::check_scope_name;
+use crate::server::request::scope::Scope;
+use crate::server::{BoxFuture, Listed};
+use crate::{Error, Result};
+
+/// Builder of a tool. [`Tool::handler`] completes it.
+///
+/// ```
+/// # use linchpin::{Tool, args};
+/// #[args] struct Sleep { seconds: u64 }
+///
+/// let tool = Tool::new("nap")
+///     .description("Sleeps for a while")
+///     .read_only()
+///     .timeout(std::time::Duration::from_secs(60))
+///     .handler(|Sleep { seconds }| async move { format!("slept {seconds} s") });
+/// ```
+#[must_use = "a tool does nothing until it is added to a server"]
+pub struct Tool {
+    definition: model::Tool,
+    timeout: Option<Duration>,
+    asks_first: bool,
+    raw: bool,
+    /// Parameters that are mirrored into headers, with the header names.
+    headers: Vec<(String, String)>,
+    scopes: Vec<String>,
+}
+
+impl Tool {
+    /// Creates a tool whose schema is derived from the arguments of its handler.
+    pub fn new(name: impl Into<String>) -> Self {
+        let definition = model::Tool {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema: Value::Null,
+            output_schema: None,
+            annotations: None,
+            execution: None,
+            icons: None,
+            meta: None,
+        };
+        Tool {
+            definition,
+            timeout: None,
+            asks_first: false,
+            raw: false,
+            headers: Vec::new(),
+            scopes: Vec::new(),
+        }
+    }
+
+    /// Creates a tool with a hand-written schema; its handler takes a JSON object.
+    pub fn raw(name: impl Into<String>, input_schema: Value) -> Self {
+        let mut tool = Self::new(name);
+        tool.definition.input_schema = input_schema;
+        tool.raw = true;
+        tool
+    }
+
+    describe!();
+
+    /// Sets a hand-written schema of the structured result.
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.definition.output_schema = Some(OutputSchema(schema));
+        self
+    }
+
+    fn annotate(mut self, set: impl FnOnce(&mut ToolAnnotations)) -> Self {
+        set(self.definition.annotations.get_or_insert_default());
+        self
+    }
+
+    /// Hints that the tool does not modify its environment.
+    pub fn read_only(self) -> Self {
+        self.annotate(|annotations| annotations.read_only = Some(true))
+    }
+
+    /// Hints whether the tool may perform destructive updates.
+    pub fn destructive(self, destructive: bool) -> Self {
+        self.annotate(|annotations| annotations.destructive = Some(destructive))
+    }
+
+    /// Hints that repeated calls with the same arguments have no additional effect.
+    pub fn idempotent(self) -> Self {
+        self.annotate(|annotations| annotations.idempotent = Some(true))
+    }
+
+    /// Hints whether the tool interacts with external entities.
+    pub fn open_world(self, open: bool) -> Self {
+        self.annotate(|annotations| annotations.open_world = Some(open))
+    }
+
+    /// Sets whether a call may or must run as a task, which is created immediately and polled later. For work that
+    /// takes minutes.
+    pub fn task(mut self, support: TaskSupport) -> Self {
+        self.definition.execution = Some(ToolExecution { task_support: Some(support) });
+        self
+    }
+
+    /// Sends the server requests at the start of the handler in the response to the call itself; the call becomes a
+    /// task when it first waits for something else. So a user who declines has not started a task. For clients without
+    /// a session; see [`Self::task`].
+    pub fn asks_first(mut self) -> Self {
+        self.asks_first = true;
+        self
+    }
+
+    /// Sets the timeout of a call. A call that exceeds it ends with an error that the model sees.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Mirrors a parameter into the HTTP header `Mcp-Param-{name}` of the client's requests, so that intermediaries can
+    /// route by it. Do not use it for secrets: headers end up in logs.
+    ///
+    /// The parameter must be a string, an integer or a boolean.
+    ///
+    /// ```
+    /// # use linchpin::{Tool, args};
+    /// #[args] struct Query { region: String, sql: String }
+    ///
+    /// let tool = Tool::new("query")
+    ///     .header("region", "Region")
+    ///     .handler(|Query { region, sql }| async move { format!("{sql} in {region}") });
+    /// ```
+    pub fn header(mut self, parameter: impl Into<String>, name: impl Into<String>) -> Self {
+        self.headers.push((parameter.into(), name.into()));
+        self
+    }
+
+    /// Requires scopes: a call whose identity lacks any of them is rejected before the handler runs, in every revision.
+    /// Over HTTP, the challenge names the scopes that the client must request.
+    ///
+    /// Applies only to callers with an [`Identity`](crate::Identity). Callers on stdio and in memory have none and may
+    /// call every tool.
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the handler and completes the tool.
+    pub fn handler<Form, H>(self, handler: H) -> impl Register
+    where
+        H: Handler<Form>,
+        H::Args: Args,
+        H::Output: IntoToolOutput,
+        Form: 'static,
+    {
+        let typed = Typed { handler, form: PhantomData::<fn() -> Form> };
+        let input = (!self.raw).then(derived_schema::of_input::<H::Args>);
+        let output = H::Output::output_schema();
+        self.finish(Box::new(typed), input, output)
+    }
+
+    /// Does everything that does not depend on the type of the handler, so that it is compiled once.
+    fn finish(
+        mut self,
+        call: Box<dyn Call>,
+        input: Option<derived_schema::Typed>,
+        output: Option<derived_schema::Typed>,
+    ) -> Result<Item> {
+        let name: Arc<str> = (&*self.definition.name).into();
+        let refuse =
+            |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
+        check_name("tool", &name)?;
+        self.scopes.iter().try_for_each(|scope| check_scope_name(scope)).map_err(refuse)?;
+        let input_check = match input {
+            Some(typed) => {
+                let check = Validator::for_typed(&typed).map_err(refuse)?;
+                self.definition.input_schema = typed.schema;
+                check
+            }
+            None if derived_schema::is_any_object(&self.definition.input_schema) => None,
+            None => Some(Validator::new(&self.definition.input_schema, "its input schema").map_err(refuse)?),
+        };
+        if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
+            return Err(refuse(
+                "the arguments must be a struct: the schema must have \"type\": \"object\"".into(),
+            ));
+        }
+        for (parameter, name) in &self.headers {
+            header_annotation::mark(&mut self.definition.input_schema, parameter, name).map_err(refuse)?;
+        }
+        header_annotation::find(&self.definition.input_schema).map_err(refuse)?;
+        let mut output_proven = false;
+        let output_check = match (&self.definition.output_schema, output) {
+            (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
+            (None, Some(typed)) => {
+                output_proven = typed.unproven.is_none();
+                let check =
+                    Validator::for_typed(&typed).map_err(refuse)?.or_else(|| Validator::for_nulls(&typed));
+                self.definition.output_schema = Some(OutputSchema(typed.schema));
+                check
+            }
+            (None, None) => None,
+        };
+        Ok(Item::Tool(Arc::new(ToolEntry {
+            name,
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&self.definition),
+            definition: self.definition,
+            call,
+            timeout: self.timeout,
+            asks_first: self.asks_first,
+            scopes: self.scopes.into(),
+            input_check,
+            output_check,
+            output_proven,
+            state: None,
+            required_state: Vec::new(),
+        })))
+    }
+}
+
+/// Returns the parameters that clients mirror into headers, or none if a remote tool declares them wrongly.
+#[cfg(feature = "http-server")]
+fn mirror(definition: &model::Tool) -> crate::http::param_headers::Mirror {
+    crate::http::param_headers::Mirror::of(&definition.input_schema).unwrap_or_default()
+}
+
+/// Registered tool.
+pub struct ToolEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) definition: model::Tool,
+    call: Box<dyn Call>,
+    timeout: Option<Duration>,
+    pub(crate) asks_first: bool,
+    /// Scopes that a caller must have.
+    pub(crate) scopes: Box<[String]>,
+    input_check: Option<Validator>,
+    output_check: Option<Validator>,
+    /// Whether the type guarantees the output schema, as long as no number has become `null`.
+    output_proven: bool,
+    /// Parameters that clients mirror into headers.
+    #[cfg(feature = "http-server")]
+    pub(crate) mirror: crate::http::param_headers::Mirror,
+    /// State of the mounted server that the tool belongs to.
+    pub(crate) state: Option<Arc<StateMap>>,
+    /// Types of the state that the handler takes.
+    pub(crate) required_state: Vec<RequiredState>,
+}
+
+impl ToolEntry {
+    /// Creates a tool of a remote server, which does its own checks.
+    pub(in crate::server) fn remote(definition: model::Tool, call: Box<dyn Call>) -> ToolEntry {
+        ToolEntry {
+            name: (&*definition.name).into(),
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&definition),
+            definition,
+            call,
+            timeout: None,
+            asks_first: false,
+            scopes: Box::default(),
+            input_check: None,
+            output_check: None,
+            output_proven: true,
+            state: None,
+            required_state: Vec::new(),
+        }
+    }
+
+    /// Returns the same tool under another name, with the state of the server it belongs to.
+    pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> ToolEntry {
+        let mut definition = self.definition.clone();
+        definition.name.clone_from(&name);
+        let state = Some(self.state.clone().unwrap_or_else(|| state.clone()));
+        ToolEntry {
+            name: name.into(),
+            #[cfg(feature = "http-server")]
+            mirror: mirror(&definition),
+            definition,
+            asks_first: self.asks_first,
+            scopes: self.scopes.clone(),
+            required_state: self.required_state.clone(),
+            call: Box::new(Mounted(self)),
+            timeout: None,
+            input_check: None,
+            output_check: None,
+            output_proven: true,
+            state,
+        }
+    }
+
+    /// Returns whether calls may or must run as tasks.
+    pub(crate) fn task_support(&self) -> TaskSupport {
+        let said = self.definition.execution.as_ref().and_then(|execution| execution.task_support);
+        said.unwrap_or(TaskSupport::Forbidden)
+    }
+
+    /// Returns whether the author declared the tool safe to run twice.
+    pub(crate) fn may_run_twice(&self) -> bool {
+        let said = self.definition.annotations.as_ref();
+        let said = |hint: fn(&ToolAnnotations) -> Option<bool>| said.and_then(hint);
+        said(|hints| hints.read_only) == Some(true)
+            || said(|hints| hints.idempotent) == Some(true)
+            || said(|hints| hints.destructive) == Some(false)
+    }
+
+    /// Checks the arguments and starts the call. The error describes invalid arguments for the model.
+    pub(crate) fn begin(self: &Arc<Self>, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        if let Some(check) = &self.input_check {
+            let value: Value = decode(arguments)?;
+            check.check(&value).map_err(|reason| Invalid { path: String::new(), reason })?;
+        }
+        let work = self.call.call(arguments, scope)?;
+        let Some(timeout) = self.timeout else { return Ok(work) };
+        let (name, context) = (self.name.clone(), scope.context.get().cloned());
+        Ok(Box::pin(async move {
+            let mut work = work;
+            let begun = tokio::time::Instant::now();
+            let mut deadline = begun + timeout;
+            loop {
+                if let Ok(result) = tokio::time::timeout_at(deadline, &mut work).await {
+                    return result;
+                }
+                // The time that the client takes to respond does not count against the tool.
+                let waited = context.as_ref().map_or(Duration::ZERO, |context| context.questions().waited());
+                if begun + timeout + waited <= deadline {
+                    return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
+                }
+                deadline = begun + timeout + waited;
+            }
+        }))
+    }
+
+    /// Checks a result against the output schema.
+    pub(crate) fn check_output(&self, result: &mut CallToolResult) -> Result<()> {
+        let Some(schema) = &self.definition.output_schema else { return Ok(()) };
+        if result.is_error == Some(true) {
+            return Ok(());
+        }
+        let Some(structured) = &mut result.structured_content else {
+            return Err(self.broken("it returned no structured content"));
+        };
+        structured.object_schema = schema.is_object();
+        let proven = self.output_proven && !structured.json.get().contains("null");
+        if let Some(check) = self.output_check.as_ref().filter(|_| !proven) {
+            let value = serde_json::from_str(structured.json.get())?;
+            check.check(&value).map_err(|fault| self.broken(&fault))?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self, fault: &str) -> Error {
+        Error::setup(format!(
+            "the result of the tool `{}` does not match its output schema: {fault}",
+            self.name
+        ))
+    }
+}
+
+/// Future of a tool call.
+pub(crate) type Work = BoxFuture<Result<CallToolResult>>;
+
+/// Type-erased handler.
+pub(in crate::server) trait Call: Send + Sync {
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid>;
+}
+
+struct Typed<H, Form> {
+    handler: H,
+    form: PhantomData<fn() -> Form>,
+}
+
+impl<Form, H> Call for Typed<H, Form>
+where
+    H: Handler<Form>,
+    H::Args: Args,
+    H::Output: IntoToolOutput,
+{
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        let work = self.handler.call(decode(arguments)?, scope);
+        Ok(Box::pin(async move { work.await.into_output() }))
+    }
+}
+
+/// Tool of a mounted server, which applies its own checks and timeout.
+struct Mounted(Arc<ToolEntry>);
+
+impl Call for Mounted {
+    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+        let entry = self.0.clone();
+        let work = entry.begin(arguments, scope)?;
+        Ok(Box::pin(async move {
+            let mut result = work.await?;
+            entry.check_output(&mut result)?;
+            Ok(result)
+        }))
+    }
+}
+
+impl crate::server::catalog::Entry for ToolEntry {
+    fn key(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn listed(&self) -> Listed<'_> {
+        Listed::Tool(&self.definition)
+    }
+
+    fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
+        (&self.required_state, self.state.as_deref())
+    }
+}

@@ -1,0 +1,132 @@
+//! Authentication and authorization of requests, by OAuth tokens or by a function of the application.
+
+use std::sync::Arc;
+
+use ::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use ::http::request::Parts;
+use ::http::{HeaderValue, Method, StatusCode};
+use linchpin_jsonrpc::{Limits, Message, parse};
+use linchpin_protocol::Method as Protocol;
+use tokio::time::Instant;
+
+use super::super::auth::{Rejection, Resource};
+use super::super::catalog::Catalog;
+use super::super::{Connection, Identity};
+use super::endpoint::Endpoint;
+use super::options::Refusal;
+use super::responses::{self, Reply};
+use crate::http::text;
+
+impl Endpoint {
+    /// Authenticates a request and removes its credentials.
+    pub(super) async fn identify(&self, parts: &mut Parts) -> Result<Option<Arc<str>>, Box<Reply>> {
+        let Some(auth) = &self.options.auth else {
+            let Some(identify) = &self.options.identify else { return Ok(None) };
+            return Ok(identify(parts).map_err(turned_away)?.map(Into::into));
+        };
+        let elsewhere = Some(parts.uri.path()).filter(|path| *path != self.options.path);
+        let known = auth.authenticate(parts, elsewhere).await.map_err(rejected)?;
+        if parts.method != Method::POST {
+            auth.permit(&known.identity, &[]).map_err(rejected)?; // the scopes of a POST are known only after parsing
+        }
+        Resource::consume(parts, &known);
+        Ok(Some(known.principal))
+    }
+
+    /// Checks all scopes that a message needs, before anything is executed.
+    pub(super) fn permit(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<Reply>> {
+        let Some(auth) = &self.options.auth else { return Ok(()) };
+        let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
+            return Err(turned_away(Refusal::Unauthorized));
+        };
+        let mut needed = Vec::new();
+        collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
+        auth.permit(identity, &needed).map_err(rejected)
+    }
+
+    /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
+    /// or a layer selected another tool.
+    pub(super) fn late_challenge(&self, connection: &Connection) -> Option<Reply> {
+        let lacking = connection.lacking_scopes()?;
+        let permitted = self.options.auth.as_ref()?.permit(connection.identity()?, lacking);
+        permitted.err().map(|rejection| *rejected(rejection))
+    }
+
+    /// Ends an open-ended stream when the token that opened it expires.
+    pub(super) fn end_with_token(&self, parts: &Parts, reply: &mut Reply) {
+        let Some((auth, identity)) = self.options.auth.as_ref().zip(parts.extensions.get::<Arc<Identity>>())
+        else {
+            return;
+        };
+        let end = auth.time_left(identity).and_then(|left| Instant::now().checked_add(left));
+        if let Some(end) = end {
+            reply.body_mut().end_at(end);
+        }
+    }
+
+    /// Serves the protected resource metadata if this is its path. It is public, also for browsers.
+    pub(super) fn metadata(&self, parts: &Parts) -> Option<Reply> {
+        let document = self.options.auth.as_ref()?.document_at(parts.uri.path())?;
+        let mut reply = match parts.method {
+            Method::GET => responses::json(StatusCode::OK, document.to_vec()),
+            Method::HEAD => responses::json(StatusCode::OK, Vec::new()),
+            Method::OPTIONS => {
+                let mut reply = responses::empty(StatusCode::NO_CONTENT);
+                let headers = reply.headers_mut();
+                headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD"));
+                headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+                headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+                reply
+            }
+            _ => responses::not_allowed("GET, HEAD, OPTIONS"),
+        };
+        let headers = reply.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        Some(reply)
+    }
+}
+
+/// Collects the scopes of all tools that a message calls.
+fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, needed: &mut Vec<String>) {
+    match message {
+        Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
+            let tool = params.find("name").and_then(text).and_then(|name| catalog.tools.find(&name));
+            needed.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
+        }
+        Message::Batch(messages) => {
+            let messages = messages.iter().filter_map(|message| parse(message.as_bytes(), limits).ok());
+            messages
+                .filter(|message| !matches!(message, Message::Batch(_)))
+                .for_each(|message| collect_scopes(catalog, &message, limits, needed));
+        }
+        _ => {}
+    }
+}
+
+fn rejected(rejection: Rejection) -> Box<Reply> {
+    let Rejection { status, text, challenges } = rejection;
+    tracing::debug!(status = status.as_u16(), reason = &*text, "request rejected");
+    let mut reply = responses::refuse(status, &text);
+    for challenge in challenges {
+        reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    Box::new(reply)
+}
+
+fn turned_away(refusal: Refusal) -> Box<Reply> {
+    Box::new(match refusal {
+        Refusal::Unauthorized => {
+            let mut reply = responses::refuse(StatusCode::UNAUTHORIZED, "authentication required");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            reply
+        }
+        Refusal::Forbidden => responses::refuse(StatusCode::FORBIDDEN, "access denied"),
+    })
+}

@@ -1,0 +1,395 @@
+//! Accept loop of a listener: admits connections, enforces their timeouts and shuts them down gracefully. Requests are
+//! handled by the endpoint or by any other service.
+
+pub(super) mod shutdown_signal;
+#[cfg(feature = "tls")]
+pub(super) mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+pub(super) mod tls;
+pub(super) mod watchdog;
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::http::{Request, Response};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+use tower_service::Service;
+
+use self::tls::Tls;
+use self::watchdog::{BodyWatch, Guest, TICK, Watch, Watched, WatchedIo};
+use super::options::Connections;
+use crate::{Error, Result};
+
+/// Maximum size of a request head, in bytes.
+const MAX_HEAD: usize = 16 << 10;
+/// Length of the accept queue. With a short one, a burst of connections delays others for seconds.
+#[cfg(unix)]
+const BACKLOG: i32 = 4_096;
+/// Delay after an accept error, such as a lack of file descriptors.
+const OUT_OF_SOCKETS: Duration = Duration::from_millis(50);
+/// Default time for running requests at shutdown.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Addresses of a connection. Services find them among the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// Address of the client, or of a proxy.
+    pub peer: SocketAddr,
+    /// Address of this machine that the client connected to.
+    pub local: Option<SocketAddr>,
+}
+
+/// Returns the network of a client address, for limits per client: the address itself for IPv4, the /64 network for
+/// IPv6, since one subscriber has all 2^64 addresses of it.
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into()
+        }
+        address => address,
+    }
+}
+
+/// Connection of a request.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) addresses: Addresses,
+    pub(super) watch: BodyWatch,
+}
+
+/// Request handler of a listener.
+pub(super) trait Answer: Clone + Send + 'static {
+    type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
+
+    fn answer(
+        self,
+        request: Request<Incoming>,
+        origin: Origin,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+/// Adapts a `tower` service to a request handler.
+#[derive(Clone)]
+struct Foreign<S>(S);
+
+impl<S, B> Answer for Foreign<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+    S: Clone + Send + 'static,
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    type Body = B;
+
+    async fn answer(mut self, mut request: Request<Incoming>, origin: Origin) -> Response<B> {
+        request.extensions_mut().insert(origin.addresses);
+        request.extensions_mut().insert(origin.watch);
+        let Ok(()) = std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
+        let Ok(response) = self.0.call(request).await;
+        response
+    }
+}
+
+/// HTTP/1.1 listener with limits on connections: their number, and how long each may be silent, take to send a request,
+/// and not read a response. [`Server::http`](crate::Server::http) serves MCP; this is for other services.
+#[must_use = "nothing is served until it runs"]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    bounds: Connections,
+    patience: Duration,
+    /// Filter of client addresses.
+    only: Option<Only>,
+    tls: Option<Tls>,
+}
+
+type Only = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+impl Listener {
+    /// Binds an address. Port 0 selects a free port.
+    pub async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Self> {
+        Self::new(bind(address).await?, Connections::default(), SHUTDOWN)
+    }
+
+    pub(super) fn new(socket: TcpListener, bounds: Connections, patience: Duration) -> Result<Self> {
+        let address = socket.local_addr()?;
+        Ok(Listener { socket, address, bounds, patience, only: None, tls: None })
+    }
+
+    /// Returns the bound address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the origin for clients on this machine: `http://`, or `https://` with TLS, an address and a port.
+    pub fn origin(&self) -> String {
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{ip}:{}", self.address.port())
+    }
+
+    /// Sets the maximum number of connections, at most three quarters of the open-file limit at the start. Default:
+    /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
+    /// response is read too slowly. If there are none, new connections are refused with 503.
+    pub fn max_connections(mut self, most: usize) -> Self {
+        self.bounds.most = most.max(1);
+        self
+    }
+
+    /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
+    /// since many clients may share an address.
+    pub fn max_connections_per_address(mut self, most: usize) -> Self {
+        self.bounds.most_of_one_address = most.max(1);
+        self
+    }
+
+    /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
+    /// (default: 10 s), and be idle between requests (default: 75 s).
+    pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
+        let own = &mut self.bounds;
+        (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
+        self
+    }
+
+    /// Enables TLS. The handshake has to complete within the time for the head of a request.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: &Tls) -> Self {
+        self.tls = Some(tls.clone());
+        self
+    }
+
+    /// Accepts only connections from addresses that the filter allows. Nothing is read from others.
+    pub fn only_from(mut self, is_right: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.only = Some(Box::new(is_right));
+        self
+    }
+
+    /// Sets the time for running requests at shutdown. Default: 10 s.
+    pub fn shutdown_timeout(mut self, time: Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
+    /// Serves requests with `service` until `end` completes, then until all running requests are done. `end` must also
+    /// end open-ended responses.
+    pub async fn run_until<S, B>(self, end: impl Future<Output = ()>, service: S) -> Result<()>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
+        S: Clone + Send + 'static,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    {
+        self.accept(end, Foreign(service)).await;
+        Ok(())
+    }
+
+    pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl Answer) {
+        let Listener { socket, mut bounds, patience, only, tls, .. } = self;
+        bounds.most = bounds.most.min(descriptors().unwrap_or(usize::MAX));
+        let watch = Watch::new(bounds);
+        let mut connections = JoinSet::new();
+        let mut end = std::pin::pin!(end);
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = &mut end => break,
+                accepted = socket.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        let is_right = only.as_ref().is_none_or(|only| only(peer.ip().to_canonical()));
+                        match is_right.then(|| watch.admit(peer.ip())) {
+                            Some(Some(guest)) => {
+                                connections.spawn(serve(stream, peer, guest, tls.clone(), answer.clone()));
+                            }
+                            Some(None) if tls.is_none() => refuse(stream),
+                            _ => {}
+                        }
+                    }
+                    Err(error) if is_passing(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to accept a connection; retrying");
+                        tokio::time::sleep(OUT_OF_SOCKETS).await;
+                    }
+                },
+                _ = ticks.tick() => watch.tick(),
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            }
+        }
+        drop(socket);
+        watch.end_all();
+        let all = async {
+            while !connections.is_empty() {
+                tokio::select! {
+                    _ = connections.join_next() => {}
+                    _ = ticks.tick() => watch.tick(),
+                }
+            }
+        };
+        if tokio::time::timeout(patience, all).await.is_err() {
+            tracing::warn!("shutdown timeout reached; remaining requests were cancelled");
+        }
+    }
+}
+
+/// Returns the number of connections that the open-file limit allows: three quarters of it. The rest is for files,
+/// clients and child processes.
+fn descriptors() -> Option<usize> {
+    #[cfg(unix)]
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    #[cfg(not(unix))]
+    let limit: Option<u64> = None;
+    let limit = usize::try_from(limit?).ok()?;
+    Some((limit - limit / 4).max(1))
+}
+
+/// Responds with 503 without waiting: the client may not read it.
+fn refuse(stream: TcpStream) {
+    const BUSY: &[u8] =
+        b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(BUSY); // the client may be gone
+    }
+}
+
+/// Returns whether the client disconnected before it was accepted.
+fn is_passing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, tls: Option<Tls>, answer: impl Answer) {
+    let _ = stream.set_nodelay(true); // slower without, but not wrong
+    let addresses = Addresses { peer, local: stream.local_addr().ok() };
+    let io = WatchedIo { stream, watched: guest.watched.clone() };
+    let Some(tls) = tls else { return talk(io, addresses, guest, answer).await };
+    let secured = tokio::select! {
+        secured = tls.secure(io) => secured,
+        // The handshake timed out, or the server is shutting down before the first request.
+        () = guest.watched.end.notified() => return,
+    };
+    match secured {
+        Ok(io) => talk(io, addresses, guest, answer).await,
+        Err(error) => tracing::debug!(%error, "TLS handshake failed"),
+    }
+}
+
+async fn talk<I>(io: I, addresses: Addresses, guest: Guest, answer: impl Answer)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (io, watched) = (TokioIo::new(io), guest.watched.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (answer, watched) = (answer.clone(), watched.clone());
+        async move {
+            watched.begin();
+            let origin = Origin { addresses, watch: BodyWatch(watched.clone()) };
+            let reply = answer.answer(request, origin).await;
+            Ok::<_, Infallible>(reply.map(|body| Noticed { body, watched }))
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.half_close(false).max_header_size(MAX_HEAD);
+    let mut connection = std::pin::pin!(http.serve_connection(io, service));
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection failed");
+                }
+                return;
+            }
+            () = guest.watched.end.notified() => {
+                if guest.watched.is_dropped() {
+                    return; // dropping it closes it
+                }
+                if !is_ending {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// Response body that marks its connection as idle when it is dropped.
+struct Noticed<B> {
+    body: B,
+    watched: Arc<Watched>,
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Noticed<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Noticed<B> {
+    fn drop(&mut self) {
+        self.watched.done();
+    }
+}
+
+/// Binds an address.
+pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<TcpListener> {
+    let shown = format!("{address:?}");
+    let cannot = |error| Error::setup(format!("cannot listen on {}: {error}", shown.trim_matches('"')));
+    let listener = TcpListener::bind(address).await.map_err(cannot)?;
+    // Listen again with a longer queue.
+    #[cfg(unix)]
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| cannot(error.into()))?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_one_network_are_one_client() {
+        for (address, expected) in [
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1", "192.0.2.1"),
+        ] {
+            assert_eq!(client_network(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+        }
+    }
+}

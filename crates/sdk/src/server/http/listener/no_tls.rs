@@ -1,0 +1,16 @@
+//! Placeholder for TLS without the feature `tls`.
+
+use std::io;
+
+use super::watchdog::WatchedIo;
+
+/// Never constructed.
+#[derive(Clone)]
+pub(in crate::server::http) enum Tls {}
+
+impl Tls {
+    #[expect(clippy::unused_async, reason = "the TLS implementation awaits")]
+    pub(in crate::server::http) async fn secure(&self, _: WatchedIo) -> io::Result<WatchedIo> {
+        match *self {}
+    }
+}

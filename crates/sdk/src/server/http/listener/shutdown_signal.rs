@@ -1,0 +1,20 @@
+//! Shutdown signals.
+
+/// Completes when the process receives Ctrl-C or SIGTERM.
+pub(in crate::server::http) async fn asked_to_end() {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut terminated) = signal(SignalKind::terminate()) else {
+            let _ = interrupted.await; // without signal handling the process ends at once
+            return;
+        };
+        tokio::select! {
+            _ = interrupted => {}
+            _ = terminated.recv() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = interrupted.await; // without signal handling the process ends at once
+}

@@ -1,0 +1,460 @@
+//! Timeouts of all connections of a listener, driven by one timer: connections that are silent, or slow to send or
+//! read, are closed. A connection needs no timer of its own, and a request costs only a few atomic writes.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::client_network;
+use crate::lock::lock;
+use crate::server::http::options::Connections;
+
+/// Interval of checking the connections.
+pub(in crate::server::http) const TICK: Duration = Duration::from_millis(250);
+
+/// Nothing of the first request has arrived.
+const NEW: u8 = 0;
+/// Part of the head of a request has arrived.
+const HEAD: u8 = 1;
+/// A request is being served.
+const BUSY: u8 = 2;
+/// The last request is complete.
+const IDLE: u8 = 3;
+/// The body of a request arrives too slowly.
+const SLOW_BODY: u8 = 4;
+
+/// Close the connection at once.
+const LATE: u8 = 1;
+/// Close the connection unless it has a request by now.
+const UNUSED: u8 = 2;
+
+/// Activity of one connection.
+pub(in crate::server::http) struct Watched {
+    clock: Arc<AtomicU64>,
+    phase: AtomicU8,
+    since: AtomicU64,
+    /// Since when writes are blocked; zero if they are not.
+    stalled: AtomicU64,
+    /// Network of the client.
+    network: IpAddr,
+    /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
+    pub(in crate::server::http) end: Notify,
+    is_late: AtomicU8,
+    /// Whether it was chosen to make room for another connection.
+    is_leaving: AtomicBool,
+}
+
+impl Watched {
+    fn enter(&self, phase: u8) {
+        self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Marks the start of a request.
+    pub(in crate::server::http) fn begin(&self) {
+        self.enter(BUSY);
+    }
+
+    /// Marks the end of a request.
+    pub(in crate::server::http) fn done(&self) {
+        self.enter(IDLE);
+    }
+
+    /// Sets whether the body of the current request arrives too slowly. While it does, the connection may be closed to
+    /// make room for another.
+    fn set_slow_body(&self, is_slow: bool) {
+        let (from, to) = if is_slow { (BUSY, SLOW_BODY) } else { (SLOW_BODY, BUSY) };
+        if self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    fn saw_bytes(&self) {
+        if matches!(self.phase.load(Ordering::Relaxed), NEW | IDLE) {
+            self.enter(HEAD);
+        }
+    }
+
+    fn wrote<T>(&self, result: &Poll<T>) {
+        match result {
+            Poll::Ready(_) => self.stalled.store(0, Ordering::Relaxed),
+            Poll::Pending if self.stalled.load(Ordering::Relaxed) == 0 => {
+                self.stalled.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            Poll::Pending => {}
+        }
+    }
+
+    fn is_over(&self, now: u64, bounds: &Connections) -> bool {
+        let passed = |since: u64, limit: Duration| Duration::from_millis(now.saturating_sub(since)) > limit;
+        let stalled = self.stalled.load(Ordering::Relaxed);
+        let since = self.since.load(Ordering::Relaxed);
+        let late = match self.phase.load(Ordering::Relaxed) {
+            NEW => passed(since, bounds.first_byte),
+            HEAD => passed(since, bounds.head),
+            IDLE => passed(since, bounds.idle),
+            _ => false,
+        };
+        late || (stalled != 0 && passed(stalled, bounds.write))
+    }
+}
+
+/// How long a connection may send a head, or not read a response, before it may be closed to make room for another, in
+/// milliseconds.
+const SLOW: u64 = 1_000;
+
+impl Watched {
+    /// Returns since when the connection is idle or slow; `None` if it must not be closed to make room. The longest
+    /// idle is closed first.
+    pub(in crate::server::http) fn idle_since(&self) -> Option<u64> {
+        let slow = |since| (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW).then_some(since);
+        let (since, stalled) = (self.since.load(Ordering::Relaxed), self.stalled.load(Ordering::Relaxed));
+        match self.phase.load(Ordering::Relaxed) {
+            _ if stalled != 0 => slow(stalled),
+            NEW | IDLE | SLOW_BODY => Some(since),
+            HEAD => slow(since),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the connection is dropped when woken. One that was chosen to make room and has a request by now
+    /// is not.
+    pub(in crate::server::http) fn is_dropped(&self) -> bool {
+        match self.is_late.load(Ordering::Acquire) {
+            LATE => true,
+            UNUSED => self.phase.load(Ordering::Relaxed) != BUSY,
+            _ => false,
+        }
+    }
+
+    /// Closes the connection to make room. An idle one is closed gracefully, since its next request may be arriving,
+    /// unless the client does not read the response.
+    fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+        if self.stalled.load(Ordering::Relaxed) != 0 {
+            self.is_late.store(LATE, Ordering::Release);
+        } else if self.phase.load(Ordering::Relaxed) != IDLE {
+            self.is_late.store(UNUSED, Ordering::Release);
+        }
+        self.end.notify_one();
+    }
+}
+
+/// Watchdog of all connections of a listener.
+pub(in crate::server::http) struct Watch {
+    bounds: Connections,
+    clock: Arc<AtomicU64>,
+    begun: Instant,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    connections: HashMap<u64, Arc<Watched>>,
+    next: u64,
+    by_network: HashMap<IpAddr, usize>,
+    /// Number of connections with `is_leaving`: chosen to make room, and neither closed nor found busy since.
+    leaving: usize,
+    /// Whether the last search since the last tick found no idle connection.
+    is_busy: bool,
+}
+
+impl Known {
+    /// Removes busy connections from `leaving`. Their request arrived before they were closed and may run for hours.
+    fn release_busy(&mut self) {
+        if self.leaving == 0 {
+            return;
+        }
+        for each in self.connections.values() {
+            if each.phase.load(Ordering::Relaxed) == BUSY && each.is_leaving.swap(false, Ordering::Relaxed) {
+                self.leaving -= 1;
+            }
+        }
+    }
+}
+
+/// Permit of an admitted connection; dropping it releases the slot.
+pub(in crate::server::http) struct Guest {
+    watch: Arc<Watch>,
+    number: u64,
+    pub(in crate::server::http) watched: Arc<Watched>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut known = lock(&self.watch.known);
+        known.connections.remove(&self.number);
+        if self.watched.is_leaving.load(Ordering::Relaxed) {
+            known.leaving -= 1;
+        }
+        if let Some(count) = known.by_network.get_mut(&self.watched.network) {
+            *count -= 1;
+            if *count == 0 {
+                known.by_network.remove(&self.watched.network);
+            }
+        }
+        if known.connections.is_empty() {
+            known.connections.shrink_to_fit();
+        }
+    }
+}
+
+impl Watch {
+    pub(in crate::server::http) fn new(bounds: Connections) -> Arc<Self> {
+        // Start at one: zero means that no write is blocked.
+        let clock = Arc::new(AtomicU64::new(1));
+        Arc::new(Watch { bounds, clock, begun: Instant::now(), known: Mutex::default() })
+    }
+
+    /// Admits a connection. At the limit, closes idle connections for it; `None` if there are none.
+    pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+        let network = client_network(address);
+        let mut known = lock(&self.known);
+        let of_one = known.by_network.get(&network).copied().unwrap_or_default();
+        let is_full = known.connections.len() - known.leaving >= self.bounds.most;
+        if of_one >= self.bounds.most_of_one_address || (is_full && !self.make_room(&mut known)) {
+            return None;
+        }
+        let watched = Arc::new(Watched {
+            clock: self.clock.clone(),
+            phase: AtomicU8::new(NEW),
+            since: AtomicU64::new(self.clock.load(Ordering::Relaxed)),
+            stalled: AtomicU64::new(0),
+            network,
+            end: Notify::new(),
+            is_late: AtomicU8::new(0),
+            is_leaving: AtomicBool::new(false),
+        });
+        let number = known.next;
+        known.next += 1;
+        known.connections.insert(number, watched.clone());
+        *known.by_network.entry(network).or_default() += 1;
+        Some(Guest { watch: self.clone(), number, watched })
+    }
+
+    /// Closes idle and slow connections, first those of the network with the most. Several at once, because the search
+    /// takes time.
+    fn make_room(&self, known: &mut Known) -> bool {
+        // Leaving connections still hold their file descriptors.
+        let most = (self.bounds.most / 16).max(1).saturating_sub(known.leaving);
+        if known.is_busy || most == 0 {
+            return false;
+        }
+        let of_one = |each: &Watched| known.by_network.get(&each.network).copied().unwrap_or_default();
+        let idle = |(number, each): (&u64, &Arc<Watched>)| {
+            let since = each.idle_since().filter(|_| !each.is_leaving.load(Ordering::Relaxed))?;
+            Some(((Reverse(of_one(each)), since, *number), each.clone()))
+        };
+        let mut idle: Vec<_> = known.connections.iter().filter_map(idle).collect();
+        idle.sort_unstable_by_key(|(order, _)| *order);
+        idle.truncate(most);
+        for (_, connection) in &idle {
+            connection.leave();
+        }
+        known.leaving += idle.len();
+        known.is_busy = idle.is_empty();
+        !idle.is_empty()
+    }
+
+    /// Closes connections that have timed out.
+    pub(in crate::server::http) fn tick(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.clock.store(now, Ordering::Relaxed);
+        let late: Vec<_> = {
+            let mut known = lock(&self.known);
+            known.is_busy = false;
+            known.release_busy();
+            known.connections.values().filter(|each| each.is_over(now, &self.bounds)).cloned().collect()
+        };
+        for connection in late {
+            connection.is_late.store(LATE, Ordering::Release);
+            connection.end.notify_one();
+        }
+    }
+
+    /// Asks all connections to end once their request is done. Connections without a request end now.
+    pub(in crate::server::http) fn end_all(&self) {
+        for connection in lock(&self.known).connections.values() {
+            if connection.phase.load(Ordering::Relaxed) == NEW {
+                connection.is_late.store(LATE, Ordering::Release);
+            }
+            connection.end.notify_one();
+        }
+    }
+}
+
+/// Handle for reporting a slow request body; services other than the endpoint find it among the request extensions.
+#[derive(Clone)]
+pub(in crate::server::http) struct BodyWatch(pub(in crate::server::http) Arc<Watched>);
+
+/// Reports to the connection of a request, if known, how fast the body arrives. Dropping it resets the report.
+pub(in crate::server::http) struct BodyPace<'a>(pub(in crate::server::http) Option<&'a BodyWatch>);
+
+impl BodyPace<'_> {
+    pub(in crate::server::http) fn report(&self, is_slow: bool) {
+        if let Some(BodyWatch(watched)) = self.0 {
+            watched.set_slow_body(is_slow);
+        }
+    }
+}
+
+impl Drop for BodyPace<'_> {
+    fn drop(&mut self) {
+        self.report(false);
+    }
+}
+
+/// Socket that records read and write activity.
+pub(in crate::server::http) struct WatchedIo {
+    pub(in crate::server::http) stream: TcpStream,
+    pub(in crate::server::http) watched: Arc<Watched>,
+}
+
+impl AsyncRead for WatchedIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.watched.saw_bytes();
+        }
+        result
+    }
+}
+
+impl AsyncWrite for WatchedIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.watched.wrote(&result);
+        result
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.watched.wrote(&result);
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(most: usize) -> Arc<Watch> {
+        Watch::new(Connections { most, ..Connections::default() })
+    }
+
+    fn admit(watch: &Arc<Watch>, address: &str) -> Option<Guest> {
+        watch.admit(address.parse().unwrap())
+    }
+
+    /// Fills the listener with busy connections.
+    fn busy(watch: &Arc<Watch>) -> Vec<Guest> {
+        let admit = |_| {
+            let guest = admit(watch, "192.0.2.1").unwrap();
+            guest.watched.begin();
+            guest
+        };
+        (0..watch.bounds.most).map(admit).collect()
+    }
+
+    #[test]
+    fn a_leaving_connection_with_a_new_request_counts_as_busy() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        guests[0].watched.done();
+        let next = admit(&watch, "192.0.2.2").unwrap();
+        next.watched.begin();
+        guests[0].watched.begin(); // before it is closed
+        watch.tick();
+        assert_eq!(lock(&watch.known).leaving, 0);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        guests[1].watched.done();
+        watch.tick();
+        assert!(admit(&watch, "192.0.2.2").is_some(), "an idle connection makes room");
+        drop(guests);
+        assert_eq!(lock(&watch.known).leaving, 0);
+    }
+
+    #[test]
+    fn a_slow_body_makes_room_and_a_complete_one_does_not() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        let handle = BodyWatch(guests[3].watched.clone());
+        let pace = BodyPace(Some(&handle));
+        pace.report(true);
+        drop(pace);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.tick();
+        BodyPace(Some(&handle)).report(false);
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.tick();
+        let pace = BodyPace(Some(&handle));
+        pace.report(true);
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[3].watched.is_dropped());
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_makes_room() {
+        let watch = watch(16);
+        let guests = busy(&watch);
+        guests[5].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.done(); // what is left of its response is still being sent
+        assert!(admit(&watch, "192.0.2.2").is_none());
+        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
+        lock(&watch.known).is_busy = false;
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[5].watched.is_dropped());
+        drop(guests);
+        let guests = busy(&watch);
+        guests[6].watched.wrote(&Poll::<()>::Pending);
+        guests[6].watched.done();
+        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(guests[6].watched.is_dropped());
+    }
+
+    #[test]
+    fn the_network_with_the_most_connections_makes_room_first() {
+        let watch = watch(16);
+        let first = admit(&watch, "192.0.2.1").unwrap();
+        let many: Vec<_> = (0..15).map(|host| admit(&watch, &format!("2001:db8::{host}")).unwrap()).collect();
+        assert!(admit(&watch, "192.0.2.2").is_some());
+        assert!(many[0].watched.is_leaving.load(Ordering::Relaxed));
+        assert!(!first.watched.is_leaving.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,84 @@
+//! Headers that mirror the body (stateless era): they must match it, because intermediaries may act on them.
+
+use ::http::request::Parts;
+use ::http::{HeaderName, HeaderValue};
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::model::RequestMeta;
+use linchpin_protocol::{Error as ProtocolError, Method, Revision};
+
+use super::super::catalog::Catalog;
+use crate::http::{header_names, header_value, text};
+
+type Checked = Result<(), ProtocolError>;
+
+fn mismatch(text: impl Into<String>) -> ProtocolError {
+    ProtocolError::HeaderMismatch(text.into())
+}
+
+/// Returns the value of a header. Duplicates are rejected, since intermediaries may have read another one.
+fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ProtocolError> {
+    let mut values = parts.headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(mismatch(format!("the header {name} occurs more than once")));
+    }
+    Ok(first)
+}
+
+/// Returns the revision that the request names, if any.
+pub(super) fn named_revision(parts: &Parts, spoken: &[Revision]) -> Result<Option<Revision>, ProtocolError> {
+    let Some(said) = single(parts, &header_names::PROTOCOL_VERSION)? else { return Ok(None) };
+    let named = said.to_str().ok().and_then(Revision::find).filter(|named| spoken.contains(named));
+    named.map(Some).ok_or_else(|| {
+        let requested = String::from_utf8_lossy(said.as_bytes()).into();
+        ProtocolError::UnsupportedVersion { requested, supported: spoken.to_vec() }
+    })
+}
+
+/// Returns the session id header of the request, if any.
+pub(super) fn session_id(parts: &Parts) -> Result<Option<&HeaderValue>, ProtocolError> {
+    let several = |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id occurs more than once".into());
+    single(parts, &header_names::SESSION_ID).map_err(several)
+}
+
+/// Checks that the version header matches the body.
+pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
+    let said = single(parts, &header_names::PROTOCOL_VERSION)?.map(HeaderValue::as_bytes);
+    match (said, &meta.protocol_version) {
+        (None, _) => Err(mismatch("the header MCP-Protocol-Version is missing")),
+        (Some(said), Some(version)) if said != version.as_bytes() => {
+            Err(mismatch("the header MCP-Protocol-Version names another revision than the body"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the other headers match the body.
+pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> Checked {
+    match single(parts, &header_names::METHOD)? {
+        None => return Err(mismatch("the header Mcp-Method is missing")),
+        Some(said) if said.as_bytes() != method.as_bytes() => {
+            return Err(mismatch("the header Mcp-Method names another method than the body"));
+        }
+        Some(_) => {}
+    }
+    let known = Method::find(method);
+    let Some(name) = known.and_then(Method::named_by).and_then(|member| text(params.find(member)?)) else {
+        return Ok(()); // nothing is mirrored, or the parameters are invalid and rejected later
+    };
+    let said =
+        single(parts, &header_names::NAME)?.ok_or_else(|| mismatch("the header Mcp-Name is missing"))?;
+    match header_value::decode(said.as_bytes()) {
+        Some(said) if said == name => {}
+        Some(_) => return Err(mismatch("the header Mcp-Name does not match the body")),
+        None => return Err(mismatch("the header Mcp-Name cannot be decoded")),
+    }
+    if known == Some(Method::CallTool)
+        && let Some(tool) = catalog.tools.find(&name)
+        && !tool.mirror.is_empty()
+    {
+        let arguments = params.find("arguments").unwrap_or("{}");
+        tool.mirror.check(arguments, &parts.headers).map_err(ProtocolError::HeaderMismatch)?;
+    }
+    Ok(())
+}

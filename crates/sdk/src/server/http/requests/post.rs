@@ -1,0 +1,371 @@
+//! POST requests: determines the era of a message and runs it.
+
+use std::sync::Arc;
+
+use ::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use ::http::request::Parts;
+use ::http::{HeaderMap, HeaderValue, StatusCode};
+use bytes::Buf;
+use http_body::Body as HttpBody;
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{Id, Message, Outbox, Params, ParseError, parse};
+use linchpin_protocol::model::key;
+use linchpin_protocol::wire::error_object;
+use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
+use tokio::runtime::Handle;
+
+use super::exchange::{Exchange, answered};
+use super::legacy_sse;
+use crate::http::header_names;
+use crate::server::http::body::{self, Source, Unread};
+use crate::server::http::endpoint::{Endpoint, no_session};
+use crate::server::http::listener::Origin;
+use crate::server::http::mirrored_headers;
+use crate::server::http::responses::{self, Reply};
+use crate::server::http::sessions::id::SessionId;
+use crate::server::http::sessions::store;
+use crate::server::http::sessions::{Full, Session};
+use crate::server::{Connection, Reach, start};
+
+/// Maximum number of bytes that may wait for the standalone stream, which a client need not open.
+pub(in crate::server::http) const STANDALONE_HIGH_WATER: usize = 64 << 10;
+/// Maximum number of bytes that may wait for a client that reads the response to its request.
+const REQUEST_HIGH_WATER: usize = 1 << 20;
+/// Initial capacity for a response; enough for most.
+const ROOM: usize = 512;
+
+pub(in crate::server::http) async fn post<B>(
+    endpoint: &Arc<Endpoint>,
+    parts: Parts,
+    body: B,
+    origin: Option<&Origin>,
+    line: Option<String>,
+    principal: Option<Arc<str>>,
+) -> Reply
+where
+    B: HttpBody<Data: Buf> + Send,
+{
+    if let Some(refusal) = refusal(&parts.headers, line.is_some()) {
+        return refusal;
+    }
+    let cap = endpoint.service.settings().max_message;
+    let source = Source { parts: &parts, origin, subject: principal.as_ref() };
+    let body = match body::read(source, body, cap, &endpoint.bodies, endpoint.options.body_timeout).await {
+        Ok(body) => body,
+        Err(unread) => return not_read(unread, cap),
+    };
+    let message = match parse(&body.bytes, endpoint.service.settings().limits) {
+        Ok(message) => message,
+        Err(error) => return unreadable(&error),
+    };
+    if let Err(refusal) = endpoint.permit(&parts, &message) {
+        return *refusal;
+    }
+    if let Some(line) = line {
+        return legacy_sse::post(endpoint, &line, &message, Arc::new(parts), principal.as_deref());
+    }
+    let request = Post { endpoint, parts: Arc::new(parts), message: &message, principal };
+    request.serve().await
+}
+
+/// Checks the headers before the body is read.
+fn refusal(headers: &HeaderMap, answers_elsewhere: bool) -> Option<Reply> {
+    // Exactly this type: browsers send other types cross-origin without a preflight request.
+    let is_json = |content: &HeaderValue| {
+        let media = content.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+        media.trim_ascii().eq_ignore_ascii_case(b"application/json")
+    };
+    let mut contents = headers.get_all(CONTENT_TYPE).iter();
+    if !contents.next().is_some_and(is_json) || contents.next().is_some() {
+        let text = "send messages with Content-Type: application/json";
+        return Some(responses::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let text = "send messages without Content-Encoding";
+        return Some(responses::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    if !answers_elsewhere && !accepts_both(headers) {
+        let text = "the client must accept both response types: Accept: application/json, text/event-stream";
+        return Some(responses::refuse(StatusCode::NOT_ACCEPTABLE, text));
+    }
+    None
+}
+
+/// Returns whether the client accepts both response types.
+fn accepts_both(headers: &HeaderMap) -> bool {
+    // The value that nearly all clients send.
+    let is_usual = |value: &HeaderValue| value == "application/json, text/event-stream";
+    headers.get(ACCEPT).is_some_and(is_usual)
+        || accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream")
+}
+
+/// Returns whether the client accepts this media type.
+pub(in crate::server::http) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[u8]) -> bool {
+    let kinds = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    kinds.into_iter().any(|kind| {
+        let mut parts = kind.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let mut halves = parts.next().unwrap_or_default().splitn(2, |byte| *byte == b'/');
+        let fits = |half: Option<&[u8]>, wanted: &[u8]| {
+            half.is_some_and(|half| half == b"*" || half.eq_ignore_ascii_case(wanted))
+        };
+        fits(halves.next(), main) && fits(halves.next(), sub) && !parts.any(is_zero)
+    })
+}
+
+/// Returns whether a parameter in `Accept` is a weight of zero.
+fn is_zero(parameter: &[u8]) -> bool {
+    let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
+    weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
+}
+
+fn not_read(unread: Unread, cap: usize) -> Reply {
+    match unread {
+        Unread::TooLarge => {
+            let text = format!("the message is larger than the limit of {cap} bytes");
+            responses::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
+        }
+        Unread::TooSlow => {
+            responses::refuse(StatusCode::REQUEST_TIMEOUT, "the message was not received in time")
+        }
+        Unread::Broken => responses::refuse(StatusCode::BAD_REQUEST, "the request body could not be read"),
+        Unread::NoRoom => busy("the server is receiving too many large messages: try again later"),
+    }
+}
+
+fn unreadable(error: &ParseError) -> Reply {
+    let object = linchpin_jsonrpc::ErrorObject { code: error.code(), message: error.to_string(), data: None };
+    let mut out = Vec::with_capacity(256);
+    write::error(error.id.as_ref().filter(|_| !error.is_response), UnknownId::Absent, &object, &mut out);
+    responses::json(StatusCode::BAD_REQUEST, out)
+}
+
+/// Message to be served.
+struct Post<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    parts: Arc<Parts>,
+    message: &'a Message<'a>,
+    principal: Option<Arc<str>>,
+}
+
+impl Post<'_> {
+    async fn serve(self) -> Reply {
+        let spoken = &self.endpoint.service.settings().revisions;
+        match mirrored_headers::named_revision(&self.parts, spoken) {
+            Ok(Some(revision)) if revision.era() == Era::Stateless => return self.stateless().await,
+            Ok(_) => {}
+            Err(error) => return self.unsupported(error),
+        }
+        match mirrored_headers::session_id(&self.parts) {
+            Ok(Some(id)) if self.endpoint.options.sessions => {
+                return match SessionId::parse(id.as_bytes()) {
+                    Some(id) => self.in_session(id).await,
+                    None => no_session(),
+                };
+            }
+            Ok(_) => {}
+            Err(error) => return self.refused_with(&error),
+        }
+        match self.message {
+            Message::Request { method, params, .. } if *method == Method::Initialize.name() => {
+                self.open(params).await
+            }
+            Message::Request { params, .. } if claims_stateless(params) => self.stateless().await,
+            _ if !self.endpoint.options.sessions => self.without_session().await,
+            _ => self.refused(
+                "open a session with initialize first, and send its Mcp-Session-Id with every message",
+            ),
+        }
+    }
+
+    fn id(&self) -> Option<&Id<'_>> {
+        match self.message {
+            Message::Request { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    fn refused(&self, text: &str) -> Reply {
+        self.refused_with(&ProtocolError::InvalidRequest(text.to_owned()))
+    }
+
+    fn refused_with(&self, error: &ProtocolError) -> Reply {
+        let mut out = Vec::with_capacity(256);
+        write::error(self.id(), UnknownId::Absent, &error_object(error, Revision::LATEST), &mut out);
+        responses::json(StatusCode::BAD_REQUEST, out)
+    }
+
+    /// Lists only the stateless revisions if the request is stateless, as in the result of `server/discover`.
+    fn unsupported(&self, mut error: ProtocolError) -> Reply {
+        let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
+        let without_session = |revision: &Revision| revision.era() == Era::Stateless;
+        if let ProtocolError::UnsupportedVersion { supported, .. } = &mut error
+            && stateless
+            && supported.iter().any(without_session)
+        {
+            supported.retain(without_session);
+        }
+        self.refused_with(&error)
+    }
+
+    fn connection(&self, reach: Reach, outbox: &Arc<Outbox>) -> Arc<Connection> {
+        let service = self.endpoint.service_for(self.principal.as_ref());
+        Connection::for_request(service, outbox.clone(), reach, self.parts.clone())
+    }
+
+    /// Runs a message of the stateless era.
+    async fn stateless(self) -> Reply {
+        if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
+            return self.refused("this revision has neither client responses nor batches: send one request");
+        }
+        let (endpoint, parts) = (self.endpoint, self.parts.clone());
+        let is_open_ended =
+            matches!(self.message, Message::Request { method, .. } if *method == Method::Listen.name());
+        let mut reply = self.alone(Reach::Request).await;
+        if is_open_ended {
+            endpoint.end_with_token(&parts, &mut reply);
+        }
+        reply
+    }
+
+    async fn alone(self, reach: Reach) -> Reply {
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let connection = self.connection(reach, &outbox);
+        Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
+    }
+
+    /// Runs a message of a session-era client on an endpoint without sessions.
+    async fn without_session(self) -> Reply {
+        if matches!(self.message, Message::Response { .. }) {
+            return self.refused("unexpected response: without sessions this server sends no requests");
+        }
+        self.alone(Reach::OneShot).await
+    }
+
+    /// Runs a message of a session.
+    async fn in_session(self, id: SessionId) -> Reply {
+        let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
+        let Some(session) = (match found {
+            Some(session) => Some(session),
+            None => match store::restore(self.endpoint, id, self.principal.as_ref()).await {
+                Ok(restored) => restored,
+                Err(full) => return no_room(&full),
+            },
+        }) else {
+            return no_session();
+        };
+        if matches!(self.message, Message::Notification { .. } | Message::Response { .. }) {
+            let connection = session.session().connection.by(self.parts);
+            if let Some(rest) = connection.take(self.message) {
+                start(&Handle::current(), connection.tracked(rest));
+            }
+            return responses::accepted();
+        }
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let connection = session.session().connection.request_part(outbox.clone(), self.parts.clone());
+        let exchange = Exchange::new(self.endpoint, connection, outbox, Some(session));
+        let reply = exchange.run(self.message).await;
+        store::note(self.endpoint, self.message, id).await;
+        reply
+    }
+
+    /// Opens a session.
+    async fn open(self, params: &Params<'_>) -> Reply {
+        if !self.endpoint.options.sessions {
+            return self.without_session().await;
+        }
+        let lasting = Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0));
+        let service = self.endpoint.service_for(self.principal.as_ref());
+        let lasting = Connection::new(service, lasting, Reach::Lasting);
+        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let part = lasting.request_part(outbox.clone(), self.parts.clone());
+        // `initialize` completes immediately: no handler is involved.
+        let _ = part.take(self.message);
+        let mut reply = answered(&part, &outbox, Era::Session);
+        if lasting.session().is_none() {
+            return reply;
+        }
+        let id = SessionId::random();
+        let session = Session::new(id.key(), self.principal.clone(), lasting, 0);
+        match self.endpoint.sessions.add(id, session) {
+            Ok((_in_use, gone)) => {
+                if let Some(gone) = gone {
+                    self.endpoint.options.events.forget(&gone.key);
+                }
+            }
+            Err(full) => return no_room(&full),
+        }
+        self.endpoint.reap_later();
+        store::save(self.endpoint, id, self.principal.as_deref(), params);
+        reply.headers_mut().insert(header_names::SESSION_ID, id.header());
+        reply
+    }
+}
+
+/// Returns whether a request without the version header appears to be stateless.
+fn claims_stateless(params: &Params<'_>) -> bool {
+    params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
+}
+
+pub(in crate::server::http) fn no_room(full: &Full) -> Reply {
+    let text = match full {
+        Full::One => "session limit reached, and all your sessions are in use: end one first",
+        Full::All => "session limit of the server reached, and all sessions are in use: try again later",
+    };
+    busy(text)
+}
+
+fn busy(text: &str) -> Reply {
+    let mut reply = responses::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use ::http::Request;
+    use ::http::header::HOST;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::Server;
+    use crate::server::http::body::Budget;
+    use crate::server::http::options::Options;
+
+    const LONG: usize = 60_000;
+
+    /// Polls a future once.
+    async fn now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+        std::future::poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
+    }
+
+    #[tokio::test]
+    async fn a_long_message_takes_room_until_it_is_answered() {
+        let go = Arc::new(Notify::new());
+        let gate = go.clone();
+        let server = Server::new("test", "1.0.0").tool("wait", "", move || {
+            let gate = gate.clone();
+            async move { gate.notified().await }
+        });
+        let options = Options { sessions: false, ..Options::default() };
+        let mut endpoint = Endpoint::new(server.build().unwrap(), options);
+        Arc::get_mut(&mut endpoint).unwrap().bodies = Budget::new(LONG + 1_000);
+        let call = |bytes: usize| {
+            let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
+            let body = format!("{message:<bytes$}");
+            let request = Request::post("/mcp").header(HOST, "localhost");
+            let request = request.header(ACCEPT, "*/*").header(CONTENT_TYPE, "application/json");
+            let (endpoint, request) = (endpoint.clone(), request.body(body).unwrap());
+            Box::pin(async move { endpoint.handle(request, None).await.status().as_u16() })
+        };
+        let (mut long, mut short) = (call(LONG), call(1_000));
+        assert_eq!(now(&mut long).await, Poll::Pending);
+        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(503));
+        assert_eq!(now(&mut short).await, Poll::Pending);
+        go.notify_waiters();
+        assert_eq!((long.await, short.await), (200, 200));
+        go.notify_one();
+        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(200), "the reservation is released");
+    }
+}

@@ -1,0 +1,75 @@
+//! Constructors of HTTP responses.
+
+use ::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use ::http::{HeaderName, HeaderValue, Response, StatusCode};
+use linchpin_jsonrpc::write::{self, UnknownId};
+use linchpin_jsonrpc::{ErrorObject, code};
+
+use super::body::Body;
+use super::streams::body::StreamBody;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// HTTP response.
+pub(super) type Reply = Response<Body>;
+
+/// Response with one message.
+pub(super) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
+    let mut reply = Response::new(Body::from(message));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, JSON);
+    reply
+}
+
+/// Response with a stream of messages.
+pub(super) fn events(stream: StreamBody) -> Reply {
+    let mut reply = Response::new(Body::stream(stream));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    reply
+}
+
+/// Response without a body.
+pub(super) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::default());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// 202 response to a message that has no response of its own.
+pub(super) fn accepted() -> Reply {
+    empty(StatusCode::ACCEPTED)
+}
+
+/// Error response that belongs to no particular message.
+pub(super) fn refuse(status: StatusCode, message: &str) -> Reply {
+    refuse_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
+}
+
+/// Like [`refuse`], with a given error object.
+pub(super) fn refuse_with(status: StatusCode, error: &ErrorObject) -> Reply {
+    let mut out = Vec::with_capacity(256);
+    write::error(None, UnknownId::Absent, error, &mut out);
+    json(status, out)
+}
+
+/// 404 response for other paths than the endpoint's, as plain text because the client may not speak MCP.
+pub(super) fn nothing_here(path: &str) -> Reply {
+    let mut reply = Response::new(Body::from(format!("Not found. The endpoint is {path}.\n").into_bytes()));
+    *reply.status_mut() = StatusCode::NOT_FOUND;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    reply
+}
+
+/// 405 response.
+pub(super) fn not_allowed(allow: &'static str) -> Reply {
+    let text = format!("method not allowed: use one of {allow}");
+    let mut reply = refuse(StatusCode::METHOD_NOT_ALLOWED, &text);
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    reply
+}

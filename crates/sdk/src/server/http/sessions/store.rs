@@ -1,0 +1,133 @@
+//! Session store: sessions that can be restored in another process.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::{Message, Outbox, Params};
+use linchpin_protocol::Method;
+use linchpin_protocol::model::LogLevel;
+
+use super::id::{SessionId, SessionKey};
+use super::{Full, InUse, Session};
+use crate::server::http::endpoint::Endpoint;
+use crate::server::http::requests::post::STANDALONE_HIGH_WATER;
+use crate::server::{BoxFuture, Connection, Reach};
+
+/// Stored session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SavedSession {
+    /// The principal that the session belongs to.
+    pub principal: Option<String>,
+    /// The parameters of `initialize`, as JSON text.
+    pub initialize: String,
+    /// The minimum level of log messages.
+    pub log_level: LogLevel,
+    /// URIs of the subscribed resources.
+    pub subscriptions: Vec<String>,
+}
+
+/// Persistent store for sessions. Without one they are in memory and end with the process.
+///
+/// An idle session is removed from the process that holds it, but not from the store, since another process may use it.
+/// The store should expire its entries after a time to live that [`Self::save`] and [`Self::load`] restart. A client
+/// that ends its session ends it in the store and in the process that it is connected to.
+pub trait SessionStore: Send + Sync + 'static {
+    /// Stores a session and replaces its previous state. Must not block.
+    fn save(&self, key: &SessionKey, session: SavedSession);
+
+    /// Returns a stored session.
+    fn load(&self, key: &SessionKey) -> BoxFuture<Option<SavedSession>>;
+
+    /// Deletes a session that has ended.
+    fn remove(&self, key: &SessionKey);
+}
+
+/// Stores a new session.
+pub(in crate::server::http) fn save(
+    endpoint: &Endpoint,
+    id: SessionId,
+    principal: Option<&str>,
+    params: &Params<'_>,
+) {
+    let Some(store) = &endpoint.options.store else { return };
+    let saved = SavedSession {
+        principal: principal.map(str::to_owned),
+        initialize: params.text().unwrap_or("{}").to_owned(),
+        log_level: LogLevel::Info,
+        subscriptions: Vec::new(),
+    };
+    store.save(&id.key(), saved);
+}
+
+/// Stores the changes that a message made to its session.
+pub(in crate::server::http) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: SessionId) {
+    let Some(store) = &endpoint.options.store else { return };
+    let Message::Request { method, .. } = message else { return };
+    let changes = [Method::SetLevel, Method::Subscribe, Method::Unsubscribe];
+    if !changes.iter().any(|change| change.name() == *method) {
+        return;
+    }
+    let key = id.key();
+    let Some(saved) = store.load(&key).await else { return };
+    let Some(session) = endpoint.sessions.peek(&id) else { return };
+    session.telling(|| {
+        // Check again under the lock: a session that has ended in the meantime must not be stored again.
+        if endpoint.sessions.peek(&id).is_some()
+            && let Some(session) = session.connection.session()
+        {
+            let (log_level, subscriptions) = (session.log_level(), session.subscriptions());
+            store.save(&key, SavedSession { log_level, subscriptions, ..saved });
+        }
+    });
+}
+
+/// Ends a session, here and in the store.
+pub(in crate::server::http) fn end(endpoint: &Endpoint, id: &SessionId) {
+    let key = id.key();
+    let end = || {
+        // Remove it from the store first: otherwise a concurrent request could restore it.
+        endpoint.options.store.iter().for_each(|store| store.remove(&key));
+        endpoint.sessions.remove(id);
+    };
+    match endpoint.sessions.peek(id) {
+        Some(session) => session.telling(end),
+        None => end(),
+    }
+    endpoint.options.events.forget(&key);
+}
+
+/// Returns whether the store has this session for this principal.
+pub(in crate::server::http) async fn knows(
+    endpoint: &Endpoint,
+    id: &SessionId,
+    principal: Option<&str>,
+) -> bool {
+    let Some(store) = &endpoint.options.store else { return false };
+    store.load(&id.key()).await.is_some_and(|saved| saved.principal.as_deref() == principal)
+}
+
+/// Restores a session that was opened in another process, or before a restart.
+pub(in crate::server::http) async fn restore(
+    endpoint: &Arc<Endpoint>,
+    id: SessionId,
+    principal: Option<&Arc<str>>,
+) -> Result<Option<InUse>, Full> {
+    let Some(store) = &endpoint.options.store else { return Ok(None) };
+    let Some(saved) = store.load(&id.key()).await else { return Ok(None) };
+    if saved.principal.as_deref() != principal.map(|principal| &**principal) {
+        return Ok(None);
+    }
+    let service = endpoint.service_for(principal);
+    let connection =
+        Connection::new(service, Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0)), Reach::Lasting);
+    if connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions).is_none() {
+        return Ok(None);
+    }
+    let session = Session::new(id.key(), principal.cloned(), connection, SessionId::some_number());
+    let (in_use, gone) = endpoint.sessions.add(id, session)?;
+    if let Some(gone) = gone {
+        endpoint.options.events.forget(&gone.key);
+    }
+    endpoint.reap_later();
+    Ok(Some(in_use))
+}

@@ -1,0 +1,215 @@
+//! Resumable streams of sessions: the messages of an outbox are numbered and stored, so that they outlive the responses
+//! that carry them.
+
+pub(super) mod body;
+pub(super) mod event_store;
+pub(super) mod sse_frame;
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use linchpin_jsonrpc::{Outbox, Taken};
+use tokio::runtime::Handle;
+
+use self::event_store::{EventStore, KeptEvent};
+use self::sse_frame::{messages, write_event};
+use super::super::start;
+use super::sessions::id::SessionKey;
+use crate::lock::lock;
+
+/// Number of the standalone stream, which belongs to no request.
+pub(super) const STANDALONE: u32 = 0;
+
+/// Stream of a session.
+pub(super) struct Stream {
+    number: u32,
+    outbox: Arc<Outbox>,
+    state: Mutex<State>,
+    kept: Keeping,
+}
+
+/// How the events of a stream are stored for resumption.
+pub(super) struct Keeping {
+    pub(super) store: Arc<dyn EventStore>,
+    pub(super) session: SessionKey,
+    /// Whether the stream starts with an event to resume from, so that the server may close its response early.
+    pub(super) is_primed: bool,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number before the first event, and the number of the last event.
+    first: u64,
+    last: u64,
+    /// The response that currently carries the stream. Earlier ones have to end.
+    carrier: u64,
+    attached: bool,
+    /// Whether the last message was taken.
+    done: bool,
+    /// Whether the stream can no longer be resumed.
+    closed: bool,
+}
+
+impl Stream {
+    /// Creates a stream whose first event has the number after `last`.
+    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: Keeping) -> Arc<Self> {
+        let state = Mutex::new(State { first: last, last, ..State::default() });
+        Arc::new(Stream { number, outbox, state, kept })
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Returns whether the stream starts with an event to resume from.
+    pub(super) fn is_primed(&self) -> bool {
+        self.kept.is_primed
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        lock(&self.state).attached
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        lock(&self.state).done
+    }
+
+    /// Returns the number of the last event.
+    pub(super) fn last(&self) -> u64 {
+        lock(&self.state).last
+    }
+
+    /// Returns whether the event `number` was sent, or is the one before the first.
+    pub(super) fn has_sent(&self, number: u64) -> bool {
+        let state = lock(&self.state);
+        (state.first..=state.last).contains(&number)
+    }
+
+    /// Returns whether a client that has seen `number` and gets `missed` can continue without a gap.
+    pub(super) fn joins(&self, number: u64, missed: &[KeptEvent]) -> bool {
+        is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == self.last()
+    }
+
+    /// Numbers and stores messages; calls `each` with every one.
+    fn number_events(&self, state: &mut State, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
+        for message in messages(lines) {
+            state.last += 1;
+            if !state.closed {
+                let event = KeptEvent { number: state.last, message: message.into() };
+                self.kept.store.keep(&self.kept.session, self.number, event);
+            }
+            each(state.last, message);
+        }
+    }
+
+    /// Appends messages to `out` as events.
+    pub(super) fn append(&self, lines: &[u8], out: &mut Vec<u8>) {
+        let state = &mut *lock(&self.state);
+        self.number_events(state, lines, |number, message| {
+            write_event(Some((self.number, number)), message, out);
+        });
+    }
+
+    /// Like [`Self::append`] for the content of the outbox, with `room` as a buffer; `None` if another response carries
+    /// the stream.
+    pub(super) fn take(
+        &self,
+        turn: u64,
+        cx: &Context<'_>,
+        room: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Option<Poll<Taken>> {
+        // Hold the lock until all messages are numbered: a response that takes over must know what was sent before.
+        let state = &mut *lock(&self.state);
+        if state.carrier != turn {
+            return None;
+        }
+        let found = self.outbox.poll_take(room, cx);
+        self.number_events(state, room, |number, message| {
+            write_event(Some((self.number, number)), message, out);
+        });
+        Some(found)
+    }
+
+    /// Marks the last message as taken.
+    pub(super) fn finish(&self) {
+        lock(&self.state).done = true;
+    }
+
+    /// Takes over the stream: the response that carried it ends.
+    pub(super) fn attach(&self) -> u64 {
+        self.attach_if(|_| true).unwrap_or_default()
+    }
+
+    /// Like [`Self::attach`]; `None` if a response already carries the stream.
+    pub(super) fn attach_first(&self) -> Option<u64> {
+        self.attach_if(|state| !state.attached)
+    }
+
+    fn attach_if(&self, may: impl FnOnce(&State) -> bool) -> Option<u64> {
+        let mut state = lock(&self.state);
+        if !may(&state) {
+            return None;
+        }
+        state.carrier += 1;
+        state.attached = true;
+        let carrier = state.carrier;
+        drop(state);
+        self.outbox.nudge();
+        Some(carrier)
+    }
+
+    /// Detaches the response with this turn. From now on messages are stored for resumption. The standalone stream
+    /// needs no help: its outbox is small and waits for the next response.
+    pub(super) fn detach(self: Arc<Self>, turn: u64) {
+        {
+            let mut state = lock(&self.state);
+            if state.carrier != turn {
+                return;
+            }
+            state.attached = false;
+            if state.done || self.number == STANDALONE {
+                return;
+            }
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            start(&runtime, self.keep_rest(turn));
+        }
+    }
+
+    /// Stores messages while no response carries the stream.
+    async fn keep_rest(self: Arc<Self>, turn: u64) {
+        let mut lines = Vec::new();
+        std::future::poll_fn(|cx| {
+            loop {
+                lines.clear();
+                let mut state = lock(&self.state);
+                if state.carrier != turn {
+                    return Poll::Ready(());
+                }
+                let Poll::Ready(found) = self.outbox.poll_take(&mut lines, cx) else { return Poll::Pending };
+                self.number_events(&mut state, &lines, |_, _| ());
+                if found == Taken::Last {
+                    state.done = true;
+                    return Poll::Ready(());
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Closes the stream; it can no longer be resumed.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.outbox.complete();
+    }
+}
+
+/// Returns whether the events continue after `number` without a gap.
+pub(super) fn is_gapless(number: u64, missed: &[KeptEvent]) -> bool {
+    missed.iter().zip(number.saturating_add(1)..).all(|(event, expected)| event.number == expected)
+}

@@ -1,0 +1,53 @@
+//! SSE framing of messages.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Default reconnection delay for a client whose stream was cut.
+const COME_BACK: Duration = Duration::from_secs(1);
+
+/// Splits newline-delimited messages.
+pub(in crate::server::http) fn messages(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Appends messages as events without ids.
+pub(in crate::server::http) fn write_events(lines: &[u8], out: &mut Vec<u8>) {
+    for message in messages(lines) {
+        write_event(None, message, out);
+    }
+}
+
+/// Appends a message as an event. The id consists of the stream and the event number.
+pub(in crate::server::http) fn write_event(id: Option<(u32, u64)>, message: &[u8], out: &mut Vec<u8>) {
+    if let Some((stream, number)) = id {
+        write_id(stream, number, out);
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(message);
+    out.extend_from_slice(b"\n\n");
+}
+
+fn write_id(stream: u32, number: u64, out: &mut Vec<u8>) {
+    let _ = writeln!(out, "id: {stream}-{number}"); // writing to memory cannot fail
+}
+
+/// Appends an event that has only an id.
+pub(in crate::server::http) fn write_empty(stream: u32, number: u64, out: &mut Vec<u8>) {
+    write_id(stream, number, out);
+    out.extend_from_slice(b"data:\n\n");
+}
+
+/// Appends the reconnection delay (`retry`).
+pub(in crate::server::http) fn write_retry(pause: Duration, out: &mut Vec<u8>) {
+    let pause = if pause.is_zero() { COME_BACK } else { pause };
+    let _ = write!(out, "retry: {}\n\n", pause.as_millis()); // writing to memory cannot fail
+}
+
+/// Parses the id of an event.
+pub(in crate::server::http) fn parse_id(text: &str) -> Option<(u32, u64)> {
+    let (stream, number) = text.split_once('-')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(stream) && is_number(number)).then_some(())?;
+    Some((stream.parse().ok()?, number.parse().ok()?))
+}

@@ -1,0 +1,351 @@
+//! Server requests from inside a handler (elicitation, sampling, roots), with one API for every revision. In the
+//! session era they are sent as requests of the server; in the stateless era they travel in an `input_required` result.
+
+use std::time::Duration;
+
+use linchpin_jsonrpc::CallError;
+use linchpin_protocol::encode::{Encode, Encoder, to_value};
+use linchpin_protocol::model::{
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitMode, ElicitParams, ElicitResult, Root,
+};
+use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::{Era, Method, Revision};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::elicitation_form;
+use super::mailbox::Asked;
+use super::url_elicitation::UrlElicitation;
+use crate::server::definitions::args::Args;
+use crate::server::definitions::derived_schema;
+use crate::server::request::context::related_to;
+use crate::server::{Context, Validator};
+use crate::server_request::{Question, Reply};
+use crate::{Error, Result};
+
+impl Context {
+    /// Elicits a value of a type with `#[args]` from the user, in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client lacks the capability, which the error names, or if the user declines or cancels.
+    pub async fn elicit<T: Args>(&self, message: impl Into<String>) -> Result<T> {
+        self.unnamed().elicit(message).await
+    }
+
+    /// Like [`Self::elicit`], but returns `default` if the client cannot elicit input or the user declines or cancels.
+    pub async fn try_elicit<T: Args>(&self, message: impl Into<String>, default: T) -> Result<T> {
+        self.unnamed().try_elicit(message, default).await
+    }
+
+    /// Sends the user to a web page, for data that must not pass through the client: a secret, a payment, a consent.
+    /// Returns when the user agrees to open the page. Call [`UrlElicitation::complete`] once the user has finished
+    /// there.
+    pub async fn elicit_url(
+        &self,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<UrlElicitation> {
+        self.unnamed().elicit_url(message, url).await
+    }
+
+    /// Elicits input from the user with full control over the parameters and the result.
+    pub async fn elicit_with(&self, params: ElicitParams) -> Result<ElicitResult> {
+        self.unnamed().elicit_with(params).await
+    }
+
+    /// Samples the client's model with a text or a conversation.
+    pub async fn sample(&self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
+        self.unnamed().sample(params).await
+    }
+
+    /// Returns the root folders of the client.
+    pub async fn roots(&self) -> Result<Vec<Root>> {
+        self.unnamed().roots().await
+    }
+
+    /// Names the next server request. Clients without a session see and answer the input request under this name; a
+    /// client that knows the name may send the response with the call itself. A name can be used once per call.
+    ///
+    /// ```
+    /// # use linchpin::{Context, NoArgs, Result, args};
+    /// #[args] struct Name { name: String }
+    ///
+    /// async fn greet(_: NoArgs, cx: Context) -> Result<String> {
+    ///     let user = cx.named("user_name").elicit::<Name>("Who are you?").await?;
+    ///     Ok(format!("Hello, {}!", user.name))
+    /// }
+    /// ```
+    pub fn named<'a>(&'a self, name: &'a str) -> Asking<'a> {
+        Asking { cx: self, name: Some(name) }
+    }
+
+    fn unnamed(&self) -> Asking<'_> {
+        Asking { cx: self, name: None }
+    }
+
+    /// Runs `work` once per call and logs its result. If the handler is replayed from its start, because the response
+    /// to one of its server requests reached another instance, the logged result is returned instead. A name can be
+    /// used once per call.
+    pub async fn step<T, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = Result<T>>,
+    {
+        if let Some(before) = self.questions().find_step(name)? {
+            return Ok(serde_json::from_str(&before)?);
+        }
+        let result = work().await?;
+        self.questions().note_step(name, serde_json::to_string(&result)?);
+        Ok(result)
+    }
+
+    /// Returns whether this request can be sent to the client now.
+    pub(crate) fn can_ask(&self, question: &Question) -> bool {
+        question.lacks(self.capabilities(), self.revision()).is_none()
+            && question.unfit_field(self.revision()).is_none()
+            && self.way_to_ask().is_ok()
+    }
+
+    pub(crate) async fn ask(&self, question: Question) -> Result<Reply> {
+        self.ask_named(None, question).await
+    }
+
+    async fn ask_named(&self, name: Option<&str>, question: Question) -> Result<Reply> {
+        if let Some(required) = question.lacks(self.capabilities(), self.revision()) {
+            return Err(self.lacking(&question, required));
+        }
+        if let Some(field) = question.unfit_field(self.revision()) {
+            return Err(Error::tool(format!(
+                "cannot send the request to this client: the field `{field}` is a multiple choice, which its revision does not support"
+            )));
+        }
+        self.way_to_ask()?;
+        let _waiting = self.questions().wait();
+        match self.revision().era() {
+            Era::Session => self.push(question).await,
+            Era::Stateless => Asked::new(self, question, name).await,
+        }
+    }
+
+    fn lacking(&self, question: &Question, required: Value) -> Error {
+        match self.revision().era() {
+            Era::Stateless => Error::missing_capability(required),
+            Era::Session => Error::tool(format!(
+                "cannot send {} to this client: it lacks the capability {required}",
+                question.method().name()
+            )),
+        }
+    }
+
+    /// Checks that a server request can reach the client and its response can come back.
+    fn way_to_ask(&self) -> Result<()> {
+        match self.revision().era() {
+            Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => {
+                Err(Error::tool(
+                    "cannot send a request to this client: it has no session, and only the response reaches it",
+                ))
+            }
+            Era::Stateless if !self.may_take_rounds() => Err(Error::tool(
+                "cannot request input here: only tools, prompts and resources can do so without a session",
+            )),
+            Era::Stateless if !cfg!(feature = "rounds") => Err(Error::tool(
+                "cannot request input from this client: build the server with the feature `rounds` of linchpin",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the server request as a JSON-RPC request.
+    async fn push(&self, question: Question) -> Result<Reply> {
+        let over = || Error::tool("cannot send a request to the client: the call has already ended");
+        let connection = self.connection().filter(|_| !self.end().is_over()).ok_or_else(over)?;
+        let method = question.method();
+        if connection.is_full() {
+            return Err(Error::tool(
+                "cannot send a request to the client: it does not read earlier messages",
+            ));
+        }
+        let revision = self.revision();
+        let timeout: Duration = self.service().settings().question_timeout;
+        let task = self.task_id();
+        let call = connection.peer().request(method.name(), Duration::MAX, |_, out| {
+            write_question(&question, task, revision, out);
+        });
+        let failed = |error: CallError| {
+            Error::tool(format!("the client did not respond to {}: {error}", method.name()))
+        };
+        let answer = tokio::time::timeout(timeout, call.map_err(failed)?).await;
+        let text = answer.unwrap_or(Err(CallError::TimedOut(timeout))).map_err(failed)?;
+        question.reply(&text).map_err(|Invalid { path, reason }| {
+            Error::tool(format!(
+                "the client's response to {} is malformed at \"{path}\": {reason}",
+                method.name()
+            ))
+        })
+    }
+}
+
+/// Named server request, see [`Context::named`].
+#[derive(Clone, Copy)]
+#[must_use = "no request is sent until a method is called and awaited"]
+pub struct Asking<'a> {
+    cx: &'a Context,
+    name: Option<&'a str>,
+}
+
+impl Asking<'_> {
+    /// Elicits a value of a type with `#[args]` from the user, in a form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the client lacks the capability, which the error names, or if the user declines or cancels.
+    pub async fn elicit<T: Args>(self, message: impl Into<String>) -> Result<T> {
+        let result = self.elicit_with(form_params::<T>(message.into())?).await?;
+        match result.action {
+            ElicitAction::Accept => filled_in(result),
+            ElicitAction::Decline => Err(Error::tool("the user declined the elicitation")),
+            ElicitAction::Cancel => Err(Error::tool("the user cancelled the elicitation")),
+        }
+    }
+
+    /// Like [`Self::elicit`], but returns `default` if the client cannot elicit input or the user declines or cancels.
+    pub async fn try_elicit<T: Args>(self, message: impl Into<String>, default: T) -> Result<T> {
+        let params = form_params::<T>(message.into())?;
+        if !self.cx.can_ask(&Question::Elicit(Box::new(params.clone()))) {
+            return Ok(default);
+        }
+        let result = self.elicit_with(params).await?;
+        if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
+    }
+
+    /// Sends the user to a web page, for data that must not pass through the client: a secret, a payment, a consent.
+    /// Returns when the user agrees to open the page. Call [`UrlElicitation::complete`] once the user has finished
+    /// there.
+    pub async fn elicit_url(
+        self,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<UrlElicitation> {
+        let url = url.into();
+        if !is_safe(&url) {
+            return Err(Error::setup(format!("the URL {url} is not safe for an elicitation: use https")));
+        }
+        let id = crate::server::unguessable();
+        let params = ElicitParams {
+            mode: Some(ElicitMode::Url),
+            message: message.into(),
+            requested_schema: None,
+            elicitation_id: Some(id.clone()),
+            url: Some(url),
+            task: None,
+            meta: None,
+        };
+        match self.elicit_with(params).await?.action {
+            ElicitAction::Accept => Ok(UrlElicitation::new(self.cx, id)),
+            ElicitAction::Decline => Err(Error::tool("the user declined to open the page")),
+            ElicitAction::Cancel => Err(Error::tool("the user cancelled the elicitation")),
+        }
+    }
+
+    /// Elicits input from the user with full control over the parameters and the result.
+    pub async fn elicit_with(self, params: ElicitParams) -> Result<ElicitResult> {
+        match self.cx.ask_named(self.name, Question::Elicit(Box::new(params))).await? {
+            Reply::Elicit(result) => Ok(result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Samples the client's model with a text or a conversation.
+    pub async fn sample(self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
+        match self.cx.ask_named(self.name, Question::Sample(Box::new(params.into()))).await? {
+            Reply::Sample(result) => Ok(*result),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Returns the root folders of the client.
+    pub async fn roots(self) -> Result<Vec<Root>> {
+        match self.cx.ask_named(self.name, Question::Roots).await? {
+            Reply::Roots(result) => Ok(result.roots),
+            _ => Err(mismatch()),
+        }
+    }
+}
+
+/// Appends the parameters of a server request, with a reference to its task if it has one.
+fn write_question(question: &Question, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    let Some(task) = task else { return question.encode(&mut Encoder { out, revision }) };
+    related_to(task, to_value(question, revision)).encode(&mut Encoder { out, revision });
+}
+
+fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
+    Ok(ElicitParams {
+        mode: Some(ElicitMode::Form),
+        message,
+        requested_schema: Some(elicitation_form::of::<T>()?),
+        url: None,
+        elicitation_id: None,
+        task: None,
+        meta: None,
+    })
+}
+
+/// Decodes the content of an accepted elicitation.
+fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
+    let content = Value::Object(result.content.unwrap_or_default());
+    let check = Validator::for_typed(&derived_schema::of_input::<T>()).map_err(Error::setup)?;
+    if let Some(check) = check {
+        check
+            .check(&content)
+            .map_err(|fault| Error::tool(format!("the elicited content is invalid: {fault}")))?;
+    }
+    decode(&content.to_string()).map_err(|Invalid { path, reason }| {
+        let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        Error::tool(format!("the elicited content is invalid{place}: {reason}"))
+    })
+}
+
+fn mismatch() -> Error {
+    Error::setup("the response does not match the kind of the request")
+}
+
+/// Returns whether the connection to a page is encrypted or stays on this machine.
+fn is_safe(url: &str) -> bool {
+    let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let ends = |rest: &str| {
+        let end = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        end.is_empty() || end.strip_prefix(':').is_some_and(is_port)
+    };
+    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(ends))
+}
+
+/// Returns whether the result of a method may be `input_required`.
+pub(crate) fn takes_rounds(method: &str) -> bool {
+    Method::find(method).is_some_and(Method::takes_input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn users_are_sent_only_to_safe_pages() {
+        for url in ["https://example.com/pay", "http://localhost", "http://127.0.0.1:80/a?b", "http://[::1]/"]
+        {
+            assert!(is_safe(url), "{url}");
+        }
+        let unsafe_pages = [
+            "http://example.com",
+            "http://localhost.example.com",
+            "http://localhost:1@example.com",
+            "file:///etc",
+            "",
+        ];
+        for url in unsafe_pages {
+            assert!(!is_safe(url), "{url}");
+        }
+    }
+}

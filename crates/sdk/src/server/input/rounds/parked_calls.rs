@@ -1,0 +1,272 @@
+//! Calls parked between two requests, limited in number and age. Each response is cached for a while, in case it is
+//! lost in transit.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::lock::lock;
+use crate::server::connection::Invocation;
+use crate::server::definitions::tool::ToolEntry;
+use crate::server::spawn::start;
+
+/// Maximum size of a cached response in bytes.
+const MAX_KEPT: usize = 256 << 10;
+
+/// Parked calls of a server.
+#[derive(Default)]
+pub(crate) struct Parking(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    slots: HashMap<u128, Slot>,
+    /// Oldest first.
+    order: VecDeque<(u128, Instant)>,
+    /// Whether a task evicts expired calls.
+    swept: bool,
+}
+
+struct Slot {
+    round: u32,
+    call: Held,
+    /// Response of an earlier round trip.
+    kept: Option<Kept>,
+    changed: Arc<Notify>,
+}
+
+/// Cached response of a round trip.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    round: u32,
+    pub(crate) answer: Arc<[u8]>,
+    /// Tool that produced it. A client that receives it again must have the scopes of this tool.
+    pub(crate) tool: Option<Arc<ToolEntry>>,
+}
+
+enum Held {
+    Waiting(Box<Invocation>),
+    /// A request is running it.
+    Running,
+    /// It has ended.
+    Done,
+}
+
+/// Outcome of looking up a parked call.
+pub(crate) enum Found {
+    /// The call, now owned by the request.
+    Call(Box<Invocation>),
+    /// The response that was sent before.
+    Answer(Kept),
+    /// Another request is running the call: look it up again when notified.
+    Busy(Arc<Notify>),
+    /// The state belongs to an earlier round trip.
+    Stale,
+    /// The call is not here.
+    Nothing,
+}
+
+impl Parking {
+    /// Parks a call until its next request arrives.
+    pub(crate) fn park(self: &Arc<Self>, id: u128, round: u32, call: Invocation, most: usize, age: Duration) {
+        let mut gone = Vec::new(); // declared before the lock, so dropped after it: dropping a handler may run any code
+        let mut table = lock(&self.0);
+        gone.extend(table.clear_old(age));
+        if most == 0 || table.slots.get(&id).is_some_and(|slot| slot.round >= round) {
+            gone.push(Slot::new(round, Held::Waiting(Box::new(call))));
+            return;
+        }
+        let before = table.remove(id);
+        gone.extend(table.make_room(most));
+        let mut slot = Slot::new(round, Held::Waiting(Box::new(call)));
+        if let Some(before) = before {
+            (slot.kept, slot.changed) = (before.kept, before.changed);
+        }
+        slot.changed.notify_waiters();
+        table.insert(id, slot);
+        if !table.swept
+            && let Ok(runtime) = Handle::try_current()
+        {
+            table.swept = true;
+            start(&runtime, sweep(Sweeping(Arc::downgrade(self)), age));
+        }
+    }
+
+    /// Records that a call that was not parked is being replayed. Returns `false` if another request was faster.
+    pub(crate) fn claim(&self, id: u128, round: u32, most: usize) -> bool {
+        let mut gone = Vec::new();
+        let mut table = lock(&self.0);
+        if table.slots.contains_key(&id) {
+            return false;
+        }
+        if most > 0 {
+            gone.extend(table.make_room(most));
+            table.insert(id, Slot::new(round, Held::Running));
+        }
+        true
+    }
+
+    /// Takes a parked call.
+    pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> Found {
+        let mut gone = Vec::new();
+        let mut table = lock(&self.0);
+        gone.extend(table.clear_old(age));
+        let Some(slot) = table.slots.get_mut(&id) else { return Found::Nothing };
+        if slot.round < round {
+            gone.extend(table.remove(id)); // it continued on another instance
+            return Found::Nothing;
+        }
+        if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.round == round) {
+            return Found::Answer(kept.clone());
+        }
+        if slot.round != round {
+            return Found::Stale;
+        }
+        match std::mem::replace(&mut slot.call, Held::Running) {
+            Held::Waiting(call) => Found::Call(call),
+            Held::Running => Found::Busy(slot.changed.clone()),
+            Held::Done => {
+                slot.call = Held::Done;
+                Found::Stale
+            }
+        }
+    }
+
+    /// Parks a call again that was taken and could not be resumed.
+    pub(crate) fn put_back(&self, id: u128, round: u32, call: Invocation) {
+        let mut call = Some(Box::new(call));
+        let mut table = lock(&self.0);
+        if let Some(slot) = table.find(id, round)
+            && let Some(call) = call.take()
+        {
+            slot.call = Held::Waiting(call);
+            slot.changed.notify_waiters();
+        }
+    }
+
+    /// Caches the response of a round trip, in case it is lost in transit.
+    pub(crate) fn keep(
+        &self,
+        id: u128,
+        round: u32,
+        answer: &[u8],
+        tool: Option<&Arc<ToolEntry>>,
+        done: bool,
+    ) {
+        let mut table = lock(&self.0);
+        let Some(slot) = table.find(id, round) else { return };
+        let kept = || Kept { round, answer: answer.into(), tool: tool.cloned() };
+        slot.kept = (answer.len() <= MAX_KEPT).then(kept);
+        if done {
+            slot.call = Held::Done;
+        }
+        slot.changed.notify_waiters();
+    }
+
+    /// Handles a call that was taken and ended without a response. Its state is used up, unless it may be replayed.
+    pub(crate) fn drop_call(&self, id: u128, round: u32, again: bool) {
+        let mut table = lock(&self.0);
+        let found = table.find(id, round).is_some();
+        let gone = if again && found { table.remove(id) } else { None };
+        if let Some(slot) = table.find(id, round) {
+            slot.call = Held::Done;
+            slot.changed.notify_waiters();
+        }
+        drop(table);
+        if let Some(slot) = gone {
+            slot.changed.notify_waiters();
+        }
+    }
+
+    /// Drops all calls.
+    pub(crate) fn clear(&self) {
+        let mut table = lock(&self.0);
+        table.order.clear();
+        let gone = std::mem::take(&mut table.slots);
+        drop(table); // before the calls: dropping a handler may run any code
+        drop(gone);
+    }
+
+    /// Evicts expired calls. Returns the time at which the oldest remaining call was parked.
+    fn sweep(&self, age: Duration) -> Option<Instant> {
+        let mut gone = Vec::new();
+        let mut table = lock(&self.0);
+        gone.extend(table.clear_old(age));
+        let oldest = table.order.front().map(|(_, since)| *since);
+        table.swept = oldest.is_some();
+        oldest
+    }
+}
+
+impl Slot {
+    fn new(round: u32, call: Held) -> Self {
+        Slot { round, call, kept: None, changed: Arc::default() }
+    }
+}
+
+impl Table {
+    fn insert(&mut self, id: u128, slot: Slot) {
+        self.order.push_back((id, Instant::now()));
+        self.slots.insert(id, slot);
+    }
+
+    fn remove(&mut self, id: u128) -> Option<Slot> {
+        let slot = self.slots.remove(&id)?;
+        self.order.retain(|(other, _)| *other != id);
+        Some(slot)
+    }
+
+    /// Returns the call if it is in this round trip.
+    fn find(&mut self, id: u128, round: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(&id).filter(|slot| slot.round == round)
+    }
+
+    fn make_room(&mut self, most: usize) -> Vec<Slot> {
+        let mut gone = Vec::new();
+        while self.slots.len() >= most && !self.order.is_empty() {
+            // Ended calls are evicted first: only a cached response is lost.
+            let has_ended = |(id, _): &(u128, Instant)| {
+                self.slots.get(id).is_none_or(|slot| matches!(slot.call, Held::Done))
+            };
+            let ended = self.order.iter().position(has_ended);
+            if ended.is_none() {
+                tracing::debug!("parked call evicted: too many parked calls");
+            }
+            let oldest = self.order.remove(ended.unwrap_or(0));
+            gone.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));
+        }
+        gone
+    }
+
+    fn clear_old(&mut self, age: Duration) -> Vec<Slot> {
+        let mut gone = Vec::new();
+        while let Some((id, since)) = self.order.front()
+            && since.elapsed() > age
+        {
+            gone.extend(self.slots.remove(id));
+            self.order.pop_front();
+        }
+        gone
+    }
+}
+
+/// Evicts expired calls in the background, because parked calls hold the resources of their handlers.
+async fn sweep(sweeping: Sweeping, age: Duration) {
+    while let Some(oldest) = sweeping.0.upgrade().and_then(|parking| parking.sweep(age)) {
+        tokio::time::sleep_until(oldest + age + Duration::from_millis(1)).await;
+    }
+}
+
+/// Guard of the background eviction. However it ends, the next parked call starts it again.
+struct Sweeping(Weak<Parking>);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        if let Some(parking) = self.0.upgrade() {
+            lock(&parking.0).swept = false;
+        }
+    }
+}

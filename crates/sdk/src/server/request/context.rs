@@ -1,0 +1,409 @@
+//! Context of a request: access to the client, the session and shared state for handlers.
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use linchpin_jsonrpc::{Id, write};
+use linchpin_protocol::encode::{Encode, Encoder, to_value};
+use linchpin_protocol::model::{
+    ClientCapabilities, Implementation, LogLevel, LogParams, Meta, ProgressParams, RequestMeta, key,
+};
+use linchpin_protocol::{Era, Method, Revision};
+use serde_json::{Value, json};
+
+use super::cancellation::Cancel;
+use super::scope::Scope;
+use crate::lock::lock;
+use crate::server::definitions::shared_state::StateMap;
+use crate::server::definitions::tool::ToolEntry;
+use crate::server::identity::Identity;
+use crate::server::input::ask::takes_rounds;
+use crate::server::input::mailbox::Questions;
+use crate::server::session::Session;
+use crate::server::{Connection, Service};
+use crate::{Error, Result};
+
+/// Context of one request. Cheap to clone; take it as the last parameter of a handler.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+/// Name and capabilities of the client that sent a request.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    pub(crate) info: Option<Implementation>,
+    pub(crate) capabilities: ClientCapabilities,
+}
+
+struct Inner {
+    service: Service,
+    revision: Revision,
+    client: Arc<Client>,
+    route: Mutex<Route>,
+    /// Whether the result may be `input_required` (stateless era).
+    takes_rounds: bool,
+    questions: Questions,
+    /// Task that the call runs as.
+    task: OnceLock<Arc<str>>,
+    identity: Option<Arc<Identity>>,
+    meta_text: Option<Box<str>>,
+    meta_map: OnceLock<Meta>,
+    /// Name of the called definition, and the state of the mounted server that it belongs to, once resolved.
+    target: OnceLock<Arc<str>>,
+    /// Tool that was resolved; a layer may have chosen it.
+    tool: OnceLock<Arc<ToolEntry>>,
+    state: OnceLock<Arc<StateMap>>,
+    cancel: Arc<Cancel>,
+    values: Mutex<StateMap>,
+    /// Bits of the last progress value that was sent.
+    progress: AtomicU64,
+}
+
+/// Request that is being served. A call that needs input ends this request and resumes with the retry request.
+#[derive(Clone)]
+pub(crate) struct Route {
+    /// `None` while the call waits for the retry request.
+    pub(crate) connection: Option<Arc<Connection>>,
+    pub(crate) id: Id<'static>,
+    pub(crate) meta: Arc<RequestMeta>,
+}
+
+fn known<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
+    cell.get().cloned().map(OnceLock::from).unwrap_or_default()
+}
+
+impl Context {
+    pub(crate) fn new(scope: &Scope<'_>) -> Self {
+        Context(Arc::new(Inner {
+            service: scope.service.without_hold(),
+            revision: scope.revision,
+            client: scope.client.clone(),
+            route: Mutex::new(Route {
+                connection: Some(scope.connection.clone()),
+                id: scope.id.clone().into_owned(),
+                meta: Arc::new(scope.meta.cloned().unwrap_or_default()),
+            }),
+            takes_rounds: takes_rounds(scope.method),
+            questions: Questions::with(scope.log.take().unwrap_or_default()),
+            task: OnceLock::new(),
+            identity: scope.connection.identity().cloned(),
+            meta_text: scope.meta_text.map(Into::into),
+            meta_map: OnceLock::new(),
+            target: known(&scope.target),
+            tool: known(&scope.tool),
+            state: known(&scope.state),
+            cancel: scope.cancel(),
+            values: Mutex::default(),
+            progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
+        }))
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.0.service
+    }
+
+    pub(crate) fn scope<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        route: &'a Route,
+        method: &'a str,
+    ) -> Scope<'a> {
+        let Inner { revision, client, meta_text, .. } = &*self.0;
+        let Route { id, meta, .. } = route;
+        let scope = Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
+        let _ = scope.cancel.set(self.0.cancel.clone());
+        scope
+    }
+
+    /// Returns the request that is being served now.
+    pub(crate) fn route(&self) -> Route {
+        lock(&self.0.route).clone()
+    }
+
+    /// Continues with another request of the same client.
+    pub(crate) fn reroute(&self, route: Route) {
+        *lock(&self.0.route) = route;
+        self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Drops the connection while the call is parked: a parked call must not hold its connection.
+    pub(crate) fn detach(&self) {
+        lock(&self.0.route).connection = None;
+    }
+
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        lock(&self.0.route).connection.clone()
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    pub(crate) fn questions(&self) -> &Questions {
+        &self.0.questions
+    }
+
+    pub(crate) fn may_take_rounds(&self) -> bool {
+        self.0.takes_rounds || self.0.task.get().is_some()
+    }
+
+    /// Returns the task that the call runs as.
+    pub(crate) fn task_id(&self) -> Option<&str> {
+        self.0.task.get().map(|task| &**task)
+    }
+
+    pub(crate) fn set_task(&self, id: &str) {
+        let _ = self.0.task.set(id.into());
+    }
+
+    /// Copies the values of another context of the same request.
+    pub(crate) fn adopt(&self, other: &Context) {
+        let values = lock(&other.0.values).clone();
+        *lock(&self.0.values) = values;
+    }
+
+    /// Returns the cancellation state of the call.
+    pub(crate) fn end(&self) -> &Arc<Cancel> {
+        &self.0.cancel
+    }
+
+    /// Returns the principal that the transport has authenticated: the subject of [`Self::identity`], if there is one.
+    pub fn principal(&self) -> Option<&str> {
+        self.identity().map(Identity::subject).or_else(|| self.0.service.principal())
+    }
+
+    /// Returns the identity of the client with its scopes, if it was authenticated by a token. A resumed call retains
+    /// the identity that it started with.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.0.identity.as_deref()
+    }
+
+    /// Returns the registered name of the called definition, once resolved.
+    pub(crate) fn target(&self) -> Option<&str> {
+        self.0.target.get().map(|target| &**target)
+    }
+
+    pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
+        let _ = self.0.target.set(name.clone());
+        if let Some(state) = state {
+            let _ = self.0.state.set(state.clone());
+        }
+    }
+
+    /// Returns the tool, once resolved.
+    pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
+        self.0.tool.get()
+    }
+
+    pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
+        if self.0.tool.set(tool.clone()).is_ok() {
+            self.questions().enter_tool();
+        }
+    }
+
+    /// Returns the name and version that the client reports.
+    pub fn client(&self) -> Option<&Implementation> {
+        self.0.client.info.as_ref()
+    }
+
+    /// Returns the capabilities of the client.
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        &self.0.client.capabilities
+    }
+
+    /// Returns whether the client has sent `notifications/initialized`. Always `true` in the stateless era.
+    pub fn is_initialized(&self) -> bool {
+        match self.0.revision.era() {
+            Era::Session => self
+                .connection()
+                .is_none_or(|connection| connection.session().is_none_or(Session::is_initialized)),
+            Era::Stateless => true,
+        }
+    }
+
+    /// Returns the id of the request. It changes after each round trip in which the client supplies input.
+    pub fn request_id(&self) -> Id<'static> {
+        lock(&self.0.route).id.clone()
+    }
+
+    /// Returns the metadata of the request.
+    pub fn meta(&self) -> &Meta {
+        self.0.meta_map.get_or_init(|| {
+            let text = self.0.meta_text.as_deref();
+            text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        })
+    }
+
+    /// Stores a value for the rest of this request, for example in a layer for the handler behind it.
+    pub fn set<T: Send + Sync + 'static>(&self, value: T) {
+        lock(&self.0.values).insert(value);
+    }
+
+    /// Returns the value of this type: stored for this request with [`Self::set`], added to the server with
+    /// [`crate::Server::state`] (a mounted server's own state first), or stored in the session.
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let own = lock(&self.0.values).find();
+        if own.is_some() {
+            return own;
+        }
+        let mounted = self.0.state.get().and_then(|state| state.find());
+        let session = || self.session().ok().and_then(|session| session.get());
+        mounted.or_else(|| self.0.service.settings().state.find()).or_else(session)
+    }
+
+    /// Returns the session, to store values for this client. Fails in the stateless era.
+    pub fn session(&self) -> Result<Session> {
+        let connection = self.connection().filter(|_| self.0.revision.era() == Era::Session);
+        let session = connection.as_ref().and_then(|connection| connection.session());
+        session.cloned().ok_or_else(|| {
+            Error::tool(
+                "this client has no session: return a handle from one tool and take it as an argument of the next",
+            )
+        })
+    }
+
+    /// Reports progress, if the client requested it. Values that do not increase are dropped.
+    pub fn progress(&self, progress: impl Into<Progress>) {
+        let Some(token) = self.route().meta.progress_token.clone() else { return };
+        let Progress { done, total, message } = progress.into();
+        if !done.is_finite() {
+            return; // JSON has no such number
+        }
+        let total = total.filter(|total| total.is_finite());
+        let grows = |last: u64| (done > f64::from_bits(last)).then(|| done.to_bits());
+        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grows).is_err() {
+            return;
+        }
+        let params = ProgressParams { progress_token: token, progress: done, total, message, meta: None };
+        self.send(Method::Progress.name(), &params);
+    }
+
+    pub(crate) fn wants_progress(&self) -> bool {
+        self.route().meta.progress_token.is_some()
+    }
+
+    /// Sends a log message, if the client wants messages of this level.
+    pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
+        let least = match self.0.revision.era() {
+            Era::Session => {
+                self.connection().and_then(|connection| connection.session().map(Session::log_level))
+            }
+            Era::Stateless => self.route().meta.log_level,
+        };
+        if least.is_some_and(|least| level >= least) {
+            let logger = Some(self.0.service.settings().info.name.clone());
+            self.send(Method::Log.name(), &LogParams { level, logger, data: data.into(), meta: None });
+        }
+    }
+
+    /// Sends a custom notification to this client.
+    pub fn notify(&self, method: &str, params: &Value) {
+        self.send(method, params);
+    }
+
+    fn send(&self, method: &str, params: &dyn Encode) {
+        if !self.0.cancel.is_over() {
+            self.send_late(method, params); // after its end no message may be sent for a request
+        }
+    }
+
+    /// Sends a notification that may also be sent after the end of the request.
+    pub(crate) fn send_late(&self, method: &str, params: &dyn Encode) {
+        let revision = self.0.revision;
+        let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
+        if related.is_some() && revision.era() == Era::Stateless {
+            return; // the request was answered, and stateless tasks send no messages but their status
+        }
+        let params = related.as_ref().map_or(params, |related| related);
+        let Some(connection) = self.connection() else { return };
+        connection.notify(|out| {
+            write::notification(method, out, |out| params.encode(&mut Encoder { out, revision }));
+        });
+    }
+
+    /// Returns the HTTP request, if there is one: its headers, and extensions set by an outer HTTP server.
+    #[cfg(feature = "http-server")]
+    pub fn http(&self) -> Option<Arc<::http::request::Parts>> {
+        self.connection().and_then(|connection| connection.http().cloned())
+    }
+
+    /// Closes the HTTP stream of this request while the handler continues: the client reopens it after `pause`, and no
+    /// connection is held in between. Has no effect if the client could not resume the stream.
+    #[cfg(feature = "http-server")]
+    pub fn close_stream(&self, pause: std::time::Duration) {
+        self.connection().into_iter().for_each(|connection| connection.hang_up(pause));
+    }
+
+    /// Returns whether the client has cancelled the request. After the first call of this method or of
+    /// [`Self::cancelled`], the handler must end by itself.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until the client cancels the request. A handler that calls neither this nor [`Self::is_cancelled`] is
+    /// dropped at its next await point.
+    pub async fn cancelled(&self) {
+        self.0.cancel.watch().await;
+    }
+}
+
+/// Adds a reference to the task to the parameters of a message.
+pub(in crate::server) fn related_to(task: &str, mut params: Value) -> Value {
+    if params.is_object() || params.is_null() {
+        params["_meta"][key::RELATED_TASK] = json!({ "taskId": task });
+    }
+    params
+}
+
+/// Progress of a request: `0.5`, `(3.0, 10.0)` or `(3.0, 10.0, "three of ten")`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    done: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn new(done: f64, total: Option<f64>, message: Option<String>) -> Self {
+        Progress { done, total, message }
+    }
+
+    /// Returns the amount of work done.
+    pub fn done(&self) -> f64 {
+        self.done
+    }
+
+    /// Returns the total amount of work, if known.
+    pub fn total(&self) -> Option<f64> {
+        self.total
+    }
+
+    /// Returns the description of the current work.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+}
+
+impl From<&Progress> for Progress {
+    fn from(progress: &Progress) -> Self {
+        progress.clone()
+    }
+}
+
+impl From<f64> for Progress {
+    fn from(done: f64) -> Self {
+        Progress { done, total: None, message: None }
+    }
+}
+
+impl From<(f64, f64)> for Progress {
+    fn from((done, total): (f64, f64)) -> Self {
+        Progress { done, total: Some(total), message: None }
+    }
+}
+
+impl<S: Into<String>> From<(f64, f64, S)> for Progress {
+    fn from((done, total, message): (f64, f64, S)) -> Self {
+        Progress { done, total: Some(total), message: Some(message.into()) }
+    }
+}

@@ -1,0 +1,309 @@
+//! Dispatch of a decoded request to its handler: one function per method.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::Error as ProtocolError;
+use linchpin_protocol::encode::Fields;
+use linchpin_protocol::model::{
+    CompleteParams, CompletionReference, GetPromptParams, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody, SetLevelParams,
+    SubscribeParams, TaskSupport,
+};
+use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
+
+use super::layer;
+use super::result::Answer;
+use super::scope::Scope;
+use super::work::{Work, caught, tool_failure};
+use crate::server::catalog::{Entry, List};
+use crate::server::definitions::tool::ToolEntry;
+use crate::server::input::rounds;
+use crate::server::session::MAX_URI;
+use crate::server::{Listed, skills, subscriptions, tasks};
+use crate::{Error, Result};
+
+/// Starts a request, through the layers if there are any.
+pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    if let Err(error) = rounds::take_offers(scope, params) {
+        return Work::done(Err(error.into()));
+    }
+    if scope.service.settings().layers.is_empty() {
+        begin(scope, params)
+    } else {
+        layer::begin(scope, params)
+    }
+}
+
+/// Starts a request.
+pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    try_begin(scope, params).unwrap_or_else(|error| Work::done(Err(error)))
+}
+
+fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
+    let settings = scope.service.settings();
+    if !settings.requests.is_empty()
+        && let Some(handler) = settings.requests.get(scope.method)
+    {
+        let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
+        return Ok(Work::wait(work, Answer::Custom));
+    }
+    let request = ClientRequest::decode(scope.revision, scope.method, params)
+        .map_err(|error| served(scope, error).into_error(scope.method))?;
+    match request {
+        ClientRequest::CallTool(call) => call_tool(scope, &call),
+        ClientRequest::ListTools(cursor) => list_tools(scope, cursor.as_deref()),
+        ClientRequest::ReadResource(uri) => read_resource(scope, &uri),
+        ClientRequest::ListResources(cursor) => list_resources(scope, cursor.as_deref()),
+        ClientRequest::ListResourceTemplates(cursor) => list_templates(scope, cursor.as_deref()),
+        ClientRequest::GetPrompt(params) => get_prompt(scope, &params),
+        ClientRequest::ListPrompts(cursor) => list_prompts(scope, cursor.as_deref()),
+        ClientRequest::Complete(params) => complete(scope, *params),
+        ClientRequest::Subscribe(params) => subscribe(scope, params),
+        ClientRequest::Unsubscribe(params) => Ok(unsubscribe(scope, &params)),
+        ClientRequest::Listen(params) => subscriptions::listen(scope, params.notifications),
+        ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
+        ClientRequest::Discover => Ok(done(scope.service.discover())),
+        ClientRequest::Ping => Ok(done(Worked)),
+        ClientRequest::GetTask(params) => tasks::get(scope, params),
+        ClientRequest::UpdateTask(params) => tasks::update(scope, params),
+        ClientRequest::CancelTask(params) => tasks::cancel(scope, params),
+        ClientRequest::GetTaskPayload(params) => tasks::payload(scope, params),
+        ClientRequest::ListTasks(cursor) => tasks::list(scope, cursor.as_deref()),
+        ClientRequest::ListSkills(cursor) => skills::list(scope, cursor.as_deref()),
+        ClientRequest::GetSkill(params) => skills::get(scope, &params),
+        ClientRequest::ReadResourceDirectory(params) => skills::read_directory(scope, params),
+        ClientRequest::Initialize(_) => Err(ProtocolError::InvalidRequest(
+            "the session is already initialized: send initialize only once".into(),
+        )
+        .into()),
+    }
+}
+
+/// Reports a method that this server does not serve as unknown, even if its parameters are invalid.
+fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
+    let tasks = scope.method.starts_with("tasks/") && !tasks::are_served(scope);
+    let skills = scope.method.starts_with("skills/") && !skills::are_served(&scope.service.catalog());
+    let folders = scope.method.starts_with("resources/directory/")
+        && !skills::directories_are_served(&scope.service.catalog());
+    if tasks || skills || folders { DecodeError::NotInRevision } else { error }
+}
+
+/// Empty result; boxing it does not allocate.
+struct Worked;
+
+impl ResultBody for Worked {
+    fn encode_body(&self, _: &mut Fields<'_, '_>) {}
+
+    fn meta(&self) -> Option<&Meta> {
+        None
+    }
+}
+
+fn done(body: impl ResultBody + Send + 'static) -> Work {
+    Work::done(Ok(Answer::body(body)))
+}
+
+/// Prefixes the path of a decoding error with the parameter.
+fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
+    move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
+}
+
+pub(in crate::server) fn is_visible(scope: &Scope<'_>, item: Listed<'_>) -> bool {
+    let Some(visible) = &scope.service.settings().visible else { return true };
+    let cx = scope.context();
+    visible(item, &cx) && skills::show(&scope.service.catalog(), item, |skill| visible(skill, &cx))
+}
+
+fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
+    let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
+    scope.set_tool(tool);
+    // A layer may have chosen another tool than the client named.
+    scope.connection.check_tool(Some(tool))?;
+    if !rounds::may_begin(scope, tool) {
+        return Ok(Work::done(Ok(tool_failure(rounds::LOST.into()))));
+    }
+    if call.task.is_none() && tool.task_support() == TaskSupport::Forbidden {
+        return Ok(begin_tool(scope, tool, call));
+    }
+    tasks::call(scope, tool, call)
+}
+
+/// Starts a tool call.
+pub(in crate::server) fn begin_tool(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Work {
+    match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
+        Ok(Ok(work)) => Work::Tool(tool.clone(), work),
+        Err(panicked) => Work::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
+        Ok(Err(Invalid { path, reason })) => {
+            let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
+            Work::done(Ok(tool_failure(format!(
+                "Invalid arguments for the tool `{}`: {place}{reason}",
+                tool.name
+            ))))
+        }
+    }
+}
+
+fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let cache = scope.service.settings().cache;
+    let answer = move |mut result: ReadResourceResult| {
+        result.ttl_ms.get_or_insert(cache.ttl_ms);
+        result.cache_scope.get_or_insert(cache.scope);
+        Answer::body(result)
+    };
+    if let Some(resource) =
+        catalog.resources.find(uri).filter(|resource| is_visible(scope, resource.listed()))
+    {
+        scope.set_target(&resource.uri, resource.state.as_ref());
+        return Ok(Work::wait(resource.read(scope), answer));
+    }
+    for template in catalog.templates.iter() {
+        if let Some(values) = template.matches(uri)
+            && is_visible(scope, template.listed())
+        {
+            scope.set_target(&template.key, template.state.as_ref());
+            let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
+            return Ok(Work::wait(reading, answer));
+        }
+    }
+    if let Some(reading) = skills::read(scope, &catalog, uri) {
+        return Ok(Work::wait(reading, answer));
+    }
+    match &scope.service.settings().catch_all {
+        Some(catch_all) => Ok(Work::wait(catch_all.read(uri, scope), answer)),
+        None => Err(Error::resource_not_found(uri)),
+    }
+}
+
+fn get_prompt(scope: &Scope<'_>, params: &GetPromptParams) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.listed()));
+    let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
+    scope.set_target(&prompt.name, prompt.state.as_ref());
+    let empty = std::collections::BTreeMap::new();
+    let arguments = params.arguments.as_ref().unwrap_or(&empty);
+    let filling = prompt.begin(arguments, scope).map_err(invalid_at("/arguments"))?;
+    let description = prompt.definition.description.clone();
+    Ok(Work::wait(filling, |mut result| {
+        result.description = result.description.or(description);
+        Answer::body(result)
+    }))
+}
+
+fn unknown_prompt(path: &str, name: &str) -> Error {
+    ProtocolError::invalid(path, format!("Unknown prompt: {name}")).into()
+}
+
+fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
+    let catalog = scope.service.catalog();
+    let completers = match &params.reference {
+        CompletionReference::Prompt { name, .. } => {
+            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, prompt.listed()));
+            let prompt = prompt.ok_or_else(|| unknown_prompt("/ref/name", name))?;
+            scope.set_target(&prompt.name, prompt.state.as_ref());
+            &prompt.completers
+        }
+        CompletionReference::Resource { uri } => {
+            let template =
+                catalog.templates.find(uri).filter(|template| is_visible(scope, template.listed()));
+            let template = template.ok_or_else(|| {
+                ProtocolError::invalid("/ref/uri", format!("Unknown resource template: {uri}"))
+            })?;
+            scope.set_target(&template.key, template.state.as_ref());
+            &template.completers
+        }
+    };
+    Ok(Work::wait(completers.complete(params, scope), Answer::body))
+}
+
+/// Returns whether a URI is or may be readable, so that a client may subscribe to it.
+pub(in crate::server) fn can_watch(scope: &Scope<'_>, uri: &str) -> bool {
+    let catalog = scope.service.catalog();
+    let mut templates = catalog.templates.iter();
+    uri.len() <= MAX_URI
+        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.listed()))
+            || scope.service.settings().catch_all.is_some()
+            || templates
+                .any(|template| template.matches(uri).is_some() && is_visible(scope, template.listed())))
+}
+
+fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
+    if !can_watch(scope, &params.uri) {
+        return Err(Error::resource_not_found(params.uri));
+    }
+    if let Some(session) = scope.connection.session()
+        && !session.subscribe(params.uri)
+    {
+        return Err(ProtocolError::Internal("too many subscriptions in this session".into()).into());
+    }
+    Ok(done(Worked))
+}
+
+fn unsubscribe(scope: &Scope<'_>, params: &SubscribeParams) -> Work {
+    if let Some(session) = scope.connection.session() {
+        session.unsubscribe(&params.uri);
+    }
+    done(Worked)
+}
+
+fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
+    if let Some(session) = scope.connection.session() {
+        session.set_log_level(params.level);
+    }
+    done(Worked)
+}
+
+pub(in crate::server) fn unknown_cursor() -> Error {
+    ProtocolError::invalid("/cursor", "unknown cursor: start again without a cursor").into()
+}
+
+/// Returns one page of a list. The encoded list is cached if it fits on one page and every client sees the same.
+fn list<T, R>(
+    scope: &Scope<'_>,
+    items: &List<T>,
+    cursor: Option<&str>,
+    result: impl Fn(Vec<&Arc<T>>, Option<String>) -> R,
+) -> Result<Work>
+where
+    T: Entry,
+    R: ResultBody + Send + 'static,
+{
+    let settings = scope.service.settings();
+    if settings.visible.is_none() && cursor.is_none() && items.len() <= settings.page_size {
+        let encode = |all: Vec<&Arc<T>>| {
+            let mut out = Vec::new();
+            wire::encode_result(scope.revision, &result(all, None), scope.service.identity(), &mut out);
+            out
+        };
+        return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, encode).clone()))));
+    }
+    let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.listed()));
+    let page = page.ok_or_else(unknown_cursor)?;
+    Ok(done(result(page.items, page.next_cursor)))
+}
+
+/// Declares the function that lists one kind of definition.
+macro_rules! lists {
+    ($( $function:ident: $items:ident => $result:ident { $field:ident } ),*) => {$(
+        fn $function(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
+            let cache = scope.service.settings().cache;
+            list(scope, &scope.service.catalog().$items, cursor, |items, next_cursor| $result {
+                $field: items.iter().map(|item| item.definition.clone()).collect(),
+                next_cursor,
+                ttl_ms: Some(cache.ttl_ms),
+                cache_scope: Some(cache.scope),
+                meta: None,
+            })
+        }
+    )*};
+}
+
+lists! {
+    list_tools: tools => ListToolsResult { tools },
+    list_resources: resources => ListResourcesResult { resources },
+    list_templates: templates => ListResourceTemplatesResult { resource_templates },
+    list_prompts: prompts => ListPromptsResult { prompts }
+}

@@ -1,0 +1,144 @@
+//! Middleware: layers around every request, outermost first.
+
+use std::sync::Arc;
+
+use linchpin_jsonrpc::Params;
+use linchpin_protocol::Method;
+use serde_json::Value;
+
+use super::dispatch;
+use super::result::Answer;
+use super::scope::Scope;
+use super::work::{Outcome, Work};
+use crate::server::{BoxFuture, Context};
+use crate::{Error, Result};
+
+/// Request that passes through the layers.
+pub struct Request {
+    method: String,
+    params: String,
+    cx: Context,
+}
+
+impl Request {
+    pub(crate) fn new(method: &str, params: &Params<'_>, cx: Context) -> Self {
+        Request { method: method.to_owned(), params: params.text().unwrap_or("{}").to_owned(), cx }
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Returns the parameters.
+    pub fn params(&self) -> Value {
+        serde_json::from_str(&self.params).unwrap_or_default()
+    }
+
+    /// Replaces the parameters.
+    pub fn set_params(&mut self, params: &serde_json::Map<String, Value>) {
+        self.params = serde_json::to_string(params).unwrap_or_else(|_| "{}".into());
+    }
+
+    /// Returns the name of the requested tool or prompt, or the URI of the requested resource.
+    pub fn target(&self) -> Option<String> {
+        let key = match Method::find(&self.method)? {
+            Method::CallTool | Method::GetPrompt => "name",
+            Method::ReadResource => "uri",
+            _ => return None,
+        };
+        self.params().get(key)?.as_str().map(str::to_owned)
+    }
+
+    /// Returns the context of the request.
+    pub fn context(&self) -> &Context {
+        &self.cx
+    }
+}
+
+/// Result of a request.
+pub struct Response(pub(crate) Answer);
+
+impl Response {
+    /// Creates a custom result.
+    pub fn json(value: &Value) -> Result<Self> {
+        Ok(Response(Answer::Custom(serde_json::value::to_raw_value(value)?)))
+    }
+
+    /// Returns the result as JSON of the newest revision.
+    pub fn to_json(&self) -> Value {
+        let mut out = Vec::new();
+        self.0.encode(linchpin_protocol::Revision::LATEST, b"", &mut out);
+        serde_json::from_slice(&out).unwrap_or_default()
+    }
+}
+
+/// Remainder of the chain: the next layer, and finally the handler.
+pub struct Next {
+    index: usize,
+}
+
+impl Next {
+    /// Continues with the request.
+    pub async fn run(self, request: Request) -> Result<Response> {
+        let service = request.cx.service().clone();
+        if let Some(layer) = service.settings().layers.get(self.index) {
+            return layer.call(request, Next { index: self.index + 1 }).await;
+        }
+        let work = {
+            let params = Params::parse(&request.params, service.settings().limits)
+                .map_err(|error| Error::invalid_params("", error.to_string()))?;
+            let route = request.cx.route();
+            let connection =
+                route.connection.as_ref().ok_or_else(|| Error::setup("the request has already ended"))?;
+            let scope = Scope::of_context(&request.cx, connection, &route, &request.method);
+            dispatch::begin(&scope, &params)
+        };
+        finish(work, &request).await
+    }
+}
+
+async fn finish(mut work: Work, request: &Request) -> Result<Response> {
+    let Outcome { answer, hidden, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
+    request.cx.questions().leave_tool();
+    match (answer, hidden) {
+        (Ok(answer), hidden) => {
+            // A failed tool is a result: layers see the same text as the model.
+            if let Some(error) = hidden {
+                request.cx.service().report(&error, &request.method, request.cx.target());
+            }
+            Ok(Response(answer))
+        }
+        // Layers see errors whose details the client does not see; an error that they return is reported.
+        (Err(_), Some(hidden)) => Err(hidden),
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// One layer.
+pub(crate) trait Layer: Send + Sync {
+    fn call(&self, request: Request, next: Next) -> BoxFuture<Result<Response>>;
+}
+
+impl<F, Fut> Layer for F
+where
+    F: Fn(Request, Next) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Response>> + Send + 'static,
+{
+    fn call(&self, request: Request, next: Next) -> BoxFuture<Result<Response>> {
+        Box::pin(self(request, next))
+    }
+}
+
+/// Starts a request at the outermost layer.
+pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+    let request = Request::new(scope.method, params, scope.context());
+    let first: Arc<dyn Layer> = scope.service.settings().layers[0].clone();
+    Work::wait(first.call(request, Next { index: 1 }), |response| response.0)
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Response").field(&self.to_json()).finish()
+    }
+}

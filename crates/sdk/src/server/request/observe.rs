@@ -1,0 +1,77 @@
+//! Observability: one event per request, and one report per error whose details the client does not see.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::dispatcher::{Dispatch, get_default};
+use tracing::subscriber::NoSubscriber;
+
+use crate::Error;
+use crate::server::definitions::shared_state::StateMap;
+
+/// Event of a finished request.
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// Method.
+    pub method: &'a str,
+    /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
+    pub target: Option<&'a str>,
+    /// Code of the error response, if it was one.
+    pub error: Option<i64>,
+    /// Whether a tool failed with an error that the model sees.
+    pub tool_error: bool,
+    /// Duration of the request.
+    pub duration: Duration,
+    pub(crate) state: &'a StateMap,
+}
+
+impl Event<'_> {
+    /// Returns a value that was added with [`crate::Server::state`].
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.state.find()
+    }
+}
+
+impl fmt::Debug for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("method", &self.method)
+            .field("target", &self.target)
+            .field("error", &self.error)
+            .field("tool_error", &self.tool_error)
+            .field("duration", &self.duration)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Error whose details are not sent to the client, which receives a general text.
+#[non_exhaustive]
+pub struct Report<'a> {
+    /// The error.
+    pub error: &'a Error,
+    /// Method that failed.
+    pub method: &'a str,
+    /// Tool, prompt or resource, if it is registered.
+    pub target: Option<&'a str>,
+    pub(crate) state: &'a StateMap,
+}
+
+impl Report<'_> {
+    /// Returns a value that was added with [`crate::Server::state`].
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.state.find()
+    }
+}
+
+/// Returns whether a `tracing` subscriber receives the events of this thread.
+pub(crate) fn has_subscriber() -> bool {
+    !get_default(Dispatch::is::<NoSubscriber>)
+}
+
+/// Writes a line to standard error. For processes without a subscriber, where `tracing` records events only with its
+/// feature `log`.
+pub(crate) fn print(line: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}"); // a failure cannot be reported anywhere else
+}

@@ -1,0 +1,233 @@
+//! Running task: driven to its end, with notifications of its status.
+
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use linchpin_jsonrpc::write;
+use linchpin_protocol::encode::{Encode, Encoder};
+use linchpin_protocol::model::{GetTaskResult, TaskDetail, TaskStatus, TaskStatusParams};
+use linchpin_protocol::wire::error_object;
+use linchpin_protocol::{Era, Method};
+use tokio::sync::Notify;
+
+use super::super::Service;
+use super::store::{TaskOutcome, TaskRecord};
+use crate::lock::lock;
+use crate::server::request::context::Context;
+use crate::server::request::work::{Outcome, Work};
+
+/// Lease of a running task. It is renewed three times per period.
+pub(super) const LEASE: Duration = Duration::from_mins(1);
+
+/// Running task.
+pub(crate) struct Running {
+    pub(super) context: Context,
+    record: Mutex<TaskRecord>,
+    /// Notified when the status changes.
+    changed: Notify,
+}
+
+impl Running {
+    pub(super) fn new(context: Context, record: TaskRecord) -> Self {
+        Running { context, record: Mutex::new(record), changed: Notify::new() }
+    }
+
+    pub(super) fn record(&self) -> TaskRecord {
+        lock(&self.record).clone()
+    }
+
+    pub(super) fn is_of(&self, principal: Option<&str>) -> bool {
+        lock(&self.record).principal.as_deref() == principal
+    }
+
+    /// Returns the current state of the task, with its input requests.
+    pub(super) fn state(&self) -> GetTaskResult {
+        let record = self.record();
+        let open = || self.context.questions().open(self.context.revision());
+        let asks = record.status == TaskStatus::InputRequired;
+        let detail = asks.then(|| TaskDetail::InputRequests(open()));
+        GetTaskResult { task: record.to_task(), detail, meta: None }
+    }
+
+    /// Waits until the task has ended.
+    pub(super) async fn ended(&self) -> TaskRecord {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let record = self.record();
+            if record.status.is_terminal() {
+                return record;
+            }
+            changed.await;
+        }
+    }
+
+    /// Cancels the task. Returns `false` if it has already ended.
+    pub(super) async fn cancel(&self, service: &Service) -> bool {
+        let given_up =
+            self.set_status(service, TaskStatus::Cancelled, Some("the task was cancelled".into()), None);
+        self.context.end().cancel();
+        if given_up {
+            self.save(service).await;
+            self.tell(service);
+        }
+        given_up
+    }
+
+    /// Returns the keys of its open input requests; session-era server requests are sent separately and have no key.
+    fn asks(&self) -> Option<Vec<String>> {
+        let questions = self.context.questions();
+        match self.context.revision().era() {
+            Era::Session => questions.is_waiting().then(Vec::new),
+            Era::Stateless => Some(questions.open_keys()).filter(|keys| !keys.is_empty()),
+        }
+    }
+
+    /// Changes the status, unless the task has ended.
+    fn set_status(
+        &self,
+        service: &Service,
+        status: TaskStatus,
+        message: Option<String>,
+        outcome: Option<TaskOutcome>,
+    ) -> bool {
+        let mut record = lock(&self.record);
+        if record.status.is_terminal() || (record.status == status && outcome.is_none()) {
+            return false;
+        }
+        record.status = status;
+        record.message = message;
+        record.outcome = outcome;
+        record.updated = service.settings().clock.since_epoch();
+        drop(record);
+        self.changed.notify_waiters();
+        true
+    }
+
+    async fn save(&self, service: &Service) {
+        let record = {
+            let mut record = lock(&self.record);
+            record.alive_until = service.settings().clock.since_epoch() + LEASE;
+            record.clone()
+        };
+        if let Err(error) = service.tasks().store.save(record).await {
+            service.report(&error, Method::GetTask.name(), None);
+        }
+    }
+
+    /// Notifies subscribers of the status.
+    fn tell(&self, service: &Service) {
+        let revision = self.context.revision();
+        let GetTaskResult { task, detail, .. } = self.state_with_outcome();
+        let params = TaskStatusParams { task, detail, meta: None };
+        match revision.era() {
+            Era::Session => self.context.connection().into_iter().for_each(|connection| {
+                connection.notify(|out| {
+                    write::notification(Method::TaskStatus.name(), out, |out| {
+                        params.encode(&mut Encoder { out, revision });
+                    });
+                });
+            }),
+            // A subscriber may be on another connection than the call.
+            Era::Stateless => service.live().callers().iter().for_each(|caller| caller.task_changed(&params)),
+        }
+    }
+
+    fn state_with_outcome(&self) -> GetTaskResult {
+        let mut state = self.state();
+        state.detail = state.detail.or_else(|| detail(&self.record()));
+        state
+    }
+}
+
+/// Returns the result or error of a task that has ended.
+pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
+    match record.outcome.as_ref()? {
+        TaskOutcome::Result(json) => serde_json::from_str(json).ok().map(TaskDetail::Result),
+        TaskOutcome::Error(error) => Some(TaskDetail::Error(error.clone())),
+    }
+}
+
+/// Event that wakes the driver of a task.
+enum Step {
+    Done(Outcome),
+    /// The set of open input requests has changed.
+    Asks(Option<Vec<String>>),
+    GivenUp,
+}
+
+/// Drives a task to its end.
+pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
+    let ttl = running.record().ttl;
+    running.context.end().reopen(); // a task may share the cancellation of its request, which was answered
+    let stay_alive = async {
+        loop {
+            tokio::time::sleep(LEASE / 3).await;
+            running.save(&service).await;
+        }
+    };
+    let drive = async {
+        tokio::select! { ended = drive(&service, &running, work) => ended, () = stay_alive => false }
+    };
+    let ended = tokio::time::timeout(ttl, drive).await.unwrap_or_else(|_| {
+        let message = Some("the lifetime of the task has expired".into());
+        running.set_status(&service, TaskStatus::Cancelled, message, None)
+    });
+    running.context.end().cancel();
+    running.save(&service).await;
+    if ended {
+        running.tell(&service);
+    }
+    lock(&service.tasks().running).remove(&running.record().id);
+}
+
+/// Returns `false` if the task was cancelled.
+async fn drive(service: &Service, running: &Running, mut work: Work) -> bool {
+    let (context, mut asked) = (&running.context, None);
+    let mut given_up = std::pin::pin!(context.end().given_up());
+    loop {
+        let step = std::future::poll_fn(|cx| {
+            context.questions().watch(cx.waker());
+            match (work.poll(cx), running.asks()) {
+                (Poll::Ready(outcome), _) => Poll::Ready(Step::Done(outcome)),
+                (Poll::Pending, asks) if asks != asked => Poll::Ready(Step::Asks(asks)),
+                (Poll::Pending, _) => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+            }
+        });
+        match step.await {
+            Step::Asks(asks) => {
+                let status = if asks.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
+                running.set_status(service, status, None, None);
+                running.save(service).await;
+                running.tell(service);
+                asked = asks;
+            }
+            Step::Done(outcome) => return finish(service, running, outcome),
+            Step::GivenUp => return false,
+        }
+    }
+}
+
+fn finish(service: &Service, running: &Running, outcome: Outcome) -> bool {
+    let (revision, target) = (running.context.revision(), running.context.target().map(str::to_owned));
+    if let Some(hidden) = &outcome.hidden {
+        service.report(hidden, Method::CallTool.name(), target.as_deref());
+    }
+    let (status, message, outcome) = match outcome.answer {
+        Ok(answer) => {
+            let mut json = Vec::new();
+            answer.encode(revision, service.identity(), &mut json);
+            // For core tasks, a failed tool call is a failed task.
+            let failed = outcome.tool_error && revision.era() == Era::Session;
+            let status = if failed { TaskStatus::Failed } else { TaskStatus::Completed };
+            let message = answer.tool_text().filter(|_| failed);
+            (status, message, TaskOutcome::Result(String::from_utf8_lossy(&json).into_owned()))
+        }
+        Err(error) => {
+            let object = error_object(&error, revision);
+            (TaskStatus::Failed, Some(object.message.clone()), TaskOutcome::Error(object))
+        }
+    };
+    running.set_status(service, status, message, Some(outcome))
+}

@@ -1,0 +1,300 @@
+//! I/O thread of one child: reads its output, continues blocked writes, notices its exit, and closes it gracefully.
+//!
+//! No lock is held while a receiver or a hook runs, so that these may send on, close and drop the connection.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use linchpin_jsonrpc::{Line, LineBuffer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::connection::Shared;
+use super::stderr::Words;
+use super::{Command, Hook};
+
+/// Number of reads of one stream before the others get their turn.
+const TURN: usize = 16;
+/// Poll interval for the child's exit on systems without an exit descriptor.
+const TICK: Duration = Duration::from_millis(20);
+
+pub(super) struct Pump {
+    shared: Arc<Shared>,
+    /// `None` at its end.
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    bell: UnixStream,
+    lines: LineBuffer,
+    words: Words,
+    on_stdout: Option<Hook>,
+    grace: Duration,
+    phase: Phase,
+    has_exited: bool,
+    was_closed: bool,
+    was_terminated: bool,
+}
+
+/// Phases of closing, each with its deadline; `None` means no deadline.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The last messages are being written.
+    Flushing(Option<Instant>),
+    /// The input is closed: a well-behaved child exits.
+    Ending(Option<Instant>),
+    /// `SIGTERM` was sent.
+    Terminating(Option<Instant>),
+    Over,
+}
+
+impl Pump {
+    pub(super) fn new(
+        command: &Command,
+        shared: Arc<Shared>,
+        stdout: Option<ChildStdout>,
+        stderr: Option<ChildStderr>,
+        bell: UnixStream,
+    ) -> io::Result<Self> {
+        for descriptor in [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)] {
+            descriptor.map_or(Ok(()), |descriptor| rustix::io::ioctl_fionbio(descriptor, true))?;
+        }
+        Ok(Pump {
+            lines: LineBuffer::new(shared.wire.max_message()),
+            words: Words::new(command.on_stderr.clone()),
+            on_stdout: command.on_stdout.clone(),
+            grace: command.close_timeout,
+            shared,
+            stdout,
+            stderr,
+            bell,
+            phase: Phase::Open,
+            has_exited: false,
+            was_closed: false,
+            was_terminated: false,
+        })
+    }
+
+    /// Runs until the child has exited and the end was reported.
+    pub(super) fn run(mut self) {
+        // Whatever a receiver does, the child is ended and waited for.
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve()));
+        let status = self.shared.tree.end();
+        self.shared.input.close();
+        let finished = served.and_then(|()| catch_unwind(AssertUnwindSafe(|| self.finish())));
+        let reason = match finished {
+            Ok(()) => self.reason(status),
+            Err(_) => "the connection failed: the receiver of its messages panicked".to_owned(),
+        };
+        self.shared.wire.ended(&reason);
+    }
+
+    fn serve(&mut self) {
+        while self.advance() != Phase::Over {
+            let [stdout, stderr, bell, exit, room] = self.wait();
+            if bell {
+                // A short read drains it; remaining bytes wake the thread again.
+                let _ = self.bell.read(&mut [0; 64]);
+            }
+            if room {
+                self.shared.input.resume(&self.shared.wire);
+            }
+            if stderr {
+                self.read_stderr(TURN);
+            }
+            self.has_exited |= exit;
+            if stdout || exit {
+                self.read_stdout(TURN);
+            }
+        }
+    }
+
+    /// Advances through all phases that are due.
+    fn advance(&mut self) -> Phase {
+        loop {
+            let next = self.next_phase();
+            if next == self.phase {
+                return next;
+            }
+            match next {
+                Phase::Flushing(_) => {
+                    self.was_closed = true;
+                    self.shared.tree.remember();
+                }
+                Phase::Ending(_) => self.shared.input.close(),
+                Phase::Terminating(_) => {
+                    // A child that has exited by itself may have left descendants, which may exit gracefully.
+                    self.was_terminated |= !self.has_exited;
+                    self.shared.tree.terminate();
+                }
+                Phase::Open | Phase::Over => {}
+            }
+            self.phase = next;
+        }
+    }
+
+    fn next_phase(&self) -> Phase {
+        let now = Instant::now();
+        let is_past = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let until = now.checked_add(self.grace);
+        let is_silent = self.stdout.is_none();
+        match self.phase {
+            _ if self.shared.is_dropped() => Phase::Over,
+            Phase::Open if self.has_exited => Phase::Over,
+            Phase::Open if is_silent => Phase::Ending(until),
+            Phase::Open if self.shared.is_closing() => Phase::Flushing(until),
+            Phase::Flushing(end) => {
+                let is_over = self.has_exited || is_silent || is_past(end);
+                let is_written = is_over || self.shared.input.close_when_written(&self.shared.wire);
+                if is_written { Phase::Ending(until) } else { self.phase }
+            }
+            Phase::Ending(_) | Phase::Terminating(_) if self.has_exited && is_silent => Phase::Over,
+            Phase::Ending(end) if self.has_exited || is_past(end) => Phase::Terminating(until),
+            Phase::Terminating(end) if is_past(end) => Phase::Over,
+            same => same,
+        }
+    }
+
+    /// Waits for an event: output, error output, wake-up, exit, room in the input.
+    fn wait(&self) -> [bool; 5] {
+        let blocked = self.shared.input.blocked();
+        let sign = self.shared.tree.exit_sign().filter(|_| !self.has_exited);
+        let mut watched = [
+            self.watch(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            self.watch(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            self.watch(Some(self.bell.as_fd()), PollFlags::IN),
+            self.watch(sign, PollFlags::IN),
+            self.watch(blocked.as_deref().map(AsFd::as_fd), PollFlags::OUT),
+        ];
+        let timeout = self.timeout().and_then(|left| Timespec::try_from(left).ok());
+        // On an interrupt nothing is ready, and `poll` is called again.
+        let failed = poll(&mut watched, timeout.as_ref()).is_err();
+        let [stdout, stderr, bell, exit, room] = watched.map(|one| !failed && !one.revents().is_empty());
+        let exit = exit || (self.must_look() && self.shared.tree.has_exited());
+        [stdout, stderr, bell, exit, room]
+    }
+
+    /// Returns the poll entry of a descriptor. An absent one is replaced by the wake-up socket without events.
+    fn watch<'a>(&'a self, descriptor: Option<BorrowedFd<'a>>, flags: PollFlags) -> PollFd<'a> {
+        match descriptor {
+            Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags),
+            None => PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::empty()),
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let until = match self.phase {
+            Phase::Flushing(until) | Phase::Ending(until) | Phase::Terminating(until) => until,
+            Phase::Open | Phase::Over => None,
+        };
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if self.must_look() { Some(left.map_or(TICK, |left| left.min(TICK))) } else { left }
+    }
+
+    /// Returns whether the child's exit is expected and must be polled.
+    fn must_look(&self) -> bool {
+        self.phase != Phase::Open && !self.has_exited && self.shared.tree.exit_sign().is_none()
+    }
+
+    fn read_stdout(&mut self, turns: usize) {
+        for _ in 0..turns {
+            let Some(stdout) = &mut self.stdout else { return };
+            let space = self.lines.space();
+            let room = space.len();
+            let Some(count) = read(stdout, space) else { return };
+            self.lines.filled(count);
+            while let Some(line) = self.lines.next_line() {
+                if self.shared.is_dropped() {
+                    return;
+                }
+                match line {
+                    Line::Complete(line) => receive(&self.shared, self.on_stdout.as_ref(), line),
+                    Line::TooLong => self.shared.wire.too_long(),
+                }
+            }
+            if count == 0 {
+                self.stdout = None;
+            }
+            // After the exit of the child, read on until the output has ended, too.
+            if count < room && !self.has_exited {
+                return;
+            }
+        }
+    }
+
+    fn read_stderr(&mut self, turns: usize) {
+        let mut space = [0; 4096];
+        for _ in 0..turns {
+            let Some(stderr) = &mut self.stderr else { return };
+            let Some(count) = read(stderr, &mut space) else { return };
+            if count == 0 {
+                self.stderr = None;
+            }
+            self.words.hear(&space[..count]);
+            if self.shared.is_dropped() || (count < space.len() && !self.has_exited) {
+                return;
+            }
+        }
+    }
+
+    /// Reads the remaining output. No process writes any more, so this is at most the content of the pipes, unless a
+    /// process could not be killed.
+    fn finish(&mut self) {
+        self.has_exited = true;
+        if self.shared.is_dropped() {
+            return;
+        }
+        let turns = self.shared.wire.max_message().max(1 << 20) / 2048;
+        self.read_stderr(turns);
+        self.words.finish();
+        self.read_stdout(turns);
+        if let Some(line) = self.lines.last_line().filter(|_| !self.shared.is_dropped()) {
+            receive(&self.shared, self.on_stdout.as_ref(), line);
+        }
+    }
+
+    fn reason(&self, status: Option<ExitStatus>) -> String {
+        if self.shared.is_dropped() {
+            return "the connection was dropped".to_owned();
+        }
+        if self.was_closed {
+            return "the connection was closed".to_owned();
+        }
+        let end = match status {
+            _ if self.was_terminated => {
+                "the server closed its standard output without exiting, and was terminated".to_owned()
+            }
+            Some(status) => match status.code() {
+                Some(code) => format!("the server exited with status {code}"),
+                // Like `signal: 9 (SIGKILL)`.
+                None => format!("the server was terminated by {}", status.to_string().replacen(':', "", 1)),
+            },
+            None => "the server has exited".to_owned(),
+        };
+        match self.words.last() {
+            Some(words) => format!("{end}; last error output: {words}"),
+            None => end,
+        }
+    }
+}
+
+fn receive(shared: &Shared, hook: Option<&Hook>, line: &[u8]) {
+    if let Some(hook) = hook {
+        hook.call(line);
+    }
+    shared.wire.receive(line);
+}
+
+/// Returns the number of bytes read, 0 at the end, `None` if nothing is available. A failed stream counts as ended.
+fn read(stream: &mut impl Read, into: &mut [u8]) -> Option<usize> {
+    loop {
+        match stream.read(into) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            result => return Some(result.unwrap_or(0)),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Writer to the standard input of a child. Senders write directly and never block; bytes that do not fit are
+//! written by the I/O thread once there is room.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ChildStdin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use crate::lock::lock;
+use crate::transport::Wire;
+
+/// A buffer that grew beyond this is freed.
+const KEEP: usize = 1 << 20;
+
+pub(super) struct Input {
+    pipe: Mutex<Pipe>,
+    /// Whether bytes are left because the pipe was full. While it is set, the I/O thread writes all new messages, so
+    /// the holder of the lock need not check for them.
+    blocked: AtomicBool,
+}
+
+struct Pipe {
+    /// `None` once it is closed or the child no longer reads. Shared only while the I/O thread waits for room.
+    stdin: Option<Arc<ChildStdin>>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+/// Progress of a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Nothing is left for the caller to do.
+    All,
+    /// The pipe is full. Returned only to the caller that noticed it.
+    Blocked,
+}
+
+impl Written {
+    pub(super) fn is_blocked(self) -> bool {
+        self == Written::Blocked
+    }
+}
+
+impl Input {
+    pub(super) fn new(stdin: Option<ChildStdin>) -> Self {
+        let pipe = Pipe { stdin: stdin.map(Arc::new), bytes: Vec::new(), written: 0 };
+        Input { pipe: Mutex::new(pipe), blocked: AtomicBool::new(false) }
+    }
+
+    pub(super) fn do_not_block(&self) -> io::Result<()> {
+        if let Some(stdin) = &lock(&self.pipe).stdin {
+            rustix::io::ioctl_fionbio(stdin, true)?;
+        }
+        Ok(())
+    }
+
+    /// Writes outgoing messages in order. The holder of the lock also writes messages that are added concurrently,
+    /// so that no sender waits for it.
+    pub(super) fn flush(&self, wire: &Wire) -> Written {
+        while wire.has_outgoing() {
+            let mut pipe = match self.pipe.try_lock() {
+                Ok(pipe) => pipe,
+                Err(TryLockError::Poisoned(pipe)) => pipe.into_inner(),
+                Err(TryLockError::WouldBlock) => return Written::All,
+            };
+            if self.blocked.load(Ordering::Acquire) {
+                return Written::All; // the I/O thread continues when there is room
+            }
+            wire.take(&mut pipe.bytes);
+            if self.write(&mut pipe).is_blocked() {
+                return Written::Blocked;
+            }
+        }
+        Written::All
+    }
+
+    /// Returns the pipe, if bytes wait for room in it.
+    pub(super) fn blocked(&self) -> Option<Arc<ChildStdin>> {
+        if !self.blocked.load(Ordering::Acquire) {
+            return None;
+        }
+        lock(&self.pipe).stdin.clone()
+    }
+
+    /// Continues writing when there may be room again.
+    pub(super) fn resume(&self, wire: &Wire) {
+        if !self.write(&mut lock(&self.pipe)).is_blocked() {
+            self.flush(wire);
+        }
+    }
+
+    /// Closes the pipe if everything has been written. Returns whether it is closed.
+    pub(super) fn close_when_written(&self, wire: &Wire) -> bool {
+        let mut pipe = lock(&self.pipe);
+        if self.write(&mut pipe).is_blocked() {
+            return false;
+        }
+        wire.take(&mut pipe.bytes);
+        if self.write(&mut pipe).is_blocked() {
+            return false;
+        }
+        pipe.stdin = None;
+        true
+    }
+
+    /// Closes the pipe. Later messages are dropped.
+    pub(super) fn close(&self) {
+        let mut pipe = lock(&self.pipe);
+        pipe.stdin = None;
+        self.write(&mut pipe);
+    }
+
+    fn write(&self, pipe: &mut Pipe) -> Written {
+        let written = pipe.write();
+        self.blocked.store(written.is_blocked(), Ordering::Release);
+        written
+    }
+}
+
+impl Pipe {
+    fn write(&mut self) -> Written {
+        while self.written < self.bytes.len() {
+            // Without a pipe the rest is dropped: the child is about to exit, which provides the reason.
+            let Some(stdin) = &self.stdin else { break };
+            match stdin.as_ref().write(&self.bytes[self.written..]) {
+                Ok(count) if count > 0 => self.written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Written::Blocked,
+                _ => self.stdin = None,
+            }
+        }
+        self.written = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEEP {
+            self.bytes = Vec::new();
+        }
+        Written::All
+    }
+}

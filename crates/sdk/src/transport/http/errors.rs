@@ -1,0 +1,166 @@
+//! Error codes and constructors of the HTTP transport.
+
+use std::borrow::Cow;
+
+use ::http::{HeaderValue, StatusCode};
+use linchpin_jsonrpc::CallError;
+
+use crate::auth::{AuthError, AuthErrorKind};
+use crate::client::retry::{NOT_CONNECTED, SESSION_NOT_FOUND};
+use crate::hidden_characters::is_hidden;
+
+/// The response body exceeds the size limit.
+pub(super) const BODY_TOO_LARGE: &str = "HTTP_BODY_TOO_LARGE";
+/// An event exceeds the size limit.
+pub(super) const EVENT_TOO_LARGE: &str = "SSE_EVENT_DATA_TOO_LARGE";
+/// An event is not a message.
+pub(super) const INVALID_EVENT: &str = "INVALID_SSE_EVENT_DATA";
+/// The server responded with an error status without details.
+const STATUS: &str = "HTTP_STATUS";
+/// The client is not authenticated, or not permitted.
+const UNAUTHORIZED: &str = "HTTP_UNAUTHORIZED";
+const FORBIDDEN: &str = "HTTP_FORBIDDEN";
+/// The response does not come from an MCP server.
+const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
+/// The request cannot be sent over HTTP.
+const REQUEST: &str = "HTTP_REQUEST";
+/// A redirect is not followed.
+const REDIRECT: &str = "HTTP_REDIRECT";
+/// Authentication failed.
+const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
+/// A user must sign in, and there is no redirect handler.
+const SIGN_IN: &str = "HTTP_SIGN_IN";
+/// The headers provider failed.
+const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
+
+/// Maximum number of quoted characters of a body.
+const QUOTED: usize = 200;
+
+fn fault(code: &'static str, status: Option<StatusCode>, message: impl AsRef<str>) -> CallError {
+    CallError::Transport {
+        code,
+        status: status.map(|status| status.as_u16()),
+        message: message.as_ref().into(),
+    }
+}
+
+/// Creates the error for a request that was not sent.
+pub(super) fn not_connected(reason: impl AsRef<str>) -> CallError {
+    fault(NOT_CONNECTED, None, reason)
+}
+
+pub(super) fn body_too_large(limit: usize) -> CallError {
+    let message =
+        format!("the response is larger than {limit} bytes: raise `max_response` if this is expected");
+    fault(BODY_TOO_LARGE, None, message)
+}
+
+pub(super) fn event_too_large(limit: usize) -> CallError {
+    let message = format!(
+        "an event of the stream is larger than {limit} bytes: raise `max_response` if this is expected"
+    );
+    fault(EVENT_TOO_LARGE, None, message)
+}
+
+pub(super) fn invalid_event(reason: &str) -> CallError {
+    fault(INVALID_EVENT, None, format!("an event of the stream is not a message: {reason}"))
+}
+
+pub(super) fn session_not_found(what_then: &str) -> CallError {
+    let message = format!("the server no longer knows the session; {what_then}");
+    fault(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
+}
+
+/// Creates the error for failed authentication. `status` is that of the challenge, if there was one.
+pub(super) fn not_authorized(error: &AuthError, status: Option<StatusCode>) -> CallError {
+    let code = if error.kind() == AuthErrorKind::Nobody { SIGN_IN } else { AUTHORIZATION };
+    fault(code, status, error.to_string())
+}
+
+pub(super) fn no_headers(reason: &str) -> CallError {
+    fault(HEADERS, None, format!("the headers provider failed: {reason}"))
+}
+
+pub(super) fn bad_redirect(reason: &str) -> CallError {
+    fault(REDIRECT, None, reason)
+}
+
+pub(super) fn bad_request(reason: &str) -> CallError {
+    fault(REQUEST, None, reason)
+}
+
+pub(super) fn not_a_message(content_type: Option<&HeaderValue>, status: StatusCode) -> CallError {
+    let what =
+        content_type.map_or(Cow::Borrowed("something"), |value| String::from_utf8_lossy(value.as_bytes()));
+    let message = format!("the response is {what:.60}, not a message: check the URL");
+    fault(CONTENT_TYPE, Some(status), message)
+}
+
+/// Creates the error for an error status. `body` is the response body, without secrets.
+pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: &str) -> CallError {
+    let scheme = challenge.and_then(|value| value.to_str().ok()).and_then(scheme);
+    let (code, message) = match status {
+        StatusCode::UNAUTHORIZED => {
+            let scheme = scheme.map_or(String::new(), |scheme| format!(" ({scheme})"));
+            let what = "set `auth` on the client";
+            (UNAUTHORIZED, format!("the server requires authentication{scheme}: {what}"))
+        }
+        StatusCode::FORBIDDEN => (FORBIDDEN, "the server rejected the request: HTTP 403".to_owned()),
+        status => {
+            let reason = status.canonical_reason().unwrap_or("");
+            (
+                STATUS,
+                format!("the server responded with HTTP {} {reason}", status.as_u16()).trim_end().to_owned(),
+            )
+        }
+    };
+    let body = quoted(body);
+    let message = if body.is_empty() { message } else { format!("{message}: {body}") };
+    fault(code, Some(status), message)
+}
+
+/// Returns the scheme of a challenge.
+fn scheme(challenge: &str) -> Option<&str> {
+    let scheme = challenge.split([' ', ',']).next()?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (!scheme.is_empty() && scheme.len() <= 32 && scheme.bytes().all(token)).then_some(scheme)
+}
+
+/// Returns the start of a text on one line. HTML pages are omitted.
+fn quoted(body: &str) -> String {
+    let body = body.trim();
+    if body.starts_with('<') {
+        return String::new();
+    }
+    let mut short: String =
+        body.chars().filter(|char| !char.is_control() && !is_hidden(*char)).take(QUOTED).collect();
+    if short.len() < body.len() && short.chars().count() == QUOTED {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(status: u16, challenge: Option<&'static str>, body: &str) -> String {
+        let challenge = challenge.map(HeaderValue::from_static);
+        super::status(StatusCode::from_u16(status).unwrap(), challenge.as_ref(), body).to_string()
+    }
+
+    #[test]
+    fn a_status_is_said_with_what_came_with_it() {
+        assert_eq!(
+            text(500, None, ""),
+            "the server responded with HTTP 500 Internal Server Error (HTTP_STATUS)"
+        );
+        assert_eq!(text(599, None, " no\n "), "the server responded with HTTP 599: no (HTTP_STATUS)");
+        assert_eq!(text(404, None, "<html>…"), "the server responded with HTTP 404 Not Found (HTTP_STATUS)");
+        assert!(text(400, None, &"x".repeat(1_000)).len() < 300);
+        let unauthorized = text(401, Some("Bearer realm=\"x\", error=\"y\""), "");
+        assert!(unauthorized.contains("(Bearer)") && !unauthorized.contains("realm"), "{unauthorized}");
+        assert!(text(401, Some("<script> x"), "").starts_with("the server requires authentication: "));
+        assert!(text(403, None, "").contains("HTTP_FORBIDDEN"));
+    }
+}

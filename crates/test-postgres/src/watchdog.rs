@@ -1,0 +1,71 @@
+//! Watchdog: a shell between the test and the server. When the test process ends, even by `SIGKILL`, the input of the
+//! shell is closed, and the shell stops the server.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use crate::installation::Owner;
+
+/// Timeout of the start of a server.
+const PATIENCE: Duration = Duration::from_mins(1);
+const READY: &str = "database system is ready to accept connections";
+/// Stops the server after a line of input, or at the end of the input; in the latter case the files are removed, too.
+const SCRIPT: &str = r#"
+folder=$1; shift
+"$@" </dev/null 2>&1 & server=$!
+exec >/dev/null 2>&1
+read -r line
+kill -INT $server
+wait $server
+[ -n "$line" ] || rm -rf "$folder"
+"#;
+
+/// Running server with its shell.
+pub(crate) struct Guard(Child);
+
+impl Guard {
+    /// Starts the server. On failure returns its output.
+    pub(crate) fn start(owner: &Owner, postgres: &Path, folder: &Path, port: u16) -> Result<Self, String> {
+        let mut shell = owner.command(Path::new("/bin/sh"));
+        shell.arg("-c").arg(SCRIPT).arg("guard").arg(folder).arg(postgres);
+        shell.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).arg("-p").arg(port.to_string());
+        for setting in
+            ["listen_addresses=127.0.0.1", "fsync=off", "full_page_writes=off", "max_connections=200"]
+        {
+            shell.args(["-c", setting]);
+        }
+        let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        let (started, start) = sync_channel(1);
+        // Reads until the server ends: a full pipe would block the server.
+        std::thread::spawn(move || {
+            let mut said = String::new();
+            for line in lines.map_while(Result::ok) {
+                if line.contains(READY) {
+                    let _ = started.try_send(Ok(())); // the receiver may have timed out
+                }
+                said.extend([&*line, "\n"]);
+            }
+            let _ = started.try_send(Err(said));
+        });
+        let outcome =
+            start.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(format!("not ready after {PATIENCE:?}")));
+        let guard = Guard(shell);
+        match outcome {
+            Ok(()) => Ok(guard),
+            Err(said) => {
+                guard.end();
+                Err(said)
+            }
+        }
+    }
+
+    /// Stops the server; its files stay.
+    pub(crate) fn end(mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"stay\n").unwrap();
+        self.0.wait().unwrap();
+    }
+}
