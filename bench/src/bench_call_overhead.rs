@@ -25,7 +25,7 @@ const ROUNDS: usize = 5;
 
 /// Measurements of the direct calls or of those through the hub.
 #[derive(Default)]
-struct Measured {
+struct Measurement {
     times: Vec<Duration>,
     wall: Duration,
     cpu: Duration,
@@ -48,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     let hub = upstream::hub(store, place.path())?;
     upstream::add(&hub, &url).await?;
 
-    let (mut direct, mut through) = (Measured::default(), Measured::default());
+    let (mut direct, mut through) = (Measurement::default(), Measurement::default());
     for _ in 0..ROUNDS {
         direct
             .measure(calls / ROUNDS, at_once, || {
@@ -64,14 +64,14 @@ async fn main() -> anyhow::Result<()> {
     println!(
         "{:10} {:>8.1} {:>8.1} {:>8.1}",
         "overhead",
-        through.at(50) - direct.at(50),
-        through.at(99) - direct.at(99),
+        through.percentile(50) - direct.percentile(50),
+        through.percentile(99) - direct.percentile(99),
         through.cpu_each() - direct.cpu_each()
     );
     Ok(())
 }
 
-impl Measured {
+impl Measurement {
     async fn measure<F, Fut>(&mut self, calls: usize, at_once: usize, call: F) -> anyhow::Result<()>
     where
         F: Fn() -> Fut,
@@ -98,7 +98,7 @@ impl Measured {
     }
 
     /// Returns a percentile of the durations.
-    fn at(&self, percent: usize) -> f64 {
+    fn percentile(&self, percent: usize) -> f64 {
         let mut times = self.times.clone();
         times.sort_unstable();
         times.get(times.len() * percent / 100).map_or(0.0, micros)
@@ -110,7 +110,12 @@ impl Measured {
 
     fn line(&self, name: &str) -> String {
         let rate = count(self.times.len()) / self.wall.as_secs_f64();
-        format!("{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}", self.at(50), self.at(99), self.cpu_each())
+        format!(
+            "{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}",
+            self.percentile(50),
+            self.percentile(99),
+            self.cpu_each()
+        )
     }
 }
 

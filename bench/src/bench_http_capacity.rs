@@ -19,9 +19,9 @@ use linchpin::Revision;
 use serde_json::{Value, json};
 
 const USAGE: &str = "usage: bench-http-capacity streams|sessions|flood|slow COUNT ADDRESS PID";
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for the memory of the server to settle.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_DELAY: Duration = Duration::from_secs(2);
 
 struct Target {
     address: String,
@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
         "streams" => streams(&target, count)?,
         "sessions" => sessions(&target, count)?,
         "flood" => flood(&target, count)?,
-        "slow" => slow(&target, count)?,
+        "slow" => slow_connections(&target, count)?,
         _ => bail!(USAGE),
     };
     println!("{}\n{}", report.text, report.figures);
@@ -54,7 +54,7 @@ struct Report {
 impl Target {
     fn connect(&self) -> anyhow::Result<TcpStream> {
         let stream = TcpStream::connect(&self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(CLOSE_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(stream)
     }
@@ -76,7 +76,7 @@ fn post(headers: &str, body: &str) -> String {
 }
 
 /// Formats a request of the stateless era.
-fn modern(method: &str, name: &str, params: &str) -> String {
+fn stateless_request(method: &str, name: &str, params: &str) -> String {
     let version = Revision::LATEST;
     let capabilities = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}",{capabilities}}}"#);
@@ -102,7 +102,8 @@ fn exchange(stream: &mut TcpStream, request: &str, end: &str) -> anyhow::Result<
 
 fn echo(stream: &mut TcpStream) -> anyhow::Result<Duration> {
     let begun = Instant::now();
-    let request = modern("tools/call", "echo", r#""name":"echo","arguments":{"message":"honest"}"#);
+    let request =
+        stateless_request("tools/call", "echo", r#""name":"echo","arguments":{"message":"honest"}"#);
     let said = exchange(stream, &request, "\"honest\"")?;
     ensure!(said.starts_with("HTTP/1.1 200"), "{said}");
     Ok(begun.elapsed())
@@ -113,7 +114,8 @@ fn streams(target: &Target, count: usize) -> anyhow::Result<Report> {
     echo(&mut target.connect()?)?;
     let before = target.resident()?;
     let begun = Instant::now();
-    let listen = modern("subscriptions/listen", "", r#""notifications":{"toolsListChanged":true}"#);
+    let listen =
+        stateless_request("subscriptions/listen", "", r#""notifications":{"toolsListChanged":true}"#);
     let mut open = Vec::with_capacity(count);
     for _ in 0..count {
         let mut stream = target.connect()?;
@@ -121,10 +123,10 @@ fn streams(target: &Target, count: usize) -> anyhow::Result<Report> {
         open.push(stream);
     }
     let opened = begun.elapsed();
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_DELAY);
     let (held, late) = (target.resident()?, echo(&mut target.connect()?)?);
     drop(open);
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_DELAY);
     let after = target.resident()?;
     let each = held.saturating_sub(before) * 1024 / count.max(1);
     let text = format!(
@@ -179,15 +181,15 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
     for id in warm {
         end(&mut stream, &id)?;
     }
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_DELAY);
     let before = target.resident()?;
     let ids: Vec<_> = (0..count).map(|_| open(&mut stream)).collect::<anyhow::Result<_>>()?;
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_DELAY);
     let held = target.resident()?;
     for id in &ids {
         ensure!(end(&mut stream, id)?.starts_with("HTTP/1.1 204"), "a session was lost");
     }
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_DELAY);
     let after = target.resident()?;
     let each = held.saturating_sub(before) * 1024 / count.max(1);
     let text = format!(
@@ -197,7 +199,7 @@ fn sessions(target: &Target, count: usize) -> anyhow::Result<Report> {
 }
 
 /// Opens connections that are silent or send a head or body byte by byte, while regular calls are made.
-fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
+fn slow_connections(target: &Target, count: usize) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let body = post("", &"x".repeat(64 << 10));
     let mut open = Vec::with_capacity(count);
@@ -215,7 +217,7 @@ fn slow(target: &Target, count: usize) -> anyhow::Result<Report> {
     let (mut honest, mut longest, mut kept) = (0, Duration::ZERO, target.connect()?);
     let mut byte = [0];
     while !open.is_empty() {
-        ensure!(begun.elapsed() < PATIENCE, "{} connections are still open", open.len());
+        ensure!(begun.elapsed() < CLOSE_TIMEOUT, "{} connections are still open", open.len());
         open.retain_mut(|(stream, dribbles)| {
             if *dribbles {
                 let _ = stream.write(b"x"); // fails if it is closed, which the read detects

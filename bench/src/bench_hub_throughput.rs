@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_store::{Durability, Postgres, Sqlite};
 use tokio::task::JoinSet;
@@ -35,10 +35,10 @@ async fn main() -> anyhow::Result<()> {
     println!("{:20} {:>8.0}", "SQLite, 1 hub", measure(&[sqlite], place.path(), &url, calls, at_once).await?);
     for hubs in [1, 3] {
         let place = tempfile::tempdir()?;
-        let database = test_postgres::server().url(&test_postgres::server().database());
+        let database = test_postgres::server().url(&test_postgres::server().create_database());
         let mut stores: Vec<Arc<dyn Store>> = Vec::new();
         for _ in 0..hubs {
-            let store = Postgres::join(&database, Durability::default(), Arc::new(System)).await?;
+            let store = Postgres::join(&database, Durability::default(), Arc::new(SystemPlatform)).await?;
             stores.push(Arc::new(store));
         }
         let name = format!("PostgreSQL, {hubs} hub{}", if hubs == 1 { "" } else { "s" });

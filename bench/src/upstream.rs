@@ -6,15 +6,15 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use linchpin::egress::Egress;
 use linchpin::{Server, args};
-use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options, Wanted, Which};
-use linchpin_hub_core::platform::System;
-use linchpin_hub_core::store::{Status, Store};
+use linchpin_hub_core::hub::{CallRequest, Hub, HubOptions, LOCAL, LOCAL_USER, ToolRef};
+use linchpin_hub_core::platform::SystemPlatform;
+use linchpin_hub_core::store::{CallStatus, Store};
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_core::{Actor, Subject};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-const SCOPE: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
+const SCOPE: Actor = Actor::new(LOCAL, Subject::User(LOCAL_USER));
 
 #[args]
 struct Echo {
@@ -32,8 +32,8 @@ pub(crate) async fn serve(running: &mut JoinSet<()>) -> anyhow::Result<String> {
 
 /// Creates a hub on a store, with its keys in a directory.
 pub(crate) fn hub(store: Arc<dyn Store>, place: &Path) -> anyhow::Result<Arc<Hub>> {
-    let (keys, _) = KeyFile::open(&place.join("keys"), &System)?;
-    Ok(Arc::new(Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default())))
+    let (keys, _) = KeyFile::open(&place.join("keys"), &SystemPlatform)?;
+    Ok(Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default())))
 }
 
 /// Registers the server at the hub, and so at all hubs on its store.
@@ -45,7 +45,8 @@ pub(crate) async fn add(hub: &Hub, url: &str) -> anyhow::Result<()> {
 
 /// Calls the tool once.
 pub(crate) async fn call(hub: Arc<Hub>) -> anyhow::Result<()> {
-    let tool = Which::Local("mcp_up__echo".into());
-    let call = hub.call_tool(SCOPE, Wanted { tool, arguments: json!({ "message": "hello" }) }, true).await?;
-    (call.status == Status::Success).then_some(()).context("the call failed")
+    let tool = ToolRef::Qualified("mcp_up__echo".into());
+    let call =
+        hub.call_tool(SCOPE, CallRequest { tool, arguments: json!({ "message": "hello" }) }, true).await?;
+    (call.status == CallStatus::Success).then_some(()).context("the call failed")
 }

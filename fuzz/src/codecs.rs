@@ -1,7 +1,7 @@
 //! Target for the wire codecs: decoding any message for any revision gives a value or an error with an existing path,
 //! and every decoded value encodes, for every revision, to JSON that our scanner accepts.
 
-use linchpin_jsonrpc::{Limits, Message, Params, Reply, check, from_checked, parse, path_at};
+use linchpin_jsonrpc::{Limits, Message, Params, ResponsePayload, check, from_checked, parse, path_at};
 use linchpin_protocol::encode::{Encode, to_vec};
 use linchpin_protocol::model::{
     CallToolParams, CallToolResult, CancelledParams, CompleteParams, CompleteResult, CreateMessageParams,
@@ -10,7 +10,7 @@ use linchpin_protocol::model::{
     ListResourcesResult, ListRootsResult, ListToolsResult, LogParams, ProgressParams, ReadResourceResult,
     SubscriptionsListenParams,
 };
-use linchpin_protocol::wire::{ClientRequest, DecodeError, Invalid, decode, stateless_era};
+use linchpin_protocol::wire::{ClientRequest, DecodeError, InvalidValue, decode, stateless_era};
 use linchpin_protocol::{Revision, wire};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub fn codecs(data: &[u8]) {
                 check_params(text);
             }
         }
-        Ok(Message::Response { reply: Reply::Result(text), .. }) => check_results(text),
+        Ok(Message::Response { reply: ResponsePayload::Result(text), .. }) => check_results(text),
         _ => {}
     }
 }
@@ -67,40 +67,40 @@ fn check_request(method: &str, params: &Params<'_>) {
 }
 
 fn check_params(text: &str) {
-    round::<InitializeParams>(text);
-    round::<CallToolParams>(text);
-    round::<GetPromptParams>(text);
-    round::<CompleteParams>(text);
-    round::<SubscriptionsListenParams>(text);
-    round::<CreateMessageParams>(text);
-    round::<ElicitParams>(text);
-    round::<CancelledParams>(text);
-    round::<ProgressParams>(text);
-    round::<LogParams>(text);
+    round_trip::<InitializeParams>(text);
+    round_trip::<CallToolParams>(text);
+    round_trip::<GetPromptParams>(text);
+    round_trip::<CompleteParams>(text);
+    round_trip::<SubscriptionsListenParams>(text);
+    round_trip::<CreateMessageParams>(text);
+    round_trip::<ElicitParams>(text);
+    round_trip::<CancelledParams>(text);
+    round_trip::<ProgressParams>(text);
+    round_trip::<LogParams>(text);
 }
 
 fn check_results(text: &str) {
-    round::<InitializeResult>(text);
-    round::<DiscoverResult>(text);
-    round::<CallToolResult>(text);
-    round::<ListToolsResult>(text);
-    round::<ListResourcesResult>(text);
-    round::<ListResourceTemplatesResult>(text);
-    round::<ReadResourceResult>(text);
-    round::<ListPromptsResult>(text);
-    round::<GetPromptResult>(text);
-    round::<CompleteResult>(text);
-    round::<CreateMessageResult>(text);
-    round::<ElicitResult>(text);
-    round::<ListRootsResult>(text);
-    round::<InputRequiredResult>(text);
+    round_trip::<InitializeResult>(text);
+    round_trip::<DiscoverResult>(text);
+    round_trip::<CallToolResult>(text);
+    round_trip::<ListToolsResult>(text);
+    round_trip::<ListResourcesResult>(text);
+    round_trip::<ListResourceTemplatesResult>(text);
+    round_trip::<ReadResourceResult>(text);
+    round_trip::<ListPromptsResult>(text);
+    round_trip::<GetPromptResult>(text);
+    round_trip::<CompleteResult>(text);
+    round_trip::<CreateMessageResult>(text);
+    round_trip::<ElicitResult>(text);
+    round_trip::<ListRootsResult>(text);
+    round_trip::<InputRequiredResult>(text);
 }
 
 /// Decodes, encodes for every revision, and decodes the encoding of the newest one again.
-fn round<T: DeserializeOwned + Encode>(text: &str) {
+fn round_trip<T: DeserializeOwned + Encode>(text: &str) {
     let value = match decode::<T>(text) {
         Ok(value) => value,
-        Err(Invalid { path, .. }) => {
+        Err(InvalidValue { path, .. }) => {
             let Ok(value) = serde_json::from_str::<Value>(text) else { return };
             assert!(value.pointer(&path).is_some(), "{path} does not exist in {text}");
             return;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use linchpin_jsonrpc::{Limits, Message, Params, Reply, check, parse};
+use linchpin_jsonrpc::{Limits, Message, Params, ResponsePayload, check, parse};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -12,12 +12,12 @@ pub fn envelope(data: &[u8]) {
     assert!(std::str::from_utf8(data).is_ok(), "a message that is not UTF-8 was accepted");
     match message {
         Message::Request { params, .. } | Message::Notification { params, .. } => {
-            agree(data);
-            members(&params);
+            check_with_serde_json(data);
+            check_members(&params);
         }
-        Message::Response { reply: Reply::Result(text) | Reply::Error(text), .. } => {
-            agree(data);
-            whole(text);
+        Message::Response { reply: ResponsePayload::Result(text) | ResponsePayload::Error(text), .. } => {
+            check_with_serde_json(data);
+            check_complete_value(text);
         }
         Message::Batch(elements) => {
             assert!(!elements.is_empty(), "an empty batch was accepted");
@@ -42,7 +42,7 @@ fn envelope_of_one(element: &str) {
 }
 
 /// Asserts that `serde_json` accepts the text too, except for numbers beyond the range of `f64`, which JSON allows.
-fn agree(data: &[u8]) {
+fn check_with_serde_json(data: &[u8]) {
     let Err(error) = serde_json::from_slice::<Value>(data) else { return };
     let reason = error.to_string();
     assert!(reason.starts_with("number out of range"), "accepted, but rejected by serde_json: {reason}");
@@ -52,16 +52,16 @@ fn agree(data: &[u8]) {
 }
 
 /// Asserts that a part of an accepted message is a complete JSON value.
-fn whole(text: &str) {
+fn check_complete_value(text: &str) {
     check(text, Limits::default()).expect("a part of an accepted message passes the check");
-    agree(text.as_bytes());
+    check_with_serde_json(text.as_bytes());
     assert_eq!(text.trim(), text, "a part starts or ends with white space");
 }
 
 /// Asserts that each member of the parameters is found by name, with the same text as in `serde_json`.
-fn members(params: &Params<'_>) {
+fn check_members(params: &Params<'_>) {
     let Some(text) = params.text() else { return };
-    whole(text);
+    check_complete_value(text);
     let expected: BTreeMap<String, &RawValue> = serde_json::from_str(text).expect("parameters are an object");
     for (name, value) in &expected {
         assert_eq!(params.find(name), Some(value.get()), "the member {name:?}");

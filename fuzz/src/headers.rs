@@ -1,6 +1,8 @@
 //! Target for header values: every text survives encoding, and a server accepts what a client mirrors.
 
-use linchpin::__private::http::{Mirrored, decode_header, encode_header, is_mirrored, mirrored};
+use linchpin::__private::http::{
+    ParamHeaderCheck, decode_header, encode_header, is_param_header, param_headers,
+};
 use serde_json::Value;
 
 /// Tests an input schema and arguments, from two lines; and the whole input as text and as a header value.
@@ -15,10 +17,10 @@ pub fn headers(data: &[u8]) {
     assert_eq!(decode_header(value.as_bytes()).as_deref(), Some(text));
     let Some((schema, arguments)) = text.split_once('\n') else { return };
     let Ok(schema) = serde_json::from_str::<Value>(schema) else { return };
-    let Ok(Mirrored { headers, checked }) = mirrored(&schema, arguments) else { return };
+    let Ok(ParamHeaderCheck { headers, checked }) = param_headers(&schema, arguments) else { return };
     assert!(headers.len() <= 32, "{} headers", headers.len());
     for (name, value) in &headers {
-        assert!(is_mirrored(name), "{name}");
+        assert!(is_param_header(name), "{name}");
         assert!(decode_header(value.as_bytes()).is_some(), "{name}: {value:?}");
     }
     if let Err(text) = checked {

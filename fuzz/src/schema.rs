@@ -19,7 +19,7 @@ pub fn schema(data: &[u8]) {
         }
     };
     for value in lines.filter_map(|line| from_slice::<Value>(line).ok()) {
-        let faults = compiled.faults(&value, FAULTS);
+        let faults = compiled.errors(&value, FAULTS);
         assert!(faults.len() <= FAULTS);
         assert_eq!(compiled.check(&value).err().as_ref(), faults.first(), "{document} {value}");
         for fault in &faults {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use linchpin::client::{Client, Command, Eras};
+use linchpin::client::{Client, Command, RevisionCache};
 use linchpin::model::{
     CallToolResult, CompletionReference, CreateMessageResult, ElicitResult, Implementation, Root,
 };
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 
 /// Builds a client for a stdio server.
 pub fn client(command: &[String]) -> ClientBuilder {
-    answering(Client::command(Command::new(&command[0]).args(&command[1..])))
+    with_handlers(Client::command(Command::new(&command[0]).args(&command[1..])))
 }
 
 /// Adds handlers for all server requests to a client.
-pub fn answering<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
+pub fn with_handlers<T: Transport>(client: ClientBuilder<T>) -> ClientBuilder<T> {
     client
         .info(Implementation::new("interop-linchpin", "1.0.0"))
-        .eras(Eras::new())
-        .open_timeout(PATIENCE)
-        .timeout(PATIENCE)
-        .probe_timeout(PATIENCE)
+        .revision_cache(RevisionCache::new())
+        .open_timeout(TEST_TIMEOUT)
+        .timeout(TEST_TIMEOUT)
+        .probe_timeout(TEST_TIMEOUT)
         .roots([Root { uri: "file:///tmp/a".into(), name: Some("a".into()), meta: None }])
         .on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "name": "Ada" }))) })
         .on_sample(|_| async { Ok(CreateMessageResult::text("interop", "sampled")) })
@@ -92,14 +92,14 @@ fn number(value: f64) -> Value {
 }
 
 /// Notifications received by a client.
-pub struct Heard {
+pub struct NotificationLog {
     logged: Receiver<Value>,
     updated: Receiver<String>,
     changed: Receiver<String>,
 }
 
 /// Adds notification handlers to a client.
-pub fn listening<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, Heard) {
+pub fn with_notification_log<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, NotificationLog) {
     let (log, logged) = channel(64);
     let (update, updated) = channel(64);
     let (change, changed) = channel(64);
@@ -109,23 +109,23 @@ pub fn listening<T: Transport>(client: ClientBuilder<T>) -> (ClientBuilder<T>, H
         })
         .on_resource_updated(move |uri| update.try_send(uri).unwrap())
         .on_list_changed(move |list| change.try_send(format!("{list:?}").to_lowercase()).unwrap());
-    (client, Heard { logged, updated, changed })
+    (client, NotificationLog { logged, updated, changed })
 }
 
 /// Waits for the next notification.
-pub async fn next<T>(told: &mut Receiver<T>) -> T {
-    tokio::time::timeout(PATIENCE, told.recv()).await.expect("no notification in time").unwrap()
+pub async fn next_notification<T>(told: &mut Receiver<T>) -> T {
+    tokio::time::timeout(TEST_TIMEOUT, told.recv()).await.expect("no notification in time").unwrap()
 }
 
 /// Tests notifications, completion and cancellation, and returns the report.
-pub async fn more(client: &Client, heard: &mut Heard) -> Value {
+pub async fn tour_notifications(client: &Client, heard: &mut NotificationLog) -> Value {
     let subscription = client.subscribe("memo://status").await.unwrap();
     assert_eq!(text(client.call("log", ()).await), "logged");
-    let log = next(&mut heard.logged).await;
+    let log = next_notification(&mut heard.logged).await;
     assert_eq!(text(client.call("touch", ()).await), "touched");
-    let updated = next(&mut heard.updated).await;
+    let updated = next_notification(&mut heard.updated).await;
     assert_eq!(text(client.call("announce", ()).await), "announced");
-    let changed = next(&mut heard.changed).await;
+    let changed = next_notification(&mut heard.changed).await;
     drop(subscription);
     let reference = CompletionReference::Prompt { name: "review".into(), title: None };
     let completed = client.complete(reference, "language", "ru").await.unwrap().completion.values;
@@ -142,7 +142,7 @@ pub async fn more(client: &Client, heard: &mut Heard) -> Value {
 }
 
 /// Requests unknown items, which must fail: with an error or, at some servers, with an error result.
-pub async fn refusals(client: &Client) {
+pub async fn check_unknown_items(client: &Client) {
     let tool = client.call("nonsense", ()).await;
     let refused = match &tool {
         Ok(result) => result.is_error == Some(true) && format!("{result:?}").contains("nonsense"),

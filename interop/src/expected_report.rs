@@ -40,7 +40,7 @@ pub fn expected(revision: Revision) -> Value {
 }
 
 /// Returns the additional report of a tour over HTTP.
-pub fn expected_more() -> Value {
+pub fn expected_notifications() -> Value {
     json!({
         "log": { "level": "info", "data": "a line" },
         "updated": "memo://status",

@@ -1,6 +1,6 @@
 //! HTTP/1.1 parser for both directions of a connection: bytes in, complete requests or parts of responses out.
 
-use crate::http_log::{Head, Request, Said};
+use crate::http_log::{ExchangePart, Head, Request};
 
 /// Bytes received from one side and not yet parsed.
 #[derive(Default)]
@@ -49,7 +49,7 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
 enum Framing {
     Length(usize),
     Chunked,
-    ToTheEnd,
+    UntilClose,
 }
 
 fn framing(headers: &[(String, String)], otherwise: Framing) -> Framing {
@@ -103,7 +103,7 @@ impl Requests {
                     None => return false,
                 }
             },
-            Framing::ToTheEnd => unreachable!("a request has a length"),
+            Framing::UntilClose => unreachable!("a request has a length"),
         }
         true
     }
@@ -123,7 +123,7 @@ struct Answer {
 }
 
 impl Responses {
-    pub(crate) fn feed(&mut self, bytes: &[u8], mut on: impl FnMut(Said)) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut on: impl FnMut(ExchangePart)) {
         self.buffer.0.extend_from_slice(bytes);
         loop {
             if self.begun.is_none() {
@@ -131,10 +131,10 @@ impl Responses {
                 let status: u16 = head[0].split(' ').nth(1).unwrap().parse().unwrap();
                 let headers = headers(&head[1..]);
                 let none = matches!(status, 100..200 | 204 | 304);
-                let otherwise = if none { Framing::Length(0) } else { Framing::ToTheEnd };
+                let otherwise = if none { Framing::Length(0) } else { Framing::UntilClose };
                 let framing = framing(&headers, otherwise);
                 let events = find(&headers, "content-type").is_some_and(|kind| kind.contains("event-stream"));
-                on(Said::Head(Head { status, headers }));
+                on(ExchangePart::Head(Head { status, headers }));
                 self.begun = Some(Answer { framing, events, body: Vec::new() });
             }
             let answer = self.begun.as_mut().unwrap();
@@ -152,20 +152,20 @@ impl Responses {
     }
 
     /// Handles the close of the connection.
-    pub(crate) fn end(&mut self, mut on: impl FnMut(Said)) {
+    pub(crate) fn end(&mut self, mut on: impl FnMut(ExchangePart)) {
         if self.begun.is_some() {
             self.finish(&mut on);
         }
     }
 
-    fn finish(&mut self, on: &mut impl FnMut(Said)) {
+    fn finish(&mut self, on: &mut impl FnMut(ExchangePart)) {
         let answer = self.begun.take().unwrap();
         if !answer.events && !answer.body.is_empty() {
             // A body that is not JSON is plain text.
             let body = String::from_utf8(answer.body).unwrap();
-            on(Said::Body(serde_json::from_str(&body).unwrap_or(body.into())));
+            on(ExchangePart::Body(serde_json::from_str(&body).unwrap_or(body.into())));
         }
-        on(Said::End);
+        on(ExchangePart::End);
     }
 }
 
@@ -186,7 +186,7 @@ impl Answer {
                     None => return false,
                 }
             },
-            Framing::ToTheEnd => {
+            Framing::UntilClose => {
                 self.body.append(&mut buffer.0);
                 false
             }
@@ -194,14 +194,14 @@ impl Answer {
     }
 
     /// Takes a complete event; comments are skipped.
-    fn take_event(&mut self) -> Option<Said> {
+    fn take_event(&mut self) -> Option<ExchangePart> {
         loop {
             let text = std::str::from_utf8(&self.body).ok()?.replace("\r\n", "\n");
             let (block, rest) = text.split_once("\n\n")?;
             let fields: Vec<(String, String)> = block.lines().filter_map(field).collect();
             self.body = rest.as_bytes().to_vec();
             if !fields.is_empty() {
-                return Some(Said::Event(fields));
+                return Some(ExchangePart::Event(fields));
             }
         }
     }
@@ -248,9 +248,9 @@ mod tests {
             for chunk in bytes.as_bytes().chunks(size) {
                 responses.feed(chunk, |said| {
                     seen.push(match said {
-                        Said::Head(head) => head.status.to_string(),
-                        Said::Event(fields) => format!("{fields:?}"),
-                        Said::Body(body) => body.to_string(),
+                        ExchangePart::Head(head) => head.status.to_string(),
+                        ExchangePart::Event(fields) => format!("{fields:?}"),
+                        ExchangePart::Body(body) => body.to_string(),
                         other => format!("{other:?}"),
                     });
                 });

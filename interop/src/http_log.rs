@@ -11,12 +11,12 @@ pub struct Entry {
     /// Number of the exchange, from 1, in the order of the requests.
     pub exchange: usize,
     /// The part.
-    pub said: Said,
+    pub part: ExchangePart,
 }
 
 /// Part of an exchange.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum ExchangePart {
     /// Request of the client.
     Request(Request),
     /// Head of the response.
@@ -28,7 +28,7 @@ pub enum Said {
     /// End of the response.
     End,
     /// The client has closed the connection before the end.
-    Gone,
+    ClientClosed,
 }
 
 /// HTTP request.
@@ -53,13 +53,13 @@ pub struct Head {
     pub headers: Vec<(String, String)>,
 }
 
-impl Said {
+impl ExchangePart {
     /// Returns the JSON-RPC messages of the part.
     pub fn messages(&self) -> Vec<Value> {
         let body = match self {
-            Said::Request(request) => request.body.clone(),
-            Said::Body(body @ (Value::Object(_) | Value::Array(_))) => Some(body.clone()),
-            Said::Event(fields) => event_data(fields),
+            ExchangePart::Request(request) => request.body.clone(),
+            ExchangePart::Body(body @ (Value::Object(_) | Value::Array(_))) => Some(body.clone()),
+            ExchangePart::Event(fields) => event_data(fields),
             _ => None,
         };
         match body {
@@ -73,9 +73,9 @@ impl Said {
             headers.iter().find(|(name, _)| name == "mcp-session-id").map(|(_, value)| value.clone())
         };
         match self {
-            Said::Request(request) => header(&request.headers).or_else(|| session_of(&request.path)),
-            Said::Head(head) => header(&head.headers),
-            Said::Event(fields) => fields.iter().find_map(|(_, value)| session_of(value)),
+            ExchangePart::Request(request) => header(&request.headers).or_else(|| session_of(&request.path)),
+            ExchangePart::Head(head) => header(&head.headers),
+            ExchangePart::Event(fields) => fields.iter().find_map(|(_, value)| session_of(value)),
             _ => None,
         }
     }
@@ -100,15 +100,15 @@ pub(crate) fn session_of(path: &str) -> Option<String> {
 pub fn conversations(entries: &[Entry]) -> BTreeMap<Option<String>, (String, String)> {
     let mut sessions = BTreeMap::new();
     for entry in entries {
-        if let Some(session) = entry.said.session() {
+        if let Some(session) = entry.part.session() {
             sessions.entry(entry.exchange).or_insert(session);
         }
     }
     let mut all = BTreeMap::<_, (String, String)>::new();
     for entry in entries {
         let (client, server) = all.entry(sessions.get(&entry.exchange).cloned()).or_default();
-        let side = if matches!(entry.said, Said::Request(_)) { client } else { server };
-        for message in entry.said.messages() {
+        let side = if matches!(entry.part, ExchangePart::Request(_)) { client } else { server };
+        for message in entry.part.messages() {
             writeln!(side, "{message}").unwrap();
         }
     }

@@ -13,9 +13,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::PATIENCE;
-use crate::peer::{Served, peer};
-use crate::rest_client::Caller;
+use crate::TEST_TIMEOUT;
+use crate::peer::{RunningServer, peer};
+use crate::rest_client::RestClient;
 
 /// Returns the path of the `linchpin` binary, which is built next to the tests.
 fn program() -> PathBuf {
@@ -30,10 +30,10 @@ fn program() -> PathBuf {
 }
 
 /// Temporary directory of a hub.
-pub struct Home(TempDir);
+pub struct HubDirectory(TempDir);
 
 /// Result of a command.
-pub struct Run {
+pub struct CommandOutput {
     /// Exit code; 0 on success.
     pub code: Option<i32>,
     /// Standard output.
@@ -42,17 +42,17 @@ pub struct Run {
     pub stderr: String,
 }
 
-impl Home {
+impl HubDirectory {
     /// Creates a directory with a configuration that permits connections to this machine.
     pub fn new() -> Self {
-        let home = Self::bare();
+        let home = Self::empty();
         home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
         home
     }
 
     /// Creates an empty directory.
-    pub fn bare() -> Self {
-        Home(tempfile::tempdir().unwrap())
+    pub fn empty() -> Self {
+        HubDirectory(tempfile::tempdir().unwrap())
     }
 
     /// Returns the data directory.
@@ -76,13 +76,13 @@ impl Home {
 
     /// Runs a command.
     #[track_caller]
-    pub fn run(&self, arguments: &[&str]) -> Run {
+    pub fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with("", arguments)
     }
 
     /// Runs a command with `input` on standard input.
     #[track_caller]
-    pub fn run_with(&self, input: &str, arguments: &[&str]) -> Run {
+    pub fn run_with(&self, input: &str, arguments: &[&str]) -> CommandOutput {
         let pipes = (Stdio::piped(), Stdio::piped(), Stdio::piped());
         let mut command = self.command();
         command.args(arguments).stdin(pipes.0).stdout(pipes.1).stderr(pipes.2);
@@ -90,19 +90,19 @@ impl Home {
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes()); // fails if the command does not read it
         let (id, (done, ended)) = (Pid::from_child(&child), sync_channel(1));
         std::thread::spawn(move || done.send(child.wait_with_output()));
-        let Ok(output) = ended.recv_timeout(PATIENCE) else {
+        let Ok(output) = ended.recv_timeout(TEST_TIMEOUT) else {
             kill_process(id, Signal::KILL).unwrap();
             panic!("the command does not exit: {arguments:?}");
         };
         let output = output.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
     /// Runs a command that must succeed and returns its output.
     #[track_caller]
     pub fn ok(&self, arguments: &[&str]) -> String {
-        self.run(arguments).ended(0).stdout
+        self.run(arguments).expect_code(0).stdout
     }
 
     /// Runs a command that must succeed with `--json` and returns the parsed output.
@@ -114,7 +114,7 @@ impl Home {
     /// Runs a command that must fail and returns its error message.
     #[track_caller]
     pub fn fails(&self, arguments: &[&str]) -> String {
-        self.run(arguments).ended(1).stderr
+        self.run(arguments).expect_code(1).stderr
     }
 
     /// Starts the hub and waits until it is ready.
@@ -136,25 +136,26 @@ impl Home {
             let mut url = String::new();
             let _ = output.read_line(&mut url).map(|_| told.send(url)); // empty at the end of output
         });
-        let (url, took) = (url.recv_timeout(PATIENCE).unwrap_or_default(), begun.elapsed());
-        let mut hub = Hub { child, log: Some(log), took, caller: Caller::new("http://", "") };
+        let (url, took) = (url.recv_timeout(TEST_TIMEOUT).unwrap_or_default(), begun.elapsed());
+        let mut hub =
+            Hub { child, log: Some(log), startup_time: took, caller: RestClient::new("http://", "") };
         assert!(url.starts_with("http://"), "the hub is not ready: {}", hub.close(Signal::KILL));
         let ready: Value = serde_json::from_slice(&std::fs::read(ready).unwrap()).unwrap();
         assert_eq!(ready["url"], url.trim());
-        hub.caller = Caller::new(url.trim(), ready["token"].as_str().unwrap());
+        hub.caller = RestClient::new(url.trim(), ready["token"].as_str().unwrap());
         hub
     }
 }
 
-impl Default for Home {
+impl Default for HubDirectory {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Run {
+impl CommandOutput {
     #[track_caller]
-    fn ended(self, code: i32) -> Self {
+    fn expect_code(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
         self
     }
@@ -165,14 +166,14 @@ pub struct Hub {
     child: Child,
     log: Option<std::thread::JoinHandle<String>>,
     /// Time from the start until it was ready.
-    pub took: Duration,
-    caller: Caller,
+    pub startup_time: Duration,
+    caller: RestClient,
 }
 
 impl Deref for Hub {
-    type Target = Caller;
+    type Target = RestClient;
 
-    fn deref(&self) -> &Caller {
+    fn deref(&self) -> &RestClient {
         &self.caller
     }
 }
@@ -199,7 +200,7 @@ impl Hub {
 
     /// Adds an agent that may use all tools of these servers. Returns its id and a REST client for it.
     #[track_caller]
-    pub fn agent(&self, name: &str, approval: &str, servers: &Value) -> (String, Caller) {
+    pub fn agent(&self, name: &str, approval: &str, servers: &Value) -> (String, RestClient) {
         let agent = self.post("/agents", json!({ "name": name, "approval": approval, "servers": servers }));
         let id = agent["id"].as_str().unwrap().to_owned();
         let token = self.post(&format!("/agents/{id}/tokens"), json!({ "name": "test" }));
@@ -209,13 +210,13 @@ impl Hub {
     /// Adds a server with a URL and further fields.
     #[track_caller]
     pub fn add(&self, slug: &str, url: &str, more: Value) -> Value {
-        self.post("/servers", both(json!({ "name": slug, "slug": slug, "url": url }), more))
+        self.post("/servers", merge(json!({ "name": slug, "slug": slug, "url": url }), more))
     }
 
     /// Adds `guarded.py` with a shared token, and syncs its tools.
     #[track_caller]
-    pub fn add_guarded(&self, server: &Served, more: Value) {
-        self.add("guarded", server.url(), both(json!({ "authentication": { "type": "bearer" } }), more));
+    pub fn add_guarded(&self, server: &RunningServer, more: Value) {
+        self.add("guarded", server.url(), merge(json!({ "authentication": { "type": "bearer" } }), more));
         self.put("/servers/guarded/credential", json!({ "secret": "secret-of-hub" }));
         self.post("/servers/guarded/connect", Value::Null);
     }
@@ -231,19 +232,19 @@ impl Drop for Hub {
 }
 
 /// Merges the fields of two objects.
-fn both(one: Value, other: Value) -> Value {
+fn merge(one: Value, other: Value) -> Value {
     let (Value::Object(mut one), Value::Object(other)) = (one, other) else { panic!("both must be objects") };
     one.extend(other);
     one.into()
 }
 
 /// Starts `guarded.py`, which requires authentication.
-pub fn guarded() -> Served {
-    Served::start(&peer("guarded.py"))
+pub fn start_guarded() -> RunningServer {
+    RunningServer::start(&peer("guarded.py"))
 }
 
 /// Returns the configuration of `server-everything` on stdio.
-pub fn everything() -> String {
+pub fn everything_config() -> String {
     let mut command = peer("everything");
     command.push("stdio".into());
     format!("[servers.everything]\ncommand = {:?}\nargs = {:?}\n", command[0], &command[1..])

@@ -23,4 +23,4 @@ pub mod transcript_text;
 use std::time::Duration;
 
 /// Timeout of operations that are normally immediate. Generous, since Node.js starts slowly on a busy machine.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TEST_TIMEOUT: Duration = Duration::from_mins(1);

@@ -15,15 +15,15 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::PATIENCE;
-use crate::peer::{Served, peer, run};
+use crate::TEST_TIMEOUT;
+use crate::peer::{RunningServer, peer, run};
 
 /// Lifetime of a token in seconds.
-const LIFE: u64 = 300;
+const TOKEN_LIFETIME: u64 = 300;
 
 /// Authorization server, browser and protected server.
-pub struct Place {
-    provider: Served,
+pub struct OAuthFixture {
+    provider: RunningServer,
     server: String,
     folder: PathBuf,
     clock: Clock,
@@ -38,18 +38,18 @@ struct Clock(Arc<AtomicU64>);
 /// Pages shown in each sign-in, oldest first, until `seen` takes them.
 type Visits = Arc<Mutex<Vec<Option<JoinHandle<Value>>>>>;
 
-impl Place {
+impl OAuthFixture {
     /// Starts all parts and empties `folder`. With `dpop`, the server accepts tokens that are bound to a key.
     pub async fn open(folder: &Path, dpop: Option<Dpop>) -> Self {
         let _ = fs::remove_dir_all(folder); // fails if it does not exist
         fs::create_dir_all(folder).unwrap();
         let mut command = peer("oidc-provider.mjs");
-        command.push(LIFE.to_string());
-        let provider = Served::start(&command);
+        command.push(TOKEN_LIFETIME.to_string());
+        let provider = RunningServer::start(&command);
         let clock = Clock::default();
         let (server, serving) = serve(provider.url(), dpop, clock.clone()).await;
         let folder = folder.to_owned();
-        Place { provider, server, folder, clock, visits: Visits::default(), _serving: serving }
+        OAuthFixture { provider, server, folder, clock, visits: Visits::default(), _serving: serving }
     }
 
     /// Returns the URL of the server.
@@ -58,19 +58,19 @@ impl Place {
     }
 
     /// Configures a client without a user, with a token store of this name.
-    pub fn program(&self, store: &str) -> OAuth {
+    pub fn client_without_user(&self, store: &str) -> OAuth {
         let store = FileStore::open(self.folder.join(store), self.folder.join(store).join("key")).unwrap();
         let clock = self.clock.clone();
         OAuth::new("Linchpin test").store(store).clock(move || clock.now())
     }
 
     /// Configures a client with a user who consents to everything.
-    pub fn program_with_person(&self, store: &str) -> OAuth {
+    pub fn client_with_user(&self, store: &str) -> OAuth {
         self.program_with(store, None)
     }
 
     /// Configures a client with a user who denies consent.
-    pub fn program_with_doubter(&self, store: &str) -> OAuth {
+    pub fn client_with_denying_user(&self, store: &str) -> OAuth {
         self.program_with(store, Some("--decline"))
     }
 
@@ -85,26 +85,26 @@ impl Place {
             command.extend(["--cookies", &cookies, "--pictures", &pictures, url].map(str::to_owned));
             visits.push(Some(std::thread::spawn(move || run(&command))));
         });
-        self.program(store).person(person).patience(PATIENCE)
+        self.client_without_user(store).redirect_handler(person).sign_in_timeout(TEST_TIMEOUT)
     }
 
     /// Connects a client.
     pub async fn connect(&self, program: OAuth) -> Result<Client, linchpin::ClientError> {
         let client = Client::http(&self.server).auth(program);
-        client.open_timeout(PATIENCE).timeout(PATIENCE).probe_timeout(PATIENCE).connect().await
+        client.open_timeout(TEST_TIMEOUT).timeout(TEST_TIMEOUT).probe_timeout(TEST_TIMEOUT).connect().await
     }
 
     /// Returns the lines of the pages shown since the last call.
-    pub fn seen(&self) -> Vec<Vec<String>> {
+    pub fn take_pages(&self) -> Vec<Vec<String>> {
         let mut visits = self.visits.lock().unwrap();
         let pages = visits.iter_mut().filter_map(Option::take).map(|visit| visit.join().unwrap());
         pages.flat_map(|pages| serde_json::from_value::<Vec<Vec<String>>>(pages).unwrap()).collect()
     }
 
     /// Advances the clock beyond the lifetime of a token.
-    pub fn outlive_tokens(&mut self) {
-        self.clock.0.fetch_add(LIFE, Ordering::Relaxed);
-        self.ask(&format!("later {LIFE}"));
+    pub fn expire_tokens(&mut self) {
+        self.clock.0.fetch_add(TOKEN_LIFETIME, Ordering::Relaxed);
+        self.ask(&format!("later {TOKEN_LIFETIME}"));
     }
 
     /// Revokes all grants at the authorization server.
@@ -119,15 +119,15 @@ impl Place {
 
     fn ask(&mut self, command: &str) {
         self.provider.tell(command);
-        assert_eq!(self.provider.hear(1), ["done"], "{command}");
+        assert_eq!(self.provider.write_line(1), ["done"], "{command}");
     }
 
     /// Returns the actions of the authorization server since the last call.
-    pub fn done(&mut self) -> Vec<String> {
+    pub fn take_actions(&mut self) -> Vec<String> {
         self.provider.tell("later 0");
         let mut done = Vec::new();
         loop {
-            match self.provider.hear(1).pop() {
+            match self.provider.write_line(1).pop() {
                 Some(line) if line == "done" => return done,
                 Some(line) => done.push(line),
                 None => panic!("the authorization server does not respond; so far: {done:?}"),
@@ -164,13 +164,13 @@ async fn serve(issuer: &str, dpop: Option<Dpop>, clock: Clock) -> (String, JoinS
         .await
         .unwrap();
     let mut serving = JoinSet::new();
-    serving.spawn(lead(front, listening.address()));
+    serving.spawn(forward_connections(front, listening.address()));
     serving.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
     (resource, serving)
 }
 
 /// Forwards connections to a server at another address.
-async fn lead(front: TcpListener, server: SocketAddr) {
+async fn forward_connections(front: TcpListener, server: SocketAddr) {
     let mut connections = JoinSet::new();
     while let Ok((mut near, _)) = front.accept().await {
         connections.spawn(async move {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -44,7 +44,7 @@ fn installed(path: &Path) -> String {
 }
 
 /// Running server; killed on drop.
-pub struct Served {
+pub struct RunningServer {
     child: Child,
     url: String,
     said: Mutex<Receiver<String>>,
@@ -52,7 +52,7 @@ pub struct Served {
     complaints: Arc<Mutex<String>>,
 }
 
-impl Served {
+impl RunningServer {
     /// Starts a server that prints its URL when it is ready.
     pub fn start(command: &[String]) -> Self {
         Self::launch(Command::new(&command[0]).args(&command[1..]), None)
@@ -96,9 +96,9 @@ impl Served {
                 kept.lock().unwrap().extend([line, "\n"]);
             }),
         ];
-        let url = told.recv_timeout(PATIENCE);
+        let url = told.recv_timeout(TEST_TIMEOUT);
         let said = Mutex::new(said);
-        let mut served = Served { child, url: String::new(), said, readers, complaints };
+        let mut served = RunningServer { child, url: String::new(), said, readers, complaints };
         served.url = url.unwrap_or_else(|_| panic!("the server is not ready in time"));
         served
     }
@@ -120,9 +120,9 @@ impl Served {
     }
 
     /// Reads the next `count` lines after the URL.
-    pub fn hear(&self, count: usize) -> Vec<String> {
+    pub fn write_line(&self, count: usize) -> Vec<String> {
         let said = self.said.lock().unwrap();
-        (0..count).map_while(|_| said.recv_timeout(PATIENCE).ok()).collect()
+        (0..count).map_while(|_| said.recv_timeout(TEST_TIMEOUT).ok()).collect()
     }
 
     /// Returns host and port.
@@ -138,7 +138,7 @@ fn read_lines(
     std::thread::spawn(move || BufReader::new(input).lines().map_while(Result::ok).for_each(|line| on(&line)))
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill(); // fails if it has already exited
         let _ = self.child.wait();
@@ -161,9 +161,9 @@ pub fn run(command: &[String]) -> serde_json::Value {
         output.read_to_string(&mut report).unwrap();
         let _ = done.send(report);
     });
-    let Ok(report) = read.recv_timeout(PATIENCE) else {
+    let Ok(report) = read.recv_timeout(TEST_TIMEOUT) else {
         child.kill().unwrap();
-        panic!("{command:?} did not exit within {PATIENCE:?}");
+        panic!("{command:?} did not exit within {TEST_TIMEOUT:?}");
     };
     assert!(child.wait().unwrap().success(), "{command:?} failed");
     serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"))

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Values of the placeholders in one conversation.
 #[derive(Default)]
-pub struct Bindings(BTreeMap<String, Value>);
+pub struct Placeholders(BTreeMap<String, Value>);
 
 /// Returns whether a text is a placeholder: a word and a number in braces.
 fn is_placeholder(text: &str) -> bool {
@@ -19,7 +19,7 @@ fn is_placeholder(text: &str) -> bool {
     })
 }
 
-impl Bindings {
+impl Placeholders {
     /// Replaces the placeholders of a recorded value. A placeholder without a value gets a new one.
     pub fn fill(&mut self, recorded: &Value) -> Value {
         match recorded {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_placeholder_stands_for_one_thing_all_the_time() {
-        let mut bindings = Bindings::default();
+        let mut bindings = Placeholders::default();
         let recorded =
             json!({ "id": "{server 1}", "params": { "progressToken": "{token 1}", "text": "{}" } });
         let said = json!({ "id": "abc", "params": { "progressToken": 7, "text": "{}" } });

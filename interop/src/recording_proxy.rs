@@ -5,18 +5,18 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 use crate::http::{Requests, Responses};
-use crate::http_log::{Entry, Request, Said};
+use crate::http_log::{Entry, ExchangePart, Request};
 
 /// Proxy of one server; stopped on drop.
 pub struct Proxy {
     address: SocketAddr,
-    heard: Arc<Heard>,
+    heard: Arc<CapturedTraffic>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct CapturedTraffic {
     state: Mutex<State>,
     more: Condvar,
 }
@@ -26,23 +26,23 @@ struct State {
     entries: Vec<Entry>,
     exchanges: usize,
     /// Cut to make at the next matching event; used once.
-    cut: Option<Cut>,
+    cut: Option<CutPoint>,
     /// The first requests of this method wait until this number has arrived.
-    together: Option<(&'static str, usize)>,
+    gather_rule: Option<(&'static str, usize)>,
     over: bool,
 }
 
 /// Position at which a stream is cut.
-struct Cut {
+struct CutPoint {
     text: String,
     /// Whether the client receives the event that contains the text.
     arrives: bool,
 }
 
-impl Heard {
+impl CapturedTraffic {
     /// Records a part before it is forwarded, so that its consequences are recorded later.
-    fn note(&self, exchange: usize, said: Said) {
-        self.state.lock().unwrap().entries.push(Entry { exchange, said });
+    fn record(&self, exchange: usize, said: ExchangePart) {
+        self.state.lock().unwrap().entries.push(Entry { exchange, part: said });
         self.more.notify_all();
     }
 
@@ -53,19 +53,19 @@ impl Heard {
         };
         let state = self.state.lock().unwrap();
         let Some((wanted, count)) =
-            state.together.filter(|(wanted, _)| method(request).as_deref() == Some(*wanted))
+            state.gather_rule.filter(|(wanted, _)| method(request).as_deref() == Some(*wanted))
         else {
             return;
         };
-        let is_one = |entry: &&Entry| matches!(&entry.said, Said::Request(own) if method(own).as_deref() == Some(wanted));
+        let is_one = |entry: &&Entry| matches!(&entry.part, ExchangePart::Request(own) if method(own).as_deref() == Some(wanted));
         let few = |state: &mut State| state.entries.iter().filter(is_one).count() < count;
-        let gathered = self.more.wait_timeout_while(state, PATIENCE, few).unwrap();
+        let gathered = self.more.wait_timeout_while(state, TEST_TIMEOUT, few).unwrap();
         assert!(!gathered.1.timed_out(), "{wanted} was not received {count} times");
     }
 
     /// Returns the cut to make at this event.
-    fn cut_at(&self, said: &Said) -> Option<Cut> {
-        let Said::Event(fields) = said else { return None };
+    fn cut_at(&self, said: &ExchangePart) -> Option<CutPoint> {
+        let ExchangePart::Event(fields) = said else { return None };
         let mut state = self.state.lock().unwrap();
         state.cut.take_if(|cut| fields.iter().any(|(_, value)| value.contains(&cut.text)))
     }
@@ -76,7 +76,7 @@ impl Proxy {
     pub fn start(address: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = listener.local_addr().unwrap();
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(CapturedTraffic::default());
         let (accepted, server) = (heard.clone(), address.to_owned());
         std::thread::spawn(move || {
             for client in listener.incoming() {
@@ -97,17 +97,17 @@ impl Proxy {
 
     /// Cuts the next response after the event that contains this text.
     pub fn cut_after(&self, text: &str) {
-        self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: true });
+        self.heard.state.lock().unwrap().cut = Some(CutPoint { text: text.to_owned(), arrives: true });
     }
 
     /// Cuts the next response before the event that contains this text, which the server has already sent.
     pub fn cut_before(&self, text: &str) {
-        self.heard.state.lock().unwrap().cut = Some(Cut { text: text.to_owned(), arrives: false });
+        self.heard.state.lock().unwrap().cut = Some(CutPoint { text: text.to_owned(), arrives: false });
     }
 
     /// Delays requests of this method until `count` have arrived, so that all their clients are connected.
     pub fn gather(&self, method: &'static str, count: usize) {
-        self.heard.state.lock().unwrap().together = Some((method, count));
+        self.heard.state.lock().unwrap().gather_rule = Some((method, count));
     }
 
     /// Returns all parts recorded so far.
@@ -118,7 +118,7 @@ impl Proxy {
     /// Returns the number of stream resumptions.
     pub fn resumptions(&self) -> usize {
         let is_resumption = |entry: &&Entry| {
-            let Said::Request(request) = &entry.said else { return false };
+            let ExchangePart::Request(request) = &entry.part else { return false };
             request.verb == "GET" && request.headers.iter().any(|(name, _)| name == "last-event-id")
         };
         self.entries().iter().filter(is_resumption).count()
@@ -128,19 +128,21 @@ impl Proxy {
     pub fn wait_for(&self, what: &str, mut is: impl FnMut(&[Entry]) -> bool) {
         let state = self.heard.state.lock().unwrap();
         let waited =
-            self.heard.more.wait_timeout_while(state, PATIENCE, |state| !is(&state.entries)).unwrap();
+            self.heard.more.wait_timeout_while(state, TEST_TIMEOUT, |state| !is(&state.entries)).unwrap();
         assert!(!waited.1.timed_out(), "{what} was not received: {:#?}", waited.0.entries);
     }
 
     /// Waits until the standalone stream is open.
     pub fn wait_for_stream(&self) {
         self.wait_for("the standalone stream", |entries| {
-            let gets =
-                entries.iter().filter(|entry| matches!(&entry.said, Said::Request(get) if get.verb == "GET"));
+            let gets = entries
+                .iter()
+                .filter(|entry| matches!(&entry.part, ExchangePart::Request(get) if get.verb == "GET"));
             let mut gets = gets.map(|get| get.exchange);
             gets.any(|get| {
                 entries.iter().any(|entry| {
-                    entry.exchange == get && matches!(&entry.said, Said::Head(head) if head.status == 200)
+                    entry.exchange == get
+                        && matches!(&entry.part, ExchangePart::Head(head) if head.status == 200)
                 })
             })
         });
@@ -155,7 +157,7 @@ impl Drop for Proxy {
 }
 
 /// Copies both directions until one ends, which ends the other.
-fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
+fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<CapturedTraffic>) {
     // The running exchange of this connection.
     let current = Arc::new(Mutex::new(None::<usize>));
     let copies =
@@ -170,7 +172,7 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
                 state.exchanges
             };
             *asked.lock().unwrap() = Some(number);
-            up.note(number, Said::Request(request.clone()));
+            up.record(number, ExchangePart::Request(request.clone()));
             up.gather(&request);
         };
         copy(&mut from, |bytes| {
@@ -178,7 +180,7 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
             to.write_all(bytes).is_ok()
         });
         if let Some(exchange) = asked.lock().unwrap().take() {
-            up.note(exchange, Said::Gone);
+            up.record(exchange, ExchangePart::ClientClosed);
         }
         let _ = to.shutdown(Shutdown::Both); // fails if the server has closed it
     });
@@ -187,16 +189,16 @@ fn connect(client: &TcpStream, server: &TcpStream, heard: &Arc<Heard>) {
         let mut responses = Responses::default();
         // Whether a part is complete, and the cut to make after it.
         let (is_whole, made) = (Cell::new(false), RefCell::new(None));
-        let mut note = |said: Said| {
+        let mut note = |said: ExchangePart| {
             is_whole.set(true);
             let Some(exchange) = *asked.lock().unwrap() else { return };
             let cut = down.cut_at(&said);
-            let is_last = cut.is_some() || said == Said::End;
+            let is_last = cut.is_some() || said == ExchangePart::End;
             if cut.as_ref().is_none_or(|cut| cut.arrives) {
-                down.note(exchange, said);
+                down.record(exchange, said);
             }
             if cut.is_some() {
-                down.note(exchange, Said::End);
+                down.record(exchange, ExchangePart::End);
                 made.replace(cut);
             }
             if is_last {

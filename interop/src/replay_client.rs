@@ -7,37 +7,37 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde_json::Value;
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 use crate::http::Responses;
-use crate::http_log::{Entry, Request, Said};
-use crate::placeholders::Bindings;
+use crate::http_log::{Entry, ExchangePart, Request};
+use crate::placeholders::Placeholders;
 use crate::transcript_text;
 
 /// Replays a transcript against the server at `address`. Returns the differences, and all messages with placeholders
 /// filled.
-pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
-    let (mut bindings, mut open) = (Bindings::default(), HashMap::new());
+pub fn replay(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
+    let (mut bindings, mut open) = (Placeholders::default(), HashMap::new());
     let (mut faults, mut heard) = (Vec::new(), Vec::new());
     for entry in entries {
         let exchange = entry.exchange;
-        let said = match &entry.said {
-            Said::Request(request) => {
+        let said = match &entry.part {
+            ExchangePart::Request(request) => {
                 let request = filled(request, &mut bindings);
                 open.insert(exchange, ask(&request, address));
-                Said::Request(request)
+                ExchangePart::Request(request)
             }
-            Said::Gone => {
+            ExchangePart::ClientClosed => {
                 drop(open.remove(&exchange));
-                Said::Gone
+                ExchangePart::ClientClosed
             }
             expected => {
                 let Some(said) = open.get(&exchange).and_then(Exchange::next) else {
                     faults.push(format!("exchange {exchange}: nothing received, expected {expected:?}"));
                     break;
                 };
-                if !is_same(expected, &said, &mut bindings) {
-                    let shown = |said: &Said| {
-                        let entry = Entry { exchange, said: said.clone() };
+                if !part_matches(expected, &said, &mut bindings) {
+                    let shown = |said: &ExchangePart| {
+                        let entry = Entry { exchange, part: said.clone() };
                         transcript_text::write("", &[entry])
                     };
                     faults.push(format!("expected\n{}received\n{}", shown(expected), shown(&said)));
@@ -46,12 +46,12 @@ pub fn play(entries: &[Entry], address: &str) -> (Vec<String>, Vec<Entry>) {
                 said
             }
         };
-        heard.push(Entry { exchange, said });
+        heard.push(Entry { exchange, part: said });
     }
     (faults, heard)
 }
 
-fn filled(request: &Request, bindings: &mut Bindings) -> Request {
+fn filled(request: &Request, bindings: &mut Placeholders) -> Request {
     let header = |(name, value): &(String, String)| (name.clone(), bindings.fill_text(value));
     let headers = request.headers.iter().map(header).collect();
     Request {
@@ -63,27 +63,27 @@ fn filled(request: &Request, bindings: &mut Bindings) -> Request {
 }
 
 /// Returns whether a part of the response matches the recorded one.
-fn is_same(expected: &Said, said: &Said, bindings: &mut Bindings) -> bool {
-    let pairs = |bindings: &mut Bindings, expected: &[(String, String)], said: &[(String, String)]| {
+fn part_matches(expected: &ExchangePart, said: &ExchangePart, bindings: &mut Placeholders) -> bool {
+    let pairs = |bindings: &mut Placeholders, expected: &[(String, String)], said: &[(String, String)]| {
         expected.len() == said.len()
             && expected
                 .iter()
                 .zip(said)
-                .all(|((name, expected), (own, said))| name == own && is_same_value(expected, said, bindings))
+                .all(|((name, expected), (own, said))| name == own && value_matches(expected, said, bindings))
     };
     match (expected, said) {
-        (Said::Head(expected), Said::Head(said)) => {
-            let said_headers = transcript_text::known(&said.headers);
+        (ExchangePart::Head(expected), ExchangePart::Head(said)) => {
+            let said_headers = transcript_text::recorded_headers(&said.headers);
             expected.status == said.status && pairs(bindings, &expected.headers, &said_headers)
         }
-        (Said::Event(expected), Said::Event(said)) => pairs(bindings, expected, said),
-        (Said::Body(expected), Said::Body(said)) => bindings.matches(expected, said),
+        (ExchangePart::Event(expected), ExchangePart::Event(said)) => pairs(bindings, expected, said),
+        (ExchangePart::Body(expected), ExchangePart::Body(said)) => bindings.matches(expected, said),
         (expected, said) => expected == said,
     }
 }
 
 /// Compares a message, or a text that may contain a placeholder.
-fn is_same_value(expected: &str, said: &str, bindings: &mut Bindings) -> bool {
+fn value_matches(expected: &str, said: &str, bindings: &mut Placeholders) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok().filter(Value::is_object);
     match (parse(expected), parse(said)) {
         (Some(expected), Some(said)) => bindings.matches(&expected, &said),
@@ -94,12 +94,12 @@ fn is_same_value(expected: &str, said: &str, bindings: &mut Bindings) -> bool {
 /// Running exchange. Dropping it closes its connection.
 pub(crate) struct Exchange {
     stream: TcpStream,
-    said: Receiver<Said>,
+    said: Receiver<ExchangePart>,
 }
 
 impl Exchange {
-    pub(crate) fn next(&self) -> Option<Said> {
-        self.said.recv_timeout(PATIENCE).ok()
+    pub(crate) fn next(&self) -> Option<ExchangePart> {
+        self.said.recv_timeout(TEST_TIMEOUT).ok()
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn ask(request: &Request, address: &str) -> Exchange {
     std::thread::spawn(move || {
         let (mut responses, mut buffer) = (Responses::default(), [0; 4096]);
         // If the receiver is dropped, the connection is closed as well.
-        let mut tell = |said: Said| drop(told.send(said));
+        let mut tell = |said: ExchangePart| drop(told.send(said));
         while let Ok(count @ 1..) = answer.read(&mut buffer) {
             responses.feed(&buffer[..count], &mut tell);
         }

@@ -7,26 +7,26 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use serde_json::Value;
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 use crate::http::Requests;
-use crate::http_log::{Entry, Request, Said};
-use crate::placeholders::Bindings;
+use crate::http_log::{Entry, ExchangePart, Request};
+use crate::placeholders::Placeholders;
 use crate::transcript_text;
 
 /// Server that replays one transcript.
-pub struct Player {
+pub struct ReplayServer {
     address: SocketAddr,
-    play: Arc<Play>,
+    play: Arc<Replay>,
 }
 
-struct Play {
+struct Replay {
     entries: Vec<Entry>,
     state: Mutex<State>,
     more: Condvar,
 }
 
 struct State {
-    bindings: Bindings,
+    bindings: Placeholders,
     /// Whether each request of the transcript has been received.
     claimed: Vec<bool>,
     faults: Vec<String>,
@@ -34,19 +34,19 @@ struct State {
     over: bool,
 }
 
-impl Player {
+impl ReplayServer {
     /// Starts the server on a free port.
     pub fn start(entries: Vec<Entry>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = State {
-            bindings: Bindings::default(),
+            bindings: Placeholders::default(),
             claimed: vec![false; entries.len()],
             faults: Vec::new(),
             heard: Vec::new(),
             over: false,
         };
-        let play = Arc::new(Play { entries, state: Mutex::new(state), more: Condvar::new() });
+        let play = Arc::new(Replay { entries, state: Mutex::new(state), more: Condvar::new() });
         let accepting = play.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -57,7 +57,7 @@ impl Player {
                 std::thread::spawn(move || play.serve(stream));
             }
         });
-        Player { address, play }
+        ReplayServer { address, play }
     }
 
     /// Returns the URL of a path.
@@ -69,11 +69,13 @@ impl Player {
     pub fn finish(self) -> (Vec<String>, Vec<Entry>) {
         let entries = &self.play.entries;
         let is_missing = |state: &State, at: usize| {
-            matches!(entries[at].said, Said::Request(_)) && !state.claimed[at] && state.faults.is_empty()
+            matches!(entries[at].part, ExchangePart::Request(_))
+                && !state.claimed[at]
+                && state.faults.is_empty()
         };
         let state = self.play.state.lock().unwrap();
         let any_missing = |state: &mut State| (0..entries.len()).any(|at| is_missing(state, at));
-        let (mut state, _) = self.play.more.wait_timeout_while(state, PATIENCE, any_missing).unwrap();
+        let (mut state, _) = self.play.more.wait_timeout_while(state, TEST_TIMEOUT, any_missing).unwrap();
         let missing = (0..entries.len()).filter(|at| is_missing(&state, *at));
         let missing = missing.map(|at| format!("missing request\n{}", shown(&entries[at])));
         let missing: Vec<String> = missing.collect();
@@ -82,7 +84,7 @@ impl Player {
     }
 }
 
-impl Drop for Player {
+impl Drop for ReplayServer {
     fn drop(&mut self) {
         // The lock may be poisoned by a failed test.
         if let Ok(mut state) = self.play.state.lock() {
@@ -96,15 +98,15 @@ fn shown(entry: &Entry) -> String {
     transcript_text::write("", std::slice::from_ref(entry))
 }
 
-impl Play {
+impl Replay {
     fn serve(&self, mut stream: TcpStream) {
         let (mut requests, mut buffer) = (Requests::default(), [0; 4096]);
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             let mut asked = Vec::new();
             requests.feed(&buffer[..count], |request| asked.push(request));
             for request in asked {
-                let at = self.claim(request);
-                if at.is_none_or(|at| !self.answer(at, &mut stream)) {
+                let at = self.match_request(request);
+                if at.is_none_or(|at| !self.send_response(at, &mut stream)) {
                     let _ = stream.shutdown(Shutdown::Both); // fails if the client has closed it
                     return;
                 }
@@ -113,21 +115,21 @@ impl Play {
     }
 
     /// Returns the index of a request in the transcript, if it matches.
-    fn claim(&self, request: Request) -> Option<usize> {
+    fn match_request(&self, request: Request) -> Option<usize> {
         let mut state = self.state.lock().unwrap();
         let State { bindings, claimed, faults, heard, .. } = &mut *state;
         let found = self.entries.iter().enumerate().position(|(at, entry)| {
-            !claimed[at] && matches!(&entry.said, Said::Request(own) if kind(own) == kind(&request))
+            !claimed[at] && matches!(&entry.part, ExchangePart::Request(own) if request_key(own) == request_key(&request))
         });
         let outcome = match found.map(|at| (at, &self.entries[at])) {
-            Some((at, entry)) if is_same(&entry.said, &request, bindings) => {
+            Some((at, entry)) if is_same(&entry.part, &request, bindings) => {
                 claimed[at] = true;
-                heard.push(Entry { exchange: entry.exchange, said: Said::Request(request) });
+                heard.push(Entry { exchange: entry.exchange, part: ExchangePart::Request(request) });
                 Ok(at)
             }
             other => {
                 let exchange = other.map_or(0, |(_, entry)| entry.exchange);
-                let said = shown(&Entry { exchange, said: Said::Request(request) });
+                let said = shown(&Entry { exchange, part: ExchangePart::Request(request) });
                 let expected = other.map_or_else(|| "no such request".to_owned(), |(_, entry)| shown(entry));
                 Err(format!("received\n{said}expected\n{expected}"))
             }
@@ -138,52 +140,56 @@ impl Play {
     }
 
     /// Sends the recorded response, each part after the requests that precede it in the transcript.
-    fn answer(&self, request: usize, stream: &mut TcpStream) -> bool {
+    fn send_response(&self, request: usize, stream: &mut TcpStream) -> bool {
         let exchange = self.entries[request].exchange;
         let answers = self.entries.iter().enumerate().skip(request + 1);
         let mut streaming = false;
         for (at, entry) in answers.filter(|(_, entry)| entry.exchange == exchange) {
             let state = self.state.lock().unwrap();
             let early = |state: &mut State| {
-                let waits =
-                    |at: usize| matches!(self.entries[at].said, Said::Request(_)) && !state.claimed[at];
+                let waits = |at: usize| {
+                    matches!(self.entries[at].part, ExchangePart::Request(_)) && !state.claimed[at]
+                };
                 state.faults.is_empty() && (0..at).any(waits)
             };
-            let (mut state, waited) = self.more.wait_timeout_while(state, PATIENCE, early).unwrap();
+            let (mut state, waited) = self.more.wait_timeout_while(state, TEST_TIMEOUT, early).unwrap();
             if waited.timed_out() || !state.faults.is_empty() {
                 let fault = format!("the requests before this were not received:\n{}", shown(entry));
                 state.faults.push(fault);
                 return false;
             }
-            let said = fill(&entry.said, &mut state.bindings);
-            state.heard.push(Entry { exchange, said: said.clone() });
+            let said = fill(&entry.part, &mut state.bindings);
+            state.heard.push(Entry { exchange, part: said.clone() });
             drop(state);
             let bytes = match said {
-                Said::Head(head) => {
+                ExchangePart::Head(head) => {
                     let mut text = format!("HTTP/1.1 {} Played\r\n", head.status);
                     for (name, value) in &head.headers {
                         text.extend([name, ": ", value, "\r\n"]);
                     }
                     let next = self.entries[at + 1..].iter().find(|entry| entry.exchange == exchange);
-                    streaming = !matches!(next.map(|next| &next.said), Some(Said::Body(_) | Said::End));
-                    match next.map(|next| &next.said) {
-                        Some(Said::Body(_)) => text,
-                        Some(Said::End) => text + "content-length: 0\r\n\r\n",
+                    streaming = !matches!(
+                        next.map(|next| &next.part),
+                        Some(ExchangePart::Body(_) | ExchangePart::End)
+                    );
+                    match next.map(|next| &next.part) {
+                        Some(ExchangePart::Body(_)) => text,
+                        Some(ExchangePart::End) => text + "content-length: 0\r\n\r\n",
                         _ => text + "transfer-encoding: chunked\r\n\r\n",
                     }
                 }
-                Said::Body(body) => {
+                ExchangePart::Body(body) => {
                     let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
                     format!("content-length: {}\r\n\r\n{body}", body.len())
                 }
-                Said::Event(fields) => {
+                ExchangePart::Event(fields) => {
                     let lines: String =
                         fields.iter().flat_map(|(name, value)| [name, ": ", value, "\n"]).collect();
                     format!("{:x}\r\n{lines}\n\r\n", lines.len() + 1)
                 }
-                Said::End if streaming => "0\r\n\r\n".to_owned(),
-                Said::End | Said::Request(_) => String::new(),
-                Said::Gone => {
+                ExchangePart::End if streaming => "0\r\n\r\n".to_owned(),
+                ExchangePart::End | ExchangePart::Request(_) => String::new(),
+                ExchangePart::ClientClosed => {
                     while stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
                     return false;
                 }
@@ -197,16 +203,16 @@ impl Play {
 }
 
 /// Returns the key that distinguishes concurrent requests.
-fn kind(request: &Request) -> (String, String) {
+fn request_key(request: &Request) -> (String, String) {
     let body = request.body.as_ref();
     let first = body.map(|body| body.as_array().and_then(|batch| batch.first()).unwrap_or(body));
     let method = first.and_then(|body| body.get("method")).and_then(Value::as_str).unwrap_or_default();
     (request.verb.clone(), method.to_owned())
 }
 
-fn is_same(expected: &Said, request: &Request, bindings: &mut Bindings) -> bool {
-    let Said::Request(expected) = expected else { return false };
-    let headers = transcript_text::known(&request.headers);
+fn is_same(expected: &ExchangePart, request: &Request, bindings: &mut Placeholders) -> bool {
+    let ExchangePart::Request(expected) = expected else { return false };
+    let headers = transcript_text::recorded_headers(&request.headers);
     expected.verb == request.verb
         && bindings.matches_text(&expected.path, &request.path)
         && expected.headers.len() == headers.len()
@@ -221,7 +227,7 @@ fn is_same(expected: &Said, request: &Request, bindings: &mut Bindings) -> bool 
         }
 }
 
-fn fill(said: &Said, bindings: &mut Bindings) -> Said {
+fn fill(said: &ExchangePart, bindings: &mut Placeholders) -> ExchangePart {
     let mut pairs = |pairs: &[(String, String)]| {
         let fill = |(name, value): &(String, String)| {
             let value = match serde_json::from_str::<Value>(value) {
@@ -233,11 +239,11 @@ fn fill(said: &Said, bindings: &mut Bindings) -> Said {
         pairs.iter().map(fill).collect::<Vec<_>>()
     };
     match said {
-        Said::Head(head) => {
-            Said::Head(crate::http_log::Head { status: head.status, headers: pairs(&head.headers) })
+        ExchangePart::Head(head) => {
+            ExchangePart::Head(crate::http_log::Head { status: head.status, headers: pairs(&head.headers) })
         }
-        Said::Event(fields) => Said::Event(pairs(fields)),
-        Said::Body(body) => Said::Body(bindings.fill(body)),
+        ExchangePart::Event(fields) => ExchangePart::Event(pairs(fields)),
+        ExchangePart::Body(body) => ExchangePart::Body(bindings.fill(body)),
         other => other.clone(),
     }
 }

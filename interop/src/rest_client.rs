@@ -2,28 +2,28 @@
 
 use serde_json::{Map, Value};
 
-use crate::http_log::{Request, Said};
+use crate::http_log::{ExchangePart, Request};
 use crate::replay_client::{Exchange, ask};
 
 /// Client with a token.
 #[derive(Clone)]
-pub struct Caller {
+pub struct RestClient {
     address: String,
     token: String,
 }
 
 /// Response of the hub.
-pub struct Answer {
+pub struct RestResponse {
     /// HTTP status.
     pub status: u16,
     /// JSON body; null if the response has none.
     pub body: Value,
 }
 
-impl Caller {
+impl RestClient {
     /// Creates a client of the hub at this URL.
     pub fn new(url: &str, token: &str) -> Self {
-        Caller {
+        RestClient {
             address: url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned(),
             token: token.to_owned(),
         }
@@ -32,7 +32,7 @@ impl Caller {
     /// Returns a client of the same hub with another token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
-        Caller { address: self.address.clone(), token: token.to_owned() }
+        RestClient { address: self.address.clone(), token: token.to_owned() }
     }
 
     fn begin(&self, verb: &str, path: &str, more: &[(&str, &str)], body: Option<Value>) -> Exchange {
@@ -46,22 +46,22 @@ impl Caller {
 
     /// Sends a request and reads the complete response.
     #[track_caller]
-    pub fn ask(&self, verb: &str, path: &str, body: Option<Value>) -> Answer {
+    pub fn send(&self, verb: &str, path: &str, body: Option<Value>) -> RestResponse {
         let exchange = self.begin(verb, path, &[], body);
-        let mut answer = Answer { status: 0, body: Value::Null };
+        let mut answer = RestResponse { status: 0, body: Value::Null };
         loop {
             match exchange.next() {
-                Some(Said::Head(head)) => answer.status = head.status,
-                Some(Said::Body(body)) => answer.body = body,
-                Some(Said::End) => return answer,
+                Some(ExchangePart::Head(head)) => answer.status = head.status,
+                Some(ExchangePart::Body(body)) => answer.body = body,
+                Some(ExchangePart::End) => return answer,
                 other => panic!("{verb} {path}: unexpected response {other:?}"),
             }
         }
     }
 
     #[track_caller]
-    fn done(&self, verb: &str, path: &str, body: Option<Value>) -> Value {
-        let answer = self.ask(verb, path, body);
+    fn expect_success(&self, verb: &str, path: &str, body: Option<Value>) -> Value {
+        let answer = self.send(verb, path, body);
         assert!((200..300).contains(&answer.status), "{verb} {path}: {} {}", answer.status, answer.body);
         answer.body
     }
@@ -69,7 +69,7 @@ impl Caller {
     /// Sends `GET`, which must succeed.
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
-        self.done("GET", path, None)
+        self.expect_success("GET", path, None)
     }
 
     /// Returns the items on the first page of a list.
@@ -82,31 +82,31 @@ impl Caller {
     /// Sends `POST`, which must succeed; null sends no body.
     #[track_caller]
     pub fn post(&self, path: &str, body: Value) -> Value {
-        self.done("POST", path, (!body.is_null()).then_some(body))
+        self.expect_success("POST", path, (!body.is_null()).then_some(body))
     }
 
     /// Sends `PATCH`, which must succeed.
     #[track_caller]
     pub fn patch(&self, path: &str, body: Value) -> Value {
-        self.done("PATCH", path, Some(body))
+        self.expect_success("PATCH", path, Some(body))
     }
 
     /// Sends `PUT`, which must succeed.
     #[track_caller]
     pub fn put(&self, path: &str, body: Value) -> Value {
-        self.done("PUT", path, Some(body))
+        self.expect_success("PUT", path, Some(body))
     }
 
     /// Sends `DELETE`, which must succeed.
     #[track_caller]
     pub fn delete(&self, path: &str) {
-        self.done("DELETE", path, None);
+        self.expect_success("DELETE", path, None);
     }
 
     /// Sends a request that must fail and returns the problem document.
     #[track_caller]
-    pub fn refused(&self, status: u16, verb: &str, path: &str, body: Value) -> Value {
-        let answer = self.ask(verb, path, (!body.is_null()).then_some(body));
+    pub fn expect_error(&self, status: u16, verb: &str, path: &str, body: Value) -> Value {
+        let answer = self.send(verb, path, (!body.is_null()).then_some(body));
         assert_eq!(answer.status, status, "{verb} {path}: {}", answer.body);
         answer.body
     }
@@ -114,22 +114,22 @@ impl Caller {
     /// Calls a tool and waits for the outcome.
     #[track_caller]
     pub fn call(&self, tool: &str, arguments: Value) -> Value {
-        self.post(&format!("/tools/{tool}/call"), with(arguments))
+        self.post(&format!("/tools/{tool}/call"), call_body(arguments))
     }
 
     /// Calls a tool without waiting for the outcome.
     #[track_caller]
-    pub fn want(&self, tool: &str, arguments: Value) -> Value {
-        self.post(&format!("/tools/{tool}/call?wait=false"), with(arguments))
+    pub fn call_async(&self, tool: &str, arguments: Value) -> Value {
+        self.post(&format!("/tools/{tool}/call?wait=false"), call_body(arguments))
     }
 
     /// Subscribes to events, from now on or after an event.
-    pub fn watch(&self, last: Option<&str>) -> Events {
+    pub fn subscribe(&self, last: Option<&str>) -> Events {
         let last = last.map(|last| ("last-event-id", last));
         let events = Events(self.begin("GET", "/events", last.as_slice(), None));
         let begun = [events.0.next(), events.0.next()]; // the head and the retry time
         assert!(
-            matches!(&begun, [Some(Said::Head(head)), Some(Said::Event(_))] if head.status == 200),
+            matches!(&begun, [Some(ExchangePart::Head(head)), Some(ExchangePart::Event(_))] if head.status == 200),
             "{begun:?}"
         );
         events
@@ -137,7 +137,7 @@ impl Caller {
 }
 
 /// Returns the body of a call request.
-fn with(arguments: Value) -> Value {
+fn call_body(arguments: Value) -> Value {
     Map::from_iter([("arguments".to_owned(), arguments)]).into()
 }
 
@@ -160,7 +160,7 @@ impl Events {
     #[track_caller]
     pub fn next(&self) -> Event {
         match self.0.next() {
-            Some(Said::Event(fields)) => {
+            Some(ExchangePart::Event(fields)) => {
                 let field = |wanted: &str| {
                     let found = fields.iter().find(|(name, _)| name == wanted);
                     found.map(|(_, value)| value.clone()).unwrap_or_default()

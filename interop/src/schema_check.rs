@@ -9,7 +9,7 @@ use crate::http_log::{Entry, conversations};
 
 /// Returns the schema violations in the messages of `own` to `other`, both given as lines. Returns none if the schemas
 /// are not next to the checkout.
-pub fn faults(own: &str, other: &str) -> Vec<String> {
+pub fn schema_violations(own: &str, other: &str) -> Vec<String> {
     let Some(schemas) = Schemas::find() else { return Vec::new() };
     let (own, other) = (messages(own), messages(other));
     let conversation = Conversation::new(&own, &other);
@@ -22,22 +22,22 @@ pub fn faults(own: &str, other: &str) -> Vec<String> {
 
 /// Side that is implemented with Linchpin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ours {
+pub enum OwnSide {
     /// The client.
     Client,
     /// The server.
     Server,
 }
 
-/// As [`faults`], for all messages of our side over HTTP, by session.
-pub fn faults_over_http(entries: &[Entry], ours: Ours) -> Vec<String> {
+/// As [`schema_violations`], for all messages of our side over HTTP, by session.
+pub fn schema_violations_over_http(entries: &[Entry], ours: OwnSide) -> Vec<String> {
     let said = conversations(entries).into_values();
     let said: Vec<_> = said
-        .map(|(client, server)| if ours == Ours::Client { (client, server) } else { (server, client) })
+        .map(|(client, server)| if ours == OwnSide::Client { (client, server) } else { (server, client) })
         .collect();
     let count: usize = said.iter().map(|(own, _)| own.lines().count()).sum();
     assert!(count > 5, "too few messages: {said:?}");
-    said.iter().flat_map(|(own, other)| faults(own, other)).collect()
+    said.iter().flat_map(|(own, other)| schema_violations(own, other)).collect()
 }
 
 fn messages(lines: &str) -> Vec<Value> {
@@ -49,7 +49,7 @@ struct Conversation {
     /// Negotiated revision: from the handshake, or from the first request that names its revision.
     revision: String,
     /// Method and revision of the other side's requests, by id.
-    asked: HashMap<String, (String, Option<String>)>,
+    pending_requests: HashMap<String, (String, Option<String>)>,
 }
 
 impl Conversation {
@@ -63,7 +63,7 @@ impl Conversation {
             (message["id"].to_string(), (method, revision_of(message)))
         });
         let revision = agreed.map(str::to_owned).or_else(said).unwrap_or_default();
-        Conversation { revision, asked: asked.collect() }
+        Conversation { revision, pending_requests: asked.collect() }
     }
 
     fn check(&self, schemas: Schemas, message: &Value) -> Result<(), String> {
@@ -75,7 +75,7 @@ impl Conversation {
                 None => schemas.check_notification(revision, message),
             };
         }
-        let asked = self.asked.get(&message["id"].to_string());
+        let asked = self.pending_requests.get(&message["id"].to_string());
         let (method, revision) = match asked {
             Some((method, own)) => (method, own.as_deref().unwrap_or(&self.revision)),
             None => return Err("response without a matching request".into()),
@@ -99,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::http_log::{Request, Said};
+    use crate::http_log::{ExchangePart, Request};
 
     #[test]
     fn faults_of_our_side_are_found_and_those_of_the_other_left() {
@@ -107,15 +107,18 @@ mod tests {
             let body = json!({ "jsonrpc": "2.0", "id": number, "method": "initialize", "params": params });
             let request =
                 Request { verb: "POST".into(), path: "/mcp".into(), headers: vec![], body: Some(body) };
-            Entry { exchange: number, said: Said::Request(request) }
+            Entry { exchange: number, part: ExchangePart::Request(request) }
         };
         let info = json!({ "name": "n", "version": "1" });
         let right = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
         let mut entries: Vec<Entry> = (1..=6).map(|number| asked(number, right.clone())).collect();
-        assert_eq!(faults_over_http(&entries, Ours::Client), Vec::<String>::new());
+        assert_eq!(schema_violations_over_http(&entries, OwnSide::Client), Vec::<String>::new());
         entries.push(asked(7, json!({ "protocolVersion": "2025-11-25" })));
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "wrong": true } });
-        entries.push(Entry { exchange: 1, said: Said::Body(answer) });
-        assert_eq!(faults_over_http(&entries, Ours::Client).len(), Schemas::find().into_iter().count());
+        entries.push(Entry { exchange: 1, part: ExchangePart::Body(answer) });
+        assert_eq!(
+            schema_violations_over_http(&entries, OwnSide::Client).len(),
+            Schemas::find().into_iter().count()
+        );
     }
 }

@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns a command that runs `command` and copies its input and output to two files per run.
-pub fn recorded(log: &Log, command: &[String]) -> Vec<String> {
+pub fn recorded(log: &StdioRecording, command: &[String]) -> Vec<String> {
     let script = r#"log=$0; tee "$log.$$.client" | "$@" | tee "$log.$$.server""#;
     let head = ["sh".to_owned(), "-c".to_owned(), script.to_owned(), log.0.display().to_string()];
     head.into_iter().chain(command.iter().cloned()).collect()
 }
 
 /// Path prefix of the recordings of one test. They are removed when the test has passed.
-pub struct Log(PathBuf);
+pub struct StdioRecording(PathBuf);
 
-impl Log {
+impl StdioRecording {
     /// Creates a unique prefix in `folder`.
     pub fn new(folder: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("conversation-{}-{number}", std::process::id());
-        Log(Path::new(folder).join(name))
+        StdioRecording(Path::new(folder).join(name))
     }
 
     /// Returns the lines of the client and of the server, by run, and removes the files.

@@ -6,37 +6,37 @@ use http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Method, Request};
 use linchpin::egress::{Body, Egress, Target};
 
-use crate::PATIENCE;
+use crate::TEST_TIMEOUT;
 
 /// Maximum size of a page in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_PAGE_BYTES: usize = 1 << 20;
 /// Maximum number of pages and redirects.
-const LONGEST: usize = 30;
+const MAX_PAGES: usize = 30;
 
 /// User with an account, and the cookies of their browser by origin.
-pub struct Person {
+pub struct TestBrowser {
     account: &'static str,
     cookies: HashMap<String, HashMap<String, String>>,
     /// Visited URLs, without queries.
     pub visited: Vec<String>,
 }
 
-impl Person {
+impl TestBrowser {
     /// Creates a browser without cookies.
     pub fn new(account: &'static str) -> Self {
-        Person { account, cookies: HashMap::new(), visited: Vec::new() }
+        TestBrowser { account, cookies: HashMap::new(), visited: Vec::new() }
     }
 
     /// Opens a URL, follows redirects and submits forms. Returns the status and body of the last page.
     pub async fn open(&mut self, url: &str) -> (u16, String) {
         let (mut url, mut form) = (url.to_owned(), None);
-        for _ in 0..LONGEST {
+        for _ in 0..MAX_PAGES {
             let (status, headers, page) = self.send(&url, form.take()).await;
             if let Some(place) = headers.get(LOCATION) {
-                url = joined(&url, place.to_str().unwrap());
+                url = resolve_url(&url, place.to_str().unwrap());
             } else if let Some(action) = between(&page, " action=\"", "\"") {
                 form = Some(self.filled_in(&page));
-                url = joined(&url, action);
+                url = resolve_url(&url, action);
             } else {
                 return (status, page);
             }
@@ -52,7 +52,7 @@ impl Person {
 
     async fn send(&mut self, url: &str, form: Option<String>) -> (u16, HeaderMap, String) {
         self.visited.push(url.split('?').next().unwrap().to_owned());
-        let (target, egress) = (Target::typed(url).unwrap(), Egress::default());
+        let (target, egress) = (Target::configured(url).unwrap(), Egress::default());
         let kept = self.cookies.entry(target.origin().clone()).or_default();
         let mut request = Request::builder().uri(url);
         if !kept.is_empty() {
@@ -63,7 +63,8 @@ impl Person {
             request = request.method(Method::POST).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         }
         let request = request.body(form.map(Body::from).unwrap_or_default()).unwrap();
-        let answer = tokio::time::timeout(PATIENCE, egress.send(request, &target)).await.unwrap().unwrap();
+        let answer =
+            tokio::time::timeout(TEST_TIMEOUT, egress.send(request, &target)).await.unwrap().unwrap();
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         for cookie in headers.get_all(SET_COOKIE) {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
@@ -72,7 +73,7 @@ impl Person {
                 (name, value) => kept.insert(name.to_owned(), value.to_owned()),
             };
         }
-        let page = answer.into_body().read_to_end(LARGEST).await.unwrap();
+        let page = answer.into_body().read_to_end(MAX_PAGE_BYTES).await.unwrap();
         (status, headers, String::from_utf8_lossy(&page).into_owned())
     }
 }
@@ -82,7 +83,7 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> Option<&'a str> {
 }
 
 /// Resolves a reference on a page.
-fn joined(page: &str, place: &str) -> String {
+fn resolve_url(page: &str, place: &str) -> String {
     if !place.starts_with('/') {
         return place.to_owned();
     }

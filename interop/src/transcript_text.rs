@@ -18,7 +18,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::http_log::{Entry, Head, Request, Said, session_of};
+use crate::http_log::{Entry, ExchangePart, Head, Request, session_of};
 
 /// Recorded headers.
 const HEADERS: [&str; 7] = [
@@ -40,16 +40,16 @@ pub fn write(title: &str, entries: &[Entry]) -> String {
     for entry in with_placeholders(entries) {
         let number = entry.exchange;
         text.push('\n');
-        match entry.said {
-            Said::Request(request) => {
+        match entry.part {
+            ExchangePart::Request(request) => {
                 writeln!(text, "{number} > {} {}", request.verb, request.path).unwrap();
                 write_parts(&mut text, &request.headers, request.body.as_ref());
             }
-            Said::Head(head) => {
+            ExchangePart::Head(head) => {
                 writeln!(text, "{number} < {}", head.status).unwrap();
                 write_parts(&mut text, &head.headers, None);
             }
-            Said::Event(mut fields) => {
+            ExchangePart::Event(mut fields) => {
                 writeln!(text, "{number} < event").unwrap();
                 let message = fields.iter().position(|(name, value)| {
                     name == "data"
@@ -58,12 +58,12 @@ pub fn write(title: &str, entries: &[Entry]) -> String {
                 let message = message.map(|at| serde_json::from_str(&fields.remove(at).1).unwrap());
                 write_parts(&mut text, &fields, message.as_ref());
             }
-            Said::Body(body) => {
+            ExchangePart::Body(body) => {
                 writeln!(text, "{number} < body").unwrap();
                 write_parts(&mut text, &[], Some(&body));
             }
-            Said::End => writeln!(text, "{number} < end").unwrap(),
-            Said::Gone => writeln!(text, "{number} > gone").unwrap(),
+            ExchangePart::End => writeln!(text, "{number} < end").unwrap(),
+            ExchangePart::ClientClosed => writeln!(text, "{number} > gone").unwrap(),
         }
     }
     text
@@ -81,13 +81,13 @@ fn write_parts(text: &mut String, headers: &[(String, String)], body: Option<&Va
 /// Parses the format of [`write`].
 pub fn read(text: &str) -> Vec<Entry> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let starts: Vec<usize> = (0..lines.len()).filter(|at| opening(lines[*at]).is_some()).collect();
+    let starts: Vec<usize> = (0..lines.len()).filter(|at| parse_entry_line(lines[*at]).is_some()).collect();
     let ends = starts.iter().copied().skip(1).chain([lines.len()]);
     starts.iter().zip(ends).map(|(start, end)| entry(lines[*start], &lines[start + 1..end])).collect()
 }
 
 /// Returns the number, the side and the rest of the first line of an entry.
-fn opening(line: &str) -> Option<(usize, &str, &str)> {
+fn parse_entry_line(line: &str) -> Option<(usize, &str, &str)> {
     let mut words = line.splitn(3, ' ');
     let number = words.next()?.parse().ok()?;
     let side = words.next().filter(|side| matches!(*side, "<" | ">"))?;
@@ -95,7 +95,7 @@ fn opening(line: &str) -> Option<(usize, &str, &str)> {
 }
 
 fn entry(first: &str, lines: &[&str]) -> Entry {
-    let (exchange, side, what) = opening(first).unwrap();
+    let (exchange, side, what) = parse_entry_line(first).unwrap();
     let end = lines.iter().position(|line| line.is_empty()).unwrap_or(lines.len());
     let split = |line: &&str| {
         let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("{line} is not a header"));
@@ -106,27 +106,27 @@ fn entry(first: &str, lines: &[&str]) -> Entry {
     let body = (!body.trim().is_empty())
         .then(|| serde_json::from_str::<Value>(&body).unwrap_or_else(|error| panic!("{error}: {body}")));
     let said = match (side, what) {
-        (">", "gone") => Said::Gone,
+        (">", "gone") => ExchangePart::ClientClosed,
         (">", asked) => {
             let (verb, path) = asked.split_once(' ').unwrap();
-            Said::Request(Request { verb: verb.to_owned(), path: path.to_owned(), headers, body })
+            ExchangePart::Request(Request { verb: verb.to_owned(), path: path.to_owned(), headers, body })
         }
-        (_, "end") => Said::End,
-        (_, "body") => Said::Body(body.unwrap()),
+        (_, "end") => ExchangePart::End,
+        (_, "body") => ExchangePart::Body(body.unwrap()),
         (_, "event") => {
             let data = body.map(|body| ("data".to_owned(), body.to_string()));
-            Said::Event(headers.into_iter().chain(data).collect())
+            ExchangePart::Event(headers.into_iter().chain(data).collect())
         }
-        (_, status) => Said::Head(Head { status: status.parse().unwrap(), headers }),
+        (_, status) => ExchangePart::Head(Head { status: status.parse().unwrap(), headers }),
     };
-    Entry { exchange, said }
+    Entry { exchange, part: said }
 }
 
 /// Placeholder names assigned so far.
 #[derive(Default)]
-struct Names(BTreeMap<(&'static str, String), usize>);
+struct PlaceholderNames(BTreeMap<(&'static str, String), usize>);
 
-impl Names {
+impl PlaceholderNames {
     fn of(&mut self, kind: &'static str, value: &str) -> String {
         let next = 1 + self.0.keys().filter(|(own, _)| *own == kind).count();
         let number = *self.0.entry((kind, value.to_owned())).or_insert(next);
@@ -135,23 +135,25 @@ impl Names {
 }
 
 fn with_placeholders(entries: &[Entry]) -> Vec<Entry> {
-    let mut names = Names::default();
+    let mut names = PlaceholderNames::default();
     entries
         .iter()
-        .map(|entry| Entry { exchange: entry.exchange, said: named(&entry.said, &mut names) })
+        .map(|entry| Entry { exchange: entry.exchange, part: named(&entry.part, &mut names) })
         .collect()
 }
 
-fn named(said: &Said, names: &mut Names) -> Said {
+fn named(said: &ExchangePart, names: &mut PlaceholderNames) -> ExchangePart {
     match said {
-        Said::Request(request) => Said::Request(Request {
+        ExchangePart::Request(request) => ExchangePart::Request(Request {
             verb: request.verb.clone(),
             path: path(&request.path, names),
             headers: headers(&request.headers, names),
             body: request.body.as_ref().map(|body| message(body, "client", names)),
         }),
-        Said::Head(head) => Said::Head(Head { status: head.status, headers: headers(&head.headers, names) }),
-        Said::Event(fields) => Said::Event(
+        ExchangePart::Head(head) => {
+            ExchangePart::Head(Head { status: head.status, headers: headers(&head.headers, names) })
+        }
+        ExchangePart::Event(fields) => ExchangePart::Event(
             fields
                 .iter()
                 .map(|(name, value)| {
@@ -165,25 +167,25 @@ fn named(said: &Said, names: &mut Names) -> Said {
                 })
                 .collect(),
         ),
-        Said::Body(body) => Said::Body(message(body, "server", names)),
+        ExchangePart::Body(body) => ExchangePart::Body(message(body, "server", names)),
         other => other.clone(),
     }
 }
 
 /// Replaces the session id in the query of a path.
-fn path(path: &str, names: &mut Names) -> String {
+fn path(path: &str, names: &mut PlaceholderNames) -> String {
     session_of(path).map_or(path.to_owned(), |session| path.replace(&session, &names.of("session", &session)))
 }
 
 /// Returns the headers that a transcript contains.
-pub(crate) fn known(headers: &[(String, String)]) -> Vec<(String, String)> {
+pub(crate) fn recorded_headers(headers: &[(String, String)]) -> Vec<(String, String)> {
     let mut known: Vec<_> =
         headers.iter().filter(|(name, _)| HEADERS.contains(&name.as_str())).cloned().collect();
     known.sort();
     known
 }
 
-fn headers(headers: &[(String, String)], names: &mut Names) -> Vec<(String, String)> {
+fn headers(headers: &[(String, String)], names: &mut PlaceholderNames) -> Vec<(String, String)> {
     let with_name = |(name, value): (String, String)| {
         let value = match name.as_str() {
             "mcp-session-id" => names.of("session", &value),
@@ -192,11 +194,11 @@ fn headers(headers: &[(String, String)], names: &mut Names) -> Vec<(String, Stri
         };
         (name, value)
     };
-    known(headers).into_iter().map(with_name).collect()
+    recorded_headers(headers).into_iter().map(with_name).collect()
 }
 
 /// Replaces ids and tokens in a message or batch of one side. An id is named after the side that sent the request.
-fn message(body: &Value, side: &'static str, names: &mut Names) -> Value {
+fn message(body: &Value, side: &'static str, names: &mut PlaceholderNames) -> Value {
     let mut body = body.clone();
     if let Value::Array(batch) = &body {
         return batch.iter().map(|one| message(one, side, names)).collect();

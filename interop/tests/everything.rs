@@ -6,21 +6,21 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interop_tests::client::{answering, client, next, prompt, read, text};
-use interop_tests::peer::{Served, peer};
+use interop_tests::client::{client, next_notification, prompt, read, text, with_handlers};
+use interop_tests::peer::{RunningServer, peer};
 use interop_tests::recording_proxy::Proxy;
-use interop_tests::schema_check::{Ours, faults, faults_over_http};
-use interop_tests::stdio_recording::{Log, recorded};
-use linchpin::client::{Changed, Client};
+use interop_tests::schema_check::{OwnSide, schema_violations, schema_violations_over_http};
+use interop_tests::stdio_recording::{StdioRecording, recorded};
+use linchpin::client::{Client, ListChanged};
 use linchpin::model::{CompletionReference, ElicitResult, Root};
-use linchpin::transport::http::Http;
+use linchpin::transport::http::HttpTransport;
 use linchpin::{ClientBuilder, Content, LogLevel};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::channel;
 
 /// Transport to the server.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum ServerTransport {
     Stdio,
     Streamable,
     Sse,
@@ -28,32 +28,35 @@ enum Way {
 
 /// Runs `steps` against a new server, and validates every message that the client sent.
 async fn with_everything(
-    way: Way,
+    way: ServerTransport,
     describe: impl FnOnce(ClientBuilder) -> ClientBuilder,
     steps: impl AsyncFnOnce(&Client),
 ) {
     let faults = match way {
-        Way::Stdio => {
-            let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
+        ServerTransport::Stdio => {
+            let log = StdioRecording::new(env!("CARGO_TARGET_TMPDIR"));
             let mut command = peer("everything");
             command.push("stdio".into());
             let client = describe(client(&recorded(&log, &command))).connect().await.unwrap();
             steps(&client).await;
             client.close().await;
             let said = log.take();
-            said.iter().flat_map(|(client, server)| faults(client, server)).collect()
+            said.iter().flat_map(|(client, server)| schema_violations(client, server)).collect()
         }
-        Way::Streamable | Way::Sse => {
-            let (name, path) =
-                if matches!(way, Way::Sse) { ("sse", "/sse") } else { ("streamableHttp", "/mcp") };
-            let server = Served::everything(name);
+        ServerTransport::Streamable | ServerTransport::Sse => {
+            let (name, path) = if matches!(way, ServerTransport::Sse) {
+                ("sse", "/sse")
+            } else {
+                ("streamableHttp", "/mcp")
+            };
+            let server = RunningServer::everything(name);
             let proxy = Proxy::start(server.address());
-            let client = describe(answering(Client::over(Http::new(proxy.url(path)))));
+            let client = describe(with_handlers(Client::over(HttpTransport::new(proxy.url(path)))));
             let client = client.connect().await.unwrap();
             proxy.wait_for_stream();
             steps(&client).await;
             client.close().await;
-            faults_over_http(&proxy.entries(), Ours::Client)
+            schema_violations_over_http(&proxy.entries(), OwnSide::Client)
         }
     };
     assert_eq!(faults, Vec::<String>::new(), "{way:?}");
@@ -65,17 +68,17 @@ macro_rules! everywhere {
         mod $name {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn stdio() {
-                super::$name(super::Way::Stdio).await;
+                super::$name(super::ServerTransport::Stdio).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn streamable_http() {
-                super::$name(super::Way::Streamable).await;
+                super::$name(super::ServerTransport::Streamable).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sse() {
-                super::$name(super::Way::Sse).await;
+                super::$name(super::ServerTransport::Sse).await;
             }
         }
     )*};
@@ -89,7 +92,7 @@ everywhere! {
     a_tool_that_is_a_task;
 }
 
-async fn lists(way: Way) {
+async fn lists(way: ServerTransport) {
     with_everything(
         way,
         |client| client,
@@ -116,7 +119,7 @@ async fn lists(way: Way) {
     .await;
 }
 
-async fn results_of_all_kinds(way: Way) {
+async fn results_of_all_kinds(way: ServerTransport) {
     with_everything(
         way,
         |client| client,
@@ -170,7 +173,7 @@ async fn results_of_all_kinds(way: Way) {
     .await;
 }
 
-async fn progress_and_questions(way: Way) {
+async fn progress_and_questions(way: ServerTransport) {
     let describe = |client: ClientBuilder| {
         client.on_elicit_url(|ask| async move {
             assert_eq!(ask.url.as_deref(), Some("https://example.com/"));
@@ -199,7 +202,7 @@ async fn progress_and_questions(way: Way) {
     .await;
 }
 
-async fn changes_and_log_messages(way: Way) {
+async fn changes_and_log_messages(way: ServerTransport) {
     let (log, mut logged) = channel(64);
     let (update, mut updated) = channel(64);
     let (change, mut changed) = channel(64);
@@ -212,18 +215,18 @@ async fn changes_and_log_messages(way: Way) {
     with_everything(way, describe, async |client| {
         // Tools that depend on client capabilities are added a little later. Over Streamable HTTP the server sends
         // that notification before the standalone stream is open.
-        if !matches!(way, Way::Streamable) {
-            assert_eq!(next(&mut changed).await, Changed::Tools);
+        if !matches!(way, ServerTransport::Streamable) {
+            assert_eq!(next_notification(&mut changed).await, ListChanged::Tools);
         }
         let uri = "demo://resource/dynamic/text/1";
         let subscription = client.subscribe(uri).await.unwrap();
-        let message = next(&mut logged).await;
+        let message = next_notification(&mut logged).await;
         assert!(message.data.as_str().unwrap().contains(uri), "{message:?}");
         client.call("toggle-subscriber-updates", ()).await.unwrap();
-        assert_eq!(next(&mut updated).await, uri);
+        assert_eq!(next_notification(&mut updated).await, uri);
         client.call("toggle-subscriber-updates", ()).await.unwrap();
         drop(subscription);
-        let message = next(&mut logged).await;
+        let message = next_notification(&mut logged).await;
         assert!(message.data.as_str().unwrap().starts_with("Received Unsubscribe"), "{message:?}");
         client.set_log_level(LogLevel::Emergency).await.unwrap();
 
@@ -234,7 +237,7 @@ async fn changes_and_log_messages(way: Way) {
     .await;
 }
 
-async fn a_tool_that_is_a_task(way: Way) {
+async fn a_tool_that_is_a_task(way: ServerTransport) {
     let describe = |client: ClientBuilder| {
         client.on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "interpretation": "snake" }))) })
     };

@@ -3,19 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use interop_tests::client::{answering, listening, more, refusals, text, tour};
-use interop_tests::expected_report::{
-    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+use interop_tests::client::{
+    check_unknown_items, text, tour, tour_notifications, with_handlers, with_notification_log,
 };
-use interop_tests::http_log::Said;
-use interop_tests::peer::{Served, peer};
+use interop_tests::expected_report::{
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_notifications, join,
+};
+use interop_tests::http_log::ExchangePart;
+use interop_tests::peer::{RunningServer, peer};
 use interop_tests::recording_proxy::Proxy;
-use interop_tests::schema_check::{Ours, faults_over_http};
-use linchpin::transport::http::Http;
+use interop_tests::schema_check::{OwnSide, schema_violations_over_http};
+use linchpin::transport::http::HttpTransport;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::json;
 
-fn serve(server: &str) -> (Served, Proxy) {
+fn serve(server: &str) -> (RunningServer, Proxy) {
     let (name, options) = if server.starts_with("rmcp") {
         (server, "")
     } else {
@@ -23,30 +25,30 @@ fn serve(server: &str) -> (Served, Proxy) {
     };
     let mut command = peer(name);
     command.extend(options.split_whitespace().map(str::to_owned));
-    let server = Served::start(&command);
+    let server = RunningServer::start(&command);
     let proxy = Proxy::start(server.address());
     (server, proxy)
 }
 
 /// Validates all messages of the client against the schemas.
 fn check_messages(proxy: &Proxy) {
-    assert_eq!(faults_over_http(&proxy.entries(), Ours::Client), Vec::<String>::new());
+    assert_eq!(schema_violations_over_http(&proxy.entries(), OwnSide::Client), Vec::<String>::new());
 }
 
 /// Runs the tour at `path` with a client limited to the revisions `spoken`, and expects the revision `agreed`.
 async fn check(server: &str, path: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
     let (_server, proxy) = serve(server);
-    let (client, mut heard) = listening(answering(Client::http(proxy.url(path))));
+    let (client, mut heard) = with_notification_log(with_handlers(Client::http(proxy.url(path))));
     let client = client.revisions(spoken).connect().await.unwrap();
     if agreed < STATELESS {
         proxy.wait_for_stream();
     }
     let mut report = tour(&client).await;
-    join(&mut report, more(&client, &mut heard).await);
-    refusals(&client).await;
+    join(&mut report, tour_notifications(&client, &mut heard).await);
+    check_unknown_items(&client).await;
     client.close().await;
     let mut wanted = expected(agreed);
-    join(&mut wanted, expected_more());
+    join(&mut wanted, expected_notifications());
     if agreed < FORMS {
         // The revision has no form elicitation. All other messages these servers send as in a newer revision, and
         // the client accepts them.
@@ -94,23 +96,23 @@ pairs! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_sessions_and_streams() {
     let (_server, proxy) = serve("server.mjs http --json");
-    let client = answering(Client::http(proxy.url("/mcp"))).connect().await.unwrap();
+    let client = with_handlers(Client::http(proxy.url("/mcp"))).connect().await.unwrap();
     assert_eq!(client.revision(), NEWEST_SESSION);
     assert_eq!(client.tools().all().await.unwrap().len(), 12);
     let sum = client.call("add", json!({ "a": 2, "b": 0.5 })).await.unwrap();
     assert_eq!(sum.structured_content.unwrap().json.get(), r#"{"sum":2.5}"#);
     assert_eq!(text(client.call("slow", ()).await), "done");
     assert_eq!(client.call("fail", ()).await.unwrap().is_error, Some(true));
-    refusals(&client).await;
+    check_unknown_items(&client).await;
     client.close().await;
     let entries = proxy.entries();
-    let streams = entries.iter().filter(|entry| matches!(entry.said, Said::Event(_)));
+    let streams = entries.iter().filter(|entry| matches!(entry.part, ExchangePart::Event(_)));
     assert_eq!(streams.count(), 0, "every response is a single JSON message");
     check_messages(&proxy);
 }
 
-fn resuming(proxy: &Proxy) -> ClientBuilder<Http> {
-    answering(Client::http(proxy.url("/mcp"))).revisions([NEWEST_SESSION])
+fn resuming(proxy: &Proxy) -> ClientBuilder<HttpTransport> {
+    with_handlers(Client::http(proxy.url("/mcp"))).revisions([NEWEST_SESSION])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

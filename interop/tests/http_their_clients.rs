@@ -6,19 +6,19 @@
 
 use std::thread;
 
-use interop_tests::client::{answering, listening, more, tour};
+use interop_tests::client::{tour, tour_notifications, with_handlers, with_notification_log};
 use interop_tests::expected_report::{
-    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_more, join,
+    BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected, expected_notifications, join,
 };
 use interop_tests::http_log::conversations;
-use interop_tests::peer::{Served, peer, run};
+use interop_tests::peer::{RunningServer, peer, run};
 use interop_tests::recording_proxy::Proxy;
-use interop_tests::schema_check::{Ours, faults_over_http};
+use interop_tests::schema_check::{OwnSide, schema_violations_over_http};
 use linchpin::{Client, Revision};
 use serde_json::{Value, json};
 
-fn serve() -> (Served, Proxy) {
-    let server = Served::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()]);
+fn serve() -> (RunningServer, Proxy) {
+    let server = RunningServer::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()]);
     let proxy = Proxy::start(server.address());
     (server, proxy)
 }
@@ -32,9 +32,9 @@ fn report(client: &str, mode: Option<&str>, way: &str, url: &str) -> Value {
 }
 
 /// Returns the expected report of a client with our server in a revision.
-fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
+fn expected_report(client: &str, agreed: Revision, report: &Value) -> Value {
     let mut wanted = expected(agreed);
-    join(&mut wanted, expected_more());
+    join(&mut wanted, expected_notifications());
     wanted["unknownTool"] = json!(-32602);
     // The TypeScript SDK 2.x maps the error code of the older revisions to that of the newest.
     let new_code = agreed == STATELESS || client == "client-modern.mjs";
@@ -62,13 +62,13 @@ fn wanted(client: &str, agreed: Revision, report: &Value) -> Value {
 
 /// Validates all messages of our server against the schemas.
 fn check_messages(proxy: &Proxy) {
-    assert_eq!(faults_over_http(&proxy.entries(), Ours::Server), Vec::<String>::new());
+    assert_eq!(schema_violations_over_http(&proxy.entries(), OwnSide::Server), Vec::<String>::new());
 }
 
 fn check(client: &str, mode: Option<&str>, way: &str, path: &str, agreed: Revision) {
     let (_server, proxy) = serve();
     let report = report(client, mode, way, &proxy.url(path));
-    assert_eq!(report, wanted(client, agreed, &report), "{report:#}");
+    assert_eq!(report, expected_report(client, agreed, &report), "{report:#}");
     check_messages(&proxy);
 }
 
@@ -116,7 +116,7 @@ fn clients_get_the_rest_of_a_stream_that_was_cut() {
             let (_server, proxy) = serve();
             cut(&proxy, "step 2");
             let report = report(client, mode, "--url", &proxy.url("/mcp"));
-            assert_eq!(report, wanted(client, NEWEST_SESSION, &report), "{client}: {report:#}");
+            assert_eq!(report, expected_report(client, NEWEST_SESSION, &report), "{client}: {report:#}");
             assert_eq!(proxy.resumptions(), 1, "{client}");
             check_messages(&proxy);
         }
@@ -138,17 +138,17 @@ async fn clients_of_all_eras_at_the_same_time() {
         let url = url.clone();
         thread::spawn(move || {
             let report = report(client, mode, way, &url);
-            assert_eq!(report, wanted(client, agreed, &report), "{report:#}");
+            assert_eq!(report, expected_report(client, agreed, &report), "{report:#}");
         })
     });
     let ours = async |revision: Revision| {
-        let (client, mut heard) = listening(answering(Client::http(&url)));
+        let (client, mut heard) = with_notification_log(with_handlers(Client::http(&url)));
         let client = client.revisions([revision]).connect().await.unwrap();
         let mut report = tour(&client).await;
-        join(&mut report, more(&client, &mut heard).await);
+        join(&mut report, tour_notifications(&client, &mut heard).await);
         client.close().await;
         let mut wanted = expected(revision);
-        join(&mut wanted, expected_more());
+        join(&mut wanted, expected_notifications());
         assert_eq!(report, wanted, "{report:#}");
     };
     tokio::join!(ours(NEWEST_SESSION), ours(FORMS));

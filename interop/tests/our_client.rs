@@ -8,14 +8,14 @@ use std::sync::Mutex;
 use interop_tests::client::{client, text, tour};
 use interop_tests::expected_report::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use interop_tests::peer::peer;
-use interop_tests::schema_check::faults;
-use interop_tests::stdio_recording::{Log, recorded};
+use interop_tests::schema_check::schema_violations;
+use interop_tests::stdio_recording::{StdioRecording, recorded};
 use linchpin::Revision;
 use linchpin::model::ElicitResult;
 
 /// Runs the tour with a client limited to the revisions `spoken`, and expects the revision `agreed`.
 async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed: Revision) {
-    let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
+    let log = StdioRecording::new(env!("CARGO_TARGET_TMPDIR"));
     let client = client(&recorded(&log, &peer(server))).revisions(spoken).connect().await.unwrap();
     let report = tour(&client).await;
     client.close().await;
@@ -30,7 +30,7 @@ async fn check(server: &str, spoken: impl IntoIterator<Item = Revision>, agreed:
     let said = log.take();
     assert_eq!(said.len(), 1, "one process is started");
     for (client, server) in said {
-        assert_eq!(faults(&client, &server), Vec::<String>::new());
+        assert_eq!(schema_violations(&client, &server), Vec::<String>::new());
     }
 }
 
@@ -82,5 +82,5 @@ async fn a_person_may_decline_or_close_the_question() {
 fn the_check_of_messages_finds_faults() {
     let wrong = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#;
-    assert_eq!(faults(wrong, answer).len(), spec_check::Schemas::find().into_iter().count());
+    assert_eq!(schema_violations(wrong, answer).len(), spec_check::Schemas::find().into_iter().count());
 }

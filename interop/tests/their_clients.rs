@@ -3,13 +3,13 @@
 
 use interop_tests::expected_report::{BATCHES, FORMS, NEWEST_SESSION, OLDEST, STATELESS, expected};
 use interop_tests::peer::{peer, run};
-use interop_tests::schema_check::faults;
-use interop_tests::stdio_recording::{Log, recorded};
+use interop_tests::schema_check::schema_violations;
+use interop_tests::stdio_recording::{StdioRecording, recorded};
 use linchpin::Revision;
 use serde_json::json;
 
 fn check(client: &str, mode: Option<&str>, agreed: Revision) {
-    let log = Log::new(env!("CARGO_TARGET_TMPDIR"));
+    let log = StdioRecording::new(env!("CARGO_TARGET_TMPDIR"));
     let mut command = peer(client);
     command.extend(mode.into_iter().flat_map(|mode| ["--mode".to_owned(), mode.to_owned()]));
     command.extend(recorded(&log, &[env!("CARGO_BIN_EXE_tour-server").to_owned()]));
@@ -28,7 +28,7 @@ fn check(client: &str, mode: Option<&str>, agreed: Revision) {
     let said = log.take();
     assert!(!said.is_empty());
     for (client, server) in said {
-        assert_eq!(faults(&server, &client), Vec::<String>::new());
+        assert_eq!(schema_violations(&server, &client), Vec::<String>::new());
     }
 }
 

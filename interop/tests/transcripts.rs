@@ -8,14 +8,16 @@
 
 use std::path::PathBuf;
 
-use interop_tests::client::{answering, listening, more, refusals, tour};
-use interop_tests::expected_report::{BATCHES, OLDEST, expected, expected_more, join};
-use interop_tests::http_log::{Entry, Said};
-use interop_tests::peer::{Served, peer, run};
+use interop_tests::client::{
+    check_unknown_items, tour, tour_notifications, with_handlers, with_notification_log,
+};
+use interop_tests::expected_report::{BATCHES, OLDEST, expected, expected_notifications, join};
+use interop_tests::http_log::{Entry, ExchangePart};
+use interop_tests::peer::{RunningServer, peer, run};
 use interop_tests::recording_proxy::Proxy;
-use interop_tests::replay_client::play;
-use interop_tests::replay_server::Player;
-use interop_tests::schema_check::{Ours, faults_over_http};
+use interop_tests::replay_client::replay;
+use interop_tests::replay_server::ReplayServer;
+use interop_tests::schema_check::{OwnSide, schema_violations_over_http};
 use interop_tests::transcript_text;
 use linchpin::{Client, Revision};
 use serde_json::{Value, json};
@@ -31,31 +33,31 @@ fn load(revision: Revision, other: &str) -> Vec<Entry> {
     entries
 }
 
-fn our_server() -> Served {
-    Served::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()])
+fn our_server() -> RunningServer {
+    RunningServer::start(&[env!("CARGO_BIN_EXE_tour-server").to_owned(), "http".to_owned()])
 }
 
 /// Returns the path of the endpoint, and the client option for its transport.
-fn way(revision: Revision) -> (&'static str, &'static str) {
+fn endpoint_and_option(revision: Revision) -> (&'static str, &'static str) {
     if revision == OLDEST { ("/sse", "--sse") } else { ("/mcp", "--url") }
 }
 
 /// Runs the tour of our client at a recorded server and returns the report.
 async fn our_tour(url: String, revision: Revision, ready: impl FnOnce()) -> Value {
-    let (client, mut heard) = listening(answering(Client::http(url)));
+    let (client, mut heard) = with_notification_log(with_handlers(Client::http(url)));
     let client = client.revisions([revision]).connect().await.unwrap();
     ready();
     let mut report = tour(&client).await;
-    join(&mut report, more(&client, &mut heard).await);
-    refusals(&client).await;
+    join(&mut report, tour_notifications(&client, &mut heard).await);
+    check_unknown_items(&client).await;
     client.close().await;
     report
 }
 
 /// Returns the expected report. The old servers have no form elicitation and no progress messages.
-fn wanted(revision: Revision, report: &Value) -> Value {
+fn expected_report(revision: Revision, report: &Value) -> Value {
     let mut wanted = expected(revision);
-    join(&mut wanted, expected_more());
+    join(&mut wanted, expected_notifications());
     wanted["ask"] = report["ask"].clone();
     assert!(report["ask"]["error"].as_str().unwrap().contains("there is no tool ask"), "{report:#}");
     wanted["tools"].as_array_mut().unwrap().retain(|name| name != "ask");
@@ -66,18 +68,18 @@ fn wanted(revision: Revision, report: &Value) -> Value {
 
 fn check_our_server(revision: Revision) {
     let server = our_server();
-    let (differences, heard) = play(&load(revision, "client"), server.address());
+    let (differences, heard) = replay(&load(revision, "client"), server.address());
     assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
-    assert_eq!(faults_over_http(&heard, Ours::Server), Vec::<String>::new());
+    assert_eq!(schema_violations_over_http(&heard, OwnSide::Server), Vec::<String>::new());
 }
 
 async fn check_our_client(revision: Revision) {
-    let player = Player::start(load(revision, "server"));
-    let report = our_tour(player.url(way(revision).0), revision, || {}).await;
+    let player = ReplayServer::start(load(revision, "server"));
+    let report = our_tour(player.url(endpoint_and_option(revision).0), revision, || {}).await;
     let (differences, heard) = player.finish();
     assert_eq!(differences, Vec::<String>::new(), "{}", differences.join("\n"));
-    assert_eq!(report, wanted(revision, &report), "{report:#}");
-    assert_eq!(faults_over_http(&heard, Ours::Client), Vec::<String>::new());
+    assert_eq!(report, expected_report(revision, &report), "{report:#}");
+    assert_eq!(schema_violations_over_http(&heard, OwnSide::Client), Vec::<String>::new());
 }
 
 #[test]
@@ -101,9 +103,9 @@ async fn our_client_and_a_server_of_batches() {
 }
 
 /// Replaces a text in the messages of one side.
-fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&Said) -> bool) {
+fn change(entries: &mut [Entry], from: &str, to: &str, is: fn(&ExchangePart) -> bool) {
     let mut count = 0;
-    for entry in entries.iter_mut().filter(|entry| is(&entry.said)) {
+    for entry in entries.iter_mut().filter(|entry| is(&entry.part)) {
         let text = transcript_text::write("", std::slice::from_ref(entry));
         if text.contains(from) {
             *entry = transcript_text::read(&text.replace(from, to)).remove(0);
@@ -118,8 +120,8 @@ fn a_server_that_answers_otherwise_is_found_out() {
     for (from, to) in [("\"grüße\"", "\"grüsse\""), ("\"memo 7\"", "7"), ("text/event-stream", "text/plain")]
     {
         let mut entries = load(BATCHES, "client");
-        change(&mut entries, from, to, |said| !matches!(said, Said::Request(_)));
-        let (differences, _) = play(&entries, our_server().address());
+        change(&mut entries, from, to, |said| !matches!(said, ExchangePart::Request(_)));
+        let (differences, _) = replay(&entries, our_server().address());
         assert_eq!(differences.len(), 1);
         assert!(differences[0].contains(from) && differences[0].contains(to), "{}", differences[0]);
     }
@@ -128,9 +130,9 @@ fn a_server_that_answers_otherwise_is_found_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_asks_otherwise_is_found_out() {
     let mut entries = load(BATCHES, "server");
-    change(&mut entries, "\"initialize\"", "\"initialise\"", |said| matches!(said, Said::Request(_)));
-    let player = Player::start(entries);
-    let client = answering(Client::http(player.url("/mcp"))).revisions([BATCHES]).connect().await;
+    change(&mut entries, "\"initialize\"", "\"initialise\"", |said| matches!(said, ExchangePart::Request(_)));
+    let player = ReplayServer::start(entries);
+    let client = with_handlers(Client::http(player.url("/mcp"))).revisions([BATCHES]).connect().await;
     assert!(client.is_err());
     let (differences, _) = player.finish();
     assert!(differences[0].contains("\"initialize\""), "{}", differences[0]);
@@ -138,7 +140,7 @@ async fn a_client_that_asks_otherwise_is_found_out() {
 
 /// Records a run of their client with our server.
 fn with_their_client(revision: Revision) -> Vec<Entry> {
-    let (path, option) = way(revision);
+    let (path, option) = endpoint_and_option(revision);
     let server = our_server();
     let proxy = Proxy::start(server.address());
     let mut command = peer("client.mjs");
@@ -152,17 +154,18 @@ fn with_their_client(revision: Revision) -> Vec<Entry> {
 async fn with_their_server(revision: Revision) -> Vec<Entry> {
     let mut command = peer("server-old.mjs");
     command.push(revision.to_string());
-    let server = Served::start(&command);
+    let server = RunningServer::start(&command);
     let proxy = Proxy::start(server.address());
-    let report = our_tour(proxy.url(way(revision).0), revision, || proxy.wait_for_stream()).await;
-    assert_eq!(report, wanted(revision, &report), "{report:#}");
+    let report =
+        our_tour(proxy.url(endpoint_and_option(revision).0), revision, || proxy.wait_for_stream()).await;
+    assert_eq!(report, expected_report(revision, &report), "{report:#}");
     proxy.entries()
 }
 
 /// Returns the requests, sorted.
 fn requests(entries: &[Entry]) -> Vec<String> {
-    let asked = entries.iter().filter_map(|entry| match &entry.said {
-        Said::Request(request) => {
+    let asked = entries.iter().filter_map(|entry| match &entry.part {
+        ExchangePart::Request(request) => {
             let body = request.body.clone().unwrap_or_default();
             Some(format!("{} {} {} {}", request.verb, request.path, body["method"], body["params"]["name"]))
         }

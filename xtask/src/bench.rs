@@ -15,10 +15,10 @@ mod targets;
 
 use anyhow::{Context, bail};
 
-use self::instructions::Lengths;
+use self::instructions::RunLengths;
 use self::load_generator::Load;
-use self::peer::{Failures, Figures, Peer};
-use self::table::{Judged, Row, Table, Verdict};
+use self::peer::{Failures, Peer, PerPeer};
+use self::table::{Row, Table, TargetMetric, Verdict};
 use self::targets::Targets;
 use crate::command;
 
@@ -82,21 +82,22 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     for table in tables.iter().filter(|table| !table.rows.is_empty()) {
         println!("\n{table}");
         within += table.count(Verdict::is_within);
-        over += table.count(Verdict::is_over);
+        over += table.count(Verdict::is_missed);
     }
     println!("\nbench: {within} within, {over} over");
     failures.into_result()
 }
 
 fn count_instructions(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
-    let mut table = Table::new("instructions per request (callgrind, user space only)", 0, Judged::Figure);
+    let mut table =
+        Table::new("instructions per request (callgrind, user space only)", 0, TargetMetric::Figure);
     for lengths in instructions::WORKLOADS.iter().filter(|lengths| options.wants(lengths.workload)) {
         let lengths = if options.quick { lengths.shorter() } else { *lengths };
         eprintln!("counting instructions: {}", lengths.workload);
-        let mut figures = Figures::default();
+        let mut figures = PerPeer::default();
         for peer in Peer::ALL {
             let counted = instructions::per_request(peer, &lengths);
-            figures.set(peer, failures.note(peer, lengths.workload, counted));
+            figures.set(peer, failures.record(peer, lengths.workload, counted));
         }
         let target = targets.find("instructions", lengths.workload);
         table.rows.push(Row { workload: lengths.workload.to_owned(), figures, target });
@@ -106,13 +107,13 @@ fn count_instructions(options: &Options, targets: &Targets, failures: &mut Failu
 
 fn count_client_instructions(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
     let mut table =
-        Table::new("instructions per call of a client (callgrind, user space only)", 0, Judged::Figure);
+        Table::new("instructions per call of a client (callgrind, user space only)", 0, TargetMetric::Figure);
     for lengths in client::WORKLOADS.iter().filter(|lengths| options.wants(lengths.workload)) {
         let lengths = if options.quick { lengths.shorter() } else { *lengths };
         eprintln!("counting instructions of clients: {}", lengths.workload);
-        let mut figures = Figures::default();
+        let mut figures = PerPeer::default();
         for peer in client::PEERS {
-            figures.set(peer, failures.note(peer, lengths.workload, client::per_call(peer, &lengths)));
+            figures.set(peer, failures.record(peer, lengths.workload, client::per_call(peer, &lengths)));
         }
         let target = targets.find("client_instructions", lengths.workload);
         table.rows.push(Row { workload: lengths.workload.to_owned(), figures, target });
@@ -125,7 +126,7 @@ fn time_requests(options: &Options, targets: &Targets, failures: &mut Failures) 
         "CPU µs per request, medians of {} interleaved rounds; the target is the ratio ours÷raw",
         options.rounds
     );
-    let mut table = Table::new(&title, 2, Judged::RatioToRaw);
+    let mut table = Table::new(&title, 2, TargetMetric::RatioToRaw);
     for (workload, count, depth) in TIMED {
         let name = timed_name(workload, depth);
         if !options.wants(&name) {
@@ -144,7 +145,7 @@ fn time_requests(options: &Options, targets: &Targets, failures: &mut Failures) 
 }
 
 fn time_startup(options: &Options, targets: &Targets, failures: &mut Failures) -> Table {
-    let mut table = Table::new("spawn → initialize, ms, median", 2, Judged::Figure);
+    let mut table = Table::new("spawn → initialize, ms, median", 2, TargetMetric::Figure);
     if options.wants(STARTUP) {
         eprintln!("timing: {STARTUP}");
         let load = Load { workload: STARTUP, count: STARTS_PER_ROUND, depth: 1, warmup: None, max_secs: 25 };
@@ -163,8 +164,8 @@ fn measure_sessions(options: &Options, targets: &Targets, failures: &mut Failure
     let open =
         format!("open and close a session, CPU µs, medians of {rounds} rounds; the target is ours÷rmcp");
     let tables = [
-        Table::new(&open, 1, Judged::RatioToRmcp),
-        Table::new("memory of an idle session, bytes, median", 0, Judged::Figure),
+        Table::new(&open, 1, TargetMetric::RatioToRmcp),
+        Table::new("memory of an idle session, bytes, median", 0, TargetMetric::Figure),
     ];
     let measure = |(mut table, (workload, count, depth, figure)): (Table, (&str, u32, u32, &str))| {
         if options.wants(workload) {
@@ -188,19 +189,19 @@ fn interleaved(
     workload: &str,
     failures: &mut Failures,
     mut measure: impl FnMut(Peer) -> anyhow::Result<f64>,
-) -> Figures {
+) -> PerPeer {
     let mut samples = Peer::ALL.map(|peer| (peer, Some(Vec::new())));
     for _ in 0..rounds {
         for (peer, slot) in &mut samples {
             if let Some(values) = slot {
-                match failures.note(*peer, workload, measure(*peer)) {
+                match failures.record(*peer, workload, measure(*peer)) {
                     Some(value) => values.push(value),
                     None => *slot = None,
                 }
             }
         }
     }
-    let mut figures = Figures::default();
+    let mut figures = PerPeer::default();
     for (peer, values) in samples {
         figures.set(peer, values.and_then(median));
     }
@@ -223,7 +224,7 @@ fn timed_name(workload: &str, depth: u32) -> String {
 
 /// Returns the workloads that may have a target, by table.
 fn known_workloads() -> Vec<(&'static str, Vec<String>)> {
-    let names = |lengths: &[Lengths]| lengths.iter().map(|lengths| lengths.workload.to_owned()).collect();
+    let names = |lengths: &[RunLengths]| lengths.iter().map(|lengths| lengths.workload.to_owned()).collect();
     vec![
         ("instructions", names(&instructions::WORKLOADS)),
         ("client_instructions", names(&client::WORKLOADS)),

@@ -42,7 +42,7 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String
 }
 
 /// Fails with installation advice if a program is not installed.
-pub(crate) fn need(program: &str, why: &str) -> anyhow::Result<()> {
+pub(crate) fn require_program(program: &str, why: &str) -> anyhow::Result<()> {
     output(program, &["--version"]).map(drop).with_context(|| {
         format!("{program} is needed {why}: install it (apt-get install {program}) and try again")
     })
@@ -93,7 +93,7 @@ mod tests {
     fn failures_name_the_command() {
         let failure = run(Command::new("git").arg("no-such-verb")).unwrap_err().to_string();
         assert!(failure.contains("git no-such-verb"), "{failure}");
-        let missing = format!("{:#}", need("no-such-program", "for a test").unwrap_err());
+        let missing = format!("{:#}", require_program("no-such-program", "for a test").unwrap_err());
         assert!(missing.contains("no-such-program is needed for a test: install it"), "{missing}");
     }
 

@@ -18,7 +18,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const MENU: &str = "\
+const USAGE: &str = "\
 cargo xtask <name>
 
   test                            check the installation, then run all tests, doc tests and examples
@@ -34,7 +34,7 @@ cargo xtask <name>
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some((name, rest)) = arguments.split_first() else {
-        eprintln!("{MENU}");
+        eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
     let outcome = match name.as_str() {
@@ -46,11 +46,11 @@ fn main() -> ExitCode {
         "conformance" => conformance::run(rest),
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
-            println!("{MENU}");
+            println!("{USAGE}");
             Ok(())
         }
         unknown => {
-            eprintln!("unknown task \"{unknown}\"\n\n{MENU}");
+            eprintln!("unknown task \"{unknown}\"\n\n{USAGE}");
             return ExitCode::from(2);
         }
     };

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::command::{cargo, need, root};
+use crate::command::{cargo, require_program, root};
 use crate::{interop, postgres};
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    need("python3", "by the tests that drive a server through a terminal (pty)")?;
+    require_program("python3", "by the tests that drive a server through a terminal (pty)")?;
     if !root().join("../shared/spec").is_dir() {
         println!(
             "note: ../shared/spec does not exist next to the checkout, so the checks against the published \

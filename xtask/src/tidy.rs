@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     /// Returns the findings of a rule in made-up files, as `path:line`.
-    pub(super) fn places(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
+    pub(super) fn finding_locations(rule: Rule, files: &[(&str, &str)]) -> Vec<String> {
         let file = |&(path, text): &(&str, &str)| SourceFile { path: path.to_owned(), text: text.to_owned() };
         let files: Vec<_> = files.iter().map(file).collect();
         rule(&files).iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AgentId, TenantId, UserId};
-use crate::text::shortened;
+use crate::text::shorten;
 
 /// Subject that acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,15 +20,15 @@ pub enum Subject {
 
 /// Tenant and subject of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Scope {
+pub struct Actor {
     tenant: TenantId,
     subject: Subject,
 }
 
-impl Scope {
+impl Actor {
     /// Creates an actor. Only for code that has authenticated the caller.
     pub const fn new(tenant: TenantId, subject: Subject) -> Self {
-        Scope { tenant, subject }
+        Actor { tenant, subject }
     }
 
     /// Returns the tenant.
@@ -42,12 +42,12 @@ impl Scope {
     }
 
     /// Returns the user, or an error if the subject is not a user.
-    pub fn person(self) -> Result<UserId> {
+    pub fn require_user(self) -> Result<UserId> {
         match self.subject {
             Subject::User(user) => Ok(user),
             Subject::Agent(_) | Subject::Hub => {
                 let text = "this operation requires a user; agent tokens are not accepted";
-                Err(Error::new(Kind::Denied, "person_needed", text))
+                Err(Error::new(ErrorKind::PermissionDenied, "person_needed", text))
             }
         }
     }
@@ -79,7 +79,7 @@ impl FromStr for Subject {
             Some(("user", id)) => Ok(Subject::User(id.parse()?)),
             Some(("agent", id)) => Ok(Subject::Agent(id.parse()?)),
             None if text == "hub" => Ok(Subject::Hub),
-            _ => Err(Error::not_found("subject", shortened(text))),
+            _ => Err(Error::not_found("subject", shorten(text))),
         }
     }
 }

@@ -22,7 +22,7 @@ pub enum ApprovalMode {
 
 /// Part of a server that an agent may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Selection {
+pub struct ToolSelection {
     /// Tools that the agent may call, without resources and prompts. Default: all tools, resources and prompts.
     pub tools: Option<Vec<String>>,
     /// Tools that need no approval in the mode `trusted-only`.
@@ -41,7 +41,7 @@ pub struct Agent {
     /// Model, if the hub runs the agent.
     pub model: Option<String>,
     /// Servers that the agent may use, with the selected part of each.
-    pub servers: BTreeMap<ServerId, Selection>,
+    pub servers: BTreeMap<ServerId, ToolSelection>,
     /// Approval mode.
     pub approval: ApprovalMode,
     /// Whether the agent may use servers at all.
@@ -61,14 +61,14 @@ pub struct Agent {
 impl Agent {
     /// Returns whether the agent may use a tool.
     pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
-        let selected = |selection: &Selection| {
+        let selected = |selection: &ToolSelection| {
             selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|known| known == tool))
         };
         self.enabled && self.servers.get(&server).is_some_and(selected)
     }
 
     /// Returns whether the agent may use the complete server: all tools, resources and prompts.
-    pub fn has_whole(&self, server: ServerId) -> bool {
+    pub fn has_full_access(&self, server: ServerId) -> bool {
         self.enabled && self.servers.get(&server).is_some_and(|selection| selection.tools.is_none())
     }
 

@@ -7,42 +7,42 @@ use zeroize::Zeroizing;
 
 use crate::digest::Digest;
 use crate::id::TokenId;
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 use crate::text::unhex;
 
 /// Prefix of every token.
-pub(crate) const BEGIN: &str = "lp_";
+pub(crate) const PREFIX: &str = "lp_";
 /// Length of a token in bytes.
-pub(crate) const LENGTH: usize = BEGIN.len() + ID + 1 + DIGITS + 1 + CHECK;
-const ID: usize = 36;
+pub(crate) const TOKEN_LEN: usize = PREFIX.len() + ID_LEN + 1 + SECRET_DIGITS + 1 + CHECK_DIGITS;
+const ID_LEN: usize = 36;
 /// Number of digits of the secret, and of the check.
-pub(crate) const DIGITS: usize = 64;
-pub(crate) const CHECK: usize = 8;
+pub(crate) const SECRET_DIGITS: usize = 64;
+pub(crate) const CHECK_DIGITS: usize = 8;
 /// Minimum number of digits of the secret from which a part of a token is recognized.
-const MIN_DIGITS: usize = 16;
+const MIN_PART_DIGITS: usize = 16;
 
 /// Issues a token. Returns its id, the token itself, and the digest to store.
-pub fn issue(world: &dyn World) -> (TokenId, Secret, Digest) {
+pub fn issue(world: &dyn Platform) -> (TokenId, Secret, Digest) {
     let id = TokenId::new(world);
-    let body = format!("{BEGIN}{id}_{}", Digest::from_bytes(random(world)));
-    let text = format!("{body}_{}", check(&body));
-    let kept = digest(&text);
-    (id, Secret::new(text), kept)
+    let body = format!("{PREFIX}{id}_{}", Digest::from_bytes(random(world)));
+    let text = format!("{body}_{}", check_digits(&body));
+    let stored = digest(&text);
+    (id, Secret::new(text), stored)
 }
 
 /// Parses a token. Returns its id and the digest to compare with the stored one.
-pub fn read(text: &str) -> Option<(TokenId, Digest)> {
+pub fn parse(text: &str) -> Option<(TokenId, Digest)> {
     let (body, given) = text.rsplit_once('_')?;
-    if check(body) != given {
+    if check_digits(body) != given {
         return None;
     }
-    let (id, secret) = body.strip_prefix(BEGIN)?.split_once('_')?;
-    (secret.len() == DIGITS).then_some(())?;
+    let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
+    (secret.len() == SECRET_DIGITS).then_some(())?;
     Some((id.parse().ok()?, digest(text)))
 }
 
 /// Returns the random bytes of a token.
-pub(crate) fn secret_of(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
+pub(crate) fn secret_bytes(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
     let digits = token.expose().split('_').nth(2)?;
     Some(Zeroizing::new(unhex(digits)?.try_into().ok()?))
 }
@@ -50,20 +50,20 @@ pub(crate) fn secret_of(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
 /// Returns the length of a token, or of its present part, given the bytes after `lp_`: an id, 64 and 8 hexadecimal
 /// digits. A part has at least 16 digits: the check digits can be computed, so 104 characters are as good as a token.
 /// They are not verified, so that a token with a wrong digit is recognized as well.
-pub(crate) fn formed(bytes: &[u8]) -> Option<usize> {
-    let (id, rest) = bytes.split_at_checked(ID)?;
+pub(crate) fn token_len(bytes: &[u8]) -> Option<usize> {
+    let (id, rest) = bytes.split_at_checked(ID_LEN)?;
     let is_id = id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
     let rest = rest.strip_prefix(b"_").filter(|_| is_id)?;
     let count =
         |bytes: &[u8], most| bytes.iter().take(most).take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let digits = count(rest, DIGITS);
-    let check = rest[digits..].strip_prefix(b"_").filter(|_| digits == DIGITS);
-    let length = BEGIN.len() + ID + 1 + digits + check.map_or(0, |check| 1 + count(check, CHECK));
-    (digits >= MIN_DIGITS).then_some(length)
+    let digits = count(rest, SECRET_DIGITS);
+    let check = rest[digits..].strip_prefix(b"_").filter(|_| digits == SECRET_DIGITS);
+    let length = PREFIX.len() + ID_LEN + 1 + digits + check.map_or(0, |check| 1 + count(check, CHECK_DIGITS));
+    (digits >= MIN_PART_DIGITS).then_some(length)
 }
 
-fn check(body: &str) -> String {
-    Digest::of("linchpin token check").part(body).end().to_string()[..CHECK].to_owned()
+fn check_digits(body: &str) -> String {
+    Digest::of("linchpin token check").part(body).finish().to_string()[..CHECK_DIGITS].to_owned()
 }
 
 fn digest(text: &str) -> Digest {
@@ -73,33 +73,33 @@ fn digest(text: &str) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     #[test]
     fn what_was_given_is_recognised() {
-        let (id, secret, kept) = issue(&System);
+        let (id, secret, stored) = issue(&SystemPlatform);
         let text = secret.expose();
-        assert!(text.starts_with("lp_") && text.len() == LENGTH && LENGTH == 113, "{text}");
+        assert!(text.starts_with("lp_") && text.len() == TOKEN_LEN && TOKEN_LEN == 113, "{text}");
         for (length, known) in
-            [(LENGTH, Some(LENGTH)), (104, Some(104)), (56, Some(56)), (55, None), (3, None)]
+            [(TOKEN_LEN, Some(TOKEN_LEN)), (104, Some(104)), (56, Some(56)), (55, None), (3, None)]
         {
-            assert_eq!(formed(&text.as_bytes()[3..length]), known);
+            assert_eq!(token_len(&text.as_bytes()[3..length]), known);
         }
-        assert_eq!(read(text), Some((id, kept)));
-        assert_ne!(issue(&System).2, kept);
+        assert_eq!(parse(text), Some((id, stored)));
+        assert_ne!(issue(&SystemPlatform).2, stored);
     }
 
     #[test]
     fn nothing_else_is() {
-        let (_, secret, _) = issue(&System);
+        let (_, secret, _) = issue(&SystemPlatform);
         let text = secret.expose();
         for index in 0..text.len() {
             let mut other = text.as_bytes().to_vec();
             other[index] = if other[index] == b'0' { b'1' } else { b'0' };
-            assert_eq!(read(std::str::from_utf8(&other).unwrap()), None, "at {index}");
-            assert_eq!(read(&text[..index]), None);
+            assert_eq!(parse(std::str::from_utf8(&other).unwrap()), None, "at {index}");
+            assert_eq!(parse(&text[..index]), None);
         }
         let other = format!("lp_{}_{}", "ä".repeat(18), "0".repeat(64));
-        assert_eq!(read(&format!("{other}_{}", check(&other))), None);
+        assert_eq!(parse(&format!("{other}_{}", check_digits(&other))), None);
     }
 }

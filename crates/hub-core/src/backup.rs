@@ -8,31 +8,31 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Signer, is_signed};
-use crate::digest::{Digest, Digesting};
+use crate::audit::{AuditSigner, is_signed};
+use crate::digest::{Digest, DigestBuilder};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::store::{Copied, Kind, What};
+use crate::store::{DocumentKind, SnapshotItem, SnapshotValue};
 use crate::text::{hex, unhex};
 use crate::vault::KeyFile;
 use crate::vault::key_ring;
 
 /// Format version. It is increased when older hubs cannot read the format any more.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 /// Maximum length of a line: a call may have long arguments and a long result.
-const LONGEST: u64 = 256 << 20;
+const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// Marker that distinguishes a backup from other files.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mark {
+enum FileMarker {
     Backup,
 }
 
 /// First line of a backup.
 #[derive(Serialize, Deserialize)]
 struct Header {
-    linchpin: Mark,
+    linchpin: FileMarker,
     version: u32,
     /// Time at which the backup was started.
     at: Timestamp,
@@ -44,15 +44,15 @@ struct Header {
 
 /// Part of the header that is the same in every format version.
 #[derive(Deserialize)]
-struct Begun {
+struct HeaderPrefix {
     #[serde(rename = "linchpin")]
-    _mark: Mark,
+    _mark: FileMarker,
     version: u32,
 }
 
 /// Last line of a backup.
 #[derive(Serialize, Deserialize)]
-struct End {
+struct Footer {
     records: u64,
     digest: Digest,
     signature: String,
@@ -60,14 +60,14 @@ struct End {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
-    Kept(Copied),
-    End(End),
+enum BackupLine {
+    Kept(SnapshotItem),
+    End(Footer),
 }
 
 /// Summary of a backup.
 #[derive(Debug, Clone, Serialize)]
-pub struct Contents {
+pub struct BackupSummary {
     /// Time at which the backup was started.
     pub at: Timestamp,
     /// Number of records.
@@ -82,46 +82,56 @@ pub struct Contents {
 }
 
 /// Writer of a backup.
-pub struct Writer<'a, W> {
-    to: W,
+pub struct BackupWriter<'a, W> {
+    output: W,
     keys: &'a KeyFile,
-    digest: Digesting,
-    contents: Contents,
+    digest: DigestBuilder,
+    contents: BackupSummary,
 }
 
-impl<'a, W: Write> Writer<'a, W> {
+impl<'a, W: Write> BackupWriter<'a, W> {
     /// Writes the header. If the backup contains the key file, its holder can decrypt every secret in it.
     pub fn new(to: W, keys: &'a KeyFile, at: Timestamp, with_keys: bool) -> Result<Self> {
-        let contents =
-            Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };
-        let mut writer = Writer { to, keys, digest: digesting(), contents };
+        let contents = BackupSummary {
+            at,
+            records: 0,
+            digest: new_digest().finish(),
+            with_keys,
+            heads: BTreeMap::new(),
+        };
+        let mut writer = BackupWriter { output: to, keys, digest: new_digest(), contents };
         let header = Header {
-            linchpin: Mark::Backup,
-            version: VERSION,
+            linchpin: FileMarker::Backup,
+            version: FORMAT_VERSION,
             at,
             audit_key: audit_key(keys),
             keys: with_keys.then(|| keys.text().to_string()),
         };
-        writer.line(&header)?;
+        writer.write_line(&header)?;
         Ok(writer)
     }
 
-    fn line(&mut self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_vec(line).map_err(|error| unwritten(&error.into()))?;
+    fn write_line(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(|error| write_error(&error.into()))?;
         text.push(b'\n');
         self.digest.add(&text);
-        self.to.write_all(&text).map_err(|error| unwritten(&error))
+        self.output.write_all(&text).map_err(|error| write_error(&error))
     }
 
     /// Adds a record. Sessions, login links, leases and the store id are skipped: they belong to a running hub or to
     /// this database.
-    pub fn add(&mut self, copied: Copied) -> Result<()> {
-        let is_left_out = |kind| matches!(kind, Kind::Session | Kind::Link | Kind::Lease | Kind::StoreId);
-        if matches!(&copied.what, What::Document(one) if is_left_out(one.document.key.kind)) {
+    pub fn add(&mut self, copied: SnapshotItem) -> Result<()> {
+        let is_left_out = |kind| {
+            matches!(
+                kind,
+                DocumentKind::Session | DocumentKind::Link | DocumentKind::Lease | DocumentKind::StoreId
+            )
+        };
+        if matches!(&copied.what, SnapshotValue::Document(one) if is_left_out(one.document.key.kind)) {
             return Ok(());
         }
-        self.contents.take(&copied, self.keys)?;
-        self.line(&Line::Kept(copied))
+        self.contents.add(&copied, self.keys)?;
+        self.write_line(&BackupLine::Kept(copied))
     }
 
     /// Returns the number of records so far.
@@ -130,25 +140,25 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     /// Writes the signed footer.
-    pub fn end(mut self) -> Result<(W, Contents)> {
-        let (records, digest) = (self.contents.records, self.digest.clone().end());
-        let signature = hex(&Signer::new(&self.keys.audit).sign_text(&signed(records, digest)));
-        self.line(&Line::End(End { records, digest, signature }))?;
-        self.to.flush().map_err(|error| unwritten(&error))?;
+    pub fn finish(mut self) -> Result<(W, BackupSummary)> {
+        let (records, digest) = (self.contents.records, self.digest.clone().finish());
+        let signature = hex(&AuditSigner::new(&self.keys.audit).sign_text(&signing_text(records, digest)));
+        self.write_line(&BackupLine::End(Footer { records, digest, signature }))?;
+        self.output.flush().map_err(|error| write_error(&error))?;
         self.contents.digest = digest;
-        Ok((self.to, self.contents))
+        Ok((self.output, self.contents))
     }
 }
 
-impl Contents {
+impl BackupSummary {
     /// Counts a record. Fails if the key file does not open a tenant key.
-    fn take(&mut self, copied: &Copied, file: &KeyFile) -> Result<()> {
+    fn add(&mut self, copied: &SnapshotItem, file: &KeyFile) -> Result<()> {
         self.records += 1;
         match &copied.what {
-            What::Document(one) if one.document.key.kind == Kind::TenantKey => {
-                key_ring::opens(file, copied.tenant, one.clone())?;
+            SnapshotValue::Document(one) if one.document.key.kind == DocumentKind::TenantKey => {
+                key_ring::verify_opens(file, copied.tenant, one.clone())?;
             }
-            What::Entry(row) => drop(self.heads.insert(copied.tenant, row.number)),
+            SnapshotValue::Entry(row) => drop(self.heads.insert(copied.tenant, row.number)),
             _ => {}
         }
         Ok(())
@@ -156,62 +166,64 @@ impl Contents {
 }
 
 /// Reader of the lines of a backup.
-struct Lines<R> {
-    from: R,
+struct LineReader<R> {
+    input: R,
     line: Vec<u8>,
     /// Number of the current line, from 1.
     number: u64,
 }
 
-impl<R: BufRead> Lines<R> {
-    fn next(&mut self) -> Result<()> {
+impl<R: BufRead> LineReader<R> {
+    fn read_line(&mut self) -> Result<()> {
         self.line.clear();
         self.number += 1;
-        let read = self.from.by_ref().take(LONGEST).read_until(b'\n', &mut self.line);
-        read.map_err(|error| wrong("backup_unreadable", format!("the backup cannot be read: {error}")))?;
+        let read = self.input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
+        read.map_err(|error| {
+            invalid_backup("backup_unreadable", format!("the backup cannot be read: {error}"))
+        })?;
         if self.line.ends_with(b"\n") {
             return Ok(());
         }
         let text = format!("the backup is cut off at line {}: use another copy", self.number);
-        Err(wrong("backup_cut_off", text))
+        Err(invalid_backup("backup_cut_off", text))
     }
 
-    fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.line).map_err(|_| self.changed())
+    fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.line).map_err(|_| self.damaged_error())
     }
 
-    fn changed(&self) -> Error {
+    fn damaged_error(&self) -> Error {
         let text = format!("the backup is damaged at line {}: use another copy", self.number);
-        wrong("backup_changed", text)
+        invalid_backup("backup_changed", text)
     }
 }
 
 /// Reader of a backup.
-pub struct Reader<R> {
-    lines: Lines<R>,
-    digest: Digesting,
+pub struct BackupReader<R> {
+    lines: LineReader<R>,
+    digest: DigestBuilder,
     header: Header,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> BackupReader<R> {
     /// Reads the header.
     pub fn new(from: R) -> Result<Self> {
-        let mut lines = Lines { from, line: Vec::new(), number: 0 };
+        let mut lines = LineReader { input: from, line: Vec::new(), number: 0 };
         let foreign = |_| {
             let text = "not a backup: use a file written by `linchpin backup`";
-            wrong("not_a_backup", text)
+            invalid_backup("not_a_backup", text)
         };
-        lines.next().map_err(foreign)?;
+        lines.read_line().map_err(foreign)?;
         // The rest of the header may have another format.
-        let Begun { version, .. } = lines.read().map_err(foreign)?;
-        if version > VERSION {
-            return Err(wrong(
+        let HeaderPrefix { version, .. } = lines.parse().map_err(foreign)?;
+        if version > FORMAT_VERSION {
+            return Err(invalid_backup(
                 "backup_too_new",
                 "the backup was written by a newer hub: restore it with that version",
             ));
         }
-        let header = lines.read()?;
-        Ok(Reader { digest: digesting().part(&lines.line), lines, header })
+        let header = lines.parse()?;
+        Ok(BackupReader { digest: new_digest().part(&lines.line), lines, header })
     }
 
     /// Returns the key file, if the backup contains it.
@@ -220,69 +232,74 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Returns the next record, or `None` after a valid footer signed with these keys.
-    pub fn next(&mut self, keys: &KeyFile) -> Result<Option<Copied>> {
-        self.lines.next()?;
-        let end = match self.lines.read()? {
-            Line::Kept(copied) => {
+    pub fn next(&mut self, keys: &KeyFile) -> Result<Option<SnapshotItem>> {
+        self.lines.read_line()?;
+        let end = match self.lines.parse()? {
+            BackupLine::Kept(copied) => {
                 self.digest.add(&self.lines.line);
                 return Ok(Some(copied));
             }
-            Line::End(end) => end,
+            BackupLine::End(end) => end,
         };
-        if self.digest.clone().end() != end.digest {
+        if self.digest.clone().finish() != end.digest {
             let text = "the backup is damaged: its digest does not match. Use another copy";
-            return Err(wrong("backup_changed", text));
+            return Err(invalid_backup("backup_changed", text));
         }
-        let (signer, signature) = (Signer::new(&keys.audit), unhex(&end.signature).unwrap_or_default());
-        if !is_signed(signer.public_key(), &signed(end.records, end.digest), &signature) {
-            return Err(self.lines.changed());
+        let (signer, signature) = (AuditSigner::new(&keys.audit), unhex(&end.signature).unwrap_or_default());
+        if !is_signed(signer.public_key(), &signing_text(end.records, end.digest), &signature) {
+            return Err(self.lines.damaged_error());
         }
-        let is_end = self.lines.from.fill_buf().is_ok_and(<[u8]>::is_empty);
-        is_end.then_some(None).ok_or_else(|| self.lines.changed())
+        let is_end = self.lines.input.fill_buf().is_ok_and(<[u8]>::is_empty);
+        is_end.then_some(None).ok_or_else(|| self.lines.damaged_error())
     }
 
     /// Verifies the complete backup against these keys. The callback receives the number of bytes read so far.
-    pub fn check(mut self, keys: &KeyFile, mut told: impl FnMut(u64)) -> Result<Contents> {
+    pub fn verify(mut self, keys: &KeyFile, mut on_progress: impl FnMut(u64)) -> Result<BackupSummary> {
         if self.header.audit_key != audit_key(keys) {
             let text = "the backup belongs to a hub with another key file: use that key file";
-            return Err(wrong("wrong_key_file", text));
+            return Err(invalid_backup("wrong_key_file", text));
         }
         let (at, with_keys) = (self.header.at, self.header.keys.is_some());
-        let mut contents =
-            Contents { at, records: 0, digest: digesting().end(), with_keys, heads: BTreeMap::new() };
+        let mut contents = BackupSummary {
+            at,
+            records: 0,
+            digest: new_digest().finish(),
+            with_keys,
+            heads: BTreeMap::new(),
+        };
         let mut bytes = 0;
         while let Some(copied) = self.next(keys)? {
-            contents.take(&copied, keys)?;
+            contents.add(&copied, keys)?;
             bytes += self.lines.line.len() as u64;
-            told(bytes);
+            on_progress(bytes);
         }
-        let Line::End(End { records, digest, .. }) = self.lines.read()? else {
-            return Err(self.lines.changed());
+        let BackupLine::End(Footer { records, digest, .. }) = self.lines.parse()? else {
+            return Err(self.lines.damaged_error());
         };
         contents.digest = digest;
-        (records == contents.records).then_some(contents).ok_or_else(|| self.lines.changed())
+        (records == contents.records).then_some(contents).ok_or_else(|| self.lines.damaged_error())
     }
 }
 
 fn audit_key(keys: &KeyFile) -> String {
-    hex(Signer::new(&keys.audit).public_key())
+    hex(AuditSigner::new(&keys.audit).public_key())
 }
 
-fn digesting() -> Digesting {
+fn new_digest() -> DigestBuilder {
     Digest::of("linchpin backup")
 }
 
-fn signed(records: u64, digest: Digest) -> Vec<u8> {
+fn signing_text(records: u64, digest: Digest) -> Vec<u8> {
     format!("linchpin backup 1|{records}|{digest}").into_bytes()
 }
 
-fn wrong(code: &'static str, text: impl Into<String>) -> Error {
-    Error::new(error::Kind::Invalid, code, text)
+fn invalid_backup(code: &'static str, text: impl Into<String>) -> Error {
+    Error::new(error::ErrorKind::Invalid, code, text)
 }
 
-fn unwritten(error: &io::Error) -> Error {
+fn write_error(error: &io::Error) -> Error {
     Error::new(
-        error::Kind::Unavailable,
+        error::ErrorKind::Unavailable,
         "backup_unwritable",
         format!("the backup cannot be written: {error}"),
     )
@@ -291,20 +308,26 @@ fn unwritten(error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
-    use crate::store::{Document, Key, Stored};
+    use crate::platform::SystemPlatform;
+    use crate::store::{Document, DocumentKey, StoredDocument};
 
     #[test]
     fn what_lets_somebody_in_at_a_hub_that_runs_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
-        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
-        let mut writer = Writer::new(Vec::new(), &keys, Timestamp::UNIX_EPOCH, false).unwrap();
-        for kind in [Kind::Session, Kind::Link, Kind::Lease, Kind::StoreId, Kind::User] {
-            let document = Document::new(Key::new(kind, "1"), &()).unwrap();
-            let what = What::Document(Stored { document, version: 1 });
-            writer.add(Copied { tenant: TenantId::fixed(1), what }).unwrap();
+        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &SystemPlatform).unwrap();
+        let mut writer = BackupWriter::new(Vec::new(), &keys, Timestamp::UNIX_EPOCH, false).unwrap();
+        for kind in [
+            DocumentKind::Session,
+            DocumentKind::Link,
+            DocumentKind::Lease,
+            DocumentKind::StoreId,
+            DocumentKind::User,
+        ] {
+            let document = Document::new(DocumentKey::new(kind, "1"), &()).unwrap();
+            let what = SnapshotValue::Document(StoredDocument { document, version: 1 });
+            writer.add(SnapshotItem { tenant: TenantId::fixed(1), what }).unwrap();
         }
-        let (bytes, contents) = writer.end().unwrap();
+        let (bytes, contents) = writer.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!((contents.records, text.contains(r#""kind":"user""#)), (1, true), "{text}");
     }

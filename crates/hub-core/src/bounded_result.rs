@@ -7,7 +7,7 @@ pub const DEFAULT_LIMIT: usize = 200_000;
 
 /// Tool result with its summary.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Envelope {
+pub struct BoundedResult {
     /// Text of the result.
     pub summary: String,
     /// Result of the server; only the truncated summary if the result is too large.
@@ -18,38 +18,38 @@ pub struct Envelope {
     pub warning: Option<String>,
 }
 
-impl Envelope {
+impl BoundedResult {
     /// Bounds a result of `tools/call` to `limit` bytes.
     pub fn new(result: Value, limit: usize) -> Self {
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or_default();
         let summary = summary(&result);
         let size = serde_json::to_vec(&result).map_or(usize::MAX, |bytes| bytes.len());
         if size <= limit {
-            return Envelope { summary, result, is_error, warning: None };
+            return BoundedResult { summary, result, is_error, warning: None };
         }
         let warning = format!("the result has {size} bytes and was truncated to {limit}");
-        let summary = cut(summary, limit.saturating_sub(warning.len() + 1));
+        let summary = truncate_json(summary, limit.saturating_sub(warning.len() + 1));
         let text = format!("{summary}\n{warning}");
         let mut result = Map::new();
         result.insert("content".into(), json!([{"type": "text", "text": text}]));
         if is_error {
             result.insert("isError".into(), true.into());
         }
-        Envelope { summary: text, result: result.into(), is_error, warning: Some(warning) }
+        BoundedResult { summary: text, result: result.into(), is_error, warning: Some(warning) }
     }
 }
 
 /// Returns the text blocks of a result, a placeholder for each other block, and the structured content.
 pub fn summary(result: &Value) -> String {
     let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut parts: Vec<String> = blocks.iter().filter_map(described).collect();
+    let mut parts: Vec<String> = blocks.iter().filter_map(describe_block).collect();
     if let Some(structured) = result.get("structuredContent") {
         let text = structured.to_string();
         // Many servers repeat the structured content as text.
         let is_repeated = blocks.iter().any(|block| {
-            let said =
+            let parsed =
                 block.get("text").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
-            said.as_ref() == Some(structured)
+            parsed.as_ref() == Some(structured)
         });
         if !is_repeated {
             parts.push(text);
@@ -58,7 +58,7 @@ pub fn summary(result: &Value) -> String {
     parts.join("\n")
 }
 
-fn described(block: &Value) -> Option<String> {
+fn describe_block(block: &Value) -> Option<String> {
     let text = |name: &str| block.get(name).and_then(Value::as_str);
     let kind = text("type")?;
     Some(match kind {
@@ -74,7 +74,7 @@ fn described(block: &Value) -> Option<String> {
 }
 
 /// Truncates a text so that its JSON form has at most this many bytes.
-fn cut(mut text: String, most: usize) -> String {
+fn truncate_json(mut text: String, most: usize) -> String {
     let mut bytes = 0;
     let end = text.char_indices().find(|(_, char)| {
         bytes += match char {
@@ -105,20 +105,20 @@ mod tests {
             ],
             "structuredContent": {"sum": 3},
         });
-        let envelope = Envelope::new(result.clone(), DEFAULT_LIMIT);
+        let envelope = BoundedResult::new(result.clone(), DEFAULT_LIMIT);
         assert_eq!(envelope.summary, "one\n[image, image/png]\n[link to file:///a]\ntwo\nthree\n{\"sum\":3}");
         assert_eq!((envelope.result, envelope.is_error, envelope.warning), (result, false, None));
         let mirrored =
             json!({"content": [{"type": "text", "text": "{ \"sum\": 3 }"}], "structuredContent": {"sum": 3}});
-        assert_eq!(Envelope::new(mirrored, DEFAULT_LIMIT).summary, "{ \"sum\": 3 }");
-        assert_eq!(Envelope::new(json!({"content": [], "isError": true}), 99).summary, "");
+        assert_eq!(BoundedResult::new(mirrored, DEFAULT_LIMIT).summary, "{ \"sum\": 3 }");
+        assert_eq!(BoundedResult::new(json!({"content": [], "isError": true}), 99).summary, "");
     }
 
     #[test]
     fn what_is_too_large_is_cut_and_says_so() {
         for text in ["x".repeat(300_000), "ä".repeat(150_000), "\u{1}\"\n".repeat(100_000)] {
             let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
-            let envelope = Envelope::new(result, DEFAULT_LIMIT);
+            let envelope = BoundedResult::new(result, DEFAULT_LIMIT);
             let size = envelope.result.to_string().len();
             assert!((190_000..=DEFAULT_LIMIT + 100).contains(&size), "{size}");
             assert!(envelope.is_error && envelope.result["isError"] == true);
@@ -129,6 +129,6 @@ mod tests {
             );
         }
         let structured = json!({"content": [], "structuredContent": {"rows": vec![1; 200_000]}});
-        assert!(Envelope::new(structured, 1_000).summary.len() <= 1_000);
+        assert!(BoundedResult::new(structured, 1_000).summary.len() <= 1_000);
     }
 }

@@ -14,12 +14,12 @@ pub struct Digest([u8; 32]);
 
 /// Builder of a digest, part by part.
 #[derive(Clone)]
-pub struct Digesting(Sha256);
+pub struct DigestBuilder(Sha256);
 
 impl Digest {
     /// Starts a digest. `purpose` separates domains: digests of different purposes never match.
-    pub fn of(purpose: &str) -> Digesting {
-        Digesting(Sha256::new()).part(purpose)
+    pub fn of(purpose: &str) -> DigestBuilder {
+        DigestBuilder(Sha256::new()).part(purpose)
     }
 
     /// Returns the bytes.
@@ -33,7 +33,7 @@ impl Digest {
     }
 }
 
-impl Digesting {
+impl DigestBuilder {
     /// Adds a part. The length is digested with it, so that parts cannot run into each other.
     #[must_use]
     pub fn part(mut self, bytes: impl AsRef<[u8]>) -> Self {
@@ -54,7 +54,7 @@ impl Digesting {
     }
 
     /// Returns the digest of all parts.
-    pub fn end(self) -> Digest {
+    pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
 }
@@ -91,11 +91,11 @@ impl<'de> serde::Deserialize<'de> for Digest {
 /// `1.0` differ.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
-    write(value, &mut out);
+    write_canonical(value, &mut out);
     out
 }
 
-fn write(value: &Value, out: &mut String) {
+fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {
             out.push('[');
@@ -103,7 +103,7 @@ fn write(value: &Value, out: &mut String) {
                 if index > 0 {
                     out.push(',');
                 }
-                write(item, out);
+                write_canonical(item, out);
             }
             out.push(']');
         }
@@ -115,9 +115,9 @@ fn write(value: &Value, out: &mut String) {
                 if index > 0 {
                     out.push(',');
                 }
-                write(&Value::from(name.as_str()), out);
+                write_canonical(&Value::from(name.as_str()), out);
                 out.push(':');
-                write(value, out);
+                write_canonical(value, out);
             }
             out.push('}');
         }
@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn parts_are_told_apart() {
-        let of = |parts: &[&str]| parts.iter().fold(Digest::of("x"), Digesting::part).end();
+        let of = |parts: &[&str]| parts.iter().fold(Digest::of("x"), DigestBuilder::part).finish();
         assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
         assert_ne!(of(&["ab"]), of(&["ab", ""]));
-        assert_ne!(Digest::of("x").end(), Digest::of("y").end());
+        assert_ne!(Digest::of("x").finish(), Digest::of("y").finish());
         assert_eq!(of(&["a"]).to_string().len(), 64);
     }
 

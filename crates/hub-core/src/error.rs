@@ -4,24 +4,24 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::text::shortened;
+use crate::text::shorten;
 
 /// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// The input is invalid.
     Invalid,
     /// The caller is not authenticated.
-    Unauthorized,
+    Unauthenticated,
     /// The object does not exist, or the caller may not see it.
     NotFound,
     /// The request conflicts with the current state.
     Conflict,
     /// The caller lacks permission.
-    Denied,
+    PermissionDenied,
     /// A size, rate or concurrency limit is exceeded.
-    Exhausted,
+    LimitExceeded,
     /// A dependency, such as the store or a server, is unavailable.
     Unavailable,
     /// Internal error.
@@ -31,7 +31,7 @@ pub enum Kind {
 /// Error of a hub operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     /// Stable code for programs, such as `server_not_found`.
     code: &'static str,
     /// Request field that caused the error.
@@ -45,45 +45,45 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// Creates an error with a stable code.
-    pub fn new(kind: Kind, code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
         Error { kind, code, field: None, message: message.into(), retry_after: None }
     }
 
     /// Creates an error about an invalid field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Error { field: Some(field.into()), ..Self::new(Kind::Invalid, "invalid_field", message) }
+        Error { field: Some(field.into()), ..Self::new(ErrorKind::Invalid, "invalid_field", message) }
     }
 
     /// Sets the field that caused the error.
     #[must_use]
-    pub fn about(self, field: impl Into<String>) -> Self {
+    pub fn with_field(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }
     }
 
     /// Sets the time after which a retry may succeed, rounded up to seconds.
     #[must_use]
-    pub fn after(self, wait: Duration) -> Self {
-        Error { retry_after: Some(Duration::from_secs(seconds(wait))), ..self }
+    pub fn with_retry_after(self, wait: Duration) -> Self {
+        Error { retry_after: Some(Duration::from_secs(ceil_seconds(wait))), ..self }
     }
 
     /// Creates the error for an object that does not exist.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
-        Self::new(Kind::NotFound, "not_found", format!("there is no {what} `{name}`"))
+        Self::new(ErrorKind::NotFound, "not_found", format!("there is no {what} `{name}`"))
     }
 
     /// Creates the error of a hub that shuts down.
-    pub(crate) fn ending() -> Self {
-        Self::new(Kind::Unavailable, "ending", "the hub is shutting down: retry after it has restarted")
+    pub(crate) fn shutting_down() -> Self {
+        Self::new(ErrorKind::Unavailable, "ending", "the hub is shutting down: retry after it has restarted")
     }
 
     /// Creates the error for an unknown value, with the known ones.
-    pub(crate) fn not_one_of(what: &str, name: &str, known: &str) -> Self {
-        let text = format!("unknown {what} `{}`: use {known}", shortened(name));
-        Self::new(Kind::NotFound, "not_found", text)
+    pub(crate) fn unknown_value(what: &str, name: &str, known: &str) -> Self {
+        let text = format!("unknown {what} `{}`: use {known}", shorten(name));
+        Self::new(ErrorKind::NotFound, "not_found", text)
     }
 
     /// Returns the kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
@@ -109,7 +109,7 @@ impl Error {
 }
 
 /// Rounds a duration up to seconds: at least one.
-pub(crate) fn seconds(wait: Duration) -> u64 {
+pub(crate) fn ceil_seconds(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX).max(1)
 }
 

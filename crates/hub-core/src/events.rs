@@ -1,5 +1,5 @@
 //! Event log: a bounded, ordered buffer of events for subscribers. A subscriber resumes after its last event number as
-//! long as the buffer still holds the next events; otherwise it receives [`Missed`].
+//! long as the buffer still holds the next events; otherwise it receives [`Lagged`].
 //!
 //! In a cluster, events go to the store first, which numbers them and distributes them to all hubs.
 
@@ -15,7 +15,7 @@ use crate::id::TenantId;
 use crate::lock::lock;
 
 /// Number of events in the buffer.
-pub const REMEMBERED: usize = 4_096;
+pub const CAPACITY: usize = 4_096;
 
 /// Event of the hub.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,191 +32,196 @@ pub struct Event {
 
 /// Event that has no number yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct NewEvent {
     /// Kind of the event.
     pub kind: &'static str,
     /// Body of the event.
     pub body: Value,
 }
 
-impl Told {
+impl NewEvent {
     /// Creates an event.
     pub fn new(kind: &'static str, body: Value) -> Self {
-        Told { kind, body }
+        NewEvent { kind, body }
     }
 }
 
 /// Log of the events of a hub. Clones share one log.
 #[derive(Clone)]
-pub struct Events(Arc<Inner>);
+pub struct EventLog(Arc<Inner>);
 
 struct Inner {
-    last: Mutex<Last>,
+    buffer: Mutex<EventBuffer>,
     /// Number of the last event.
-    number: watch::Sender<u64>,
+    last_number: watch::Sender<u64>,
     /// Channel to the store that numbers the events of a cluster.
-    outlet: Option<mpsc::Sender<(TenantId, Told)>>,
+    forward: Option<mpsc::Sender<(TenantId, NewEvent)>>,
     /// Whether an event was dropped because the channel was full.
-    is_cut: AtomicBool,
+    overflowed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Last {
+struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Events up to this number are not in the buffer any more.
     floor: u64,
 }
 
-impl Default for Events {
+impl Default for EventLog {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
-impl Events {
-    fn new(outlet: Option<mpsc::Sender<(TenantId, Told)>>) -> Self {
+impl EventLog {
+    fn new(outlet: Option<mpsc::Sender<(TenantId, NewEvent)>>) -> Self {
         let (last, is_cut) = (Mutex::default(), AtomicBool::new(false));
-        Events(Arc::new(Inner { last, number: watch::Sender::new(0), outlet, is_cut }))
+        EventLog(Arc::new(Inner {
+            buffer: last,
+            last_number: watch::Sender::new(0),
+            forward: outlet,
+            overflowed: is_cut,
+        }))
     }
 
     /// Creates the log of a hub in a cluster. Published events are sent to the receiver, to be numbered and
     /// distributed.
-    pub fn shared() -> (Self, mpsc::Receiver<(TenantId, Told)>) {
-        let (outlet, told) = mpsc::channel(REMEMBERED);
-        (Self::new(Some(outlet)), told)
+    pub fn clustered() -> (Self, mpsc::Receiver<(TenantId, NewEvent)>) {
+        let (outlet, event) = mpsc::channel(CAPACITY);
+        (Self::new(Some(outlet)), event)
     }
 
     /// Publishes an event without waiting. Events of a commit belong to its batch instead.
-    pub fn publish(&self, tenant: TenantId, told: Told) {
-        if let Some(outlet) = &self.0.outlet {
-            if outlet.try_send((tenant, told)).is_err() {
-                self.0.is_cut.store(true, Ordering::SeqCst);
+    pub fn publish(&self, tenant: TenantId, event: NewEvent) {
+        if let Some(outlet) = &self.0.forward {
+            if outlet.try_send((tenant, event)).is_err() {
+                self.0.overflowed.store(true, Ordering::SeqCst);
             }
             return;
         }
-        let mut last = lock(&self.0.last);
-        let (number, Told { kind, body }) = (*self.0.number.borrow() + 1, told);
-        self.add(&mut last, Event { number, tenant, kind: kind.into(), body });
+        let mut last = lock(&self.0.buffer);
+        let (number, NewEvent { kind, body }) = (*self.0.last_number.borrow() + 1, event);
+        self.push(&mut last, Event { number, tenant, kind: kind.into(), body });
     }
 
     /// Returns whether an event was dropped since the last call.
-    pub fn was_cut(&self) -> bool {
-        self.0.is_cut.swap(false, Ordering::SeqCst)
+    pub fn take_overflowed(&self) -> bool {
+        self.0.overflowed.swap(false, Ordering::SeqCst)
     }
 
     /// Marks a gap: events may have been lost, so that subscribers have to reload everything.
-    fn lose(&self) {
-        let mut last = lock(&self.0.last);
-        let number = *self.0.number.borrow() + 1;
-        *last = Last { events: VecDeque::new(), floor: number };
-        self.0.number.send_replace(number);
+    fn mark_gap(&self) {
+        let mut last = lock(&self.0.buffer);
+        let number = *self.0.last_number.borrow() + 1;
+        *last = EventBuffer { events: VecDeque::new(), floor: number };
+        self.0.last_number.send_replace(number);
     }
 
     /// Adds an event that the store has numbered, of this hub or of a peer hub.
     pub fn deliver(&self, event: Event) {
-        self.add(&mut lock(&self.0.last), event);
+        self.push(&mut lock(&self.0.buffer), event);
     }
 
     /// Resets the log to this number. Earlier events are not available here.
-    pub fn forget(&self, number: u64) {
-        let mut last = lock(&self.0.last);
-        *last = Last { events: VecDeque::new(), floor: number };
-        self.0.number.send_replace(number);
+    pub fn reset_to(&self, number: u64) {
+        let mut last = lock(&self.0.buffer);
+        *last = EventBuffer { events: VecDeque::new(), floor: number };
+        self.0.last_number.send_replace(number);
     }
 
-    fn add(&self, last: &mut Last, event: Event) {
-        if last.events.len() == REMEMBERED {
+    fn push(&self, last: &mut EventBuffer, event: Event) {
+        if last.events.len() == CAPACITY {
             last.floor = last.events.pop_front().map_or(last.floor, |event| event.number);
         }
         let number = event.number;
         last.events.push_back(Arc::new(event));
-        self.0.number.send_replace(number);
+        self.0.last_number.send_replace(number);
     }
 
     /// Subscribes to the events of a tenant, after this event number. Default: only new events.
-    pub fn watch(&self, tenant: TenantId, after: Option<u64>) -> Watching {
-        self.watching(Some(tenant), after)
+    pub fn subscribe(&self, tenant: TenantId, after: Option<u64>) -> EventSubscription {
+        self.subscribe_to(Some(tenant), after)
     }
 
     /// Subscribes to new events of all tenants.
-    pub fn watch_all(&self) -> Watching {
-        self.watching(None, None)
+    pub fn subscribe_all(&self) -> EventSubscription {
+        self.subscribe_to(None, None)
     }
 
-    fn watching(&self, tenant: Option<TenantId>, after: Option<u64>) -> Watching {
-        let number = self.0.number.subscribe();
+    fn subscribe_to(&self, tenant: Option<TenantId>, after: Option<u64>) -> EventSubscription {
+        let number = self.0.last_number.subscribe();
         let seen = after.unwrap_or_else(|| *number.borrow());
-        Watching { events: self.clone(), tenant, seen, number }
+        EventSubscription { log: self.clone(), tenant, last_seen: seen, last_number: number }
     }
 }
 
 /// Events to publish when a commit succeeds. If it is dropped before the result is known, a gap is marked.
-pub(crate) struct Untold {
-    events: Events,
+pub(crate) struct PublishOnCommit {
+    log: EventLog,
     tenant: TenantId,
-    told: Vec<Told>,
+    event: Vec<NewEvent>,
 }
 
-impl Untold {
+impl PublishOnCommit {
     /// Creates the guard before the commit starts.
-    pub(crate) fn new(events: Events, tenant: TenantId, told: Vec<Told>) -> Self {
-        Untold { events, tenant, told }
+    pub(crate) fn new(log: EventLog, tenant: TenantId, event: Vec<NewEvent>) -> Self {
+        PublishOnCommit { log, tenant, event }
     }
 
     /// Publishes the events if the commit succeeded, and discards them otherwise.
-    pub(crate) fn over(mut self, is_done: bool) {
-        for told in std::mem::take(&mut self.told).into_iter().filter(|_| is_done) {
-            self.events.publish(self.tenant, told);
+    pub(crate) fn finish(mut self, is_done: bool) {
+        for event in std::mem::take(&mut self.event).into_iter().filter(|_| is_done) {
+            self.log.publish(self.tenant, event);
         }
     }
 }
 
-impl Drop for Untold {
+impl Drop for PublishOnCommit {
     fn drop(&mut self) {
-        if !self.told.is_empty() {
-            self.events.lose();
+        if !self.event.is_empty() {
+            self.log.mark_gap();
         }
     }
 }
 
 /// Subscription to the event log.
-pub struct Watching {
-    events: Events,
+pub struct EventSubscription {
+    log: EventLog,
     /// Tenant of the events; `None` for all tenants.
     tenant: Option<TenantId>,
-    seen: u64,
-    number: watch::Receiver<u64>,
+    last_seen: u64,
+    last_number: watch::Receiver<u64>,
 }
 
 /// Error of a subscriber that missed events: it has to reload everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Missed;
+pub struct Lagged;
 
-impl Watching {
+impl EventSubscription {
     /// Waits for the next event.
-    pub async fn next(&mut self) -> Result<Arc<Event>, Missed> {
+    pub async fn next(&mut self) -> Result<Arc<Event>, Lagged> {
         loop {
-            let last = *self.number.borrow_and_update();
-            if let Some(event) = self.look(last)? {
+            let last = *self.last_number.borrow_and_update();
+            if let Some(event) = self.find_next(last)? {
                 return Ok(event);
             }
-            if self.number.changed().await.is_err() {
+            if self.last_number.changed().await.is_err() {
                 std::future::pending::<()>().await; // the log is closed: there are no further events
             }
         }
     }
 
-    fn look(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Missed> {
-        let last = lock(&self.events.0.last);
+    fn find_next(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Lagged> {
+        let last = lock(&self.log.0.buffer);
         // The last number belongs to an earlier run of the hub, or the events after it are not in the buffer any more.
-        if self.seen > newest || self.seen < last.floor {
-            self.seen = newest.max(last.floor);
-            return Err(Missed);
+        if self.last_seen > newest || self.last_seen < last.floor {
+            self.last_seen = newest.max(last.floor);
+            return Err(Lagged);
         }
-        let from = last.events.partition_point(|event| event.number <= self.seen);
+        let from = last.events.partition_point(|event| event.number <= self.last_seen);
         let is_wanted = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
         let found = last.events.iter().skip(from).find(|event| is_wanted(event)).cloned();
-        self.seen = found.as_ref().map_or(newest.max(self.seen), |event| event.number);
+        self.last_seen = found.as_ref().map_or(newest.max(self.last_seen), |event| event.number);
         Ok(found)
     }
 }
@@ -232,50 +237,56 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_was_away_goes_on_where_they_were() {
-        let events = Events::default();
-        let mut watching = events.watch(ADA, None);
+        let events = EventLog::default();
+        let mut watching = events.subscribe(ADA, None);
         for number in 1..=6 {
-            events.publish(if number % 2 == 0 { BOB } else { ADA }, Told::new("call", json!(number)));
+            events.publish(if number % 2 == 0 { BOB } else { ADA }, NewEvent::new("call", json!(number)));
         }
         let mut seen = Vec::new();
         for _ in 0..3 {
             seen.push(watching.next().await.unwrap().number);
         }
         assert_eq!(seen, [1, 3, 5]);
-        assert_eq!(events.watch(ADA, Some(1)).next().await.unwrap().number, 3);
-        assert_eq!(events.watch(BOB, Some(4)).next().await.unwrap().number, 6);
+        assert_eq!(events.subscribe(ADA, Some(1)).next().await.unwrap().number, 3);
+        assert_eq!(events.subscribe(BOB, Some(4)).next().await.unwrap().number, 6);
         let (waits, publish) =
-            (watching.next(), async { events.publish(ADA, Told::new("server", json!({}))) });
+            (watching.next(), async { events.publish(ADA, NewEvent::new("server", json!({}))) });
         let (event, ()) = tokio::join!(waits, publish);
         assert_eq!((event.unwrap().number, 7), (7, 7));
     }
 
     #[tokio::test]
     async fn of_what_nobody_knows_everybody_is_told_to_look_again() {
-        let events = Events::default();
-        let mut watching = events.watch(ADA, None);
-        let untold = |number: u8| Untold::new(events.clone(), ADA, vec![Told::new("call", json!(number))]);
-        untold(0).over(false);
-        untold(1).over(true);
+        let events = EventLog::default();
+        let mut watching = events.subscribe(ADA, None);
+        let untold = |number: u8| {
+            PublishOnCommit::new(events.clone(), ADA, vec![NewEvent::new("call", json!(number))])
+        };
+        untold(0).finish(false);
+        untold(1).finish(true);
         assert_eq!(watching.next().await.unwrap().body, json!(1));
         drop(untold(2));
-        assert_eq!(watching.next().await, Err(Missed));
-        untold(3).over(true);
+        assert_eq!(watching.next().await, Err(Lagged));
+        untold(3).finish(true);
         assert_eq!(watching.next().await.unwrap().body, json!(3));
     }
 
     #[tokio::test]
     async fn what_is_forgotten_is_said_to_be() {
-        let events = Events::default();
-        let mut slow = events.watch(ADA, None);
-        for number in 0..=REMEMBERED {
-            events.publish(ADA, Told::new("call", json!(number)));
+        let events = EventLog::default();
+        let mut slow = events.subscribe(ADA, None);
+        for number in 0..=CAPACITY {
+            events.publish(ADA, NewEvent::new("call", json!(number)));
         }
-        assert_eq!(slow.next().await, Err(Missed));
-        let number = REMEMBERED as u64 + 1;
-        events.publish(ADA, Told::new("call", json!("next")));
+        assert_eq!(slow.next().await, Err(Lagged));
+        let number = CAPACITY as u64 + 1;
+        events.publish(ADA, NewEvent::new("call", json!("next")));
         assert_eq!(slow.next().await.unwrap().number, number + 1);
-        assert_eq!(events.watch(ADA, Some(number + 100)).next().await, Err(Missed), "number of another run");
-        assert_eq!(events.watch(ADA, Some(2)).next().await.unwrap().number, 3);
+        assert_eq!(
+            events.subscribe(ADA, Some(number + 100)).next().await,
+            Err(Lagged),
+            "number of another run"
+        );
+        assert_eq!(events.subscribe(ADA, Some(2)).next().await.unwrap().number, 3);
     }
 }

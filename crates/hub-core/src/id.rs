@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::platform::{World, random};
-use crate::text::shortened;
+use crate::platform::{Platform, random};
+use crate::text::shorten;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
@@ -17,8 +17,8 @@ macro_rules! ids {
 
         impl $name {
             /// Creates a new id.
-            pub fn new(world: &dyn World) -> Self {
-                $name(version_7(world))
+            pub fn new(world: &dyn Platform) -> Self {
+                $name(uuid_v7(world))
             }
 
             /// Creates a constant id, for built-in objects.
@@ -37,7 +37,7 @@ macro_rules! ids {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write(self.0, f)
+                write_uuid(self.0, f)
             }
         }
 
@@ -45,7 +45,7 @@ macro_rules! ids {
             type Err = Error;
 
             fn from_str(text: &str) -> Result<Self, Error> {
-                read(text).map($name).ok_or_else(|| Error::not_found($what, shortened(text)))
+                parse_uuid(text).map($name).ok_or_else(|| Error::not_found($what, shorten(text)))
             }
         }
 
@@ -83,20 +83,20 @@ ids! {
     SecretId, "secret";
 }
 
-fn version_7(world: &dyn World) -> u128 {
+fn uuid_v7(world: &dyn Platform) -> u128 {
     let millis = u128::from(world.now().as_millisecond().unsigned_abs());
-    let chance = u128::from_be_bytes(random(world));
-    let low = chance & 0x0fff_3fff_ffff_ffff_ffff;
+    let random_bits = u128::from_be_bytes(random(world));
+    let low = random_bits & 0x0fff_3fff_ffff_ffff_ffff;
     (millis & 0xffff_ffff_ffff) << 80 | 0x7000_8000_0000_0000_0000 | low
 }
 
-fn write(number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_uuid(number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let digits = format!("{number:032x}");
     f.write_str(&digits[..8])?;
     [8..12, 12..16, 16..20, 20..32].into_iter().try_for_each(|part| write!(f, "-{}", &digits[part]))
 }
 
-fn read(text: &str) -> Option<u128> {
+fn parse_uuid(text: &str) -> Option<u128> {
     let dashes = [8, 13, 18, 23];
     let fits = text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| {
@@ -108,12 +108,12 @@ fn read(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
-    use crate::platform::tests::Still;
+    use crate::platform::SystemPlatform;
+    use crate::platform::tests::FixedPlatform;
 
     #[test]
     fn they_are_in_order_and_read_again() {
-        let world = Still::default();
+        let world = FixedPlatform::default();
         let first = ServerId::new(&world);
         world.seconds.store(1, std::sync::atomic::Ordering::SeqCst);
         let second = ServerId::new(&world);
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(first.to_string().parse(), Ok(first));
         assert_eq!(&first.to_string()[14..15], "7");
         assert!(matches!(first.to_string().as_bytes()[19], b'8'..=b'b'));
-        assert_ne!(ServerId::new(&System), ServerId::new(&System));
+        assert_ne!(ServerId::new(&SystemPlatform), ServerId::new(&SystemPlatform));
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
             ["", "1", &good[1..], &good.replace('-', "0"), &good.replace('1', "A"), &format!("{good} ")]
         {
             let error = bad.parse::<ServerId>().unwrap_err();
-            assert_eq!(error.kind(), crate::Kind::NotFound, "{bad}");
+            assert_eq!(error.kind(), crate::ErrorKind::NotFound, "{bad}");
         }
         let error = "x\u{1b}[31m".parse::<CallId>().unwrap_err();
         assert_eq!(error.to_string(), "there is no call `x[31m`");

@@ -4,13 +4,13 @@
 //! | topic | module |
 //! |---|---|
 //! | servers and their settings | [`server`] |
-//! | slugs and qualified tool names | [`names`] |
+//! | slugs and qualified tool names | [`tool::names`] |
 //! | policy decisions about calls | [`policy`] |
-//! | fingerprints of trusted tool definitions | [`pin`] |
+//! | fingerprints of trusted tool definitions | [`tool::pin`] |
 //! | pool of upstream connections | [`connection`] |
-//! | killing server processes of a killed hub | [`guard`] |
+//! | killing server processes of a killed hub | [`process_guard`] |
 //! | encrypted secrets | [`vault`] |
-//! | size-bounded tool results | [`envelope`] |
+//! | size-bounded tool results | [`bounded_result`] |
 //! | hash-chained audit | [`audit`] |
 //! | stored data and transactions | [`store`] |
 
@@ -43,7 +43,7 @@ mod text;
 pub mod tool;
 pub mod vault;
 
-pub use actor::{Scope, Subject};
-pub use error::{Error, Kind, Result};
-pub use platform::World;
-pub use secrets::redact::looks_secret;
+pub use actor::{Actor, Subject};
+pub use error::{Error, ErrorKind, Result};
+pub use platform::Platform;
+pub use secrets::redact::is_secret_name;

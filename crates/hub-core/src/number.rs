@@ -2,7 +2,7 @@
 //! tool would receive another number than the caller sent.
 
 /// Returns the first integer of a JSON text that does not fit into 64 bits. The text must be valid JSON.
-pub fn too_wide(json: &str) -> Option<&str> {
+pub fn find_wide_integer(json: &str) -> Option<&str> {
     let bytes = json.as_bytes();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
@@ -44,14 +44,14 @@ mod tests {
             r#""é18446744073709551616""#,
         ] {
             serde_json::from_str::<serde_json::Value>(fits).unwrap();
-            assert_eq!(too_wide(fits), None, "{fits}");
+            assert_eq!(find_wide_integer(fits), None, "{fits}");
         }
         for (wide, number) in [
             ("18446744073709551616", "18446744073709551616"),
             ("[1, -9223372036854775809]", "-9223372036854775809"),
             (r#"{"a": "\\", "b": {"c": [99999999999999999999]}}"#, "99999999999999999999"),
         ] {
-            assert_eq!(too_wide(wide), Some(number), "{wide}");
+            assert_eq!(find_wide_integer(wide), Some(number), "{wide}");
         }
     }
 
@@ -61,7 +61,7 @@ mod tests {
             let text = format!("{numbers:?}");
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             let (written, sent) = (value.to_string(), text.replace(' ', ""));
-            proptest::prop_assert_eq!(too_wide(&text).is_none(), written == sent);
+            proptest::prop_assert_eq!(find_wide_integer(&text).is_none(), written == sent);
         }
     }
 }

@@ -6,25 +6,25 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
-use crate::text::shortened;
+use crate::text::shorten;
 
 /// Minimum similarity, from 0 to 1, of an unknown name to the suggested one.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// Members of a JSON object, each taken at most once.
-pub struct Form {
+pub struct ObjectReader {
     /// Prefix of field names in errors: empty, or the path of the object and a dot.
     path: String,
     pub(crate) members: Map<String, Value>,
     /// Names of all members that are accepted.
-    known: Vec<&'static str>,
+    accepted: Vec<&'static str>,
 }
 
-impl Form {
+impl ObjectReader {
     /// Creates a reader. Fails if the value is not an object.
     pub fn new(value: Value) -> Result<Self> {
         match value {
-            Value::Object(members) => Ok(Form { path: String::new(), members, known: Vec::new() }),
+            Value::Object(members) => Ok(ObjectReader { path: String::new(), members, accepted: Vec::new() }),
             _ => Err(Error::invalid("body", "must be an object")),
         }
     }
@@ -40,7 +40,7 @@ impl Form {
     }
 
     fn take(&mut self, name: &'static str) -> Option<Value> {
-        self.known.push(name);
+        self.accepted.push(name);
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
@@ -50,13 +50,13 @@ impl Form {
     }
 
     /// Takes a string with a maximum length in characters, without NUL characters.
-    pub fn text(&mut self, name: &'static str, longest: usize) -> Result<Option<String>> {
+    pub fn string(&mut self, name: &'static str, max_len: usize) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::String(text)) if is_text(&text, longest) => Ok(Some(text)),
+            Some(Value::String(text)) if is_valid_string(&text, max_len) => Ok(Some(text)),
             Some(Value::String(_)) => {
                 Err(self
-                    .error(name, format!("must have at most {longest} characters, without NUL characters")))
+                    .error(name, format!("must have at most {max_len} characters, without NUL characters")))
             }
             Some(_) => Err(self.error(name, "must be a string")),
         }
@@ -71,89 +71,93 @@ impl Form {
     }
 
     /// Takes a boolean.
-    pub fn flag(&mut self, name: &'static str) -> Result<Option<bool>> {
+    pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.error(name, "must be true or false"))
     }
 
     /// Takes a nested object.
-    pub fn object(&mut self, name: &'static str) -> Result<Option<Form>> {
+    pub fn object(&mut self, name: &'static str) -> Result<Option<ObjectReader>> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Object(members)) => {
-                Ok(Some(Form { path: format!("{}{name}.", self.path), members, known: Vec::new() }))
-            }
+            Some(Value::Object(members)) => Ok(Some(ObjectReader {
+                path: format!("{}{name}.", self.path),
+                members,
+                accepted: Vec::new(),
+            })),
             Some(_) => Err(self.error(name, "must be an object")),
         }
     }
 
     /// Takes all members, each of which must be an object.
-    pub fn objects(self) -> Result<Vec<(String, Form)>> {
+    pub fn objects(self) -> Result<Vec<(String, ObjectReader)>> {
         let path = self.path.clone();
         let read = |(name, value): (String, Value)| match value {
             Value::Object(members) => {
-                let path = format!("{path}{}.", shortened(&name));
-                Ok((name, Form { path, members, known: Vec::new() }))
+                let path = format!("{path}{}.", shorten(&name));
+                Ok((name, ObjectReader { path, members, accepted: Vec::new() }))
             }
-            _ => Err(Error::invalid(format!("{path}{}", shortened(&name)), "must be an object")),
+            _ => Err(Error::invalid(format!("{path}{}", shorten(&name)), "must be an object")),
         };
         self.members.into_iter().map(read).collect()
     }
 
     /// Takes a list of strings, with a maximum number of strings and of characters in each.
-    pub fn texts(&mut self, name: &'static str, most: usize, longest: usize) -> Result<Vec<String>> {
+    pub fn strings(&mut self, name: &'static str, max_items: usize, max_len: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
-        let fits = |value: &Value| value.as_str().filter(|text| is_text(text, longest)).map(str::to_owned);
-        let read = value.as_array().filter(|list| list.len() <= most);
+        let fits =
+            |value: &Value| value.as_str().filter(|text| is_valid_string(text, max_len)).map(str::to_owned);
+        let read = value.as_array().filter(|list| list.len() <= max_items);
         let read = read.and_then(|list| list.iter().map(fits).collect::<Option<Vec<_>>>());
         let text =
-            || format!("must be a list of at most {most} strings of at most {longest} characters each");
+            || format!("must be a list of at most {max_items} strings of at most {max_len} characters each");
         read.ok_or_else(|| self.error(name, text()))
     }
 
     /// Takes an object of strings, with a maximum number of members and of characters in each.
-    pub fn map(
+    pub fn string_map(
         &mut self,
         name: &'static str,
-        most: usize,
-        longest: usize,
+        max_items: usize,
+        max_len: usize,
     ) -> Result<BTreeMap<String, String>> {
         let Some(inner) = self.object(name)? else { return Ok(BTreeMap::new()) };
-        if inner.members.len() > most {
-            return Err(self.error(name, format!("must have at most {most} members")));
+        if inner.members.len() > max_items {
+            return Err(self.error(name, format!("must have at most {max_items} members")));
         }
         let read = |(name, value): (&String, &Value)| {
-            let text = value.as_str().filter(|text| is_text(text, longest));
+            let text = value.as_str().filter(|text| is_valid_string(text, max_len));
             let wrong =
-                || inner.error(&shortened(name), format!("must be a string of at most {longest} characters"));
+                || inner.error(&shorten(name), format!("must be a string of at most {max_len} characters"));
             Ok((name.clone(), text.ok_or_else(wrong)?.to_owned()))
         };
         inner.members.iter().map(read).collect()
     }
 
     /// Accepts a further name, so that it can be suggested for an unknown one.
-    pub fn knows(&mut self, name: &'static str) -> &Self {
-        self.known.push(name);
+    pub fn also_accepts(&mut self, name: &'static str) -> &Self {
+        self.accepted.push(name);
         self
     }
 
     /// Fails with `why` if one of these members is present.
-    pub fn refuse(&self, names: &[&str], why: &str) -> Result<()> {
+    pub fn reject_fields(&self, names: &[&str], why: &str) -> Result<()> {
         let found = names.iter().find(|name| self.members.contains_key(**name));
         found.map_or(Ok(()), |name| Err(self.error(name, why)))
     }
 
     /// Fails if a member was not taken, and suggests a similar name.
-    pub fn end(&self) -> Result<()> {
+    pub fn finish(&self) -> Result<()> {
         let Some(name) = self.members.keys().next() else { return Ok(()) };
         let alike = |known: &&'static str| strsim::normalized_damerau_levenshtein(name, known);
-        let nearest = self.known.iter().copied().map(|known| (alike(&known), known));
-        let nearest = nearest.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(alike, _)| *alike >= ALIKE);
+        let nearest = self.accepted.iter().copied().map(|known| (alike(&known), known));
+        let nearest =
+            nearest.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(alike, _)| *alike >= MIN_SIMILARITY);
         let advice = nearest.map(|(_, known)| format!(": did you mean `{known}`?")).unwrap_or_default();
-        Err(self.error(&shortened(name), format!("unknown field{advice}")))
+        Err(self.error(&shorten(name), format!("unknown field{advice}")))
     }
 }
 
-fn is_text(text: &str, longest: usize) -> bool {
-    text.chars().count() <= longest && !text.contains('\0')
+fn is_valid_string(text: &str, max_len: usize) -> bool {
+    text.chars().count() <= max_len && !text.contains('\0')
 }

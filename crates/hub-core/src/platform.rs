@@ -3,32 +3,32 @@
 use jiff::Timestamp;
 
 /// Clock and source of randomness, passed in so that tests can control both.
-pub trait World: Send + Sync + 'static {
+pub trait Platform: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
 
     /// Fills the buffer with unpredictable bytes.
-    fn fill(&self, bytes: &mut [u8]);
+    fn fill_random(&self, bytes: &mut [u8]);
 }
 
 /// Returns unpredictable bytes.
-pub fn random<const N: usize>(world: &dyn World) -> [u8; N] {
+pub fn random<const N: usize>(world: &dyn Platform) -> [u8; N] {
     let mut bytes = [0; N];
-    world.fill(&mut bytes);
+    world.fill_random(&mut bytes);
     bytes
 }
 
 /// System clock and random numbers of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct System;
+pub struct SystemPlatform;
 
-impl World for System {
+impl Platform for SystemPlatform {
     fn now(&self) -> Timestamp {
         // To the millisecond, which is the precision of the stores.
         Timestamp::from_millisecond(Timestamp::now().as_millisecond()).unwrap_or_default()
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
+    fn fill_random(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the operating system provides random numbers");
     }
 }
@@ -41,19 +41,19 @@ pub(crate) mod tests {
 
     /// Clock and randomness that tests control.
     #[derive(Debug, Default)]
-    pub(crate) struct Still {
+    pub(crate) struct FixedPlatform {
         pub(crate) seconds: AtomicI64,
-        drawn: AtomicU8,
+        counter: AtomicU8,
     }
 
-    impl World for Still {
+    impl Platform for FixedPlatform {
         fn now(&self) -> Timestamp {
             Timestamp::from_second(1_800_000_000 + self.seconds.load(Ordering::SeqCst)).unwrap()
         }
 
-        fn fill(&self, bytes: &mut [u8]) {
+        fn fill_random(&self, bytes: &mut [u8]) {
             for byte in bytes {
-                *byte = self.drawn.fetch_add(1, Ordering::SeqCst);
+                *byte = self.counter.fetch_add(1, Ordering::SeqCst);
             }
         }
     }

@@ -8,26 +8,26 @@ use crate::agent::{Agent, ApprovalMode};
 use crate::digest::Digest;
 use crate::id::ServerId;
 use crate::server::Server;
-use crate::tool::Tool;
-use crate::tool::pin::{State, pin};
+use crate::tool::ToolRecord;
+use crate::tool::pin::{TrustState, pin};
 
 /// Policy version. It changes with the rules below, so that approvals under other rules become invalid.
-const RULES: &str = "1";
+const POLICY_VERSION: &str = "1";
 
 /// Policy decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PolicyDecision {
     /// The call is allowed.
-    Allow(Reason),
+    Allow(PolicyReason),
     /// The call requires the approval of a user.
-    Ask(Reason),
+    RequireApproval(PolicyReason),
     /// The call is denied.
-    Deny(Reason),
+    Deny(PolicyReason),
 }
 
 /// Reason of a policy decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum PolicyReason {
     /// A user makes the call, which implies approval.
     OwnCall,
     /// The approval mode of the agent is `auto`.
@@ -35,7 +35,7 @@ pub enum Reason {
     /// The tool is trusted, unchanged, and on the agent's list of trusted tools.
     AgentTrusts,
     /// The approval mode of the agent is `always-ask`.
-    AgentAsks,
+    AgentAlwaysAsks,
     /// The tool is not trusted by a user, or not on the agent's list of trusted tools.
     NotTrusted,
     /// The server is disabled.
@@ -43,41 +43,43 @@ pub enum Reason {
     /// The tool definition has changed since it was pinned.
     ToolChanged,
     /// The server does not list the tool any more.
-    ToolGone,
+    ToolRemoved,
     /// The tool is not selected for the agent.
     NotSelected,
 }
 
-impl Reason {
+impl PolicyReason {
     /// Returns the stable code, for programs and the audit.
     pub fn code(self) -> &'static str {
         match self {
-            Reason::OwnCall => "own_call",
-            Reason::AgentAuto => "agent_auto",
-            Reason::AgentTrusts => "agent_trusts",
-            Reason::AgentAsks => "agent_asks",
-            Reason::NotTrusted => "not_trusted",
-            Reason::ServerDisabled => "server_disabled",
-            Reason::ToolChanged => "tool_changed",
-            Reason::ToolGone => "tool_gone",
-            Reason::NotSelected => "not_selected",
+            PolicyReason::OwnCall => "own_call",
+            PolicyReason::AgentAuto => "agent_auto",
+            PolicyReason::AgentTrusts => "agent_trusts",
+            PolicyReason::AgentAlwaysAsks => "agent_asks",
+            PolicyReason::NotTrusted => "not_trusted",
+            PolicyReason::ServerDisabled => "server_disabled",
+            PolicyReason::ToolChanged => "tool_changed",
+            PolicyReason::ToolRemoved => "tool_gone",
+            PolicyReason::NotSelected => "not_selected",
         }
     }
 
     /// Returns the text for users and models.
     pub fn text(self) -> &'static str {
         match self {
-            Reason::OwnCall => "called by a user",
-            Reason::AgentAuto => "the agent needs no approval",
-            Reason::AgentTrusts => "the agent trusts this tool",
-            Reason::AgentAsks => "the agent requires approval of every call",
-            Reason::NotTrusted => "the tool is not trusted, or not on the agent's list of trusted tools",
-            Reason::ServerDisabled => "the server is disabled: enable it first",
-            Reason::ToolChanged => {
+            PolicyReason::OwnCall => "called by a user",
+            PolicyReason::AgentAuto => "the agent needs no approval",
+            PolicyReason::AgentTrusts => "the agent trusts this tool",
+            PolicyReason::AgentAlwaysAsks => "the agent requires approval of every call",
+            PolicyReason::NotTrusted => {
+                "the tool is not trusted, or not on the agent's list of trusted tools"
+            }
+            PolicyReason::ServerDisabled => "the server is disabled: enable it first",
+            PolicyReason::ToolChanged => {
                 "the tool definition has changed: a user must review the changes and trust the tool again"
             }
-            Reason::ToolGone => "the server no longer has this tool",
-            Reason::NotSelected => "the tool is not selected for this agent",
+            PolicyReason::ToolRemoved => "the server no longer has this tool",
+            PolicyReason::NotSelected => "the tool is not selected for this agent",
         }
     }
 }
@@ -86,53 +88,53 @@ impl Reason {
 #[derive(Debug, Clone, Copy)]
 pub enum Caller<'a> {
     /// Authenticated user.
-    Person,
+    User,
     /// Agent.
     Agent(&'a Agent),
 }
 
 /// Evaluates the policy for a call.
-pub fn decide(caller: Caller<'_>, server: &Server, tool: &Tool) -> Verdict {
+pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> PolicyDecision {
     // First, so that an agent learns nothing about tools that are not selected for it.
     if let Caller::Agent(agent) = caller
         && !agent.may_use(server.id, &tool.name)
     {
-        return Verdict::Deny(Reason::NotSelected);
+        return PolicyDecision::Deny(PolicyReason::NotSelected);
     }
     if !server.settings.enabled {
-        return Verdict::Deny(Reason::ServerDisabled);
+        return PolicyDecision::Deny(PolicyReason::ServerDisabled);
     }
     if tool.is_gone {
-        return Verdict::Deny(Reason::ToolGone);
+        return PolicyDecision::Deny(PolicyReason::ToolRemoved);
     }
     let state = tool.state();
-    if state == State::Changed {
-        return Verdict::Deny(Reason::ToolChanged);
+    if state == TrustState::Changed {
+        return PolicyDecision::Deny(PolicyReason::ToolChanged);
     }
     let agent = match caller {
-        Caller::Person => return Verdict::Allow(Reason::OwnCall),
+        Caller::User => return PolicyDecision::Allow(PolicyReason::OwnCall),
         Caller::Agent(agent) => agent,
     };
     match agent.approval {
-        ApprovalMode::Auto => Verdict::Allow(Reason::AgentAuto),
-        ApprovalMode::AlwaysAsk => Verdict::Ask(Reason::AgentAsks),
+        ApprovalMode::Auto => PolicyDecision::Allow(PolicyReason::AgentAuto),
+        ApprovalMode::AlwaysAsk => PolicyDecision::RequireApproval(PolicyReason::AgentAlwaysAsks),
         // A tool that no user has reviewed requires approval, even if it is on the list.
-        ApprovalMode::TrustedOnly if state == State::Trusted && agent.trusts(server.id, &tool.name) => {
-            Verdict::Allow(Reason::AgentTrusts)
+        ApprovalMode::TrustedOnly if state == TrustState::Trusted && agent.trusts(server.id, &tool.name) => {
+            PolicyDecision::Allow(PolicyReason::AgentTrusts)
         }
-        ApprovalMode::TrustedOnly => Verdict::Ask(Reason::NotTrusted),
+        ApprovalMode::TrustedOnly => PolicyDecision::RequireApproval(PolicyReason::NotTrusted),
     }
 }
 
 /// Returns the digest that an approval is bound to. The approval is invalid for any other call.
-pub fn binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
+pub fn approval_binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
     Digest::of("linchpin approval")
-        .part(RULES)
+        .part(POLICY_VERSION)
         .part(subject.to_string())
         .part(server.to_string())
         .part(pin(definition).bytes())
         .json(arguments)
-        .end()
+        .finish()
 }
 
 #[cfg(test)]
@@ -143,9 +145,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::agent::Selection;
+    use crate::agent::ToolSelection;
     use crate::id::{AgentId, UserId};
-    use crate::server::{Remote, Settings, Transport};
+    use crate::server::{RemoteEndpoint, ServerSettings, Transport};
     use crate::tool::names::Slug;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -154,26 +156,29 @@ mod tests {
         Server {
             id: ServerId::fixed(1),
             slug: Slug::new("files").unwrap(),
-            settings: Settings::named("Files"),
-            transport: Transport::Http(Remote { url: "https://a.example".into(), headers: BTreeMap::new() }),
-            is_from_file: false,
-            has_left_file: false,
+            settings: ServerSettings::with_name("Files"),
+            transport: Transport::Http(RemoteEndpoint {
+                url: "https://a.example".into(),
+                headers: BTreeMap::new(),
+            }),
+            is_configured: false,
+            is_undeclared: false,
             version: 1,
             created: NOW,
             updated: NOW,
         }
     }
 
-    fn tool() -> Tool {
+    fn tool() -> ToolRecord {
         let definition = json!({"name": "read", "inputSchema": {"type": "object"}});
-        let mut tool = Tool::new(ServerId::fixed(1), "read", definition, NOW);
+        let mut tool = ToolRecord::new(ServerId::fixed(1), "read", definition, NOW);
         tool.trust();
         tool
     }
 
     fn agent(approval: ApprovalMode, trusted: &[&str]) -> Agent {
         let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
-        let selection = Selection { tools: Some(vec!["read".into(), "write".into()]), trusted };
+        let selection = ToolSelection { tools: Some(vec!["read".into(), "write".into()]), trusted };
         Agent {
             id: AgentId::fixed(1),
             name: "Ada".into(),
@@ -199,32 +204,39 @@ mod tests {
         let mut elsewhere = agent(Auto, &[]);
         elsewhere.servers.clear();
         let (server, tool) = (server(), tool());
-        let of = |agent: &Agent, tool: &Tool| decide(Caller::Agent(agent), &server, tool);
-        assert_eq!(decide(Caller::Person, &server, &tool), Verdict::Allow(Reason::OwnCall));
-        assert_eq!(of(&auto, &tool), Verdict::Allow(Reason::AgentAuto));
-        assert_eq!(of(&asks, &tool), Verdict::Ask(Reason::AgentAsks));
-        assert_eq!(of(&some, &tool), Verdict::Allow(Reason::AgentTrusts));
-        assert_eq!(of(&none, &tool), Verdict::Ask(Reason::NotTrusted));
-        assert_eq!(of(&off, &tool), Verdict::Deny(Reason::NotSelected));
-        assert_eq!(of(&elsewhere, &tool), Verdict::Deny(Reason::NotSelected));
-        let new = Tool { is_trusted: false, ..tool.clone() };
-        assert_eq!(of(&some, &new), Verdict::Ask(Reason::NotTrusted), "no user has reviewed it");
-        let other = Tool { name: "delete".into(), ..tool.clone() };
-        assert_eq!(of(&auto, &other), Verdict::Deny(Reason::NotSelected));
+        let of = |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool);
+        assert_eq!(evaluate(Caller::User, &server, &tool), PolicyDecision::Allow(PolicyReason::OwnCall));
+        assert_eq!(of(&auto, &tool), PolicyDecision::Allow(PolicyReason::AgentAuto));
+        assert_eq!(of(&asks, &tool), PolicyDecision::RequireApproval(PolicyReason::AgentAlwaysAsks));
+        assert_eq!(of(&some, &tool), PolicyDecision::Allow(PolicyReason::AgentTrusts));
+        assert_eq!(of(&none, &tool), PolicyDecision::RequireApproval(PolicyReason::NotTrusted));
+        assert_eq!(of(&off, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
+        assert_eq!(of(&elsewhere, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
+        let new = ToolRecord { is_trusted: false, ..tool.clone() };
+        assert_eq!(
+            of(&some, &new),
+            PolicyDecision::RequireApproval(PolicyReason::NotTrusted),
+            "no user has reviewed it"
+        );
+        let other = ToolRecord { name: "delete".into(), ..tool.clone() };
+        assert_eq!(of(&auto, &other), PolicyDecision::Deny(PolicyReason::NotSelected));
         let mut changed = tool.clone();
         changed.definition["description"] = json!("other");
-        let gone = Tool { is_gone: true, ..tool.clone() };
+        let gone = ToolRecord { is_gone: true, ..tool.clone() };
         let mut disabled = server.clone();
         disabled.settings.enabled = false;
-        for caller in [Caller::Person, Caller::Agent(&auto), Caller::Agent(&some)] {
-            assert_eq!(decide(caller, &server, &changed), Verdict::Deny(Reason::ToolChanged));
-            assert_eq!(decide(caller, &server, &gone), Verdict::Deny(Reason::ToolGone));
-            assert_eq!(decide(caller, &disabled, &tool), Verdict::Deny(Reason::ServerDisabled));
+        for caller in [Caller::User, Caller::Agent(&auto), Caller::Agent(&some)] {
+            assert_eq!(evaluate(caller, &server, &changed), PolicyDecision::Deny(PolicyReason::ToolChanged));
+            assert_eq!(evaluate(caller, &server, &gone), PolicyDecision::Deny(PolicyReason::ToolRemoved));
+            assert_eq!(
+                evaluate(caller, &disabled, &tool),
+                PolicyDecision::Deny(PolicyReason::ServerDisabled)
+            );
         }
         for tool in [&changed, &gone] {
             assert_eq!(
-                decide(Caller::Agent(&elsewhere), &disabled, tool),
-                Verdict::Deny(Reason::NotSelected)
+                evaluate(Caller::Agent(&elsewhere), &disabled, tool),
+                PolicyDecision::Deny(PolicyReason::NotSelected)
             );
         }
     }
@@ -233,18 +245,21 @@ mod tests {
     fn an_approval_is_for_exactly_one_thing() {
         let (definition, arguments) = (tool().definition, json!({"path": "/a", "n": 1}));
         let (ada, bob) = (Subject::Agent(AgentId::fixed(1)), Subject::Agent(AgentId::fixed(2)));
-        let own = binding(ada, ServerId::fixed(1), &definition, &arguments);
-        assert_eq!(binding(ada, ServerId::fixed(1), &definition, &json!({"n": 1, "path": "/a"})), own);
+        let own = approval_binding(ada, ServerId::fixed(1), &definition, &arguments);
+        assert_eq!(
+            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"n": 1, "path": "/a"})),
+            own
+        );
         let mut other = definition.clone();
         other["description"] = json!("other");
         let others = [
-            binding(bob, ServerId::fixed(1), &definition, &arguments),
-            binding(Subject::User(UserId::fixed(1)), ServerId::fixed(1), &definition, &arguments),
-            binding(ada, ServerId::fixed(2), &definition, &arguments),
-            binding(ada, ServerId::fixed(1), &other, &arguments),
-            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/b", "n": 1})),
-            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": "1"})),
-            binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": 1, "x": null})),
+            approval_binding(bob, ServerId::fixed(1), &definition, &arguments),
+            approval_binding(Subject::User(UserId::fixed(1)), ServerId::fixed(1), &definition, &arguments),
+            approval_binding(ada, ServerId::fixed(2), &definition, &arguments),
+            approval_binding(ada, ServerId::fixed(1), &other, &arguments),
+            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/b", "n": 1})),
+            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": "1"})),
+            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": 1, "x": null})),
         ];
         for (index, one) in others.iter().enumerate() {
             assert!(*one != own && !others[..index].contains(one), "{index}");

@@ -4,33 +4,36 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 use crate::text::hex;
 
 /// Reason why a file or folder is not private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Exposed {
+pub enum InsecurePermissions {
     /// Other users can read or change the file.
     #[error("others can read or change it: restrict access with `chmod 600`")]
-    ToOthers,
+    AccessibleToOthers,
     /// Other users can write to the folder.
     #[error("others can put files into it: restrict access with `chmod 700`")]
-    ToWriters,
+    WritableByOthers,
     /// Another user owns it.
     #[error("it belongs to another user: change its owner with `chown`")]
-    ToOwner,
+    OwnedByOther,
 }
 
 /// Verifies that a file is readable, or a folder writable, by this user only.
-pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
+pub fn check_private(metadata: &Metadata) -> Result<(), InsecurePermissions> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return Err(Exposed::ToOwner);
+            return Err(InsecurePermissions::OwnedByOther);
         }
-        let (others, why) =
-            if metadata.is_dir() { (0o022, Exposed::ToWriters) } else { (0o077, Exposed::ToOthers) };
+        let (others, why) = if metadata.is_dir() {
+            (0o022, InsecurePermissions::WritableByOthers)
+        } else {
+            (0o077, InsecurePermissions::AccessibleToOthers)
+        };
         if metadata.mode() & others != 0 {
             return Err(why);
         }
@@ -40,20 +43,20 @@ pub fn check(metadata: &Metadata) -> Result<(), Exposed> {
 
 /// Reason why a path above a private file is not safe: other users can replace the file.
 #[derive(Debug, thiserror::Error)]
-pub enum ExposedAbove {
+pub enum InsecureParent {
     /// Other users can write to the folder.
     #[error(
         "other users can write to the folder `{folder}` above it and replace its contents: run `chmod go-w {folder}`, or choose another folder",
         folder = .0.display()
     )]
-    ToWriters(PathBuf),
+    WritableByOthers(PathBuf),
     /// The owner of the folder or link is neither this user nor root.
     #[error(
         "the folder or link `{folder}` above it belongs to another user, who can replace its target: \
          change its owner with `chown`, or choose another folder",
         folder = .0.display()
     )]
-    ToOwner(PathBuf),
+    OwnedByOther(PathBuf),
 }
 
 /// Checks every folder above a path, as far as it exists: other users must not be able to rename or replace a part of
@@ -62,27 +65,27 @@ pub enum ExposedAbove {
 ///
 /// A folder with the sticky bit, such as `/tmp`, is accepted. So is a folder writable by the user's own group, if the
 /// number of that group is the number of the user (a user private group).
-pub fn check_above(path: &Path) -> Result<(), ExposedAbove> {
+pub fn check_parents(path: &Path) -> Result<(), InsecureParent> {
     #[cfg(unix)]
-    check_folders(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), &mut { LINKS })?;
+    check_folders(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), &mut { MAX_LINKS })?;
     Ok(())
 }
 
 /// Maximum number of symbolic links to follow, as on Linux.
 #[cfg(unix)]
-const LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 #[cfg(unix)]
-fn check_folders(path: &Path, links: &mut u32) -> Result<(), ExposedAbove> {
+fn check_folders(path: &Path, links: &mut u32) -> Result<(), InsecureParent> {
     for (index, part) in path.ancestors().enumerate() {
         if *links > 0
             && let Ok(target) = fs::read_link(part)
         {
             *links -= 1;
-            if fs::symlink_metadata(part).is_ok_and(|link| is_of_another(&link)) {
-                return Err(ExposedAbove::ToOwner(part.to_owned()));
+            if fs::symlink_metadata(part).is_ok_and(|link| is_owned_by_other(&link)) {
+                return Err(InsecureParent::OwnedByOther(part.to_owned()));
             }
-            check_folders(&folder(part).join(target), links)?;
+            check_folders(&parent_folder(part).join(target), links)?;
         }
         if index > 0 {
             check_folder(part)?;
@@ -92,24 +95,24 @@ fn check_folders(path: &Path, links: &mut u32) -> Result<(), ExposedAbove> {
 }
 
 #[cfg(unix)]
-fn check_folder(folder: &Path) -> Result<(), ExposedAbove> {
+fn check_folder(folder: &Path) -> Result<(), InsecureParent> {
     use std::os::unix::fs::MetadataExt as _;
     let Ok(found) = fs::metadata(folder) else { return Ok(()) };
     let own = rustix::process::geteuid().as_raw();
-    if is_of_another(&found) {
-        return Err(ExposedAbove::ToOwner(folder.to_owned()));
+    if is_owned_by_other(&found) {
+        return Err(InsecureParent::OwnedByOther(folder.to_owned()));
     }
     let by_group = found.mode() & 0o020 != 0 && found.gid() != own;
     let is_sticky = found.mode() & 0o1000 != 0;
     if (by_group || found.mode() & 0o002 != 0) && !is_sticky {
-        return Err(ExposedAbove::ToWriters(folder.to_owned()));
+        return Err(InsecureParent::WritableByOthers(folder.to_owned()));
     }
     Ok(())
 }
 
 /// Returns whether the owner is neither this user nor root.
 #[cfg(unix)]
-fn is_of_another(found: &Metadata) -> bool {
+fn is_owned_by_other(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     /// Owner of files whose user does not exist in a user namespace, such as the root of the host in a container.
     const UNMAPPED: u32 = 65_534;
@@ -117,41 +120,41 @@ fn is_of_another(found: &Metadata) -> bool {
 }
 
 /// Writes a file atomically: to a temporary file first, so that there is always a complete one.
-pub fn write(path: &Path, bytes: &[u8], world: &dyn World) -> io::Result<()> {
-    let mut draft = Draft::new(path, world)?;
+pub fn write(path: &Path, bytes: &[u8], world: &dyn Platform) -> io::Result<()> {
+    let mut draft = AtomicFile::new(path, world)?;
     draft.write_all(bytes)?;
-    draft.keep()
+    draft.commit()
 }
 
 /// Temporary file that replaces its target on commit. Dropping it without a commit removes it.
-pub struct Draft {
+pub struct AtomicFile {
     file: File,
-    beside: PathBuf,
+    temp_path: PathBuf,
     path: PathBuf,
 }
 
-impl Draft {
+impl AtomicFile {
     /// Creates the temporary file beside this path.
-    pub fn new(path: &Path, world: &dyn World) -> io::Result<Self> {
-        let folder = folder(path);
-        make_folder(folder)?;
+    pub fn new(path: &Path, world: &dyn Platform) -> io::Result<Self> {
+        let folder = parent_folder(path);
+        create_private_folder(folder)?;
         let beside = folder.join(format!(".linchpin-{}", hex(&random::<8>(world))));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Draft { file: options.open(&beside)?, beside, path: path.to_owned() })
+        Ok(AtomicFile { file: options.open(&beside)?, temp_path: beside, path: path.to_owned() })
     }
 
     /// Syncs the file and moves it to its path.
-    pub fn keep(self) -> io::Result<()> {
+    pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
-        fs::rename(&self.beside, &self.path)?;
-        if cfg!(unix) { File::open(folder(&self.path))?.sync_all() } else { Ok(()) }
+        fs::rename(&self.temp_path, &self.path)?;
+        if cfg!(unix) { File::open(parent_folder(&self.path))?.sync_all() } else { Ok(()) }
     }
 }
 
-impl io::Write for Draft {
+impl io::Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -161,19 +164,19 @@ impl io::Write for Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.beside); // the temporary file does not exist after a commit
+        let _ = fs::remove_file(&self.temp_path); // the temporary file does not exist after a commit
     }
 }
 
 /// Returns the folder of a file.
-pub(crate) fn folder(path: &Path) -> &Path {
+pub(crate) fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Creates a folder and its missing parents, accessible to the owner only.
-pub fn make_folder(path: &Path) -> io::Result<()> {
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -191,16 +194,16 @@ mod tests {
     fn what_others_can_get_at_is_noticed() {
         let place = tempfile::tempdir().unwrap();
         let (folder, file) = (place.path().join("folder"), place.path().join("folder/file"));
-        write(&file, b"x", &crate::platform::System).unwrap();
-        let check = |path: &Path| check(&fs::metadata(path).unwrap());
+        write(&file, b"x", &crate::platform::SystemPlatform).unwrap();
+        let check = |path: &Path| check_private(&fs::metadata(path).unwrap());
         assert_eq!((check(&folder), check(&file)), (Ok(()), Ok(())));
         for (path, mode, expected) in [
-            (&file, 0o640, Err(Exposed::ToOthers)),
-            (&file, 0o602, Err(Exposed::ToOthers)),
+            (&file, 0o640, Err(InsecurePermissions::AccessibleToOthers)),
+            (&file, 0o602, Err(InsecurePermissions::AccessibleToOthers)),
             (&file, 0o400, Ok(())),
             (&folder, 0o755, Ok(())),
-            (&folder, 0o777, Err(Exposed::ToWriters)),
-            (&folder, 0o720, Err(Exposed::ToWriters)),
+            (&folder, 0o777, Err(InsecurePermissions::WritableByOthers)),
+            (&folder, 0o720, Err(InsecurePermissions::WritableByOthers)),
         ] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(check(path), expected, "{mode:o}");
@@ -208,7 +211,7 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         // Only root can change the owner of a file.
         if chown(&file, Some(65_534), None).is_ok() {
-            assert_eq!(check(&file), Err(Exposed::ToOwner));
+            assert_eq!(check(&file), Err(InsecurePermissions::OwnedByOther));
         }
     }
 
@@ -228,11 +231,11 @@ mod tests {
             (0o1770, true),
         ] {
             fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(check_above(&path).is_ok(), is_accepted, "{mode:o}");
+            assert_eq!(check_parents(&path).is_ok(), is_accepted, "{mode:o}");
         }
         if chown(&above, None, Some(65_534)).is_ok() {
             fs::set_permissions(&above, fs::Permissions::from_mode(0o770)).unwrap();
-            let error = check_above(&path).unwrap_err().to_string();
+            let error = check_parents(&path).unwrap_err().to_string();
             assert!(error.contains(&format!("chmod go-w {}", above.display())), "{error}");
         }
         // Through a symbolic link.
@@ -240,22 +243,22 @@ mod tests {
         let link = place.path().join("link");
         std::os::unix::fs::symlink(&above, &link).unwrap();
         fs::create_dir(above.join("folder")).unwrap();
-        assert!(check_above(&link.join("folder/file")).is_err());
+        assert!(check_parents(&link.join("folder/file")).is_err());
         let inner = place.path().join("inner");
         std::os::unix::fs::symlink(above.join("folder"), &inner).unwrap();
-        assert!(check_above(&inner.join("file")).is_err());
-        assert!(check_above(&inner).is_err(), "a link at the path itself");
+        assert!(check_parents(&inner.join("file")).is_err());
+        assert!(check_parents(&inner).is_err(), "a link at the path itself");
         // A link in a folder that others can write to, which leads to a folder that they cannot write to.
         let safe = place.path().join("safe");
         fs::create_dir(&safe).unwrap();
         std::os::unix::fs::symlink(&safe, above.join("middle")).unwrap();
         let first = place.path().join("first");
         std::os::unix::fs::symlink("above/middle", &first).unwrap();
-        assert!(check_above(&first.join("file")).is_err());
+        assert!(check_parents(&first.join("file")).is_err());
         fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(check_above(&first.join("file")).is_ok());
+        assert!(check_parents(&first.join("file")).is_ok());
         std::os::unix::fs::symlink("circle", place.path().join("circle")).unwrap();
-        assert!(check_above(&place.path().join("circle/file")).is_ok(), "the path does not exist");
+        assert!(check_parents(&place.path().join("circle/file")).is_ok(), "the path does not exist");
     }
 
     #[test]
@@ -263,10 +266,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let above = place.path().join("above");
         fs::create_dir(&above).unwrap();
-        assert!(check_above(&above.join("file")).is_ok());
+        assert!(check_parents(&above.join("file")).is_ok());
         // Only root can change the owner of a folder.
         if chown(&above, Some(12_345), None).is_ok() {
-            let error = check_above(&above.join("file")).unwrap_err().to_string();
+            let error = check_parents(&above.join("file")).unwrap_err().to_string();
             assert!(
                 error.contains(&format!("`{}` above it belongs to another user", above.display())),
                 "{error}"
@@ -274,9 +277,9 @@ mod tests {
             let (safe, link) = (place.path().join("safe"), place.path().join("link"));
             fs::create_dir(&safe).unwrap();
             std::os::unix::fs::symlink(&safe, &link).unwrap();
-            assert!(check_above(&link).is_ok());
+            assert!(check_parents(&link).is_ok());
             std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
-            assert!(check_above(&link).is_err());
+            assert!(check_parents(&link).is_err());
         }
     }
 }

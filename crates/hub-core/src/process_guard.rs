@@ -17,30 +17,30 @@ use rustix::io::Errno;
 
 use crate::lock::lock;
 
-/// Command-line argument that turns a program into the guard: the program calls [`stand`], and does nothing else.
+/// Command-line argument that turns a program into the guard: the program calls [`run_guard`], and does nothing else.
 pub const COMMAND: &str = "__guard";
 /// Delay before the guard is restarted, if the previous one has lived for a shorter time.
-const PAUSE: Duration = Duration::from_millis(100);
+const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// Maximum length of the lineage file.
-const LONGEST: u64 = 1 << 10;
+const MAX_LINEAGE_FILE_BYTES: u64 = 1 << 10;
 
 /// Handle of the hub to its guard. Dropping it kills all processes of its lineage, and waits for that.
-pub struct Guard {
+pub struct ProcessGuard {
     lineage: Lineage,
-    held: Arc<Held>,
+    pipe: Arc<GuardPipe>,
     thread: Option<JoinHandle<()>>,
     /// Locked while the hub runs. The lock is owned by the process, so that a child that is being started when the hub
     /// is killed does not hold it.
     _file: File,
 }
 
-struct Held {
+struct GuardPipe {
     /// Standard input of the guard, which waits until it is closed. `None` when the guard has to stop.
-    pipe: Mutex<Option<ChildStdin>>,
-    over: Condvar,
+    stdin: Mutex<Option<ChildStdin>>,
+    stopped: Condvar,
 }
 
-impl Guard {
+impl ProcessGuard {
     /// Kills the processes that a previous hub with this file has left, and starts a guard: `program`, an absolute
     /// path, with the argument [`COMMAND`]. A hub passes `/proc/self/exe`. Blocks for at most two seconds.
     pub fn start(program: &Path, file: &Path) -> io::Result<Self> {
@@ -57,13 +57,14 @@ impl Guard {
             error => failed(error.into()),
         })?;
         let lineage = Lineage::unique();
-        turn_over(&mut file, &lineage).map_err(failed)?;
-        let (child, pipe) = post(program, &lineage)?;
-        let held = Arc::new(Held { pipe: Mutex::new(Some(pipe)), over: Condvar::new() });
-        let (keeps, program, of) = (held.clone(), program.to_owned(), lineage.clone());
+        replace_lineage(&mut file, &lineage).map_err(failed)?;
+        let (child, pipe) = spawn_guard(program, &lineage)?;
+        let held = Arc::new(GuardPipe { stdin: Mutex::new(Some(pipe)), stopped: Condvar::new() });
+        let (guard_pipe, program, guard_lineage) = (held.clone(), program.to_owned(), lineage.clone());
         let thread = std::thread::Builder::new().name("linchpin-guard".into());
-        let thread = thread.spawn(move || keeps.keep(Some(child), || post(&program, &of)))?;
-        Ok(Guard { lineage, held, thread: Some(thread), _file: file })
+        let thread = thread
+            .spawn(move || guard_pipe.respawn_loop(Some(child), || spawn_guard(&program, &guard_lineage)))?;
+        Ok(ProcessGuard { lineage, pipe: held, thread: Some(thread), _file: file })
     }
 
     /// Returns the lineage that every process of the hub must carry.
@@ -72,26 +73,26 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        lock(&self.held.pipe).take();
-        self.held.over.notify_all();
+        lock(&self.pipe.stdin).take();
+        self.pipe.stopped.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // the thread does not panic
         }
     }
 }
 
-impl Held {
+impl GuardPipe {
     /// Restarts the guard whenever it ends.
-    fn keep(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
+    fn respawn_loop(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             if let Some(child) = &mut child {
                 let _ = child.wait(); // only this thread waits for the child
             }
-            let pause = if begun.elapsed() < PAUSE { PAUSE } else { Duration::ZERO };
-            let waited = self.over.wait_timeout_while(lock(&self.pipe), pause, |pipe| pipe.is_some());
+            let pause = if started.elapsed() < RESTART_DELAY { RESTART_DELAY } else { Duration::ZERO };
+            let waited = self.stopped.wait_timeout_while(lock(&self.stdin), pause, |pipe| pipe.is_some());
             let (mut pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if pipe.is_none() {
                 return;
@@ -112,12 +113,12 @@ impl Held {
 }
 
 /// Kills the processes of the lineage in the file, and writes the new lineage.
-fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
+fn replace_lineage(file: &mut File, lineage: &Lineage) -> io::Result<()> {
     let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text)?;
+    file.take(MAX_LINEAGE_FILE_BYTES).read_to_end(&mut text)?;
     // Any other text was never a lineage of a process: the lineage is written before a process is started.
     if let Some(last) = str::from_utf8(&text).ok().and_then(|text| Lineage::parse(text.trim_end())) {
-        let ended = last.end();
+        let ended = last.kill();
         if ended > 0 {
             tracing::warn!(ended, "killed processes left by the previous hub");
         }
@@ -128,7 +129,7 @@ fn turn_over(file: &mut File, lineage: &Lineage) -> io::Result<()> {
 }
 
 /// Starts a guard, in its own process group so that signals of the hub's terminal do not reach it.
-fn post(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
+fn spawn_guard(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
     let mut command = Command::new(program);
     // Without the environment of the hub, which may contain secrets: the guard needs none of it.
     command.arg0("linchpin").arg(COMMAND).env_clear().current_dir("/").process_group(0);
@@ -145,10 +146,10 @@ fn post(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
 
 /// Runs the guard: waits until the hub has ended, and kills all processes of the lineage that the hub has written to
 /// standard input. The other end of the pipe is open while the hub, or a child that it is just starting, lives.
-pub fn stand() {
+pub fn run_guard() {
     let mut mark = String::new();
     let read = io::stdin().read_to_string(&mut mark);
     if let Some(lineage) = read.ok().and_then(|_| Lineage::parse(mark.trim_end())) {
-        lineage.end();
+        lineage.kill();
     }
 }

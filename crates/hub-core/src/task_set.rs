@@ -12,17 +12,17 @@ use crate::error::{Error, Result};
 use crate::lock::lock;
 
 /// Set of background tasks; `None` after the shutdown.
-pub(crate) struct Tasks(Mutex<Option<JoinSet<()>>>);
+pub(crate) struct TaskSet(Mutex<Option<JoinSet<()>>>);
 
-impl Default for Tasks {
+impl Default for TaskSet {
     fn default() -> Self {
-        Tasks(Mutex::new(Some(JoinSet::new())))
+        TaskSet(Mutex::new(Some(JoinSet::new())))
     }
 }
 
-impl Tasks {
+impl TaskSet {
     /// Spawns a task. After the shutdown it is dropped instead.
-    pub(crate) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(set) = &mut *lock(&self.0) {
             while set.try_join_next().is_some() {} // removes finished tasks
             set.spawn(work);
@@ -38,14 +38,14 @@ impl Tasks {
         let work = async move {
             let _ = sender.send(work.await); // the caller may have stopped waiting
         };
-        self.start(work.in_current_span());
-        done.await.unwrap_or_else(|_| Err(Error::ending()))
+        self.spawn(work.in_current_span());
+        done.await.unwrap_or_else(|_| Err(Error::shutting_down()))
     }
 
     /// Waits until all tasks have finished, including those spawned concurrently. After the timeout the rest is
     /// aborted.
-    pub(crate) async fn finish(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+    pub(crate) async fn finish(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         loop {
             let set = lock(&self.0).as_mut().map(std::mem::take);
             let Some(mut set) = set.filter(|set| !set.is_empty()) else { return };
@@ -58,8 +58,8 @@ impl Tasks {
     }
 
     /// Waits as [`Self::finish`], and rejects further tasks.
-    pub(crate) async fn end(&self, patience: Duration) {
-        self.finish(patience).await;
+    pub(crate) async fn shutdown(&self, timeout: Duration) {
+        self.finish(timeout).await;
         let last = lock(&self.0).take();
         if let Some(mut set) = last {
             set.shutdown().await;
@@ -75,7 +75,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_finishes_without_its_caller() {
-        let (tasks, (go, wait)) = (Tasks::default(), oneshot::channel::<()>());
+        let (tasks, (go, wait)) = (TaskSet::default(), oneshot::channel::<()>());
         let (done, mut is_done) = oneshot::channel();
         let work = async move {
             wait.await.unwrap();
@@ -92,14 +92,14 @@ mod tests {
         assert_eq!(is_done.try_recv(), Ok(()));
         let held = Arc::new(());
         let own = held.clone();
-        tasks.start(async move {
+        tasks.spawn(async move {
             std::future::pending::<()>().await;
             drop(own);
         });
         tasks.finish(Duration::from_secs(5)).await;
         assert_eq!(Arc::strong_count(&held), 1, "the task was aborted");
         assert_eq!(tasks.run(async { Ok(1) }).await, Ok(1), "further tasks can be spawned");
-        tasks.end(Duration::ZERO).await;
-        assert_eq!(tasks.run(async { Ok(1) }).await, Err(Error::ending()));
+        tasks.shutdown(Duration::ZERO).await;
+        assert_eq!(tasks.run(async { Ok(1) }).await, Err(Error::shutting_down()));
     }
 }

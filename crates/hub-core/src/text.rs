@@ -1,22 +1,22 @@
 //! Text helpers: shortening, visibility checks and hexadecimal.
 
 use crate::error::{Error, Result};
-use crate::tool::pin::hides;
+use crate::tool::pin::is_invisible;
 
 /// Shortens foreign text for use within a message: one line of at most 40 characters.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 
 /// Returns the first line of a foreign text, with invisible characters escaped, at most 500 characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    crate::tool::pin::visible(line).chars().take(500).collect()
+    crate::tool::pin::escape_invisible(line).chars().take(500).collect()
 }
 
 /// Rejects a text that is not one line of visible characters.
 pub(crate) fn check_visible_line(field: &str, text: &str) -> Result<()> {
-    let hidden = text.chars().find(|char| *char == '\n' || hides(*char));
+    let hidden = text.chars().find(|char| *char == '\n' || is_invisible(*char));
     hidden.map_or(Ok(()), |char| {
         let text = format!(
             "must not contain control, invisible or direction characters: remove U+{:04X}",

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use linchpin::egress::Network;
-use linchpin::server::web::{Bodies, Guard};
+use linchpin::server::web::{BodyReader, OriginGuard};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_core::platform::{World, random};
+use linchpin_hub_core::platform::{Platform, random};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
 /// Maximum total size of all request bodies in memory, in bytes.
-const MOST_BODIES: usize = 64 << 20;
+const MAX_TOTAL_BODY_BYTES: usize = 64 << 20;
 
 /// Options of the HTTP interface.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct HttpOptions {
     /// Hosts and origins that are accepted in addition to those of this machine.
-    pub guard: Guard,
+    pub guard: OriginGuard,
     /// Whether browsers use `https`, for example through a proxy. Cookies are then marked `Secure`.
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` header names the client.
@@ -28,38 +28,38 @@ pub struct Options {
     pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
 
-pub(crate) struct App {
+pub(crate) struct AppState {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) world: Arc<dyn World>,
-    pub(crate) guard: Guard,
+    pub(crate) world: Arc<dyn Platform>,
+    pub(crate) guard: OriginGuard,
     pub(crate) is_secure: bool,
     pub(crate) proxies: Vec<Network>,
     file_problem: Option<watch::Receiver<Option<String>>>,
-    pub(crate) bodies: Bodies,
+    pub(crate) bodies: BodyReader,
     pub(crate) metrics: Metrics,
-    pub(crate) begun: Timestamp,
+    pub(crate) started: Timestamp,
     /// Identifier of the event log; event ids of another log cannot be resumed.
-    pub(crate) run: String,
-    closing: watch::Sender<bool>,
+    pub(crate) event_log_id: String,
+    shutdown: watch::Sender<bool>,
 }
 
-impl App {
-    pub(crate) fn new(hub: Arc<Hub>, world: Arc<dyn World>, options: Options) -> Arc<Self> {
+impl AppState {
+    pub(crate) fn new(hub: Arc<Hub>, world: Arc<dyn Platform>, options: HttpOptions) -> Arc<Self> {
         let begun = world.now();
         let random = || Digest::from_bytes(random(&*world)).to_string()[..8].to_owned();
-        let run = hub.line().map_or_else(random, str::to_owned);
-        Arc::new(App {
+        let run = hub.event_log_id().map_or_else(random, str::to_owned);
+        Arc::new(AppState {
             hub,
             world,
             guard: options.guard,
             is_secure: options.is_secure,
             proxies: options.proxies,
             file_problem: options.file_problem,
-            bodies: Bodies::new(MOST_BODIES),
+            bodies: BodyReader::new(MAX_TOTAL_BODY_BYTES),
             metrics: Metrics::new(begun),
-            begun,
-            run,
-            closing: watch::Sender::new(false),
+            started: begun,
+            event_log_id: run,
+            shutdown: watch::Sender::new(false),
         })
     }
 
@@ -69,13 +69,13 @@ impl App {
     }
 
     /// Closes all event streams.
-    pub(crate) fn close(&self) {
-        self.closing.send_replace(true);
+    pub(crate) fn close_streams(&self) {
+        self.shutdown.send_replace(true);
     }
 
-    /// Completes when [`Self::close`] is called.
-    pub(crate) async fn closed(&self) {
-        let mut closing = self.closing.subscribe();
+    /// Completes when [`Self::close_streams`] is called.
+    pub(crate) async fn wait_closed(&self) {
+        let mut closing = self.shutdown.subscribe();
         let _ = closing.wait_for(|closing| *closing).await; // an error means that the sender is gone
     }
 }

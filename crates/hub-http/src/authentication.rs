@@ -9,21 +9,21 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin::auth::Secret;
 use linchpin::egress::Network;
-use linchpin::server::web::Addresses;
-use linchpin_hub_core::hub::sessions::Remote;
-use linchpin_hub_core::{Kind, Scope, Subject};
+use linchpin::server::web::ConnectionAddresses;
+use linchpin_hub_core::hub::sessions::RequestClient;
+use linchpin_hub_core::{Actor, ErrorKind, Subject};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::problem::{Problem, Result};
 
 /// Header with the CSRF token.
-const CSRF: HeaderName = HeaderName::from_static("x-csrf-token");
+const CSRF_HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Credential of a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Proof {
+pub(crate) enum CallerProof {
     /// API token.
     Token(Secret),
     /// Session cookie.
@@ -34,9 +34,9 @@ pub(crate) enum Proof {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Tenant and subject.
-    pub(crate) scope: Scope,
+    pub(crate) scope: Actor,
     /// Credential of the request.
-    pub(crate) proof: Proof,
+    pub(crate) proof: CallerProof,
     /// CSRF token of the session, required for requests that change data; `None` for API tokens.
     pub(crate) csrf: Option<Secret>,
     /// Host of the request.
@@ -50,19 +50,19 @@ fn host(parts: &Parts) -> String {
 }
 
 /// Returns address, host and user of a request.
-pub(crate) fn remote(app: &App, parts: &Parts, caller: Option<&Caller>) -> Remote {
-    let peer = parts.extensions.get::<Addresses>().map(|addresses| addresses.peer.ip());
-    let address = peer.map(|peer| client(peer, &parts.headers, &app.proxies));
+pub(crate) fn remote(app: &AppState, parts: &Parts, caller: Option<&Caller>) -> RequestClient {
+    let peer = parts.extensions.get::<ConnectionAddresses>().map(|addresses| addresses.peer.ip());
+    let address = peer.map(|peer| client_address(peer, &parts.headers, &app.proxies));
     let user = caller.and_then(|caller| match caller.scope.subject() {
         Subject::User(user) => Some(user),
         Subject::Agent(_) | Subject::Hub => None,
     });
-    Remote { address, host: host(parts), user }
+    RequestClient { address, host: host(parts), user }
 }
 
 /// Returns the address of the client: the peer, or, if the peer is a configured proxy, the last hop of
 /// `X-Forwarded-For` that is not one. Earlier hops can be forged by the client.
-fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
+fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
     let is_proxy = |address: IpAddr| proxies.iter().any(|proxy| proxy.contains(address));
     if !is_proxy(peer) {
         return peer;
@@ -81,25 +81,25 @@ fn client(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
 
 impl Caller {
     /// Authenticates a request. Returns `None` without a credential or if the session has expired.
-    pub(crate) async fn find(app: &App, parts: &Parts) -> Result<Option<Self>> {
-        let Some(proof) = proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
+    pub(crate) async fn authenticate(app: &AppState, parts: &Parts) -> Result<Option<Self>> {
+        let Some(proof) = find_proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
         let host = host(parts);
-        let (scope, csrf) = match &proof {
-            Proof::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
-            Proof::Session(cookie) => match app.hub.session(cookie, &host).await? {
-                Some((scope, csrf)) => (scope, Some(csrf)),
+        let (actor, csrf) = match &proof {
+            CallerProof::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
+            CallerProof::Session(cookie) => match app.hub.session(cookie, &host).await? {
+                Some((actor, csrf)) => (actor, Some(csrf)),
                 None => return Ok(None),
             },
         };
-        Ok(Some(Caller { scope, proof, csrf, host }))
+        Ok(Some(Caller { scope: actor, proof, csrf, host }))
     }
 
     /// Checks the CSRF token of a request that changes data. A cookie alone is not sufficient: browsers send it with
     /// requests of any page.
-    pub(crate) fn check_intent(&self, headers: &HeaderMap) -> Result<()> {
+    pub(crate) fn check_csrf(&self, headers: &HeaderMap) -> Result<()> {
         let Some(csrf) = &self.csrf else { return Ok(()) };
-        need_origin(headers)?;
-        let given = headers.get(CSRF).and_then(|given| given.to_str().ok()).map(Secret::new);
+        require_origin(headers)?;
+        let given = headers.get(CSRF_HEADER).and_then(|given| given.to_str().ok()).map(Secret::new);
         if given.as_ref() == Some(csrf) {
             return Ok(());
         }
@@ -108,34 +108,34 @@ impl Caller {
     }
 
     /// Returns the session cookie, if the caller has one.
-    pub(crate) fn cookie(&self) -> Option<&Secret> {
+    pub(crate) fn session_cookie(&self) -> Option<&Secret> {
         match &self.proof {
-            Proof::Session(cookie) => Some(cookie),
-            Proof::Token(_) => None,
+            CallerProof::Session(cookie) => Some(cookie),
+            CallerProof::Token(_) => None,
         }
     }
 
     /// Returns whether the caller is the operator, who can read the files of the hub on this machine.
-    pub(crate) fn is_operator(&self, app: &App) -> bool {
-        matches!(&self.proof, Proof::Token(token) if app.hub.is_process_token(token))
+    pub(crate) fn is_operator(&self, app: &AppState) -> bool {
+        matches!(&self.proof, CallerProof::Token(token) if app.hub.is_process_token(token))
     }
 
     /// Returns whether the credential is still valid. Fails if the store cannot be read.
-    pub(crate) async fn is_still_known(&self, app: &App) -> Result<bool> {
+    pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
         let known = match &self.proof {
-            Proof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
-            Proof::Session(cookie) => app.hub.session_of(cookie, &self.host).await,
+            CallerProof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
+            CallerProof::Session(cookie) => app.hub.peek_session(cookie, &self.host).await,
         };
         match known {
-            Ok(scope) => Ok(scope == Some(self.scope)),
-            Err(error) if error.kind() == Kind::Unauthorized => Ok(false),
+            Ok(actor) => Ok(actor == Some(self.scope)),
+            Err(error) if error.kind() == ErrorKind::Unauthenticated => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 }
 
 /// Requires the `Origin` header. The middleware has already checked its value.
-pub(crate) fn need_origin(headers: &HeaderMap) -> Result<()> {
+pub(crate) fn require_origin(headers: &HeaderMap) -> Result<()> {
     if headers.contains_key(ORIGIN) {
         return Ok(());
     }
@@ -146,7 +146,7 @@ pub(crate) fn need_origin(headers: &HeaderMap) -> Result<()> {
 /// Returns the name of the session cookie. With TLS, browsers send a `__Host-` cookie to this host only. Without TLS
 /// the name contains the port, since browsers send cookies to all ports of a host, and other hubs may use other ports.
 pub(crate) fn cookie_name(is_secure: bool, parts: &Parts) -> String {
-    let local = parts.extensions.get::<Addresses>().and_then(|addresses| addresses.local);
+    let local = parts.extensions.get::<ConnectionAddresses>().and_then(|addresses| addresses.local);
     match local.map(|local| local.port()) {
         _ if is_secure => "__Host-linchpin".to_owned(),
         Some(port) => format!("linchpin-{port}"),
@@ -165,27 +165,27 @@ pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> O
 }
 
 /// Returns the credential of a request. A token together with a cookie is rejected: the caller would be ambiguous.
-fn proof(parts: &Parts, cookie: &str) -> Result<Option<Proof>> {
+fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerProof>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut sessions = cookies.filter(|(name, _)| *name == cookie).map(|(_, value)| value);
     let session = sessions.next();
     if sessions.next().is_some() {
-        return Err(Problem::malformed("two_cookies", "the session cookie is sent twice: remove one"));
+        return Err(Problem::bad_request("two_cookies", "the session cookie is sent twice: remove one"));
     }
-    let token = token(&parts.headers)?;
+    let token = bearer_token(&parts.headers)?;
     match (token, session) {
         (Some(_), Some(_)) => {
             let text = "send either an API token or a session cookie, not both";
-            Err(Problem::malformed("two_credentials", text))
+            Err(Problem::bad_request("two_credentials", text))
         }
-        (Some(token), None) => Ok(Some(Proof::Token(Secret::new(token)))),
-        (None, session) => Ok(session.map(|session| Proof::Session(Secret::new(session)))),
+        (Some(token), None) => Ok(Some(CallerProof::Token(Secret::new(token)))),
+        (None, session) => Ok(session.map(|session| CallerProof::Session(Secret::new(session)))),
     }
 }
 
-fn token(headers: &HeaderMap) -> Result<Option<&str>> {
+fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let value = value.to_str().ok().and_then(|value| value.split_once(' '));
@@ -193,7 +193,7 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>> {
         Some((_, token)) if values.next().is_none() => Ok(Some(token.trim())),
         _ => {
             let text = "the header Authorization must be `Bearer` and a token, and must not be repeated";
-            Err(Problem::malformed("wrong_authorization", text))
+            Err(Problem::bad_request("wrong_authorization", text))
         }
     }
 }
@@ -209,11 +209,11 @@ mod tests {
             headers.iter().fold(Request::get("/"), |request, (name, value)| request.header(*name, *value));
         let mut parts = request.body(()).unwrap().into_parts().0;
         let [peer, local] = ["127.0.0.1:9000", "127.0.0.1:7420"].map(|address| address.parse().unwrap());
-        parts.extensions.insert(Addresses { peer, local: Some(local) });
-        match proof(&parts, &cookie_name(is_secure, &parts)) {
+        parts.extensions.insert(ConnectionAddresses { peer, local: Some(local) });
+        match find_proof(&parts, &cookie_name(is_secure, &parts)) {
             Ok(None) => Ok("none".to_owned()),
-            Ok(Some(Proof::Token(secret))) => Ok(format!("token {}", secret.expose())),
-            Ok(Some(Proof::Session(secret))) => Ok(format!("session {}", secret.expose())),
+            Ok(Some(CallerProof::Token(secret))) => Ok(format!("token {}", secret.expose())),
+            Ok(Some(CallerProof::Session(secret))) => Ok(format!("session {}", secret.expose())),
             Err(problem) => Err(problem.status().as_u16()),
         }
     }
@@ -261,7 +261,7 @@ mod tests {
             for line in lines {
                 headers.append(FORWARDED_FOR, HeaderValue::from_str(line).unwrap());
             }
-            let found = client(peer.parse().unwrap(), &headers, &proxies);
+            let found = client_address(peer.parse().unwrap(), &headers, &proxies);
             assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {lines:?}");
         }
     }

@@ -4,53 +4,53 @@ use axum::body::Body;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
-use linchpin::server::web::{Limits, ParseErrorKind, Unread, Whole, check_json, decode_form};
-use linchpin_hub_core::number::too_wide;
+use linchpin::server::web::{BodyReadError, Limits, ParseErrorKind, ReadBody, check_json, decode_form};
+use linchpin_hub_core::number::find_wide_integer;
 use serde_json::{Map, Value};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::authentication::Caller;
 use crate::problem::{Problem, Result};
-use crate::route::{FORM, JSON, Route, Who};
+use crate::route::{Access, FORM, JSON, Route};
 
 /// Reads a request body, with the memory reservation that it holds until the request has finished. Returns an empty
 /// object for an empty body. The fields of an HTML form are strings.
 pub(crate) async fn read<'a>(
-    app: &'a App,
+    app: &'a AppState,
     route: &Route,
     parts: &Parts,
     body: Body,
     caller: Option<&Caller>,
-) -> Result<(Value, Whole<'a>)> {
+) -> Result<(Value, ReadBody<'a>)> {
     // A public route without a body reads nothing: an unauthenticated client must not use memory of the hub.
-    let most = if route.takes.is_none() && route.who == Who::Anybody { 0 } else { route.most };
+    let most = if route.body.is_none() && route.access == Access::Public { 0 } else { route.max_body };
     // The memory is shared by all callers: count per caller, so that one of them cannot use all of it.
     let read = match caller.map(|caller| caller.scope) {
         Some(scope) => {
             let subject = format!("{} {}", scope.tenant(), scope.subject());
-            app.bodies.read_of(subject, parts, body, most).await
+            app.bodies.read_from(subject, parts, body, most).await
         }
         None => app.bodies.read(parts, body, most).await,
     };
-    let whole = read.map_err(|why| unread(why, most))?;
-    Ok((value(route, parts, &whole.bytes)?, whole))
+    let whole = read.map_err(|why| body_error(why, most))?;
+    Ok((parse_body(route, parts, &whole.bytes)?, whole))
 }
 
-fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
-    let kind = route.takes.map_or(JSON, |takes| takes.kind);
-    let is_needed = route.takes.is_some_and(|takes| !takes.is_optional);
+fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
+    let kind = route.body.map_or(JSON, |takes| takes.content_type);
+    let is_needed = route.body.is_some_and(|takes| !takes.is_optional);
     if bytes.is_empty() && !is_needed {
         return Ok(Map::new().into());
     }
     let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
-    if !(types.next().is_some_and(|said| is_of(said, kind)) && types.next().is_none()) {
+    if !(types.next().is_some_and(|said| matches_content_type(said, kind)) && types.next().is_none()) {
         let text = format!("unsupported content type: send {kind}, and set the header Content-Type");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_content_type", text));
     }
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::malformed("not_utf8", format!("the body must be UTF-8: {error}")))?;
+        .map_err(|error| Problem::bad_request("not_utf8", format!("the body must be UTF-8: {error}")))?;
     if kind == FORM {
-        return form(text);
+        return parse_form(text);
     }
     check_json(text, Limits::default()).map_err(|error| {
         let code = match error.kind {
@@ -58,48 +58,48 @@ fn value(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
             ParseErrorKind::Limit => "json_limit",
             _ => "not_json",
         };
-        Problem::malformed(code, format!("the body is not supported JSON: {error}"))
+        Problem::bad_request(code, format!("the body is not supported JSON: {error}"))
     })?;
-    if let Some(number) = too_wide(text) {
+    if let Some(number) = find_wide_integer(text) {
         let number: String = number.chars().take(40).collect();
         let text = format!(
             "the number {number} has more than 64 bits and would be changed: send it as a string, if the tool accepts one"
         );
-        return Err(Problem::malformed("number_too_wide", text));
+        return Err(Problem::bad_request("number_too_wide", text));
     }
     serde_json::from_str(text)
-        .map_err(|error| Problem::malformed("not_json", format!("the body is not JSON: {error}")))
+        .map_err(|error| Problem::bad_request("not_json", format!("the body is not JSON: {error}")))
 }
 
 /// Returns whether a content type matches, with an optional UTF-8 charset parameter.
-fn is_of(said: &HeaderValue, kind: &str) -> bool {
+fn matches_content_type(said: &HeaderValue, kind: &str) -> bool {
     let Ok(said) = said.to_str() else { return false };
     let (media, parameter) = said.split_once(';').unwrap_or((said, ""));
     let parameter = parameter.trim().to_ascii_lowercase().replace('"', "");
     media.trim().eq_ignore_ascii_case(kind) && matches!(&*parameter, "" | "charset=utf-8" | "charset=utf8")
 }
 
-fn form(text: &str) -> Result<Value> {
+fn parse_form(text: &str) -> Result<Value> {
     let mut fields = Map::new();
     for (name, value) in decode_form(text) {
         if fields.insert(name.into_owned(), Value::String(value.into_owned())).is_some() {
-            return Err(Problem::malformed("duplicate_key", "the form contains a field twice"));
+            return Err(Problem::bad_request("duplicate_key", "the form contains a field twice"));
         }
     }
     Ok(fields.into())
 }
 
-fn unread(why: Unread, most: usize) -> Problem {
+fn body_error(why: BodyReadError, most: usize) -> Problem {
     match why {
-        Unread::TooLarge => {
+        BodyReadError::TooLarge => {
             let text = format!("the body is larger than {most} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
         }
-        Unread::TooSlow => {
+        BodyReadError::TooSlow => {
             Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not arrive in time")
         }
-        Unread::Broken => Problem::malformed("body_broken", "the body is incomplete"),
-        Unread::NoRoom => {
+        BodyReadError::Incomplete => Problem::bad_request("body_broken", "the body is incomplete"),
+        BodyReadError::BudgetExceeded => {
             let text = "too many large requests at the same time: try again in a moment";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_room", text)
         }

@@ -10,39 +10,39 @@ use linchpin_hub_core::{Error, Result};
 
 /// Chunk and the state for the next one; `None` at the end. An error aborts the connection, so that the client does not
 /// mistake a partial body for a complete one.
-pub(crate) type Made<S> = Result<Option<(Bytes, S)>>;
+pub(crate) type Chunk<S> = Result<Option<(Bytes, S)>>;
 
-type Step<S> = Pin<Box<dyn Future<Output = Made<S>> + Send>>;
+type ChunkFuture<S> = Pin<Box<dyn Future<Output = Chunk<S>> + Send>>;
 
 /// Creates a body whose chunks are produced on demand.
-pub(crate) fn pieces<S, F>(first: S, step: fn(S) -> F) -> Body
+pub(crate) fn chunked<S, F>(first: S, step: fn(S) -> F) -> Body
 where
     S: Send + 'static,
-    F: Future<Output = Made<S>> + Send + 'static,
+    F: Future<Output = Chunk<S>> + Send + 'static,
 {
-    Body::new(Pieces { step, under_way: Some(Box::pin(step(first))) })
+    Body::new(ChunkedBody { step, pending: Some(Box::pin(step(first))) })
 }
 
-struct Pieces<S, F> {
+struct ChunkedBody<S, F> {
     step: fn(S) -> F,
-    under_way: Option<Step<S>>,
+    pending: Option<ChunkFuture<S>>,
 }
 
-impl<S, F> http_body::Body for Pieces<S, F>
+impl<S, F> http_body::Body for ChunkedBody<S, F>
 where
     S: Send + 'static,
-    F: Future<Output = Made<S>> + Send + 'static,
+    F: Future<Output = Chunk<S>> + Send + 'static,
 {
     type Data = Bytes;
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
-        let Some(under_way) = &mut self.under_way else { return Poll::Ready(None) };
+        let Some(under_way) = &mut self.pending else { return Poll::Ready(None) };
         let made = ready!(under_way.as_mut().poll(cx));
-        self.under_way = None;
+        self.pending = None;
         Poll::Ready(made.transpose().map(|made| {
             let (piece, rest) = made?;
-            self.under_way = Some(Box::pin((self.step)(rest)));
+            self.pending = Some(Box::pin((self.step)(rest)));
             Ok(Frame::data(piece))
         }))
     }
@@ -56,11 +56,9 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_come_one_after_another() {
-        let mut body =
-            pieces(
-                3,
-                |left: u8| async move { Ok((left > 0).then(|| (Bytes::from(left.to_string()), left - 1))) },
-            );
+        let mut body = chunked(3, |left: u8| async move {
+            Ok((left > 0).then(|| (Bytes::from(left.to_string()), left - 1)))
+        });
         let mut all = Vec::new();
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             all.extend_from_slice(&frame.unwrap().into_data().unwrap());

@@ -6,109 +6,109 @@ use std::time::Duration;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use linchpin_hub_core::events::{Event, Watching};
+use linchpin_hub_core::events::{Event, EventSubscription};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::authentication::Caller;
-use crate::chunked_body::{Made, pieces};
+use crate::chunked_body::{Chunk, chunked};
 use crate::problem::{Problem, Result};
-use crate::request::Asked;
-use crate::response::with;
+use crate::request::ApiRequest;
+use crate::response::respond_with;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Interval of heartbeats on an idle stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// Events after which the credential of the subscriber is checked again. Every heartbeat also checks it.
-const CHECKED: [&str; 4] = ["agent", "session", "token", "user"];
+const RECHECK_EVENTS: [&str; 4] = ["agent", "session", "token", "user"];
 
 /// Event stream of one subscriber.
-struct Watcher {
-    app: Arc<App>,
+struct EventStream {
+    app: Arc<AppState>,
     caller: Caller,
-    watching: Watching,
-    is_new: bool,
+    subscription: EventSubscription,
+    is_first_chunk: bool,
     /// Whether the last event id is of another event log, so that events may have been missed.
-    is_lost: bool,
+    is_other_log: bool,
     heartbeat: Interval,
 }
 
-pub(crate) async fn watch(asked: Asked) -> Result<Response> {
-    let caller = asked.caller()?.clone();
-    let after = match asked.headers.get(LAST_EVENT_ID) {
+pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
+    let caller = request.caller()?.clone();
+    let after = match request.headers.get(LAST_EVENT_ID) {
         None => None,
-        Some(id) => Some(id.to_str().ok().and_then(Place::read).ok_or_else(|| {
+        Some(id) => Some(id.to_str().ok().and_then(EventPosition::parse).ok_or_else(|| {
             let text = "Last-Event-ID must be the id of an event of this stream";
-            Problem::malformed("wrong_event_id", text)
+            Problem::bad_request("wrong_event_id", text)
         })?),
     };
-    let is_lost = after.as_ref().is_some_and(|place| place.run != asked.app.run);
+    let is_lost = after.as_ref().is_some_and(|place| place.log_id != request.app.event_log_id);
     let number = after.filter(|_| !is_lost).map(|place| place.number);
-    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watcher = Watcher {
-        watching: asked.hub().events().watch(caller.scope.tenant(), number),
-        app: asked.app,
+    let watcher = EventStream {
+        subscription: request.hub().events().subscribe(caller.scope.tenant(), number),
+        app: request.app,
         caller,
-        is_new: true,
-        is_lost,
+        is_first_chunk: true,
+        is_other_log: is_lost,
         heartbeat,
     };
-    let mut response = with(StatusCode::OK, "text/event-stream", pieces(watcher, next));
+    let mut response = respond_with(StatusCode::OK, "text/event-stream", chunked(watcher, next_chunk));
     // Proxies must not buffer the stream.
     response.headers_mut().insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
 
 /// Parsed event id: event log and number.
-struct Place<'a> {
-    run: &'a str,
+struct EventPosition<'a> {
+    log_id: &'a str,
     number: u64,
 }
 
-impl<'a> Place<'a> {
-    fn read(id: &'a str) -> Option<Self> {
+impl<'a> EventPosition<'a> {
+    fn parse(id: &'a str) -> Option<Self> {
         let (run, number) = id.split_once('-')?;
-        Some(Place { run, number: number.parse().ok()? })
+        Some(EventPosition { log_id: run, number: number.parse().ok()? })
     }
 }
 
-async fn next(mut watcher: Watcher) -> Made<Watcher> {
-    let piece = watcher.piece().await;
+async fn next_chunk(mut watcher: EventStream) -> Chunk<EventStream> {
+    let piece = watcher.next_text().await;
     Ok(piece.map(|piece| (Bytes::from(piece), watcher)))
 }
 
-impl Watcher {
-    async fn piece(&mut self) -> Option<String> {
-        if std::mem::take(&mut self.is_new) {
+impl EventStream {
+    async fn next_text(&mut self) -> Option<String> {
+        if std::mem::take(&mut self.is_first_chunk) {
             // A disconnected client reconnects after one second.
             return Some("retry: 1000\n\n".to_owned());
         }
-        if std::mem::take(&mut self.is_lost) {
-            return Some(missed());
+        if std::mem::take(&mut self.is_other_log) {
+            return Some(missed_event());
         }
         let (piece, is_checked) = tokio::select! {
             biased;
-            () = self.app.closed() => return None,
-            event = self.watching.next() => match event {
-                Ok(event) => (written(&event, &self.app.run), CHECKED.contains(&&*event.kind)),
-                Err(_) => (missed(), true),
+            () = self.app.wait_closed() => return None,
+            event = self.subscription.next() => match event {
+                Ok(event) => (format_event(&event, &self.app.event_log_id), RECHECK_EVENTS.contains(&&*event.kind)),
+                Err(_) => (missed_event(), true),
             },
             _ = self.heartbeat.tick() => (": \n\n".to_owned(), true),
         };
         // If the store cannot be read, the stream ends: the client reconnects.
-        let may = !is_checked || self.caller.is_still_known(&self.app).await.unwrap_or(false);
+        let may = !is_checked || self.caller.is_still_valid(&self.app).await.unwrap_or(false);
         may.then_some(piece)
     }
 }
 
 /// Formats the event for a subscriber that has missed events and must reload everything.
-fn missed() -> String {
+fn missed_event() -> String {
     "event: missed\ndata: {}\n\n".to_owned()
 }
 
-fn written(event: &Event, run: &str) -> String {
+fn format_event(event: &Event, run: &str) -> String {
     let Event { number, kind, body, .. } = event;
     format!("id: {run}-{number}\nevent: {kind}\ndata: {body}\n\n")
 }

@@ -26,27 +26,27 @@ mod routes;
 use std::sync::Arc;
 
 use axum::Router;
-use linchpin_hub_core::World;
+use linchpin_hub_core::Platform;
 use linchpin_hub_core::hub::Hub;
 use serde_json::Value;
 
-pub use app::Options;
+pub use app::HttpOptions;
 
-use self::app::App;
+use self::app::AppState;
 
 /// HTTP service of a hub.
 #[derive(Clone)]
-pub struct Web {
-    app: Arc<App>,
+pub struct HubService {
+    app: Arc<AppState>,
     router: Router,
 }
 
-impl Web {
+impl HubService {
     /// Creates the service for this hub.
-    pub fn new(hub: Arc<Hub>, world: Arc<dyn World>, options: Options) -> Self {
-        let app = App::new(hub, world, options);
+    pub fn new(hub: Arc<Hub>, world: Arc<dyn Platform>, options: HttpOptions) -> Self {
+        let app = AppState::new(hub, world, options);
         let router = router::router(&app, routes::all());
-        Web { app, router }
+        HubService { app, router }
     }
 
     /// Returns the service for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
@@ -56,7 +56,7 @@ impl Web {
 
     /// Closes all event streams gracefully. Otherwise they last as long as their subscribers.
     pub fn close(&self) {
-        self.app.close();
+        self.app.close_streams();
     }
 }
 

@@ -8,59 +8,59 @@ use std::time::Duration;
 
 use http::StatusCode;
 use jiff::Timestamp;
-use linchpin_hub_core::hub::{BOUNDS, Ended};
+use linchpin_hub_core::hub::{BUCKET_BOUNDS_MS, DurationHistogram};
 
 /// Counters since the start of the hub.
 pub(crate) struct Metrics {
-    begun: Timestamp,
-    counted: Mutex<Counted>,
+    started: Timestamp,
+    counters: Mutex<Counters>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct Counters {
     requests: BTreeMap<(String, u16), u64>,
-    durations: BTreeMap<String, Ended>,
+    durations: BTreeMap<String, DurationHistogram>,
 }
 
 impl Metrics {
-    pub(crate) fn new(begun: Timestamp) -> Self {
-        Metrics { begun, counted: Mutex::default() }
+    pub(crate) fn new(started: Timestamp) -> Self {
+        Metrics { started, counters: Mutex::default() }
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a finished request.
-    pub(crate) fn request(&self, route: &str, status: StatusCode, time: Duration) {
+    pub(crate) fn record_request(&self, route: &str, status: StatusCode, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let mut counted = self.counted();
+        let mut counted = self.counters();
         *counted.requests.entry((route.to_owned(), status.as_u16())).or_default() += 1;
         counted.durations.entry(route.to_owned()).or_default().add(millis);
     }
 
     /// Writes the process and HTTP metrics.
-    pub(crate) fn write(&self, text: &mut Text) {
-        text.head(
+    pub(crate) fn write(&self, text: &mut PrometheusText) {
+        text.header(
             "process_start_time_seconds",
             "gauge",
             "Start time of the hub in seconds since the Unix epoch.",
         );
-        text.line("process_start_time_seconds", &[], self.begun.as_second());
-        if let Some(bytes) = resident() {
-            text.head("process_resident_memory_bytes", "gauge", "Resident memory of the hub in bytes.");
-            text.line("process_resident_memory_bytes", &[], bytes);
+        text.sample("process_start_time_seconds", &[], self.started.as_second());
+        if let Some(bytes) = resident_bytes() {
+            text.header("process_resident_memory_bytes", "gauge", "Resident memory of the hub in bytes.");
+            text.sample("process_resident_memory_bytes", &[], bytes);
         }
-        let counted = self.counted();
-        text.head("linchpin_http_requests_total", "counter", "HTTP requests by route and status.");
+        let counted = self.counters();
+        text.header("linchpin_http_requests_total", "counter", "HTTP requests by route and status.");
         for ((route, status), count) in &counted.requests {
-            text.line(
+            text.sample(
                 "linchpin_http_requests_total",
                 &[("route", route), ("status", &status.to_string())],
                 count,
             );
         }
-        text.head(
+        text.header(
             "linchpin_http_request_duration_seconds",
             "histogram",
             "Duration of HTTP requests in seconds.",
@@ -73,14 +73,14 @@ impl Metrics {
 
 /// Writer of the Prometheus text format.
 #[derive(Default)]
-pub(crate) struct Text(String);
+pub(crate) struct PrometheusText(String);
 
-impl Text {
-    pub(crate) fn head(&mut self, name: &str, kind: &str, help: &str) {
+impl PrometheusText {
+    pub(crate) fn header(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}"); // writing to a string never fails
     }
 
-    pub(crate) fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         self.0.push_str(name);
         for (index, (label, text)) in labels.iter().enumerate() {
             let open = if index == 0 { '{' } else { ',' };
@@ -91,19 +91,19 @@ impl Text {
         let _ = writeln!(self.0, "{close} {value}"); // writing to a string never fails
     }
 
-    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], ended: &Ended) {
+    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], ended: &DurationHistogram) {
         let mut so_far = 0;
-        for (bound, count) in BOUNDS.iter().zip(ended.within) {
+        for (bound, count) in BUCKET_BOUNDS_MS.iter().zip(ended.buckets) {
             so_far += count;
             let bound = seconds(*bound).to_string();
-            self.line(&format!("{name}_bucket"), &[labels, &[("le", &*bound)]].concat(), so_far);
+            self.sample(&format!("{name}_bucket"), &[labels, &[("le", &*bound)]].concat(), so_far);
         }
-        self.line(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), ended.count);
-        self.line(&format!("{name}_sum"), labels, seconds(ended.millis));
-        self.line(&format!("{name}_count"), labels, ended.count);
+        self.sample(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), ended.count);
+        self.sample(&format!("{name}_sum"), labels, seconds(ended.total_ms));
+        self.sample(&format!("{name}_count"), labels, ended.count);
     }
 
-    pub(crate) fn end(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 }
@@ -113,7 +113,7 @@ fn seconds(millis: u64) -> f64 {
 }
 
 /// Returns the resident memory of this process in bytes, where the system provides it.
-fn resident() -> Option<u64> {
+fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
@@ -126,12 +126,12 @@ mod tests {
     #[test]
     fn what_was_counted_is_written() {
         let metrics = Metrics::new(Timestamp::from_second(7).unwrap());
-        metrics.request("/healthz", StatusCode::OK, Duration::from_millis(2));
-        metrics.request("/healthz", StatusCode::OK, Duration::from_mins(10));
-        metrics.request("/a\"b\\c\nd", StatusCode::NOT_FOUND, Duration::ZERO);
-        let mut text = Text::default();
+        metrics.record_request("/healthz", StatusCode::OK, Duration::from_millis(2));
+        metrics.record_request("/healthz", StatusCode::OK, Duration::from_mins(10));
+        metrics.record_request("/a\"b\\c\nd", StatusCode::NOT_FOUND, Duration::ZERO);
+        let mut text = PrometheusText::default();
         metrics.write(&mut text);
-        let text = text.end();
+        let text = text.into_string();
         for line in [
             "# TYPE linchpin_http_requests_total counter",
             "process_start_time_seconds 7",

@@ -11,24 +11,24 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use linchpin::server::web::{Addresses, Stranger};
+use linchpin::server::web::{ConnectionAddresses, OriginError};
 
 use linchpin_hub_core::telemetry::TARGET;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::problem::{Problem, Result};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// W3C trace context of the client.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const POLICY: &str =
+const CONTENT_POLICY: &str =
     "default-src 'self'; script-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
 /// Checks a request, runs its handler and adds security headers to the response.
-pub(crate) async fn all(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn middleware(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (parts, body) = request.into_parts();
@@ -44,32 +44,32 @@ pub(crate) async fn all(State(app): State<Arc<App>>, request: Request, next: Nex
         http.route = route,
         http.response.status_code = Empty,
     );
-    let mut response = match check(&app, &parts) {
+    let mut response = match check_source(&app, &parts) {
         Ok(()) => next.run(Request::from_parts(parts, body)).instrument(span.clone()).await,
         Err(problem) => problem.into_response(),
     };
-    protect(response.headers_mut());
+    add_security_headers(response.headers_mut());
     if response.status().is_server_error() {
         span.record("otel.status_code", "ERROR");
     }
     span.record("http.response.status_code", response.status().as_u16());
-    app.metrics.request(route, response.status(), begun.elapsed());
+    app.metrics.record_request(route, response.status(), begun.elapsed());
     response
 }
 
-fn check(app: &App, parts: &Parts) -> Result<()> {
-    let local = parts.extensions.get::<Addresses>().and_then(|addresses| addresses.local);
+fn check_source(app: &AppState, parts: &Parts) -> Result<()> {
+    let local = parts.extensions.get::<ConnectionAddresses>().and_then(|addresses| addresses.local);
     let local = local.map(|address| address.ip());
     let is = |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|given| given == value);
-    let stranger = |stranger: Stranger| {
+    let stranger = |stranger: OriginError| {
         let code = match stranger {
-            Stranger::Host => "host_not_served",
-            Stranger::Origin => "origin_not_allowed",
+            OriginError::Host => "host_not_served",
+            OriginError::Origin => "origin_not_allowed",
         };
-        Problem::new(StatusCode::FORBIDDEN, code, stranger.text())
+        Problem::new(StatusCode::FORBIDDEN, code, stranger.message())
     };
     if !parts.method.is_safe() && is(&SEC_FETCH_SITE, "cross-site") {
-        return Err(stranger(Stranger::Origin));
+        return Err(stranger(OriginError::Origin));
     }
     // A navigation from another site is allowed: it is a safe request, and the other site cannot read the response.
     let is_visit = parts.method.is_safe() && is(&SEC_FETCH_MODE, "navigate");
@@ -79,8 +79,8 @@ fn check(app: &App, parts: &Parts) -> Result<()> {
 }
 
 /// Adds the security headers.
-fn protect(headers: &mut HeaderMap) {
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+fn add_security_headers(headers: &mut HeaderMap) {
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

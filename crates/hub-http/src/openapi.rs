@@ -4,11 +4,11 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::problem::Document;
-use crate::route::{API, Gives, Route, Who};
+use crate::problem::ProblemDocument;
+use crate::route::{API, Access, ResponseSpec, Route};
 
 /// Descriptions of the path parameters.
-const IN_PATHS: [(&str, &str); 12] = [
+const PATH_PARAMETERS: [(&str, &str); 12] = [
     ("server", "Server id or slug"),
     ("tool", "Qualified name of a tool, such as mcp_demo__echo"),
     ("prompt", "Prompt name"),
@@ -35,7 +35,7 @@ pub(crate) fn document(routes: &[Route]) -> Value {
         let path = paths.entry(&route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
     }
-    let problem = schemas.subschema_for::<Document<'_>>();
+    let problem = schemas.subschema_for::<ProblemDocument<'_>>();
     let mut components = schemas.take_definitions(true);
     components.sort_keys();
     json!({
@@ -73,40 +73,40 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
         "operationId": format!("{}_{words}", route.method.as_str().to_ascii_lowercase()),
         "tags": [noun],
         "summary": route.summary,
-        "description": match route.who {
-            Who::Anybody => "Public.",
-            Who::Known => "Requires a user or agent token.",
-            Who::Person => "Requires a user.",
+        "description": match route.access {
+            Access::Public => "Public.",
+            Access::Authenticated => "Requires a user or agent token.",
+            Access::UserOnly => "Requires a user.",
         },
     });
-    if route.who == Who::Anybody {
+    if route.access == Access::Public {
         operation["security"] = json!([]);
     }
     let in_path = own.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
-        let what = IN_PATHS.iter().find(|(known, _)| *known == name).map_or("", |(_, what)| what);
+        let what = PATH_PARAMETERS.iter().find(|(known, _)| *known == name).map_or("", |(_, what)| what);
         json!({"name": name, "in": "path", "required": true, "description": what, "schema": {"type": "string"}})
     });
     let in_query = route.query.iter().map(|parameter| {
-        json!({"name": parameter.name, "in": "query", "description": parameter.what, "schema": parameter.schema()})
+        json!({"name": parameter.name, "in": "query", "description": parameter.description, "schema": parameter.schema()})
     });
     let parameters: Vec<_> = in_path.chain(in_query).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(takes) = &route.takes {
-        let content = json!({takes.kind: {"schema": (takes.schema)(schemas)}});
+    if let Some(takes) = &route.body {
+        let content = json!({takes.content_type: {"schema": (takes.schema)(schemas)}});
         operation["requestBody"] = json!({"required": !takes.is_optional, "content": content});
     }
     let mut responses: Map<_, _> =
-        route.gives.iter().map(|gives| (gives.status.to_string(), response(gives, schemas))).collect();
+        route.responses.iter().map(|gives| (gives.status.to_string(), response(gives, schemas))).collect();
     responses.insert("default".to_owned(), json!({"$ref": "#/components/responses/Problem"}));
     operation["responses"] = responses.into();
     operation
 }
 
-fn response(gives: &Gives, schemas: &mut SchemaGenerator) -> Value {
-    let mut response = json!({"description": gives.what});
+fn response(gives: &ResponseSpec, schemas: &mut SchemaGenerator) -> Value {
+    let mut response = json!({"description": gives.description});
     if let Some((kind, schema)) = gives.content {
         response["content"] = json!({kind: {"schema": schema(schemas)}});
     }

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::platform::{System, random};
-use linchpin_hub_core::{Error, Kind};
+use linchpin_hub_core::platform::{SystemPlatform, random};
+use linchpin_hub_core::{Error, ErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
 /// Problem document (RFC 9457).
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
-pub(crate) struct Document<'a> {
+pub(crate) struct ProblemDocument<'a> {
     /// URI of the problem type.
     r#type: String,
     /// Title of the HTTP status.
@@ -48,24 +48,24 @@ impl Problem {
         Problem { status, code, field: None, detail: detail.into(), retry_after: None }
     }
 
-    pub(crate) fn about(mut self, field: impl Into<String>) -> Self {
+    pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
     /// Creates a 400 problem.
-    pub(crate) fn malformed(code: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, detail)
     }
 
     /// Creates the 401 problem of a request without a valid credential.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn unauthenticated() -> Self {
         let text = "authentication required: send `Authorization: Bearer` with an API token of the hub, or log in with a browser";
         Self::new(StatusCode::UNAUTHORIZED, "not_signed_in", text)
     }
 
     /// Creates the 404 problem of an unknown path.
-    pub(crate) fn nowhere() -> Self {
+    pub(crate) fn not_found() -> Self {
         let text = "unknown path: /api/v1/openapi.json lists all paths";
         Self::new(StatusCode::NOT_FOUND, "no_such_path", text)
     }
@@ -91,15 +91,15 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let status = match error.kind() {
-            Kind::Invalid if error.field().is_some() => StatusCode::UNPROCESSABLE_ENTITY,
-            Kind::Invalid => StatusCode::BAD_REQUEST,
-            Kind::Unauthorized => StatusCode::UNAUTHORIZED,
-            Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict => StatusCode::CONFLICT,
-            Kind::Denied => StatusCode::FORBIDDEN,
-            Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
-            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            _ => return broken(&error),
+            ErrorKind::Invalid if error.field().is_some() => StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict => StatusCode::CONFLICT,
+            ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+            ErrorKind::LimitExceeded => StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => return internal(&error),
         };
         let field = error.field().map(str::to_owned);
         let retry_after = error.retry_after();
@@ -108,8 +108,8 @@ impl From<Error> for Problem {
 }
 
 /// Creates a 500 problem. The error itself is only in the log; the incident number in the response refers to it.
-fn broken(error: &Error) -> Problem {
-    let mut incident = Digest::from_bytes(random(&System)).to_string();
+fn internal(error: &Error) -> Problem {
+    let mut incident = Digest::from_bytes(random(&SystemPlatform)).to_string();
     incident.truncate(12);
     tracing::error!(incident, code = error.code(), %error, "request failed with an internal error");
     let text = format!("internal error: search the log of the hub for incident {incident}");
@@ -118,7 +118,7 @@ fn broken(error: &Error) -> Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let document = Document {
+        let document = ProblemDocument {
             r#type: format!("urn:linchpin:problem:{}", self.code),
             title: self.status.canonical_reason().unwrap_or("Problem"),
             status: self.status.as_u16(),
@@ -148,14 +148,14 @@ mod tests {
     #[test]
     fn every_kind_has_its_status() {
         for (kind, status) in [
-            (Kind::Invalid, 400),
-            (Kind::Unauthorized, 401),
-            (Kind::NotFound, 404),
-            (Kind::Conflict, 409),
-            (Kind::Denied, 403),
-            (Kind::Exhausted, 429),
-            (Kind::Unavailable, 503),
-            (Kind::Internal, 500),
+            (ErrorKind::Invalid, 400),
+            (ErrorKind::Unauthenticated, 401),
+            (ErrorKind::NotFound, 404),
+            (ErrorKind::Conflict, 409),
+            (ErrorKind::PermissionDenied, 403),
+            (ErrorKind::LimitExceeded, 429),
+            (ErrorKind::Unavailable, 503),
+            (ErrorKind::Internal, 500),
         ] {
             let problem = Problem::from(Error::new(kind, "code", "text"));
             assert_eq!(problem.status().as_u16(), status, "{kind:?}");
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn what_broke_in_here_stays_in_here() {
         let problem =
-            Problem::from(Error::new(Kind::Internal, "not_readable", "/home/ada/hub.db is damaged"));
+            Problem::from(Error::new(ErrorKind::Internal, "not_readable", "/home/ada/hub.db is damaged"));
         assert!(!problem.detail().contains("ada") && problem.code == "internal", "{problem:?}");
     }
 }

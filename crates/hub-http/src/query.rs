@@ -3,26 +3,26 @@
 use http::StatusCode;
 use jiff::Timestamp;
 use linchpin::server::web::decode_form;
-use linchpin_hub_core::store::{MOST_ON_PAGE, Paging};
+use linchpin_hub_core::store::{MAX_PAGE_SIZE, PageRequest};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::problem::{Problem, Result};
 
 /// Default page size.
-const USUAL_PAGE: usize = 50;
+const DEFAULT_PAGE_SIZE: usize = 50;
 
 /// Query parameter of a route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
-    pub(crate) what: &'static str,
-    pub(crate) is: Is,
+    pub(crate) description: &'static str,
+    pub(crate) kind: ParameterType,
 }
 
 /// Type of a query parameter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Is {
+pub(crate) enum ParameterType {
     Text,
     Flag,
     Count,
@@ -32,58 +32,68 @@ pub(crate) enum Is {
 
 /// Parameters of a paged list.
 pub(crate) const PAGING: [Parameter; 2] = [
-    Parameter { name: "after", what: "Position: `next` of the previous page", is: Is::Text },
-    Parameter { name: "limit", what: "Maximum number of items. Default: 50", is: Is::Count },
+    Parameter {
+        name: "after",
+        description: "Position: `next` of the previous page",
+        kind: ParameterType::Text,
+    },
+    Parameter {
+        name: "limit",
+        description: "Maximum number of items. Default: 50",
+        kind: ParameterType::Count,
+    },
 ];
 
 impl Parameter {
-    pub(crate) const fn text(name: &'static str, what: &'static str) -> Self {
-        Parameter { name, what, is: Is::Text }
+    pub(crate) const fn text(name: &'static str, description: &'static str) -> Self {
+        Parameter { name, description, kind: ParameterType::Text }
     }
 
-    pub(crate) const fn flag(name: &'static str, what: &'static str) -> Self {
-        Parameter { name, what, is: Is::Flag }
+    pub(crate) const fn flag(name: &'static str, description: &'static str) -> Self {
+        Parameter { name, description, kind: ParameterType::Flag }
     }
 
-    pub(crate) const fn time(name: &'static str, what: &'static str) -> Self {
-        Parameter { name, what, is: Is::Time }
+    pub(crate) const fn time(name: &'static str, description: &'static str) -> Self {
+        Parameter { name, description, kind: ParameterType::Time }
     }
 
     pub(crate) const fn one_of(
         name: &'static str,
-        what: &'static str,
+        description: &'static str,
         values: &'static [&'static str],
     ) -> Self {
-        Parameter { name, what, is: Is::OneOf(values) }
+        Parameter { name, description, kind: ParameterType::OneOf(values) }
     }
 
     /// Returns the schema for the `OpenAPI` document.
     pub(crate) fn schema(&self) -> Value {
-        match self.is {
-            Is::Text => json!({"type": "string"}),
-            Is::Flag => json!({"type": "boolean"}),
-            Is::Count => json!({"type": "integer", "minimum": 1, "maximum": MOST_ON_PAGE}),
-            Is::Time => json!({"type": "string", "format": "date-time"}),
-            Is::OneOf(values) => json!({"type": "string", "enum": values}),
+        match self.kind {
+            ParameterType::Text => json!({"type": "string"}),
+            ParameterType::Flag => json!({"type": "boolean"}),
+            ParameterType::Count => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
+            ParameterType::Time => json!({"type": "string", "format": "date-time"}),
+            ParameterType::OneOf(values) => json!({"type": "string", "enum": values}),
         }
     }
 
     /// Returns why a value is invalid.
-    fn fault(&self, value: &str) -> Option<String> {
-        match self.is {
-            Is::Text => {
+    fn invalid_reason(&self, value: &str) -> Option<String> {
+        match self.kind {
+            ParameterType::Text => {
                 (value.chars().count() > 1_000).then(|| "must have at most 1000 characters".to_owned())
             }
-            Is::Flag => (!matches!(value, "true" | "false")).then(|| "must be `true` or `false`".to_owned()),
-            Is::Count => {
-                let fits = value.parse().is_ok_and(|count| (1..=MOST_ON_PAGE).contains(&count));
-                (!fits).then(|| format!("must be an integer from 1 to {MOST_ON_PAGE}"))
+            ParameterType::Flag => {
+                (!matches!(value, "true" | "false")).then(|| "must be `true` or `false`".to_owned())
             }
-            Is::Time => value
+            ParameterType::Count => {
+                let fits = value.parse().is_ok_and(|count| (1..=MAX_PAGE_SIZE).contains(&count));
+                (!fits).then(|| format!("must be an integer from 1 to {MAX_PAGE_SIZE}"))
+            }
+            ParameterType::Time => value
                 .parse::<Timestamp>()
                 .err()
                 .map(|_| "must be a time such as 2026-01-31T12:00:00Z".to_owned()),
-            Is::OneOf(values) => {
+            ParameterType::OneOf(values) => {
                 (!values.contains(&value)).then(|| format!("must be one of {}", values.join(", ")))
             }
         }
@@ -98,7 +108,7 @@ impl Query {
     pub(crate) fn read(query: &str, known: &[Parameter]) -> Result<Self> {
         let wrong = |name: &str, text: String| {
             let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_parameter", text).about(name)
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_parameter", text).with_field(name)
         };
         let mut read: Vec<(&'static str, String)> = Vec::new();
         for (name, value) in decode_form(query) {
@@ -113,7 +123,7 @@ impl Query {
             if read.iter().any(|(known, _)| *known == name) {
                 return Err(wrong(&name, "must not be repeated".to_owned()));
             }
-            if let Some(fault) = parameter.fault(&value) {
+            if let Some(fault) = parameter.invalid_reason(&value) {
                 return Err(wrong(&name, fault));
             }
             read.push((parameter.name, value.into_owned()));
@@ -134,13 +144,13 @@ impl Query {
     }
 
     /// Returns an enumerated parameter as its Rust type.
-    pub(crate) fn one<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_value(self.text(name)?.into()).ok()
     }
 
-    pub(crate) fn paging(&self) -> Paging {
-        let limit = self.text("limit").and_then(|limit| limit.parse().ok()).unwrap_or(USUAL_PAGE);
-        Paging { after: self.text("after").map(str::to_owned), limit }
+    pub(crate) fn paging(&self) -> PageRequest {
+        let limit = self.text("limit").and_then(|limit| limit.parse().ok()).unwrap_or(DEFAULT_PAGE_SIZE);
+        PageRequest { after: self.text("after").map(str::to_owned), limit }
     }
 }
 
@@ -161,7 +171,7 @@ mod tests {
         let query = Query::read(query, &KNOWN).unwrap();
         assert_eq!((query.flag("enabled"), query.text("state")), (Some(true), Some("new")));
         assert_eq!(query.time("since").unwrap().as_second(), 1_769_860_800);
-        assert_eq!(query.paging(), Paging { after: None, limit: 500 });
+        assert_eq!(query.paging(), PageRequest { after: None, limit: 500 });
         assert_eq!(Query::read("", &KNOWN).unwrap().paging().limit, 50);
     }
 

@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
-use linchpin_hub_core::Scope;
+use linchpin_hub_core::Actor;
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_core::hub::sessions::Remote;
-use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::hub::sessions::RequestClient;
+use linchpin_hub_core::object_reader::ObjectReader;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::authentication::Caller;
 use crate::problem::{Problem, Result};
 use crate::query::Query;
 
 /// Request with its caller, parameters and body.
-pub(crate) struct Asked {
-    pub(crate) app: Arc<App>,
+pub(crate) struct ApiRequest {
+    pub(crate) app: Arc<AppState>,
     pub(crate) caller: Option<Caller>,
     /// Client of the request.
-    pub(crate) remote: Remote,
+    pub(crate) remote: RequestClient,
     /// Name of the session cookie.
     pub(crate) cookie: String,
     /// Path parameters.
@@ -33,21 +33,21 @@ pub(crate) struct Asked {
     /// JSON body; an empty object if the request has none.
     pub(crate) body: Value,
     /// Notified when the handler no longer needs the body, so that its memory can be released.
-    pub(crate) is_read: Arc<Notify>,
+    pub(crate) body_released: Arc<Notify>,
 }
 
-impl Asked {
+impl ApiRequest {
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.app.hub
     }
 
     /// Returns the caller, or the 401 problem.
     pub(crate) fn caller(&self) -> Result<&Caller> {
-        self.caller.as_ref().ok_or_else(Problem::nobody)
+        self.caller.as_ref().ok_or_else(Problem::unauthenticated)
     }
 
     /// Returns tenant and subject of the caller.
-    pub(crate) fn scope(&self) -> Result<Scope> {
+    pub(crate) fn scope(&self) -> Result<Actor> {
         Ok(self.caller()?.scope)
     }
 
@@ -57,7 +57,7 @@ impl Asked {
     }
 
     /// Takes the body as a form.
-    pub(crate) fn form(&mut self) -> Result<Form> {
-        Ok(Form::new(self.body.take())?)
+    pub(crate) fn form(&mut self) -> Result<ObjectReader> {
+        Ok(ObjectReader::new(self.body.take())?)
     }
 }

@@ -10,32 +10,33 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::problem::Result;
 use crate::query::{PAGING, Parameter};
-use crate::request::Asked;
+use crate::request::ApiRequest;
 
 /// Path prefix of the API.
 pub(crate) const API: &str = "/api/v1";
 
 /// Default maximum body size in bytes.
-const MOST: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 
 /// Access level of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Access {
     /// No authentication.
-    Anybody,
+    Public,
     /// Users and agents.
-    Known,
+    Authenticated,
     /// Users only.
-    Person,
+    UserOnly,
 }
 
-type Handler = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>> + Send + Sync>;
+type Handler =
+    Arc<dyn Fn(ApiRequest) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>> + Send + Sync>;
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// Request body of a route.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Takes {
-    pub(crate) kind: &'static str,
+pub(crate) struct RequestBodySpec {
+    pub(crate) content_type: &'static str,
     pub(crate) schema: SchemaOf,
     /// Whether the body may be omitted.
     pub(crate) is_optional: bool,
@@ -43,9 +44,9 @@ pub(crate) struct Takes {
 
 /// Response of a route.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Gives {
+pub(crate) struct ResponseSpec {
     pub(crate) status: u16,
-    pub(crate) what: &'static str,
+    pub(crate) description: &'static str,
     pub(crate) content: Option<(&'static str, SchemaOf)>,
 }
 
@@ -55,14 +56,14 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) summary: &'static str,
-    pub(crate) who: Who,
+    pub(crate) access: Access,
     pub(crate) query: Vec<Parameter>,
     /// Whether all query parameters are accepted, because another party defines them.
     pub(crate) any_query: bool,
-    pub(crate) takes: Option<Takes>,
+    pub(crate) body: Option<RequestBodySpec>,
     /// Maximum body size in bytes.
-    pub(crate) most: usize,
-    pub(crate) gives: Vec<Gives>,
+    pub(crate) max_body: usize,
+    pub(crate) responses: Vec<ResponseSpec>,
     pub(crate) handler: Handler,
 }
 
@@ -70,7 +71,7 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Creates a route for users. Builder methods set the rest.
-pub(crate) fn route<F>(method: Method, path: &str, handler: fn(Asked) -> F) -> Route
+pub(crate) fn route<F>(method: Method, path: &str, handler: fn(ApiRequest) -> F) -> Route
 where
     F: Future<Output = Result<Response>> + Send + 'static,
 {
@@ -78,20 +79,20 @@ where
         method,
         path: path.to_owned(),
         summary: "",
-        who: Who::Person,
+        access: Access::UserOnly,
         query: Vec::new(),
         any_query: false,
-        takes: None,
-        most: MOST,
-        gives: Vec::new(),
-        handler: Arc::new(move |asked| Box::pin(handler(asked))),
+        body: None,
+        max_body: MAX_BODY,
+        responses: Vec::new(),
+        handler: Arc::new(move |request| Box::pin(handler(request))),
     }
 }
 
 macro_rules! verbs {
     ($($name:ident $method:ident),*) => {$(
         /// Creates an API route with this method.
-        pub(crate) fn $name<F>(path: &str, handler: fn(Asked) -> F) -> Route
+        pub(crate) fn $name<F>(path: &str, handler: fn(ApiRequest) -> F) -> Route
         where
             F: Future<Output = Result<Response>> + Send + 'static,
         {
@@ -104,20 +105,20 @@ verbs!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
 
 impl Route {
     /// Sets the summary.
-    pub(crate) fn says(mut self, summary: &'static str) -> Self {
+    pub(crate) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
     /// Allows users and agents.
-    pub(crate) fn known(mut self) -> Self {
-        self.who = Who::Known;
+    pub(crate) fn authenticated(mut self) -> Self {
+        self.access = Access::Authenticated;
         self
     }
 
     /// Makes the route public.
-    pub(crate) fn anybody(mut self) -> Self {
-        self.who = Who::Anybody;
+    pub(crate) fn public(mut self) -> Self {
+        self.access = Access::Public;
         self
     }
 
@@ -139,53 +140,53 @@ impl Route {
     }
 
     /// Requires a JSON body.
-    pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(Takes { kind: JSON, schema: schema::<T>, is_optional: false });
+    pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(RequestBodySpec { content_type: JSON, schema: schema::<T>, is_optional: false });
         self
     }
 
     /// Allows an optional JSON body.
-    pub(crate) fn may_take<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(Takes { kind: JSON, schema: schema::<T>, is_optional: true });
+    pub(crate) fn optional_body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(RequestBodySpec { content_type: JSON, schema: schema::<T>, is_optional: true });
         self
     }
 
     /// Requires an HTML form body.
-    pub(crate) fn takes_form<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(Takes { kind: FORM, schema: schema::<T>, is_optional: false });
+    pub(crate) fn form_body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(RequestBodySpec { content_type: FORM, schema: schema::<T>, is_optional: false });
         self
     }
 
     /// Sets the maximum body size in bytes.
-    pub(crate) fn at_most(mut self, most: usize) -> Self {
-        self.most = most;
+    pub(crate) fn max_body(mut self, most: usize) -> Self {
+        self.max_body = most;
         self
     }
 
     /// Adds a 200 JSON response.
-    pub(crate) fn gives<T: JsonSchema>(self) -> Self {
-        self.answers::<T>(200, "Success", JSON)
+    pub(crate) fn returns<T: JsonSchema>(self) -> Self {
+        self.responds::<T>(200, "Success", JSON)
     }
 
     /// Adds a 201 JSON response.
-    pub(crate) fn makes<T: JsonSchema>(self) -> Self {
-        self.answers::<T>(201, "Created", JSON)
+    pub(crate) fn creates<T: JsonSchema>(self) -> Self {
+        self.responds::<T>(201, "Created", JSON)
     }
 
     /// Adds a response.
-    pub(crate) fn answers<T: JsonSchema>(
+    pub(crate) fn responds<T: JsonSchema>(
         mut self,
         status: u16,
         what: &'static str,
         kind: &'static str,
     ) -> Self {
-        self.gives.push(Gives { status, what, content: Some((kind, schema::<T>)) });
+        self.responses.push(ResponseSpec { status, description: what, content: Some((kind, schema::<T>)) });
         self
     }
 
     /// Adds a 204 response.
-    pub(crate) fn does(mut self) -> Self {
-        self.gives.push(Gives { status: 204, what: "Done", content: None });
+    pub(crate) fn no_content(mut self) -> Self {
+        self.responses.push(ResponseSpec { status: 204, description: "Done", content: None });
         self
     }
 }

@@ -12,44 +12,49 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use http::StatusCode;
 use http::request::Parts;
-use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::object_reader::ObjectReader;
 use tokio::sync::Notify;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::authentication::{Caller, cookie_name, remote};
 use crate::problem::{Problem, Result};
 use crate::query::Query;
-use crate::request::Asked;
-use crate::route::{Route, Who};
+use crate::request::ApiRequest;
+use crate::route::{Access, Route};
 use crate::{body, middleware};
 
 /// Path parameters by name.
 type Parameters = Vec<(String, String)>;
 
 /// Builds the service from the routes.
-pub(crate) fn router(app: &Arc<App>, all: Vec<Route>) -> Router {
+pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let mut router = Router::new();
     for route in &all {
         let own = route.clone();
         let handler = move |State(app), path: Result<RawPathParams, RawPathParamsRejection>, request| {
-            serve(app, own.clone(), path.as_ref().map(read).map_err(|_| Problem::nowhere()), request)
+            serve(
+                app,
+                own.clone(),
+                path.as_ref().map(path_parameters).map_err(|_| Problem::not_found()),
+                request,
+            )
         };
         router = router.route(&route.path, on(method(route), handler));
     }
-    for (path, route, parameters) in shadowed(&all) {
+    for (path, route, parameters) in shadowed_routes(&all) {
         let own = route.clone();
         let handler = move |State(app), request| serve(app, own.clone(), Ok(parameters.clone()), request);
         router = router.route(path, on(method(route), handler));
     }
     router
-        .fallback(|| async { Problem::nowhere() })
+        .fallback(|| async { Problem::not_found() })
         .method_not_allowed_fallback(|| async {
             let text =
                 "the method is not allowed on this path: /api/v1/openapi.json lists the allowed methods";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
         })
-        .layer(from_fn_with_state(app.clone(), middleware::all))
+        .layer(from_fn_with_state(app.clone(), middleware::middleware))
         .with_state(app.clone())
 }
 
@@ -57,13 +62,13 @@ fn method(route: &Route) -> MethodFilter {
     MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET)
 }
 
-fn read(path: &RawPathParams) -> Parameters {
+fn path_parameters(path: &RawPathParams) -> Parameters {
     path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Finds routes shadowed by a literal path: a server may be called `test`, and the router prefers the literal path
 /// `/servers/test`. Methods that the literal path does not have are added to it.
-fn shadowed(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Parameters)> {
+fn shadowed_routes(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Parameters)> {
     let words = all.iter().map(|route| &*route.path).filter(|path| !path.contains('{'));
     words.flat_map(move |word| {
         let is_there = move |method| all.iter().any(|route| route.path == word && route.method == method);
@@ -89,22 +94,22 @@ fn parameters(pattern: &str, path: &str) -> Option<Parameters> {
 }
 
 async fn serve(
-    app: Arc<App>,
+    app: Arc<AppState>,
     route: Arc<Route>,
     path: Result<Parameters>,
     request: Request,
 ) -> Result<Response> {
     let (parts, body) = request.into_parts();
-    let caller = match Caller::find(&app, &parts).await {
+    let caller = match Caller::authenticate(&app, &parts).await {
         // An invalid credential on a public route counts as none.
-        found if route.who == Who::Anybody => found.unwrap_or_default(),
+        found if route.access == Access::Public => found.unwrap_or_default(),
         found => {
-            let caller = found?.ok_or_else(Problem::nobody)?;
-            if route.who == Who::Person {
-                caller.scope.person()?;
+            let caller = found?.ok_or_else(Problem::unauthenticated)?;
+            if route.access == Access::UserOnly {
+                caller.scope.require_user()?;
             }
             if !parts.method.is_safe() {
-                caller.check_intent(&parts.headers)?;
+                caller.check_csrf(&parts.headers)?;
             }
             Some(caller)
         }
@@ -112,16 +117,28 @@ async fn serve(
     let raw_query = parts.uri.query().unwrap_or_default().to_owned();
     let query = if route.any_query { Query::default() } else { Query::read(&raw_query, &route.query)? };
     let reading = body::read(&app, &route, &parts, body, caller.as_ref());
-    let (mut body, room) = read_while_known(&app, caller.as_ref(), reading).await?;
-    if route.takes.is_none() {
-        Form::new(body.take())?.end()?;
+    let (mut body, room) = read_body_rechecked(&app, caller.as_ref(), reading).await?;
+    if route.body.is_none() {
+        ObjectReader::new(body.take())?.finish()?;
     }
     let (remote, cookie) = (remote(&app, &parts, caller.as_ref()), cookie_name(app.is_secure, &parts));
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
     let path = path?;
-    let asked = Asked { app, caller, remote, cookie, path, query, raw_query, method, headers, body, is_read };
+    let asked = ApiRequest {
+        app,
+        caller,
+        remote,
+        cookie,
+        path,
+        query,
+        raw_query,
+        method,
+        headers,
+        body,
+        body_released: is_read,
+    };
     let mut answer = handler(asked);
     tokio::select! {
         answer = &mut answer => return answer,
@@ -131,8 +148,8 @@ async fn serve(
 }
 
 /// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked since.
-async fn read_while_known<T>(
-    app: &App,
+async fn read_body_rechecked<T>(
+    app: &AppState,
     caller: Option<&Caller>,
     reading: impl Future<Output = Result<T>>,
 ) -> Result<T> {
@@ -142,7 +159,7 @@ async fn read_while_known<T>(
     }
     let read = reading.await?;
     match caller {
-        Some(caller) if !caller.is_still_known(app).await? => Err(Problem::nobody()),
+        Some(caller) if !caller.is_still_valid(app).await? => Err(Problem::unauthenticated()),
         _ => Ok(read),
     }
 }
@@ -154,7 +171,7 @@ mod tests {
     #[test]
     fn what_has_the_name_of_a_word_is_found() {
         let all: Vec<_> = crate::routes::all().into_iter().map(Arc::new).collect();
-        let mut found: Vec<_> = shadowed(&all)
+        let mut found: Vec<_> = shadowed_routes(&all)
             .map(|(word, route, parameters)| format!("{} {word} {parameters:?}", route.method))
             .collect();
         found.sort_unstable();

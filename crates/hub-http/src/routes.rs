@@ -2,167 +2,167 @@
 
 use http::Method;
 use linchpin_hub_core::hub::agents::{AgentSummary, AgentView};
-use linchpin_hub_core::hub::oauth::{Hop, SignInView, StandingView};
+use linchpin_hub_core::hub::oauth::{AuthTraceEntry, GrantStatusView, SignInView};
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
-    ApprovalView, AuditView, CallView, CredentialView, LoginLink, ServerView, Snippet, Synced, ToolView,
-    Tried, Verified,
+    ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, CredentialView, LoginLink,
+    ProbeReport, ServerView, SyncReport, ToolView,
 };
 use linchpin_hub_core::store::Page;
 use serde_json::Value;
 
 use crate::api::agents::{self, AgentChanges, NewAgent};
-use crate::api::approvals::{self, Approve, Deny};
+use crate::api::approvals::{self, ApproveRequest, DenyRequest};
 use crate::api::calls::{self, NewCall};
-use crate::api::credentials::{self, NewCredential, NewSecret, WHOSE};
+use crate::api::credentials::{self, AGENT_PARAMETER, NewCredential, NewSecret};
 use crate::api::keys::{self, RotateKeys, RotatedKeys};
-use crate::api::resources_prompts::{self, PromptArguments, ResourceToRead};
-use crate::api::servers::{self, NewServer, ServerChanges, ServerToTry, TrustedTools};
-use crate::api::sessions::{self, Session, SignIn};
+use crate::api::resources_prompts::{self, PromptArguments, ReadResourceRequest};
+use crate::api::servers::{self, NewServer, ServerChanges, TestServerRequest, TrustedTools};
+use crate::api::sessions::{self, CallerView, LoginRequest};
 use crate::api::sign_ins;
-use crate::api::status::{self, Status};
+use crate::api::status::{self, HubStatus};
 use crate::api::tokens::{self, IssuedToken, NewToken};
-use crate::api::tools::{self, CallArguments, ToolSeen};
+use crate::api::tools::{self, CallArguments, TrustToolRequest};
 use crate::api::users::{self, NewPassword, NewUser};
 use crate::api::{audit, document, export};
 use crate::route::{JSON, Route, delete, get, patch, post, put, route};
 use crate::{events, page};
 
 /// Maximum body size of a call, in bytes.
-const LONG: usize = 4 << 20;
+const MAX_CALL_BODY: usize = 4 << 20;
 /// Maximum body size of a login, in bytes.
-const SHORT: usize = 4 << 10;
-const LINES: &str = "application/jsonl";
-const EVENTS: &str = "text/event-stream";
+const MAX_LOGIN_BODY: usize = 4 << 10;
+const JSONL: &str = "application/jsonl";
+const EVENT_STREAM: &str = "text/event-stream";
 
 /// Returns all routes.
 #[rustfmt::skip]
 pub(crate) fn all() -> Vec<Route> {
     vec![
-        route(Method::GET, "/", page::home).anybody(),
-        route(Method::GET, "/style.css", page::style).anybody(),
-        route(Method::GET, "/sign-in", page::sign_in_once).query(&page::ONCE).anybody(),
-        route(Method::POST, "/sign-in", page::sign_in).takes_form::<SignIn>().at_most(SHORT).anybody(),
-        route(Method::GET, "/oauth/start/{sign_in}", page::oauth::start).anybody(),
-        route(Method::GET, "/oauth/callback", page::oauth::back).any_query().anybody(),
-        route(Method::GET, "/healthz", status::healthy).anybody(),
-        route(Method::GET, "/readyz", status::ready).anybody(),
+        route(Method::GET, "/", page::home).public(),
+        route(Method::GET, "/style.css", page::style).public(),
+        route(Method::GET, "/sign-in", page::log_in_with_link).query(&page::LOGIN_LINK_PARAMETERS).public(),
+        route(Method::POST, "/sign-in", page::log_in).form_body::<LoginRequest>().max_body(MAX_LOGIN_BODY).public(),
+        route(Method::GET, "/oauth/start/{sign_in}", page::oauth::start).public(),
+        route(Method::GET, "/oauth/callback", page::oauth::callback).any_query().public(),
+        route(Method::GET, "/healthz", status::healthy).public(),
+        route(Method::GET, "/readyz", status::ready).public(),
         route(Method::GET, "/metrics", status::metrics),
 
-        get("/openapi.json", document).says("Get this OpenAPI document").anybody().gives::<Value>(),
-        get("/status", status::get).says("Get the status of the hub").gives::<Status>(),
-        get("/events", events::watch).says("Stream events (SSE), resumable with Last-Event-ID")
-            .answers::<String>(200, "Event stream", EVENTS),
+        get("/openapi.json", document).summary("Get this OpenAPI document").public().returns::<Value>(),
+        get("/status", status::get).summary("Get the status of the hub").returns::<HubStatus>(),
+        get("/events", events::stream_events).summary("Stream events (SSE), resumable with Last-Event-ID")
+            .responds::<String>(200, "Event stream", EVENT_STREAM),
 
-        get("/session", sessions::get).says("Get the authenticated caller").known().gives::<Session>(),
-        post("/session", sessions::begin).says("Log in with a password; the response sets the session cookie")
-            .anybody().takes::<SignIn>().at_most(SHORT).makes::<Session>(),
-        delete("/session", sessions::end).says("Log out").does(),
-        post("/session/links", sessions::link).says("Create a one-time login link; only for the operator on the machine of the hub")
-            .makes::<LoginLink>(),
+        get("/session", sessions::get).summary("Get the authenticated caller").authenticated().returns::<CallerView>(),
+        post("/session", sessions::log_in).summary("Log in with a password; the response sets the session cookie")
+            .public().body::<LoginRequest>().max_body(MAX_LOGIN_BODY).creates::<CallerView>(),
+        delete("/session", sessions::log_out).summary("Log out").no_content(),
+        post("/session/links", sessions::create_login_link).summary("Create a one-time login link; only for the operator on the machine of the hub")
+            .creates::<LoginLink>(),
 
-        get("/servers", servers::list).says("List servers").query(&servers::FILTERS).paged().gives::<Page<ServerView>>(),
-        post("/servers", servers::add).says("Add a remote server").takes::<NewServer>().makes::<ServerView>(),
-        post("/servers/test", servers::try_out).says("Test a server configuration without saving it")
-            .takes::<ServerToTry>().gives::<Tried>(),
-        get("/servers/{server}", servers::get).says("Get a server").gives::<ServerView>(),
-        patch("/servers/{server}", servers::change).says("Update a server").takes::<ServerChanges>().gives::<ServerView>(),
-        delete("/servers/{server}", servers::remove).says("Remove a server, its tools and its credentials").does(),
-        post("/servers/{server}/test", servers::test).says("Test a server with a separate connection").gives::<Tried>(),
-        post("/servers/{server}/connect", servers::connect).says("Connect to a server and sync its tools").gives::<ServerView>(),
-        post("/servers/{server}/disconnect", servers::disconnect).says("Close all connections to a server").gives::<ServerView>(),
-        post("/servers/{server}/sync", servers::sync).says("Sync the tools of a server").query(&servers::SYNC).gives::<Synced>(),
-        post("/servers/{server}/enable", servers::enable).says("Enable a server").gives::<ServerView>(),
-        post("/servers/{server}/disable", servers::disable).says("Disable a server").gives::<ServerView>(),
-        post("/servers/{server}/trust", servers::trust).says("Trust all new tools of a server; changed tools stay quarantined")
-            .gives::<TrustedTools>(),
-        get("/servers/{server}/credential", credentials::get).says("Get the metadata of a credential, without the secret")
-            .query(&WHOSE).gives::<CredentialView>(),
-        put("/servers/{server}/credential", credentials::set).says("Store a credential")
-            .query(&WHOSE).takes::<NewCredential>().gives::<CredentialView>(),
-        delete("/servers/{server}/credential", credentials::remove).says("Delete a credential").query(&WHOSE).does(),
-        put("/servers/{server}/secrets/{variable}", credentials::set_variable).says("Store an environment secret of a stdio server")
-            .takes::<NewSecret>().gives::<ServerView>(),
-        delete("/servers/{server}/secrets/{variable}", credentials::remove_variable).says("Delete an environment secret of a stdio server")
-            .does(),
-        post("/servers/{server}/sign-in", sign_ins::begin).says("Start an OAuth sign-in to a server")
-            .query(&WHOSE).makes::<SignInView>(),
-        get("/servers/{server}/sign-in", sign_ins::standing).says("Get the OAuth grant status of a server")
-            .query(&WHOSE).gives::<StandingView>(),
-        delete("/servers/{server}/sign-in", sign_ins::end).says("Delete the OAuth grant and revoke its tokens")
-            .query(&WHOSE).does(),
-        get("/servers/{server}/trace", sign_ins::trace).says("List the HTTP trace of recent sign-ins and token refreshes")
-            .query(&WHOSE).paged().gives::<Page<Hop>>(),
-        get("/sign-ins/{sign_in}", sign_ins::get).says("Get a sign-in that the caller has started").gives::<SignInView>(),
-        get("/servers/{server}/resources", resources_prompts::resources).says("List the resources of a server")
-            .known().paged().gives::<Page<Value>>(),
-        get("/servers/{server}/resource-templates", resources_prompts::templates).says("List the resource templates of a server")
-            .known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/resources/read", resources_prompts::read).says("Read a resource")
-            .known().takes::<ResourceToRead>().gives::<Value>(),
-        get("/servers/{server}/prompts", resources_prompts::prompts).says("List the prompts of a server")
-            .known().paged().gives::<Page<Value>>(),
-        post("/servers/{server}/prompts/{prompt}", resources_prompts::prompt).says("Get a prompt with its arguments filled in")
-            .known().may_take::<PromptArguments>().gives::<Value>(),
+        get("/servers", servers::list).summary("List servers").query(&servers::FILTERS).paged().returns::<Page<ServerView>>(),
+        post("/servers", servers::add).summary("Add a remote server").body::<NewServer>().creates::<ServerView>(),
+        post("/servers/test", servers::test_draft).summary("Test a server configuration without saving it")
+            .body::<TestServerRequest>().returns::<ProbeReport>(),
+        get("/servers/{server}", servers::get).summary("Get a server").returns::<ServerView>(),
+        patch("/servers/{server}", servers::update).summary("Update a server").body::<ServerChanges>().returns::<ServerView>(),
+        delete("/servers/{server}", servers::remove).summary("Remove a server, its tools and its credentials").no_content(),
+        post("/servers/{server}/test", servers::test).summary("Test a server with a separate connection").returns::<ProbeReport>(),
+        post("/servers/{server}/connect", servers::connect).summary("Connect to a server and sync its tools").returns::<ServerView>(),
+        post("/servers/{server}/disconnect", servers::disconnect).summary("Close all connections to a server").returns::<ServerView>(),
+        post("/servers/{server}/sync", servers::sync).summary("Sync the tools of a server").query(&servers::SYNC).returns::<SyncReport>(),
+        post("/servers/{server}/enable", servers::enable).summary("Enable a server").returns::<ServerView>(),
+        post("/servers/{server}/disable", servers::disable).summary("Disable a server").returns::<ServerView>(),
+        post("/servers/{server}/trust", servers::trust).summary("Trust all new tools of a server; changed tools stay quarantined")
+            .returns::<TrustedTools>(),
+        get("/servers/{server}/credential", credentials::get).summary("Get the metadata of a credential, without the secret")
+            .query(&AGENT_PARAMETER).returns::<CredentialView>(),
+        put("/servers/{server}/credential", credentials::set).summary("Store a credential")
+            .query(&AGENT_PARAMETER).body::<NewCredential>().returns::<CredentialView>(),
+        delete("/servers/{server}/credential", credentials::delete).summary("Delete a credential").query(&AGENT_PARAMETER).no_content(),
+        put("/servers/{server}/secrets/{variable}", credentials::set_env_secret).summary("Store an environment secret of a stdio server")
+            .body::<NewSecret>().returns::<ServerView>(),
+        delete("/servers/{server}/secrets/{variable}", credentials::delete_env_secret).summary("Delete an environment secret of a stdio server")
+            .no_content(),
+        post("/servers/{server}/sign-in", sign_ins::start).summary("Start an OAuth sign-in to a server")
+            .query(&AGENT_PARAMETER).creates::<SignInView>(),
+        get("/servers/{server}/sign-in", sign_ins::grant_status).summary("Get the OAuth grant status of a server")
+            .query(&AGENT_PARAMETER).returns::<GrantStatusView>(),
+        delete("/servers/{server}/sign-in", sign_ins::delete).summary("Delete the OAuth grant and revoke its tokens")
+            .query(&AGENT_PARAMETER).no_content(),
+        get("/servers/{server}/trace", sign_ins::trace).summary("List the HTTP trace of recent sign-ins and token refreshes")
+            .query(&AGENT_PARAMETER).paged().returns::<Page<AuthTraceEntry>>(),
+        get("/sign-ins/{sign_in}", sign_ins::get).summary("Get a sign-in that the caller has started").returns::<SignInView>(),
+        get("/servers/{server}/resources", resources_prompts::resources).summary("List the resources of a server")
+            .authenticated().paged().returns::<Page<Value>>(),
+        get("/servers/{server}/resource-templates", resources_prompts::templates).summary("List the resource templates of a server")
+            .authenticated().paged().returns::<Page<Value>>(),
+        post("/servers/{server}/resources/read", resources_prompts::read).summary("Read a resource")
+            .authenticated().body::<ReadResourceRequest>().returns::<Value>(),
+        get("/servers/{server}/prompts", resources_prompts::prompts).summary("List the prompts of a server")
+            .authenticated().paged().returns::<Page<Value>>(),
+        post("/servers/{server}/prompts/{prompt}", resources_prompts::prompt).summary("Get a prompt with its arguments filled in")
+            .authenticated().optional_body::<PromptArguments>().returns::<Value>(),
 
-        get("/tools", tools::list).says("List the tools of all servers")
-            .known().query(&tools::FILTERS).paged().gives::<Page<ToolView>>(),
-        get("/tools/{tool}", tools::get).says("Get a tool, with its changes since it was trusted").known().gives::<ToolView>(),
-        post("/tools/{tool}/trust", tools::trust).says("Trust a tool in the reviewed definition")
-            .takes::<ToolSeen>().gives::<ToolView>(),
-        post("/tools/{tool}/call", tools::call).says("Call a tool")
-            .known().query(&calls::WAIT).may_take::<CallArguments>().at_most(LONG)
-            .answers::<CallView>(200, "The call has finished", JSON).answers::<CallView>(202, "The call is pending or running", JSON),
+        get("/tools", tools::list).summary("List the tools of all servers")
+            .authenticated().query(&tools::FILTERS).paged().returns::<Page<ToolView>>(),
+        get("/tools/{tool}", tools::get).summary("Get a tool, with its changes since it was trusted").authenticated().returns::<ToolView>(),
+        post("/tools/{tool}/trust", tools::trust).summary("Trust a tool in the reviewed definition")
+            .body::<TrustToolRequest>().returns::<ToolView>(),
+        post("/tools/{tool}/call", tools::call).summary("Call a tool")
+            .authenticated().query(&calls::WAIT).optional_body::<CallArguments>().max_body(MAX_CALL_BODY)
+            .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
 
-        get("/export/{format}", export::get).says("Export callable tools in the format of openai, anthropic or gemini")
-            .known().query(&export::FILTERS).gives::<Vec<Value>>(),
+        get("/export/{format}", export::get).summary("Export callable tools in the format of openai, anthropic or gemini")
+            .authenticated().query(&export::FILTERS).returns::<Vec<Value>>(),
         get("/export/clients/{client}", export::client)
-            .says("Export servers as a configuration snippet for claude-desktop, claude-code, cursor or vscode, without secrets")
-            .query(&export::SERVERS).gives::<Snippet>(),
+            .summary("Export servers as a configuration snippet for claude-desktop, claude-code, cursor or vscode, without secrets")
+            .query(&export::SERVERS).returns::<ClientConfig>(),
 
-        post("/calls", calls::make_any).says("Call a tool").known().query(&calls::WAIT).takes::<NewCall>().at_most(LONG)
-            .answers::<CallView>(200, "The call has finished", JSON).answers::<CallView>(202, "The call is pending or running", JSON),
-        get("/calls", calls::list).says("List calls, newest first, without arguments and results")
-            .known().query(&calls::FILTERS).paged().gives::<Page<CallView>>(),
-        get("/calls/{call}", calls::get).says("Get a call").known().gives::<CallView>(),
-        post("/calls/{call}/cancel", calls::cancel).says("Cancel a call that has not finished").known().gives::<CallView>(),
+        post("/calls", calls::create).summary("Call a tool").authenticated().query(&calls::WAIT).body::<NewCall>().max_body(MAX_CALL_BODY)
+            .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
+        get("/calls", calls::list).summary("List calls, newest first, without arguments and results")
+            .authenticated().query(&calls::FILTERS).paged().returns::<Page<CallView>>(),
+        get("/calls/{call}", calls::get).summary("Get a call").authenticated().returns::<CallView>(),
+        post("/calls/{call}/cancel", calls::cancel).summary("Cancel a call that has not finished").authenticated().returns::<CallView>(),
 
-        get("/approvals", approvals::list).says("List approvals, newest first")
-            .query(&approvals::FILTERS).paged().gives::<Page<ApprovalView>>(),
-        get("/approvals/{approval}", approvals::get).says("Get an approval with the exact arguments").gives::<ApprovalView>(),
-        post("/approvals/{approval}/approve", approvals::approve).says("Approve a pending call and execute it")
-            .may_take::<Approve>().at_most(LONG).gives::<ApprovalView>(),
-        post("/approvals/{approval}/deny", approvals::deny).says("Deny a pending call").may_take::<Deny>().gives::<ApprovalView>(),
+        get("/approvals", approvals::list).summary("List approvals, newest first")
+            .query(&approvals::FILTERS).paged().returns::<Page<ApprovalView>>(),
+        get("/approvals/{approval}", approvals::get).summary("Get an approval with the exact arguments").returns::<ApprovalView>(),
+        post("/approvals/{approval}/approve", approvals::approve).summary("Approve a pending call and execute it")
+            .optional_body::<ApproveRequest>().max_body(MAX_CALL_BODY).returns::<ApprovalView>(),
+        post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call").optional_body::<DenyRequest>().returns::<ApprovalView>(),
 
-        get("/agents", agents::list).says("List agents").query(&agents::FILTERS).paged().gives::<Page<AgentSummary>>(),
-        post("/agents", agents::add).says("Add an agent").takes::<NewAgent>().makes::<AgentView>(),
-        get("/agents/{agent}", agents::get).says("Get an agent").gives::<AgentView>(),
-        patch("/agents/{agent}", agents::change).says("Update an agent").takes::<AgentChanges>().gives::<AgentView>(),
-        delete("/agents/{agent}", agents::remove).says("Remove an agent, its tokens and its credentials").does(),
-        get("/agents/{agent}/tokens", tokens::list).says("List the tokens of an agent").paged().gives::<Page<TokenView>>(),
-        post("/agents/{agent}/tokens", tokens::issue).says("Issue an agent token; it is shown only once")
-            .takes::<NewToken>().makes::<IssuedToken>(),
-        delete("/agents/{agent}/tokens/{token}", tokens::revoke).says("Revoke an agent token").does(),
+        get("/agents", agents::list).summary("List agents").query(&agents::FILTERS).paged().returns::<Page<AgentSummary>>(),
+        post("/agents", agents::add).summary("Add an agent").body::<NewAgent>().creates::<AgentView>(),
+        get("/agents/{agent}", agents::get).summary("Get an agent").returns::<AgentView>(),
+        patch("/agents/{agent}", agents::update).summary("Update an agent").body::<AgentChanges>().returns::<AgentView>(),
+        delete("/agents/{agent}", agents::remove).summary("Remove an agent, its tokens and its credentials").no_content(),
+        get("/agents/{agent}/tokens", tokens::list).summary("List the tokens of an agent").paged().returns::<Page<TokenView>>(),
+        post("/agents/{agent}/tokens", tokens::issue).summary("Issue an agent token; it is shown only once")
+            .body::<NewToken>().creates::<IssuedToken>(),
+        delete("/agents/{agent}/tokens/{token}", tokens::revoke).summary("Revoke an agent token").no_content(),
 
-        get("/tokens", tokens::list).says("List the tokens of the user, or of all agents, too")
-            .query(&tokens::OWNERS).paged().gives::<Page<TokenView>>(),
-        post("/tokens", tokens::issue).says("Issue a token for the user; it is shown only once")
-            .takes::<NewToken>().makes::<IssuedToken>(),
-        delete("/tokens/{token}", tokens::revoke).says("Revoke a token").does(),
+        get("/tokens", tokens::list).summary("List the tokens of the user, or of all agents, too")
+            .query(&tokens::OWNERS).paged().returns::<Page<TokenView>>(),
+        post("/tokens", tokens::issue).summary("Issue a token for the user; it is shown only once")
+            .body::<NewToken>().creates::<IssuedToken>(),
+        delete("/tokens/{token}", tokens::revoke).summary("Revoke a token").no_content(),
 
-        get("/users", users::list).says("List users").paged().gives::<Page<UserView>>(),
-        post("/users", users::add).says("Add a user without a password").takes::<NewUser>().makes::<UserView>(),
-        get("/users/{user}", users::get).says("Get a user").gives::<UserView>(),
-        put("/users/{user}/password", users::set_password).says("Set the password of a user and end their sessions and tokens")
-            .takes::<NewPassword>().gives::<UserView>(),
-        delete("/users/{user}", users::remove).says("Remove a user with their tokens and sessions").does(),
+        get("/users", users::list).summary("List users").paged().returns::<Page<UserView>>(),
+        post("/users", users::add).summary("Add a user without a password").body::<NewUser>().creates::<UserView>(),
+        get("/users/{user}", users::get).summary("Get a user").returns::<UserView>(),
+        put("/users/{user}/password", users::set_password).summary("Set the password of a user and end their sessions and tokens")
+            .body::<NewPassword>().returns::<UserView>(),
+        delete("/users/{user}", users::remove).summary("Remove a user with their tokens and sessions").no_content(),
 
-        get("/audit", audit::list).says("List audit entries, oldest first").paged().gives::<Page<AuditView>>(),
-        get("/audit/verify", audit::verify).says("Verify the integrity of the audit").gives::<Verified>(),
-        get("/audit/export", audit::export).says("Export the audit as JSON lines")
-            .query(&audit::AFTER).answers::<AuditView>(200, "Audit entries, one per line", LINES),
-        post("/keys/rotate", keys::rotate).says("Rotate the root key, and on request the tenant keys")
-            .may_take::<RotateKeys>().gives::<RotatedKeys>(),
+        get("/audit", audit::list).summary("List audit entries, oldest first").paged().returns::<Page<AuditView>>(),
+        get("/audit/verify", audit::verify).summary("Verify the integrity of the audit").returns::<AuditVerification>(),
+        get("/audit/export", audit::export).summary("Export the audit as JSON lines")
+            .query(&audit::POSITION).responds::<AuditView>(200, "Audit entries, one per line", JSONL),
+        post("/keys/rotate", keys::rotate).summary("Rotate the root key, and on request the tenant keys")
+            .optional_body::<RotateKeys>().returns::<RotatedKeys>(),
     ]
 }

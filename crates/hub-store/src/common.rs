@@ -1,34 +1,34 @@
 //! Errors, SQL and paging shared by the databases.
 
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::platform::{System, random};
-use linchpin_hub_core::rate_limit::{too_many, too_many_waiting};
-use linchpin_hub_core::store::{Key, Page, Room};
+use linchpin_hub_core::platform::{SystemPlatform, random};
+use linchpin_hub_core::rate_limit::{approvals_limited, concurrency_limited};
+use linchpin_hub_core::store::{ConcurrencyScope, DocumentKey, Page};
 use linchpin_hub_core::{Error, error};
 
 /// Returns the error for a document whose version has changed.
-pub(crate) fn changed(key: &Key) -> Error {
+pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
     let text = format!("the {} was changed concurrently: read it again", key.kind.name());
-    Error::new(error::Kind::Conflict, "changed_meanwhile", text)
+    Error::new(error::ErrorKind::Conflict, "changed_meanwhile", text)
 }
 
 /// Returns the error for too many calls that run or wait for approval.
-pub(crate) fn no_room(of: &Room, most: u32) -> Error {
+pub(crate) fn limit_exceeded(of: &ConcurrencyScope, most: u32) -> Error {
     match of {
-        Room::Server(_) | Room::Subject(_) => too_many(most),
-        Room::Waiting(_) => too_many_waiting(most),
+        ConcurrencyScope::Server(_) | ConcurrencyScope::Subject(_) => concurrency_limited(most),
+        ConcurrencyScope::Pending(_) => approvals_limited(most),
     }
 }
 
 /// Generates the id of a hub process: 32 characters, new at every start.
 pub(crate) fn hub_id() -> String {
-    let mut id = Digest::from_bytes(random(&System)).to_string();
+    let mut id = Digest::from_bytes(random(&SystemPlatform)).to_string();
     id.truncate(32);
     id
 }
 
 /// Lists all tenants. Steps from one tenant to the next in the index instead of scanning all documents.
-pub(crate) const TENANTS: &str = "
+pub(crate) const SELECT_TENANTS: &str = "
     WITH RECURSIVE found (tenant) AS (
         SELECT min(tenant) FROM documents
         UNION ALL
@@ -37,7 +37,7 @@ pub(crate) const TENANTS: &str = "
     SELECT tenant FROM found WHERE tenant IS NOT NULL";
 
 /// Builds a page from a query for `limit + 1` rows; the extra row shows that there is a next page.
-pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
+pub(crate) fn build_page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> Page<T> {
     let has_more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| has_more).map(name);
@@ -45,22 +45,22 @@ pub(crate) fn page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -> Stri
 }
 
 /// Tests whether the database contains any data.
-pub(crate) const ANYTHING: &str = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
+pub(crate) const HAS_DATA: &str = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
     OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM checkpoints)";
 
 /// Returns the error for an import into a database with data.
-pub(crate) fn not_empty() -> Error {
+pub(crate) fn store_not_empty() -> Error {
     let text = "the database is not empty: use an empty one, for example in another data directory";
-    Error::new(error::Kind::Conflict, "store_not_empty", text)
+    Error::new(error::ErrorKind::Conflict, "store_not_empty", text)
 }
 
 /// Returns the error for a snapshot with missing items.
-pub(crate) fn incomplete() -> Error {
+pub(crate) fn snapshot_incomplete() -> Error {
     let text = "the snapshot is incomplete, so nothing was stored: try again";
-    Error::new(error::Kind::Unavailable, "copy_incomplete", text)
+    Error::new(error::ErrorKind::Unavailable, "copy_incomplete", text)
 }
 
 /// Returns the error for an export whose receiver is gone.
-pub(crate) fn gone() -> Error {
-    Error::new(error::Kind::Unavailable, "copy_given_up", "the receiver of the snapshot is gone")
+pub(crate) fn snapshot_receiver_gone() -> Error {
+    Error::new(error::ErrorKind::Unavailable, "copy_given_up", "the receiver of the snapshot is gone")
 }

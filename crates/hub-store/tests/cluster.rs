@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use linchpin_hub_core::audit::Entry;
+use linchpin_hub_core::audit::AuditEntry;
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::events::{Events, Missed, Told, Watching};
+use linchpin_hub_core::events::{EventLog, EventSubscription, Lagged, NewEvent};
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
-use linchpin_hub_core::platform::{System, World};
+use linchpin_hub_core::platform::{Platform, SystemPlatform};
 use linchpin_hub_core::store::{
-    Batch, Cached, Call, Change, Clock, Document, Key, Kind, Outcome, Status, Store,
+    Batch, CachedStore, CallOutcome, CallRecord, CallStatus, ClusterClock, Document, DocumentKey,
+    DocumentKind, Store, StoreChange,
 };
 use linchpin_hub_store::{Durability, Postgres};
 use serde_json::{Value, json};
@@ -21,49 +22,54 @@ use tokio::time::timeout;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 async fn join(database: &str) -> Arc<dyn Store> {
-    let store =
-        Postgres::join(&server().url(database), Durability::default(), Arc::new(System)).await.unwrap();
-    Arc::new(Cached::new(Arc::new(store)))
+    let store = Postgres::join(&server().url(database), Durability::default(), Arc::new(SystemPlatform))
+        .await
+        .unwrap();
+    Arc::new(CachedStore::new(Arc::new(store)))
 }
 
-fn events(store: &Arc<dyn Store>) -> &Events {
+fn events(store: &Arc<dyn Store>) -> &EventLog {
     &store.shared().unwrap().events
 }
 
-async fn next(watching: &mut Watching) -> Result<(u64, Value), Missed> {
-    let event = timeout(PATIENCE, watching.next()).await.unwrap();
+async fn next(watching: &mut EventSubscription) -> Result<(u64, Value), Lagged> {
+    let event = timeout(TEST_TIMEOUT, watching.next()).await.unwrap();
     event.map(|event| (event.number, event.body.clone()))
 }
 
 fn put(id: &str, version: u64) -> Batch {
-    let document =
-        Document { key: Key::new(Kind::Agent, id), name: None, parent: None, body: json!(version) };
-    Batch::new().change(Change::Put { document, version })
+    let document = Document {
+        key: DocumentKey::new(DocumentKind::Agent, id),
+        name: None,
+        parent: None,
+        body: json!(version),
+    };
+    Batch::new().change(StoreChange::Put { document, version })
 }
 
 async fn body(store: &Arc<dyn Store>, id: &str) -> Value {
-    store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().unwrap().document.body
+    store.document(ADA, &DocumentKey::new(DocumentKind::Agent, id)).await.unwrap().unwrap().document.body
 }
 
 /// Publishes an event and waits for it at another hub; all earlier changes are known there then.
-async fn tell(from: &Arc<dyn Store>, to: &mut Watching, what: Value) {
-    events(from).publish(ADA, Told::new("test", what.clone()));
+async fn publish_and_wait(from: &Arc<dyn Store>, to: &mut EventSubscription, what: Value) {
+    events(from).publish(ADA, NewEvent::new("test", what.clone()));
     while next(to).await.unwrap().1 != what {}
 }
 
 #[tokio::test]
 async fn what_one_changes_no_other_remembers() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (join(&database).await, join(&database).await);
     one.commit(ADA, put("a", 0)).await.unwrap();
-    let mut watching = events(&other).watch(ADA, None);
+    let mut watching = events(&other).subscribe(ADA, None);
     for version in 1..50 {
         assert_eq!(body(&other, "a").await, json!(version - 1));
         one.commit(ADA, put("a", version)).await.unwrap();
-        tell(&one, &mut watching, json!(version)).await;
+        publish_and_wait(&one, &mut watching, json!(version)).await;
         assert_eq!(body(&other, "a").await, json!(version));
     }
     // The same with many changes in one batch.
@@ -71,18 +77,18 @@ async fn what_one_changes_no_other_remembers() {
         batch.change(put(&format!("many-{number}"), 0).changes.remove(0))
     });
     one.commit(ADA, many).await.unwrap();
-    tell(&one, &mut watching, json!("many")).await;
+    publish_and_wait(&one, &mut watching, json!("many")).await;
     assert_eq!(body(&other, "a").await, json!(50));
 }
 
 #[tokio::test]
 async fn everybody_hears_the_same_in_the_same_order() {
-    let database = server().database();
+    let database = server().create_database();
     let hubs = [join(&database).await, join(&database).await, join(&database).await];
-    let mut all = hubs.each_ref().map(|hub| events(hub).watch(ADA, None));
+    let mut all = hubs.each_ref().map(|hub| events(hub).subscribe(ADA, None));
     for number in 0..300 {
         events(&hubs[number % 3])
-            .publish(if number % 10 == 0 { BOB } else { ADA }, Told::new("test", json!(number)));
+            .publish(if number % 10 == 0 { BOB } else { ADA }, NewEvent::new("test", json!(number)));
     }
     let mut heard = Vec::new();
     for watching in &mut all {
@@ -100,8 +106,8 @@ async fn everybody_hears_the_same_in_the_same_order() {
     // A subscriber can resume at another hub, even at one that joined later.
     let late = join(&database).await;
     for hub in [&hubs[1], &late] {
-        assert_eq!(hub.shared().unwrap().line, hubs[0].shared().unwrap().line);
-        let mut again = events(hub).watch(ADA, Some(heard[0][99].0));
+        assert_eq!(hub.shared().unwrap().event_log_id, hubs[0].shared().unwrap().event_log_id);
+        let mut again = events(hub).subscribe(ADA, Some(heard[0][99].0));
         let rest = [next(&mut again).await.unwrap(), next(&mut again).await.unwrap()];
         assert_eq!(rest[..], heard[0][100..102]);
     }
@@ -109,14 +115,14 @@ async fn everybody_hears_the_same_in_the_same_order() {
 
 #[tokio::test]
 async fn what_is_done_is_told_with_it_whoever_ends_then() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (join(&database).await, join(&database).await);
-    let mut watching = events(&other).watch(ADA, None);
-    let told = |text: &str| Told::new("test", json!(text));
-    one.commit(ADA, put("a", 0).tell(told("first")).tell(told("second"))).await.unwrap();
-    one.commit(ADA, put("a", 0).tell(told("not done"))).await.unwrap_err();
-    one.commit(BOB, put("a", 0).tell(told("not theirs"))).await.unwrap();
-    one.commit(ADA, put("a", 1).tell(told("last"))).await.unwrap();
+    let mut watching = events(&other).subscribe(ADA, None);
+    let told = |text: &str| NewEvent::new("test", json!(text));
+    one.commit(ADA, put("a", 0).with_event(told("first")).with_event(told("second"))).await.unwrap();
+    one.commit(ADA, put("a", 0).with_event(told("not done"))).await.unwrap_err();
+    one.commit(BOB, put("a", 0).with_event(told("not theirs"))).await.unwrap();
+    one.commit(ADA, put("a", 1).with_event(told("last"))).await.unwrap();
     drop(one);
     let mut heard = Vec::new();
     while heard.last() != Some(&json!("last")) {
@@ -127,11 +133,11 @@ async fn what_is_done_is_told_with_it_whoever_ends_then() {
 
 #[tokio::test]
 async fn a_notice_that_is_lost_costs_a_moment() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (join(&database).await, join(&database).await);
     one.commit(ADA, put("a", 0)).await.unwrap();
     body(&other, "a").await;
-    let mut watching = events(&other).watch(ADA, None);
+    let mut watching = events(&other).subscribe(ADA, None);
     // No `NOTIFY` is sent.
     server().sql(
         &database,
@@ -139,7 +145,7 @@ async fn a_notice_that_is_lost_costs_a_moment() {
         CREATE FUNCTION pg_catalog.pg_notify(TEXT, TEXT) RETURNS VOID LANGUAGE SQL AS 'SELECT'",
     );
     one.commit(ADA, put("a", 1)).await.unwrap();
-    tell(&one, &mut watching, json!(1)).await;
+    publish_and_wait(&one, &mut watching, json!(1)).await;
     assert_eq!(body(&other, "a").await, json!(1));
     // The connections that listen are lost.
     server().sql(
@@ -148,62 +154,62 @@ async fn a_notice_that_is_lost_costs_a_moment() {
         WHERE datname = current_database() AND pid <> pg_backend_pid()",
     );
     while one.commit(ADA, put("a", 2)).await.is_err_and(|error| error.code() == "store_unavailable") {}
-    tell(&one, &mut watching, json!(2)).await;
+    publish_and_wait(&one, &mut watching, json!(2)).await;
     assert_eq!(body(&other, "a").await, json!(2));
 }
 
 #[tokio::test]
 async fn whoever_was_away_for_too_long_looks_at_everything_again() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (join(&database).await, join(&database).await);
     one.commit(ADA, put("a", 0)).await.unwrap();
-    let mut watching = events(&other).watch(ADA, None);
-    tell(&one, &mut watching, json!("here")).await;
+    let mut watching = events(&other).subscribe(ADA, None);
+    publish_and_wait(&one, &mut watching, json!("here")).await;
     body(&other, "a").await;
     server().sql(&database, "BEGIN; LOCK TABLE news; UPDATE documents SET body = '77', version = 7;
         DELETE FROM news; INSERT INTO news SELECT 1000, now(), '', NULL, 'hub', 'null'; NOTIFY linchpin_news; COMMIT");
-    assert_eq!(next(&mut watching).await, Err(Missed));
+    assert_eq!(next(&mut watching).await, Err(Lagged));
     assert_eq!(body(&other, "a").await, json!(77));
 }
 
 /// World with a wrong clock.
-struct Wrong(SignedDuration);
+struct WrongClock(SignedDuration);
 
-impl World for Wrong {
+impl Platform for WrongClock {
     fn now(&self) -> Timestamp {
-        System.now() + self.0
+        SystemPlatform.now() + self.0
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemPlatform.fill_random(bytes);
     }
 }
 
 #[tokio::test]
 async fn all_go_by_the_clock_of_the_database() {
-    let database = server().database();
+    let database = server().create_database();
     for wrong in [SignedDuration::from_hours(-30), SignedDuration::ZERO, SignedDuration::from_mins(7)] {
-        let world = Arc::new(Wrong(wrong));
+        let world = Arc::new(WrongClock(wrong));
         let url = server().url(&database);
         let store = Arc::new(Postgres::join(&url, Durability::default(), world.clone()).await.unwrap());
-        let off = Clock::new(world, store).now().duration_since(System.now()).abs();
+        let off = ClusterClock::new(world, store).now().duration_since(SystemPlatform.now()).abs();
         assert!(off < SignedDuration::from_secs(1), "{wrong}: {off}");
     }
 }
 
 fn running(id: u128) -> Batch {
-    Batch::new().change(Change::Open(Box::new(call(id))))
+    Batch::new().change(StoreChange::InsertCall(Box::new(call(id))))
 }
 
-fn call(id: u128) -> Call {
+fn call(id: u128) -> CallRecord {
     let at = Timestamp::UNIX_EPOCH;
-    Call {
+    CallRecord {
         id: CallId::fixed(id),
         server: ServerId::fixed(1),
         tool: "echo".into(),
         subject: "user:1".into(),
-        status: Status::Running,
-        digest: Digest::of("test").end(),
+        status: CallStatus::Running,
+        digest: Digest::of("test").finish(),
         arguments: None,
         result: None,
         error: None,
@@ -215,19 +221,19 @@ fn call(id: u128) -> Call {
 
 #[tokio::test]
 async fn of_two_that_are_about_the_same_call_one_is_done() {
-    let store = join(&server().database()).await;
+    let store = join(&server().create_database()).await;
     for round in 0..5_u128 {
         let mut all = JoinSet::new();
         // Most batches are grouped; some of them conflict.
         for number in 0..200 {
-            let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent");
+            let entry = AuditEntry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent");
             let (store, batch) = (store.clone(), running(round * 1_000 + number % 150 + 1).audit(entry));
             all.spawn(async move { store.commit(ADA, batch).await.map_err(|error| error.code()) });
         }
-        let outcomes = timeout(PATIENCE, all.join_all()).await.unwrap();
+        let outcomes = timeout(TEST_TIMEOUT, all.join_all()).await.unwrap();
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err("call_exists")).count(), 50);
         assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 150);
-        assert_eq!(store.head(ADA).await.unwrap().number, 150 * (u64::try_from(round).unwrap() + 1));
+        assert_eq!(store.audit_head(ADA).await.unwrap().number, 150 * (u64::try_from(round).unwrap() + 1));
     }
 }
 
@@ -241,18 +247,18 @@ async fn all_at_once(
         let store = store.clone();
         all.spawn(async move { (place, store.commit(tenant, batch).await.map_err(|error| error.code())) });
     }
-    let mut outcomes = timeout(PATIENCE, all.join_all()).await.unwrap();
+    let mut outcomes = timeout(TEST_TIMEOUT, all.join_all()).await.unwrap();
     outcomes.sort_unstable_by_key(|(place, _)| *place);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Returns a call whose fields all differ from those of other calls.
-fn of_its_own(tenant: TenantId, number: u8) -> Call {
+fn unique_call(tenant: TenantId, number: u8) -> CallRecord {
     let mut call = call(u128::from(number) + 1);
     let own = |what: &str| format!("{what} {number} of {tenant}");
     (call.tool, call.subject) = (own("tool"), own("subject"));
     call.server = ServerId::fixed(u128::from(number) + 1_000);
-    call.digest = Digest::of("arguments").part(own("")).end();
+    call.digest = Digest::of("arguments").part(own("")).finish();
     (call.arguments, call.error) = (Some(own("arguments").into()), Some(own("warning").into()));
     call.created = Timestamp::from_millisecond(i64::from(number)).unwrap();
     call.started = Timestamp::from_millisecond(2_000 + i64::from(number)).ok();
@@ -267,15 +273,18 @@ fn of_its_own(tenant: TenantId, number: u8) -> Call {
 
 #[tokio::test]
 async fn calls_that_are_kept_together_are_kept_as_they_are() {
-    let store = join(&server().database()).await;
+    let store = join(&server().create_database()).await;
     let calls: Vec<_> = (0..100).flat_map(|number| [(ADA, number), (BOB, number)]).collect();
     for tenant in [ADA, BOB] {
         store.commit(tenant, put("a", 0)).await.unwrap();
     }
     let begin = |&(tenant, number): &(TenantId, u8)| {
         let version = if number % 20 == 10 { 7 } else { 1 };
-        let same = Change::Same(vec![(Key::new(Kind::Agent, "a"), version)]);
-        (tenant, Batch::new().change(same).change(Change::Open(Box::new(of_its_own(tenant, number)))))
+        let same = StoreChange::RequireVersions(vec![(DocumentKey::new(DocumentKind::Agent, "a"), version)]);
+        (
+            tenant,
+            Batch::new().change(same).change(StoreChange::InsertCall(Box::new(unique_call(tenant, number)))),
+        )
     };
     let outcomes = all_at_once(&store, calls.iter().map(begin).collect()).await;
     for ((_, number), outcome) in calls.iter().zip(outcomes) {
@@ -287,16 +296,16 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
         assert_eq!(outcome, expected, "{number}");
     }
 
-    let outcome = |&(tenant, number): &(TenantId, u8)| Outcome {
-        status: if number % 3 == 0 { Status::Error } else { Status::Success },
+    let outcome = |&(tenant, number): &(TenantId, u8)| CallOutcome {
+        status: if number % 3 == 0 { CallStatus::Error } else { CallStatus::Success },
         result: (number % 4 != 0).then(|| format!("result {number} of {tenant}").into()),
         error: (number % 3 == 0).then(|| format!("error {number} of {tenant}").into()),
         at: Timestamp::from_millisecond(5_000 + i64::from(number)).unwrap(),
-        keeps_arguments: number % 5 != 0,
+        retains_arguments: number % 5 != 0,
     };
     let end = |one: &(TenantId, u8)| {
         let call = CallId::fixed(u128::from(one.1) + 1);
-        (one.0, Batch::new().change(Change::Finish { call, outcome: outcome(one) }))
+        (one.0, Batch::new().change(StoreChange::FinishCall { call, outcome: outcome(one) }))
     };
     // Some calls finish twice, some were not started.
     let twice = calls.iter().filter(|(_, number)| number % 20 == 11).map(end);
@@ -305,10 +314,11 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
     assert_eq!((count(Ok(())), count(Err("not_found")), count(Err("call_elsewhere"))), (180, 20, 10));
 
     for (tenant, number) in calls.into_iter().filter(|(_, number)| !matches!(number % 20, 9 | 10)) {
-        let Outcome { status, result, error, at, keeps_arguments } = outcome(&(tenant, number));
-        let own = of_its_own(tenant, number);
+        let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } =
+            outcome(&(tenant, number));
+        let own = unique_call(tenant, number);
         let arguments = own.arguments.clone().filter(|_| keeps_arguments);
-        let expected = Call { status, result, error, completed: Some(at), arguments, ..own };
+        let expected = CallRecord { status, result, error, completed: Some(at), arguments, ..own };
         let id = CallId::fixed(u128::from(number) + 1);
         assert_eq!(store.call(tenant, id).await.unwrap().unwrap(), expected);
     }
@@ -316,12 +326,12 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
 
 #[tokio::test]
 async fn nobody_is_gone_who_could_not_show_that_they_are_there() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (join(&database).await, join(&database).await);
     one.commit(ADA, running(1)).await.unwrap();
     other.commit(ADA, running(2)).await.unwrap();
     let found = async |store: &Arc<dyn Store>| {
-        store.abandoned(ADA).await.unwrap().iter().map(|call| call.id).collect::<Vec<_>>()
+        store.abandoned_calls(ADA).await.unwrap().iter().map(|call| call.id).collect::<Vec<_>>()
     };
     assert_eq!((found(&one).await, found(&other).await), (vec![], vec![]));
     drop(one);

@@ -5,13 +5,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use linchpin_hub_core::audit::{Check, Entry, Head, Signer};
+use linchpin_hub_core::audit::{AuditEntry, AuditSigner, ChainHead, ChainVerifier};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
-use linchpin_hub_core::rate_limit::Rate;
+use linchpin_hub_core::rate_limit::RateLimit;
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Cached, Call, CallFilter, Change, Decision, Document, Key, Kind,
-    Outcome, Paging, Room, Status, Store, Stored,
+    Approval, ApprovalFilter, ApprovalStatus, Batch, CachedStore, CallFilter, CallOutcome, CallRecord,
+    CallStatus, ConcurrencyScope, Document, DocumentKey, DocumentKind, PageRequest, Store, StoreChange,
+    StoredDocument,
 };
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
@@ -30,14 +31,14 @@ async fn sqlite(folder: &TempDir) -> Arc<dyn Store> {
 }
 
 async fn cached(folder: &TempDir) -> Arc<dyn Store> {
-    Arc::new(Cached::new(sqlite(folder).await))
+    Arc::new(CachedStore::new(sqlite(folder).await))
 }
 
 /// The folder contains the name of the database.
 async fn postgres(folder: &TempDir) -> Arc<dyn Store> {
     let (name, server) = (folder.path().join("database"), test_postgres::server());
     if !name.exists() {
-        std::fs::write(&name, server.database()).unwrap();
+        std::fs::write(&name, server.create_database()).unwrap();
     }
     Arc::new(Postgres::open(&server.url(&std::fs::read_to_string(name).unwrap())).await.unwrap())
 }
@@ -82,22 +83,22 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-fn document(kind: Kind, id: &str, body: Value) -> Document {
-    Document { key: Key::new(kind, id), name: None, parent: None, body }
+fn document(kind: DocumentKind, id: &str, body: Value) -> Document {
+    Document { key: DocumentKey::new(kind, id), name: None, parent: None, body }
 }
 
 fn put(document: &Document, version: u64) -> Batch {
-    Batch::new().change(Change::Put { document: document.clone(), version })
+    Batch::new().change(StoreChange::Put { document: document.clone(), version })
 }
 
-fn call(id: u128, status: Status) -> Call {
-    Call {
+fn call(id: u128, status: CallStatus) -> CallRecord {
+    CallRecord {
         id: CallId::fixed(id),
         server: ServerId::fixed(id % 3),
         tool: format!("tool-{}", id % 2),
         subject: format!("agent:{}", id % 2),
         status,
-        digest: Digest::of("arguments").part(id.to_string()).end(),
+        digest: Digest::of("arguments").part(id.to_string()).finish(),
         arguments: Some(vec![1, 2, 3]),
         result: None,
         error: None,
@@ -111,8 +112,8 @@ fn approval(id: u128) -> Approval {
     Approval {
         id: ApprovalId::fixed(id),
         call: CallId::fixed(id),
-        digest: Digest::of("approval").end(),
-        decision: Decision::Open,
+        digest: Digest::of("approval").finish(),
+        decision: ApprovalStatus::Open,
         decided_by: None,
         created: at(0),
         expires: at(60),
@@ -120,8 +121,8 @@ fn approval(id: u128) -> Approval {
     }
 }
 
-fn page(limit: usize, after: Option<String>) -> Paging {
-    Paging { after, limit }
+fn page(limit: usize, after: Option<String>) -> PageRequest {
+    PageRequest { after, limit }
 }
 
 async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str {
@@ -131,30 +132,33 @@ async fn code(store: &dyn Store, tenant: TenantId, batch: Batch) -> &'static str
 async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let first = document(Kind::Server, "a", json!({"n": 1})).named("files").of("parent");
+    let first = document(DocumentKind::Server, "a", json!({"n": 1})).with_name("files").with_parent("parent");
     store.commit(ADA, put(&first, 0)).await.unwrap();
     let found = store.document(ADA, &first.key).await.unwrap();
-    assert_eq!(found, Some(Stored { document: first.clone(), version: 1 }));
-    assert_eq!(store.named(ADA, Kind::Server, "files").await.unwrap(), found);
+    assert_eq!(found, Some(StoredDocument { document: first.clone(), version: 1 }));
+    assert_eq!(store.document_by_name(ADA, DocumentKind::Server, "files").await.unwrap(), found);
     // Not found in another tenant, as another kind, or by another name.
     assert_eq!(store.document(BOB, &first.key).await.unwrap(), None);
-    assert_eq!(store.named(BOB, Kind::Server, "files").await.unwrap(), None);
-    assert_eq!(store.named(ADA, Kind::Agent, "files").await.unwrap(), None);
-    assert_eq!(store.document(ADA, &Key::new(Kind::Tool, "a")).await.unwrap(), None);
+    assert_eq!(store.document_by_name(BOB, DocumentKind::Server, "files").await.unwrap(), None);
+    assert_eq!(store.document_by_name(ADA, DocumentKind::Agent, "files").await.unwrap(), None);
+    assert_eq!(store.document(ADA, &DocumentKey::new(DocumentKind::Tool, "a")).await.unwrap(), None);
     // An existing document, or one with another version, is not overwritten.
     assert_eq!(code(&*store, ADA, put(&first, 0)).await, "changed_meanwhile");
     let second = Document { body: json!({"n": 2}), ..first.clone() };
     assert_eq!(code(&*store, ADA, put(&second, 2)).await, "changed_meanwhile");
     assert_eq!(code(&*store, BOB, put(&second, 1)).await, "changed_meanwhile");
     assert_eq!(code(&*store, ADA, put(&second, 1)).await, "done");
-    assert_eq!(store.document(ADA, &first.key).await.unwrap(), Some(Stored { document: second, version: 2 }));
+    assert_eq!(
+        store.document(ADA, &first.key).await.unwrap(),
+        Some(StoredDocument { document: second, version: 2 })
+    );
     // A name is unique in a tenant.
-    let other = document(Kind::Server, "b", json!({})).named("files");
+    let other = document(DocumentKind::Server, "b", json!({})).with_name("files");
     let error = store.commit(ADA, put(&other, 0)).await.unwrap_err();
     assert_eq!(error.to_string(), "the name `files` is used by another server: choose another name");
     assert_eq!(code(&*store, BOB, put(&other, 0)).await, "done");
     // The name is free again after the removal.
-    let gone = || Batch::new().change(Change::Remove(first.key.clone()));
+    let gone = || Batch::new().change(StoreChange::Delete(first.key.clone()));
     assert_eq!(code(&*store, BOB, gone()).await, "not_found");
     assert_eq!(code(&*store, ADA, gone()).await, "done");
     assert_eq!(code(&*store, ADA, gone()).await, "not_found");
@@ -165,20 +169,25 @@ async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
 async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let server = document(Kind::Server, "s", json!({}));
-    let part =
-        |kind, id: &str, parent: &str| document(kind, id, json!({})).of(parent).named(format!("{id} of it"));
-    let with_server = |part: &Document| {
-        let put = Change::Put { document: part.clone(), version: 0 };
-        Batch::new().change(Change::Need(server.key.clone())).change(put)
+    let server = document(DocumentKind::Server, "s", json!({}));
+    let part = |kind, id: &str, parent: &str| {
+        document(kind, id, json!({})).with_parent(parent).with_name(format!("{id} of it"))
     };
-    let first = part(Kind::Tool, "1", "s");
+    let with_server = |part: &Document| {
+        let put = StoreChange::Put { document: part.clone(), version: 0 };
+        Batch::new().change(StoreChange::RequireExists(server.key.clone())).change(put)
+    };
+    let first = part(DocumentKind::Tool, "1", "s");
     store.commit(BOB, put(&server, 0)).await.unwrap();
     assert_eq!(code(&*store, ADA, with_server(&first)).await, "not_found", "it belongs to another tenant");
     assert_eq!(store.document(ADA, &first.key).await.unwrap(), None);
     store.commit(ADA, put(&server, 0)).await.unwrap();
     assert_eq!(code(&*store, ADA, with_server(&first)).await, "done");
-    let others = [part(Kind::Tool, "2", "other"), part(Kind::Contact, "3", "s"), part(Kind::Tool, "4", "s")];
+    let others = [
+        part(DocumentKind::Tool, "2", "other"),
+        part(DocumentKind::Contact, "3", "s"),
+        part(DocumentKind::Tool, "4", "s"),
+    ];
     for other in &others {
         store.commit(ADA, put(other, 0)).await.unwrap();
     }
@@ -187,13 +196,16 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
         assert!(store.document(ADA, &part.key).await.unwrap().is_some()); // from here on it may be cached
     }
     let gone = || {
-        let parts = Change::RemoveParts { kind: Kind::Tool, parent: "s".to_owned() };
-        Batch::new().change(Change::Remove(server.key.clone())).change(parts)
+        let parts = StoreChange::DeleteChildren { kind: DocumentKind::Tool, parent: "s".to_owned() };
+        Batch::new().change(StoreChange::Delete(server.key.clone())).change(parts)
     };
     assert_eq!(code(&*store, ADA, gone()).await, "done");
     for part in [&first, &others[2]] {
         assert_eq!(store.document(ADA, &part.key).await.unwrap(), None);
-        assert_eq!(store.named(ADA, Kind::Tool, part.name.as_deref().unwrap()).await.unwrap(), None);
+        assert_eq!(
+            store.document_by_name(ADA, DocumentKind::Tool, part.name.as_deref().unwrap()).await.unwrap(),
+            None
+        );
     }
     for part in &others[..2] {
         assert!(store.document(ADA, &part.key).await.unwrap().is_some(), "{part:?}");
@@ -206,28 +218,29 @@ async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {
 async fn what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    for kind in Kind::ALL {
-        let proves = matches!(kind, Kind::Token | Kind::Session);
-        let of_ada = document(kind, "1", json!("ada")).of("owner");
-        let of_bob = Document { key: Key::new(kind, "2"), body: json!("bob"), ..of_ada.clone() };
+    for kind in DocumentKind::ALL {
+        let proves = matches!(kind, DocumentKind::Token | DocumentKind::Session);
+        let of_ada = document(kind, "1", json!("ada")).with_parent("owner");
+        let of_bob = Document { key: DocumentKey::new(kind, "2"), body: json!("bob"), ..of_ada.clone() };
         store.commit(ADA, put(&of_ada, 0)).await.unwrap();
         store.commit(BOB, put(&of_bob, 0)).await.unwrap();
         for (tenant, document) in [(ADA, &of_ada), (BOB, &of_bob)] {
-            let expected = proves.then(|| (tenant, Stored { document: document.clone(), version: 1 }));
-            assert_eq!(store.anywhere(&document.key).await.unwrap(), expected, "{kind:?}");
+            let expected =
+                proves.then(|| (tenant, StoredDocument { document: document.clone(), version: 1 }));
+            assert_eq!(store.document_in_any_tenant(&document.key).await.unwrap(), expected, "{kind:?}");
         }
-        assert_eq!(store.anywhere(&Key::new(kind, "3")).await.unwrap(), None);
+        assert_eq!(store.document_in_any_tenant(&DocumentKey::new(kind, "3")).await.unwrap(), None);
         // Ids of these kinds are unique across tenants, so that an id identifies its tenant.
         let expected = if proves { "id_taken" } else { "done" };
         assert_eq!(code(&*store, BOB, put(&of_ada, 0)).await, expected, "{kind:?}");
         assert_eq!(
-            store.anywhere(&of_ada.key).await.unwrap().map(|(tenant, _)| tenant),
+            store.document_in_any_tenant(&of_ada.key).await.unwrap().map(|(tenant, _)| tenant),
             proves.then_some(ADA)
         );
         // A removed document is not found any more.
-        let gone = Batch::new().change(Change::Remove(of_ada.key.clone()));
+        let gone = Batch::new().change(StoreChange::Delete(of_ada.key.clone()));
         assert_eq!(code(&*store, ADA, gone).await, "done");
-        assert_eq!(store.anywhere(&of_ada.key).await.unwrap(), None);
+        assert_eq!(store.document_in_any_tenant(&of_ada.key).await.unwrap(), None);
     }
 }
 
@@ -236,7 +249,7 @@ async fn lists_come_in_pages(open: impl Open) {
     let store = open(&place).await;
     for number in 0..25 {
         let parent = if number % 2 == 0 { "even" } else { "odd" };
-        let tool = document(Kind::Tool, &format!("{number:02}"), json!(number)).of(parent);
+        let tool = document(DocumentKind::Tool, &format!("{number:02}"), json!(number)).with_parent(parent);
         for tenant in [ADA, BOB] {
             store.commit(tenant, put(&tool, 0)).await.unwrap();
         }
@@ -244,7 +257,7 @@ async fn lists_come_in_pages(open: impl Open) {
     for (parent, count) in [(None, 25), (Some("even"), 13), (Some("odd"), 12), (Some("none"), 0)] {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let found = store.documents(ADA, Kind::Tool, parent, &page(5, after)).await.unwrap();
+            let found = store.documents(ADA, DocumentKind::Tool, parent, &page(5, after)).await.unwrap();
             assert!(found.items.len() <= 5);
             seen.extend(found.items.into_iter().map(|item| item.document.key.id));
             after = found.next;
@@ -255,77 +268,78 @@ async fn lists_come_in_pages(open: impl Open) {
         assert_eq!(seen.len(), count, "{parent:?}");
         assert!(seen.is_sorted());
     }
-    assert_eq!(store.documents(ADA, Kind::Agent, None, &page(5, None)).await.unwrap().items, []);
-    let all = store.documents(ADA, Kind::Tool, None, &page(usize::MAX, None)).await.unwrap();
+    assert_eq!(store.documents(ADA, DocumentKind::Agent, None, &page(5, None)).await.unwrap().items, []);
+    let all = store.documents(ADA, DocumentKind::Tool, None, &page(usize::MAX, None)).await.unwrap();
     assert_eq!((all.items.len(), all.next), (25, None));
 }
 
 async fn a_batch_is_done_whole_or_not_at_all(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let (one, two) = (document(Kind::Agent, "1", json!(1)), document(Kind::Agent, "2", json!(2)));
+    let (one, two) =
+        (document(DocumentKind::Agent, "1", json!(1)), document(DocumentKind::Agent, "2", json!(2)));
     store.commit(ADA, put(&one, 0)).await.unwrap();
     let batch = || {
-        put(&two, 0).change(Change::Open(Box::new(call(1, Status::Running)))).audit(Entry::new(
-            at(0),
-            "user:1",
-            "agent.added",
-        ))
+        put(&two, 0)
+            .change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Running))))
+            .audit(AuditEntry::new(at(0), "user:1", "agent.added"))
     };
-    let failing = batch().change(Change::Put { document: one.clone(), version: 0 });
+    let failing = batch().change(StoreChange::Put { document: one.clone(), version: 0 });
     assert_eq!(code(&*store, ADA, failing).await, "changed_meanwhile");
     assert_eq!(store.document(ADA, &two.key).await.unwrap(), None);
     assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), None);
-    assert_eq!(store.head(ADA).await.unwrap(), Head::start(ADA));
+    assert_eq!(store.audit_head(ADA).await.unwrap(), ChainHead::start(ADA));
     assert_eq!(code(&*store, ADA, batch()).await, "done");
-    assert_eq!(store.head(ADA).await.unwrap().number, 1);
+    assert_eq!(store.audit_head(ADA).await.unwrap().number, 1);
     // Concurrent batches: some are committed, the others change nothing.
     let mut all = tokio::task::JoinSet::new();
     for number in 0..300 {
         let store = store.clone();
         all.spawn(async move {
             let id = format!("x{}", number % 100);
-            let batch = put(&document(Kind::User, &id, json!(number)), 0);
-            code(&*store, ADA, batch.audit(Entry::new(at(number), "hub", "user.added"))).await
+            let batch = put(&document(DocumentKind::User, &id, json!(number)), 0);
+            code(&*store, ADA, batch.audit(AuditEntry::new(at(number), "hub", "user.added"))).await
         });
     }
     let codes = all.join_all().await;
     assert_eq!(codes.iter().filter(|code| **code == "done").count(), 100);
-    assert_eq!(store.head(ADA).await.unwrap().number, 101);
+    assert_eq!(store.audit_head(ADA).await.unwrap().number, 101);
 }
 
 async fn a_call_goes_one_way_only(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let pending = call(1, Status::Pending);
-    let open = |call: &Call| Batch::new().change(Change::Open(Box::new(call.clone())));
+    let pending = call(1, CallStatus::Pending);
+    let open = |call: &CallRecord| Batch::new().change(StoreChange::InsertCall(Box::new(call.clone())));
     store.commit(ADA, open(&pending)).await.unwrap();
     store.commit(BOB, open(&pending)).await.unwrap();
     assert_eq!(store.call(ADA, pending.id).await.unwrap(), Some(pending.clone()));
     assert_eq!(code(&*store, ADA, open(&pending)).await, "call_exists");
-    let edit =
-        |digest| Batch::new().change(Change::Edit { call: pending.id, digest, arguments: Some(vec![9]) });
-    let other = Digest::of("other").end();
+    let edit = |digest| {
+        Batch::new().change(StoreChange::EditArguments { call: pending.id, digest, arguments: Some(vec![9]) })
+    };
+    let other = Digest::of("other").finish();
     assert_eq!(code(&*store, ADA, edit(other)).await, "done");
-    let start = || Batch::new().change(Change::Start { call: pending.id, at: at(5) });
+    let start = || Batch::new().change(StoreChange::StartCall { call: pending.id, at: at(5) });
     assert_eq!(code(&*store, ADA, start()).await, "done");
     let error = store.commit(ADA, start()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("call {} is already running", pending.id));
     assert_eq!(code(&*store, ADA, edit(other)).await, "call_elsewhere");
-    let outcome = Outcome {
-        status: Status::Success,
+    let outcome = CallOutcome {
+        status: CallStatus::Success,
         result: Some(vec![7]),
         error: None,
         at: at(6),
-        keeps_arguments: true,
+        retains_arguments: true,
     };
-    let finish = || Batch::new().change(Change::Finish { call: pending.id, outcome: outcome.clone() });
+    let finish =
+        || Batch::new().change(StoreChange::FinishCall { call: pending.id, outcome: outcome.clone() });
     assert_eq!(code(&*store, ADA, finish()).await, "done");
     assert_eq!(code(&*store, ADA, finish()).await, "call_elsewhere");
     assert_eq!(code(&*store, ADA, start()).await, "call_elsewhere");
     let found = store.call(ADA, pending.id).await.unwrap().unwrap();
-    let expected = Call {
-        status: Status::Success,
+    let expected = CallRecord {
+        status: CallStatus::Success,
         digest: other,
         arguments: Some(vec![9]),
         result: Some(vec![7]),
@@ -336,10 +350,10 @@ async fn a_call_goes_one_way_only(open: impl Open) {
     assert_eq!(found, expected);
     assert_eq!(
         store.call(BOB, pending.id).await.unwrap().unwrap().status,
-        Status::Pending,
+        CallStatus::Pending,
         "this is another call"
     );
-    let missing = Batch::new().change(Change::Start { call: CallId::fixed(9), at: at(0) });
+    let missing = Batch::new().change(StoreChange::StartCall { call: CallId::fixed(9), at: at(0) });
     assert_eq!(code(&*store, ADA, missing).await, "not_found");
 }
 
@@ -347,10 +361,10 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
     for number in 0..12 {
-        let status = Status::ALL[usize::try_from(number).unwrap() % Status::ALL.len()];
+        let status = CallStatus::ALL[usize::try_from(number).unwrap() % CallStatus::ALL.len()];
         for tenant in [ADA, BOB] {
             store
-                .commit(tenant, Batch::new().change(Change::Open(Box::new(call(number, status)))))
+                .commit(tenant, Batch::new().change(StoreChange::InsertCall(Box::new(call(number, status)))))
                 .await
                 .unwrap();
         }
@@ -364,7 +378,7 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     assert_eq!(find(CallFilter { server: Some(ServerId::fixed(1)), ..none() }).await, [10, 7, 4, 1]);
     assert_eq!(find(CallFilter { tool: Some("tool-1".into()), ..none() }).await, [11, 9, 7, 5, 3, 1]);
     assert_eq!(find(CallFilter { subject: Some("agent:0".into()), ..none() }).await, [10, 8, 6, 4, 2, 0]);
-    assert_eq!(find(CallFilter { status: Some(Status::Pending), ..none() }).await, [7, 0]);
+    assert_eq!(find(CallFilter { status: Some(CallStatus::Pending), ..none() }).await, [7, 0]);
     let between = CallFilter { since: Some(at(3)), until: Some(at(6)), ..none() };
     assert_eq!(find(between).await, [5, 4, 3]);
     let both = CallFilter { server: Some(ServerId::fixed(1)), tool: Some("tool-1".into()), ..none() };
@@ -374,7 +388,7 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     assert!(whole.arguments.is_some());
     assert_eq!(
         first.items[0],
-        Call { arguments: None, result: None, ..whole },
+        CallRecord { arguments: None, result: None, ..whole },
         "lists have no arguments and results"
     );
     let second = store.calls(ADA, &none(), &page(5, first.next)).await.unwrap();
@@ -390,12 +404,12 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let store = open(&place).await;
     let own = approval(1).digest;
     for tenant in [ADA, BOB] {
-        let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
-        store.commit(tenant, asked.change(Change::Ask(approval(1)))).await.unwrap();
+        let asked = Batch::new().change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Pending))));
+        store.commit(tenant, asked.change(StoreChange::InsertApproval(approval(1)))).await.unwrap();
     }
     let decide = |decision, second| {
         let by = "user:1".to_owned();
-        Batch::new().change(Change::Decide {
+        Batch::new().change(StoreChange::DecideApproval {
             approval: ApprovalId::fixed(1),
             decision,
             by,
@@ -404,13 +418,17 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
         })
     };
     let use_up = |digest, second| {
-        Batch::new().change(Change::Use { approval: ApprovalId::fixed(1), digest, at: at(second) })
+        Batch::new().change(StoreChange::ConsumeApproval {
+            approval: ApprovalId::fixed(1),
+            digest,
+            at: at(second),
+        })
     };
     assert_eq!(code(&*store, ADA, use_up(own, 1)).await, "approval_decided", "not approved yet");
-    assert_eq!(code(&*store, ADA, decide(Decision::Approved, 60)).await, "approval_expired");
-    assert_eq!(code(&*store, ADA, decide(Decision::Approved, 1)).await, "done");
-    assert_eq!(code(&*store, ADA, decide(Decision::Denied, 2)).await, "approval_decided");
-    assert_eq!(code(&*store, ADA, use_up(Digest::of("other").end(), 3)).await, "approval_for_another");
+    assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Approved, 60)).await, "approval_expired");
+    assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Approved, 1)).await, "done");
+    assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Denied, 2)).await, "approval_decided");
+    assert_eq!(code(&*store, ADA, use_up(Digest::of("other").finish(), 3)).await, "approval_for_another");
     assert_eq!(code(&*store, ADA, use_up(own, 60)).await, "approval_expired");
     // A thousand concurrent attempts.
     let mut all = tokio::task::JoinSet::new();
@@ -422,18 +440,18 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     assert_eq!(codes.iter().filter(|code| **code == "done").count(), 1);
     assert_eq!(code(&*store, ADA, use_up(own, 3)).await, "approval_decided");
     let found = store.approval(ADA, ApprovalId::fixed(1)).await.unwrap().unwrap();
-    assert_eq!((found.decision, found.decided_by.as_deref()), (Decision::Used, Some("user:1")));
+    assert_eq!((found.decision, found.decided_by.as_deref()), (ApprovalStatus::Used, Some("user:1")));
     // The approval of the other tenant is unchanged. It is decided with edited arguments.
     let find = |decision| ApprovalFilter { decision: Some(decision), call: None };
     assert_eq!(
-        store.approvals(BOB, &find(Decision::Open), &page(9, None)).await.unwrap().items,
+        store.approvals(BOB, &find(ApprovalStatus::Open), &page(9, None)).await.unwrap().items,
         [approval(1)]
     );
-    assert_eq!(store.approvals(ADA, &find(Decision::Open), &page(9, None)).await.unwrap().items, []);
-    let other = Digest::of("edited").end();
-    let edited = Change::Decide {
+    assert_eq!(store.approvals(ADA, &find(ApprovalStatus::Open), &page(9, None)).await.unwrap().items, []);
+    let other = Digest::of("edited").finish();
+    let edited = StoreChange::DecideApproval {
         approval: ApprovalId::fixed(1),
-        decision: Decision::Approved,
+        decision: ApprovalStatus::Approved,
         by: "user:2".into(),
         at: at(1),
         digest: Some(other),
@@ -446,11 +464,11 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
 async fn what_expires_can_only_be_said_to_have(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let asked = Batch::new().change(Change::Open(Box::new(call(1, Status::Pending))));
-    store.commit(ADA, asked.change(Change::Ask(approval(1)))).await.unwrap();
-    let expire = || Change::Decide {
+    let asked = Batch::new().change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Pending))));
+    store.commit(ADA, asked.change(StoreChange::InsertApproval(approval(1)))).await.unwrap();
+    let expire = || StoreChange::DecideApproval {
         approval: ApprovalId::fixed(1),
-        decision: Decision::Expired,
+        decision: ApprovalStatus::Expired,
         by: "hub".into(),
         at: at(100),
         digest: None,
@@ -461,32 +479,32 @@ async fn what_expires_can_only_be_said_to_have(open: impl Open) {
 
 async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let (store, signer) = (open(&place).await, Signer::new(&[1; 32]));
+    let (store, signer) = (open(&place).await, AuditSigner::new(&[1; 32]));
     for number in 0..40 {
         let tenant = if number % 4 == 0 { BOB } else { ADA };
-        let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
+        let entry = AuditEntry::new(at(number), "user:1", "call.intent").with("call", number);
         store.commit(tenant, Batch::new().audit(entry.clone()).audit(entry)).await.unwrap();
     }
-    let checkpoint = signer.sign(ADA, store.head(ADA).await.unwrap(), at(50));
-    store.commit(ADA, Batch::new().change(Change::Checkpoint(checkpoint.clone()))).await.unwrap();
+    let checkpoint = signer.sign(ADA, store.audit_head(ADA).await.unwrap(), at(50));
+    store.commit(ADA, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint.clone()))).await.unwrap();
     drop(store);
     let store = open(&place).await;
     for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::fixed(3), 0)] {
         let kept = store.checkpoint(tenant).await.unwrap();
         assert_eq!(kept, Some(checkpoint.clone()).filter(|_| tenant == ADA));
         assert!(kept.iter().all(|kept| kept.is_signed_by(signer.public_key())));
-        let mut check = Check::new(tenant, kept.map(|kept| kept.head));
+        let mut check = ChainVerifier::new(tenant, kept.map(|kept| kept.head));
         let mut after = 0;
         loop {
-            let rows = store.audit(tenant, after, 7).await.unwrap();
+            let rows = store.audit_entries(tenant, after, 7).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = last.number;
             for row in &rows {
-                check.row(row).unwrap();
+                check.verify_entry(row).unwrap();
             }
         }
-        assert_eq!(check.end().unwrap().number, count);
-        assert_eq!(store.head(tenant).await.unwrap().number, count);
+        assert_eq!(check.finish().unwrap().number, count);
+        assert_eq!(store.audit_head(tenant).await.unwrap().number, count);
     }
 }
 
@@ -494,12 +512,16 @@ async fn what_was_decided_by_must_be_the_same(open: impl Open) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let put = |id: &str, version| {
-        Batch::new().change(Change::Put { document: document(Kind::Agent, id, json!(version)), version })
+        Batch::new()
+            .change(StoreChange::Put { document: document(DocumentKind::Agent, id, json!(version)), version })
     };
-    let key = |id: &str| Key::new(Kind::Agent, id);
+    let key = |id: &str| DocumentKey::new(DocumentKind::Agent, id);
     let same = async |tenant, all: &[(&str, u64)]| {
         let all = all.iter().map(|(id, version)| (key(id), *version)).collect();
-        store.commit(tenant, Batch::new().change(Change::Same(all))).await.map_err(|error| error.code())
+        store
+            .commit(tenant, Batch::new().change(StoreChange::RequireVersions(all)))
+            .await
+            .map_err(|error| error.code())
     };
     for batch in [put("a", 0), put("b", 0), put("b", 1)] {
         store.commit(ADA, batch).await.unwrap();
@@ -514,9 +536,9 @@ async fn what_was_decided_by_must_be_the_same(open: impl Open) {
 async fn what_may_be_had_is_counted(open: impl Open) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
-    let take = |of: &str, second| Change::Take {
-        of: of.into(),
-        rate: Rate { burst: 2, per_minute: 60 },
+    let take = |of: &str, second| StoreChange::ConsumeRate {
+        bucket: of.into(),
+        rate: RateLimit { burst: 2, per_minute: 60 },
         at: at(second),
     };
     let once = |of, second| Batch::new().change(take(of, second));
@@ -535,26 +557,37 @@ async fn what_may_be_had_is_counted(open: impl Open) {
     let store = open(&folder).await;
     assert!(store.commit(ADA, once("a", 0)).await.is_err(), "the bucket is persistent");
     store.commit(ADA, once("a", 1)).await.unwrap();
-    store.commit(ADA, Batch::new().change(Change::Forget { before: at(2), most: 100 })).await.unwrap();
+    store
+        .commit(ADA, Batch::new().change(StoreChange::PruneCalls { before: at(2), max_calls: 100 }))
+        .await
+        .unwrap();
     store.commit(ADA, once("a", 1).change(take("a", 1))).await.unwrap();
 
     // All calls have the same server and subject.
-    let running = |id: u128| Call { started: Some(at(1)), ..call(6 * id + 1, Status::Running) };
-    let room = |of: Room, most, id| {
-        Batch::new().change(Change::Room { of, most }).change(Change::Open(Box::new(running(id))))
+    let running = |id: u128| CallRecord { started: Some(at(1)), ..call(6 * id + 1, CallStatus::Running) };
+    let room = |of: ConcurrencyScope, most, id| {
+        Batch::new()
+            .change(StoreChange::RequireConcurrency { scope: of, max_calls: most })
+            .change(StoreChange::InsertCall(Box::new(running(id))))
     };
-    let (server, subject) = (Room::Server(running(1).server), Room::Subject(running(1).subject));
+    let (server, subject) =
+        (ConcurrencyScope::Server(running(1).server), ConcurrencyScope::Subject(running(1).subject));
     store.commit(ADA, room(server.clone(), 1, 1)).await.unwrap();
     store.commit(BOB, room(server.clone(), 1, 1)).await.unwrap();
-    store.commit(ADA, room(Room::Server(ServerId::fixed(99)), 1, 2)).await.unwrap();
-    store.commit(ADA, room(Room::Subject("user:99".into()), 1, 3)).await.unwrap();
+    store.commit(ADA, room(ConcurrencyScope::Server(ServerId::fixed(99)), 1, 2)).await.unwrap();
+    store.commit(ADA, room(ConcurrencyScope::Subject("user:99".into()), 1, 3)).await.unwrap();
     for of in [server.clone(), subject] {
         assert_eq!(store.commit(ADA, room(of, 3, 4)).await.unwrap_err().code(), "too_many_calls");
     }
     assert_eq!(store.call(ADA, running(4).id).await.unwrap(), None);
-    let outcome =
-        Outcome { status: Status::Success, result: None, error: None, at: at(2), keeps_arguments: true };
-    let done = Change::Finish { call: running(3).id, outcome };
+    let outcome = CallOutcome {
+        status: CallStatus::Success,
+        result: None,
+        error: None,
+        at: at(2),
+        retains_arguments: true,
+    };
+    let done = StoreChange::FinishCall { call: running(3).id, outcome };
     store.commit(ADA, Batch::new().change(done)).await.unwrap();
     store.commit(ADA, room(server, 3, 4)).await.unwrap();
 }
@@ -564,13 +597,14 @@ async fn old_calls_are_deleted_some_at_a_time(open: impl Open) {
     let store = open(&folder).await;
     let mut batch = Batch::new();
     for id in 1..=5 {
-        let call = Call { completed: Some(at(i64::try_from(id).unwrap())), ..call(id, Status::Success) };
-        batch = batch.change(Change::Open(Box::new(call)));
+        let call =
+            CallRecord { completed: Some(at(i64::try_from(id).unwrap())), ..call(id, CallStatus::Success) };
+        batch = batch.change(StoreChange::InsertCall(Box::new(call)));
     }
-    batch = batch.change(Change::Open(Box::new(call(6, Status::Running))));
+    batch = batch.change(StoreChange::InsertCall(Box::new(call(6, CallStatus::Running))));
     store.commit(ADA, batch.clone()).await.unwrap();
     store.commit(BOB, batch).await.unwrap();
-    let forget = || Batch::new().change(Change::Forget { before: at(5), most: 3 });
+    let forget = || Batch::new().change(StoreChange::PruneCalls { before: at(5), max_calls: 3 });
     for left in [vec![6, 5, 4], vec![6, 5], vec![6, 5]] {
         store.commit(ADA, forget()).await.unwrap();
         let found = store.calls(ADA, &CallFilter::default(), &page(10, None)).await.unwrap().items;
@@ -588,13 +622,19 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
     let ask = |id: u128, subject: &str, status| {
-        let call = Call { subject: subject.to_owned(), ..call(id, status) };
-        let room = Change::Room { of: Room::Waiting(subject.to_owned()), most: 3 };
-        Batch::new().change(room).change(Change::Open(Box::new(call))).change(Change::Ask(approval(id)))
+        let call = CallRecord { subject: subject.to_owned(), ..call(id, status) };
+        let room = StoreChange::RequireConcurrency {
+            scope: ConcurrencyScope::Pending(subject.to_owned()),
+            max_calls: 3,
+        };
+        Batch::new()
+            .change(room)
+            .change(StoreChange::InsertCall(Box::new(call)))
+            .change(StoreChange::InsertApproval(approval(id)))
     };
     // Concurrent batches: the limit is checked at the commit.
     let asks = (1..=8).map(|id| {
-        let (store, batch) = (store.clone(), ask(id, "agent:1", Status::Pending));
+        let (store, batch) = (store.clone(), ask(id, "agent:1", CallStatus::Pending));
         async move { code(&*store, ADA, batch).await }
     });
     let mut set = tokio::task::JoinSet::new();
@@ -603,31 +643,38 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     codes.sort_unstable();
     assert_eq!(codes, [vec!["done"; 3], vec!["too_many_questions"; 5]].concat());
     // Other subjects, other tenants and running calls are not counted.
-    assert_eq!(code(&*store, ADA, ask(11, "agent:2", Status::Pending)).await, "done");
-    assert_eq!(code(&*store, BOB, ask(12, "agent:1", Status::Pending)).await, "done");
+    assert_eq!(code(&*store, ADA, ask(11, "agent:2", CallStatus::Pending)).await, "done");
+    assert_eq!(code(&*store, BOB, ask(12, "agent:1", CallStatus::Pending)).await, "done");
     let filter = CallFilter { subject: Some("agent:1".into()), ..CallFilter::default() };
     let first = store.calls(ADA, &filter, &page(1, None)).await.unwrap().items[0].id;
-    store.commit(ADA, Batch::new().change(Change::Start { call: first, at: at(1) })).await.unwrap();
-    assert_eq!(code(&*store, ADA, ask(13, "agent:1", Status::Pending)).await, "done");
-    assert_eq!(code(&*store, ADA, ask(14, "agent:1", Status::Pending)).await, "too_many_questions");
+    store.commit(ADA, Batch::new().change(StoreChange::StartCall { call: first, at: at(1) })).await.unwrap();
+    assert_eq!(code(&*store, ADA, ask(13, "agent:1", CallStatus::Pending)).await, "done");
+    assert_eq!(code(&*store, ADA, ask(14, "agent:1", CallStatus::Pending)).await, "too_many_questions");
 }
 
 async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).await;
-    for (id, status) in
-        [(1, Status::Running), (2, Status::Pending), (3, Status::Pending), (4, Status::Success)]
-    {
-        store.commit(ADA, Batch::new().change(Change::Open(Box::new(call(id, status))))).await.unwrap();
+    for (id, status) in [
+        (1, CallStatus::Running),
+        (2, CallStatus::Pending),
+        (3, CallStatus::Pending),
+        (4, CallStatus::Success),
+    ] {
+        store
+            .commit(ADA, Batch::new().change(StoreChange::InsertCall(Box::new(call(id, status)))))
+            .await
+            .unwrap();
     }
     store
-        .commit(ADA, Batch::new().change(Change::Start { call: CallId::fixed(3), at: at(1) }))
+        .commit(ADA, Batch::new().change(StoreChange::StartCall { call: CallId::fixed(3), at: at(1) }))
         .await
         .unwrap();
     drop(store);
     let store = open(&folder).await;
     let found = async |tenant| {
-        let mut found: Vec<_> = store.abandoned(tenant).await.unwrap().iter().map(|call| call.id).collect();
+        let mut found: Vec<_> =
+            store.abandoned_calls(tenant).await.unwrap().iter().map(|call| call.id).collect();
         found.sort_unstable();
         found
     };
@@ -637,55 +684,58 @@ async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
 
 async fn entries_leave_when_they_are_sealed(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
-    let (store, signer) = (open(&place).await, Signer::new(&[1; 32]));
+    let (store, signer) = (open(&place).await, AuditSigner::new(&[1; 32]));
     for number in 0..10 {
         for tenant in [ADA, BOB] {
-            let entry = Entry::new(at(number), "user:1", "call.intent").with("call", number);
+            let entry = AuditEntry::new(at(number), "user:1", "call.intent").with("call", number);
             store.commit(tenant, Batch::new().audit(entry)).await.unwrap();
-            let checkpoint = signer.sign(tenant, store.head(tenant).await.unwrap(), at(50));
-            store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await.unwrap();
+            let checkpoint = signer.sign(tenant, store.audit_head(tenant).await.unwrap(), at(50));
+            store
+                .commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint)))
+                .await
+                .unwrap();
         }
     }
-    let rows = store.audit(ADA, 0, 100).await.unwrap();
-    let head = |number: usize| Head { number: number as u64, hash: rows[number - 1].hash };
-    let seal = |first, last| Batch::new().change(Change::Seal { first, last });
-    let other = document(Kind::Segment, "1", json!({}));
+    let rows = store.audit_entries(ADA, 0, 100).await.unwrap();
+    let head = |number: usize| ChainHead { number: number as u64, hash: rows[number - 1].hash };
+    let seal = |first, last| Batch::new().change(StoreChange::RemoveSealedEntries { first, last });
+    let other = document(DocumentKind::Segment, "1", json!({}));
     for (first, last) in [
         (2, head(5)),
         (0, head(5)),
-        (1, Head { hash: rows[5].hash, ..head(5) }),
-        (1, Head { number: 11, ..head(10) }),
+        (1, ChainHead { hash: rows[5].hash, ..head(5) }),
+        (1, ChainHead { number: 11, ..head(10) }),
         (1, head(10)),
     ] {
-        let batch = put(&other, 0).change(Change::Seal { first, last });
+        let batch = put(&other, 0).change(StoreChange::RemoveSealedEntries { first, last });
         assert_eq!(code(&*store, ADA, batch).await, "changed_meanwhile", "{first} {last:?}");
     }
-    assert_eq!(store.audit(ADA, 0, 100).await.unwrap(), rows);
+    assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap(), rows);
     assert_eq!(store.document(ADA, &other.key).await.unwrap(), None);
     assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "done");
     assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "changed_meanwhile");
-    assert_eq!(store.audit(ADA, 0, 100).await.unwrap(), rows[5..]);
+    assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap(), rows[5..]);
     assert_eq!(
-        code(&*store, ADA, seal(6, head(9)).audit(Entry::new(at(60), "hub", "audit.seal"))).await,
+        code(&*store, ADA, seal(6, head(9)).audit(AuditEntry::new(at(60), "hub", "audit.seal"))).await,
         "done"
     );
-    assert_eq!(store.audit(ADA, 0, 100).await.unwrap()[0], rows[9]);
-    assert_eq!(store.head(ADA).await.unwrap().number, 11);
+    assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap()[0], rows[9]);
+    assert_eq!(store.audit_head(ADA).await.unwrap().number, 11);
     assert_eq!(store.checkpoint(ADA).await.unwrap().unwrap().head, head(10));
-    assert_eq!(store.audit(BOB, 0, 100).await.unwrap().len(), 10, "entries of another tenant stay");
+    assert_eq!(store.audit_entries(BOB, 0, 100).await.unwrap().len(), 10, "entries of another tenant stay");
 }
 
 async fn everything_is_there_again(open: impl Open) {
     let place = tempfile::tempdir().unwrap();
     let store = open(&place).await;
-    let one = document(Kind::Lease, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
+    let one = document(DocumentKind::Lease, "theme", json!({"dark": true, "text": "é\u{0}\"\\"}));
     let batch = put(&one, 0)
-        .change(Change::Open(Box::new(call(1, Status::Pending))))
-        .change(Change::Ask(approval(1)));
+        .change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Pending))))
+        .change(StoreChange::InsertApproval(approval(1)));
     store.commit(ADA, batch).await.unwrap();
     drop(store);
     let store = open(&place).await;
     assert_eq!(store.document(ADA, &one.key).await.unwrap().unwrap().document, one);
-    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, Status::Pending)));
+    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, CallStatus::Pending)));
     assert_eq!(store.approval(ADA, ApprovalId::fixed(1)).await.unwrap(), Some(approval(1)));
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use linchpin_hub_core::audit::{Check, Entry};
+use linchpin_hub_core::audit::{AuditEntry, ChainVerifier};
 use linchpin_hub_core::error;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, MOST_ON_PAGE, Paging, Store};
+use linchpin_hub_core::store::{
+    Batch, Document, DocumentKey, DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoreChange,
+};
 use linchpin_hub_store::{Durability, Postgres};
 use serde_json::json;
 use test_postgres::{Server, server};
@@ -18,29 +20,29 @@ use tokio::time::timeout;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-fn put(kind: Kind, id: &str) -> Change {
-    Change::Put {
-        document: Document { key: Key::new(kind, id), name: None, parent: None, body: json!(1) },
+fn put(kind: DocumentKind, id: &str) -> StoreChange {
+    StoreChange::Put {
+        document: Document { key: DocumentKey::new(kind, id), name: None, parent: None, body: json!(1) },
         version: 0,
     }
 }
 
 fn agent(id: &str) -> Batch {
-    Batch::new().change(put(Kind::Agent, id))
+    Batch::new().change(put(DocumentKind::Agent, id))
 }
 
 async fn open(database: &str) -> Arc<Postgres> {
     Arc::new(Postgres::open(&server().url(database)).await.unwrap())
 }
 
-async fn is_there(store: &Postgres, id: &str) -> bool {
-    store.document(ADA, &Key::new(Kind::Agent, id)).await.unwrap().is_some()
+async fn exists(store: &Postgres, id: &str) -> bool {
+    store.document(ADA, &DocumentKey::new(DocumentKind::Agent, id)).await.unwrap().is_some()
 }
 
 /// Terminates all connections to a database.
-fn cut(server: &Server, database: &str) {
+fn terminate_connections(server: &Server, database: &str) {
     let sql =
         format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{database}'");
     server.sql("postgres", &sql);
@@ -48,64 +50,66 @@ fn cut(server: &Server, database: &str) {
 
 #[tokio::test]
 async fn two_hubs_write_one_chain() {
-    let database = server().database();
+    let database = server().create_database();
     let stores = [open(&database).await, open(&database).await];
     let mut all = JoinSet::new();
     for number in 0..1_000 {
         let store = stores[number % 2].clone();
         let tenant = if number % 10 == 0 { BOB } else { ADA };
-        let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent").with("call", number);
+        let entry = AuditEntry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent").with("call", number);
         let batch = agent(&number.to_string()).audit(entry.clone()).audit(entry);
         all.spawn(async move { store.commit(tenant, batch).await.unwrap() });
     }
-    timeout(PATIENCE, all.join_all()).await.unwrap();
+    timeout(TEST_TIMEOUT, all.join_all()).await.unwrap();
     for (tenant, count) in [(ADA, 1_800), (BOB, 200)] {
-        let mut check = Check::new(tenant, None);
+        let mut check = ChainVerifier::new(tenant, None);
         let mut after = 0;
         loop {
-            let rows = stores[0].audit(tenant, after, MOST_ON_PAGE).await.unwrap();
+            let rows = stores[0].audit_entries(tenant, after, MAX_PAGE_SIZE).await.unwrap();
             let Some(last) = rows.last() else { break };
             after = last.number;
             for row in &rows {
-                check.row(row).unwrap();
+                check.verify_entry(row).unwrap();
             }
         }
-        assert_eq!(check.end().unwrap().number, count);
-        assert_eq!(stores[1].head(tenant).await.unwrap().number, count);
+        assert_eq!(check.finish().unwrap().number, count);
+        assert_eq!(stores[1].audit_head(tenant).await.unwrap().number, count);
     }
 }
 
 #[tokio::test]
 async fn what_belongs_to_something_never_outlives_it() {
-    let database = server().database();
+    let database = server().create_database();
     let (one, other) = (open(&database).await, open(&database).await);
-    let key = Key::new(Kind::Server, "s");
+    let key = DocumentKey::new(DocumentKind::Server, "s");
     for round in 0..50 {
-        one.commit(ADA, Batch::new().change(put(Kind::Server, "s"))).await.unwrap();
+        one.commit(ADA, Batch::new().change(put(DocumentKind::Server, "s"))).await.unwrap();
         let mut all = JoinSet::new();
         for number in 0..8 {
             let (store, id) = (one.clone(), format!("{round}-{number}"));
             let body = json!(1);
-            let tool = Document { key: Key::new(Kind::Tool, id), name: None, parent: None, body }.of("s");
-            let batch = Batch::new().change(Change::Need(key.clone()));
-            let batch = batch.change(Change::Put { document: tool, version: 0 });
+            let tool =
+                Document { key: DocumentKey::new(DocumentKind::Tool, id), name: None, parent: None, body }
+                    .with_parent("s");
+            let batch = Batch::new().change(StoreChange::RequireExists(key.clone()));
+            let batch = batch.change(StoreChange::Put { document: tool, version: 0 });
             all.spawn(async move { store.commit(ADA, batch).await });
         }
-        let parts = Change::RemoveParts { kind: Kind::Tool, parent: "s".to_owned() };
-        let gone = Batch::new().change(Change::Remove(key.clone())).change(parts);
+        let parts = StoreChange::DeleteChildren { kind: DocumentKind::Tool, parent: "s".to_owned() };
+        let gone = Batch::new().change(StoreChange::Delete(key.clone())).change(parts);
         other.commit(ADA, gone).await.unwrap();
-        for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+        for outcome in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
             assert_eq!(outcome.err().map_or("not_found", |error| error.code()), "not_found");
         }
-        let paging = Paging { after: None, limit: 100 };
-        let left = other.documents(ADA, Kind::Tool, Some("s"), &paging).await.unwrap();
+        let paging = PageRequest { after: None, limit: 100 };
+        let left = other.documents(ADA, DocumentKind::Tool, Some("s"), &paging).await.unwrap();
         assert_eq!(left.items, [], "round {round}");
     }
 }
 
 #[tokio::test]
 async fn two_that_are_in_each_others_way_both_get_through() {
-    let database = server().database();
+    let database = server().create_database();
     let stores = [open(&database).await, open(&database).await];
     let mut done = 0;
     for round in 0..5 {
@@ -115,11 +119,12 @@ async fn two_that_are_in_each_others_way_both_get_through() {
             let ids =
                 (0..40).map(|number| format!("{round}-{}", if index == 0 { number } else { 39 - number }));
             for id in ids {
-                let (store, batch) = (stores[index].clone(), Batch::new().change(put(Kind::Token, &id)));
+                let (store, batch) =
+                    (stores[index].clone(), Batch::new().change(put(DocumentKind::Token, &id)));
                 all.spawn(async move { store.commit(tenant, batch).await });
             }
         }
-        for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+        for outcome in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
             match outcome {
                 Ok(()) => done += 1,
                 Err(error) => assert_eq!(error.code(), "id_taken", "{error}"),
@@ -132,36 +137,36 @@ async fn two_that_are_in_each_others_way_both_get_through() {
 #[tokio::test]
 async fn a_database_that_was_away_is_used_again() {
     let server = Server::start();
-    let database = server.database();
+    let database = server.create_database();
     let store = Postgres::open(&server.url(&database)).await.unwrap();
     store.commit(ADA, agent("before")).await.unwrap();
-    assert!(is_there(&store, "before").await);
-    server.end();
+    assert!(exists(&store, "before").await);
+    server.stop();
     for _ in 0..20 {
         for error in [
             store.commit(ADA, agent("meanwhile")).await.unwrap_err(),
-            store.document(ADA, &Key::new(Kind::Agent, "before")).await.unwrap_err(),
+            store.document(ADA, &DocumentKey::new(DocumentKind::Agent, "before")).await.unwrap_err(),
         ] {
-            assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "store_unavailable"));
+            assert_eq!((error.kind(), error.code()), (error::ErrorKind::Unavailable, "store_unavailable"));
             let text = error.to_string();
             assert!(text.starts_with("the database is unreachable ("), "{text}");
             assert!(!text.contains("tester") && !text.contains(&database), "{text}");
         }
     }
-    server.again();
+    server.restart();
     let back = async {
         while store.commit(ADA, agent("after")).await.is_err() {
             tokio::task::yield_now().await;
         }
-        while store.head(ADA).await.is_err() {
+        while store.audit_head(ADA).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, back).await.unwrap();
+    timeout(TEST_TIMEOUT, back).await.unwrap();
     for (id, expected) in [("before", true), ("meanwhile", false), ("after", true)] {
-        let found = timeout(PATIENCE, async {
+        let found = timeout(TEST_TIMEOUT, async {
             loop {
-                if let Ok(found) = store.document(ADA, &Key::new(Kind::Agent, id)).await {
+                if let Ok(found) = store.document(ADA, &DocumentKey::new(DocumentKind::Agent, id)).await {
                     return found;
                 }
             }
@@ -172,19 +177,19 @@ async fn a_database_that_was_away_is_used_again() {
 
 #[tokio::test]
 async fn a_connection_that_was_ended_is_made_again_and_nobody_notices() {
-    let database = server().database();
+    let database = server().create_database();
     let store = open(&database).await;
     for round in 0..10 {
-        cut(server(), &database);
+        terminate_connections(server(), &database);
         let id = round.to_string();
         store.commit(ADA, agent(&id)).await.unwrap();
-        assert!(is_there(&store, &id).await);
+        assert!(exists(&store, &id).await);
     }
 }
 
 #[tokio::test]
 async fn what_may_have_been_kept_is_not_kept_again() {
-    let database = server().database();
+    let database = server().create_database();
     let store = open(&database).await;
     store.commit(ADA, agent("before")).await.unwrap();
     // The connection is lost during the commit. A sequence also counts rolled-back transactions.
@@ -197,17 +202,17 @@ async fn what_may_have_been_kept_is_not_kept_again() {
              FOR EACH ROW EXECUTE FUNCTION die()",
     );
     let error = store.commit(ADA, agent("lost")).await.unwrap_err();
-    assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "store_unavailable"));
+    assert_eq!((error.kind(), error.code()), (error::ErrorKind::Unavailable, "store_unavailable"));
     assert!(error.to_string().contains("may or may not be stored"), "{error}");
     assert_eq!(server().sql(&database, "SELECT last_value FROM ends"), "1");
     server().sql(&database, "DROP TRIGGER dying ON documents");
     store.commit(ADA, agent("after")).await.unwrap();
-    assert!(!is_there(&store, "lost").await && is_there(&store, "after").await);
+    assert!(!exists(&store, "lost").await && exists(&store, "after").await);
 }
 
 #[tokio::test]
 async fn one_that_cannot_be_done_takes_nobody_with_it() {
-    let database = server().database();
+    let database = server().create_database();
     let store = open(&database).await;
     let mut all = JoinSet::new();
     for number in 0..200 {
@@ -215,28 +220,29 @@ async fn one_that_cannot_be_done_takes_nobody_with_it() {
         // PostgreSQL rejects U+0000 in text columns and in the audit.
         let zero = |wanted: i32| if number % 4 == wanted { "\0" } else { "" };
         let batch = agent(&format!("{number}{}", zero(1)));
-        let batch = batch.audit(Entry::new(Timestamp::UNIX_EPOCH, &format!("hub{}", zero(2)), "agent.added"));
+        let batch =
+            batch.audit(AuditEntry::new(Timestamp::UNIX_EPOCH, &format!("hub{}", zero(2)), "agent.added"));
         all.spawn(async move { (number, store.commit(ADA, batch).await) });
     }
-    for (number, outcome) in timeout(PATIENCE, all.join_all()).await.unwrap() {
+    for (number, outcome) in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
         let code = outcome.map_or_else(|error| error.code(), |()| "done");
         assert_eq!(code, if matches!(number % 4, 1 | 2) { "text_not_kept" } else { "done" }, "{number}");
-        assert_eq!(is_there(&store, &number.to_string()).await, code == "done");
+        assert_eq!(exists(&store, &number.to_string()).await, code == "done");
     }
-    assert_eq!(store.head(ADA).await.unwrap().number, 100);
-    let error = store.document(ADA, &Key::new(Kind::Agent, "\0")).await.unwrap_err();
-    assert_eq!(error.kind(), error::Kind::Invalid);
+    assert_eq!(store.audit_head(ADA).await.unwrap().number, 100);
+    let error = store.document(ADA, &DocumentKey::new(DocumentKind::Agent, "\0")).await.unwrap_err();
+    assert_eq!(error.kind(), error::ErrorKind::Invalid);
 }
 
 #[tokio::test]
 async fn many_can_start_at_once() {
-    let database = server().database();
+    let database = server().create_database();
     let mut all = JoinSet::new();
     for _ in 0..8 {
         let url = server().tcp_url(&database);
         all.spawn(async move { Postgres::open(&url).await.map(drop) });
     }
-    for outcome in timeout(PATIENCE, all.join_all()).await.unwrap() {
+    for outcome in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
         outcome.unwrap();
     }
     assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "2");
@@ -244,7 +250,7 @@ async fn many_can_start_at_once() {
 
 #[tokio::test]
 async fn a_newer_hub_is_asked_for() {
-    let database = server().database();
+    let database = server().create_database();
     drop(open(&database).await);
     server().sql(&database, "UPDATE schema_version SET version = 99");
     let error = Postgres::open(&server().url(&database)).await.err().unwrap();
@@ -256,7 +262,7 @@ async fn a_newer_hub_is_asked_for() {
 #[tokio::test]
 async fn the_machine_is_waited_for_when_that_is_asked() {
     for (durability, expected) in [(Durability::Process, "off"), (Durability::Power, "on")] {
-        let database = server().database();
+        let database = server().create_database();
         let store = Postgres::open_with(&server().url(&database), durability).await.unwrap();
         server().sql(
             &database,
@@ -300,7 +306,7 @@ async fn an_url_that_is_of_no_use_is_told_without_what_it_says() {
 
 #[tokio::test]
 async fn whoever_may_not_make_tables_is_told() {
-    let database = server().database();
+    let database = server().create_database();
     server().sql(&database, "CREATE ROLE guest LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     let url = server().url(&database).replace("tester@", "guest@");
     let error = Postgres::open(&url).await.err().unwrap();

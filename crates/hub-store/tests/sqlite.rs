@@ -1,13 +1,18 @@
 //! Failures of a `SQLite` file: damage, a newer schema version, a lock of another process, and a full disk.
 
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Store};
+use linchpin_hub_core::store::{Batch, Document, DocumentKey, DocumentKind, Store, StoreChange};
 use linchpin_hub_store::Sqlite;
 use serde_json::json;
 
 fn put(id: &str, body: &str) -> Batch {
-    let document = Document { key: Key::new(Kind::Agent, id), name: None, parent: None, body: json!(body) };
-    Batch::new().change(Change::Put { document, version: 0 })
+    let document = Document {
+        key: DocumentKey::new(DocumentKind::Agent, id),
+        name: None,
+        parent: None,
+        body: json!(body),
+    };
+    Batch::new().change(StoreChange::Put { document, version: 0 })
 }
 
 const ADA: TenantId = TenantId::fixed(1);
@@ -40,11 +45,11 @@ async fn a_disk_without_room_fails_what_needs_room_and_nothing_else() {
     let store = Sqlite::open(&path).unwrap();
     store.commit(ADA, put("before", "x")).await.unwrap();
     drop(store);
-    let store = Sqlite::bounded(&path, std::fs::metadata(&path).unwrap().len()).unwrap();
+    let store = Sqlite::open_bounded(&path, std::fs::metadata(&path).unwrap().len()).unwrap();
     let error = store.commit(ADA, put("large", &"x".repeat(1 << 20))).await.unwrap_err();
     assert_eq!(error.to_string(), "the disk is full: nothing can be stored until there is free space");
-    assert_eq!(store.document(ADA, &Key::new(Kind::Agent, "large")).await.unwrap(), None);
-    assert!(store.document(ADA, &Key::new(Kind::Agent, "before")).await.unwrap().is_some());
+    assert_eq!(store.document(ADA, &DocumentKey::new(DocumentKind::Agent, "large")).await.unwrap(), None);
+    assert!(store.document(ADA, &DocumentKey::new(DocumentKind::Agent, "before")).await.unwrap().is_some());
     drop(store);
     let store = Sqlite::open(&path).unwrap();
     store.commit(ADA, put("large", &"x".repeat(1 << 20))).await.unwrap();
@@ -72,6 +77,6 @@ async fn two_programs_can_have_it_open() {
         let store = if number % 2 == 0 { &one } else { &other };
         store.commit(ADA, put(&number.to_string(), "x")).await.unwrap();
     }
-    let paging = linchpin_hub_core::store::Paging { after: None, limit: 100 };
-    assert_eq!(one.documents(ADA, Kind::Agent, None, &paging).await.unwrap().items.len(), 20);
+    let paging = linchpin_hub_core::store::PageRequest { after: None, limit: 100 };
+    assert_eq!(one.documents(ADA, DocumentKind::Agent, None, &paging).await.unwrap().items.len(), 20);
 }

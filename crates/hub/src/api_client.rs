@@ -8,88 +8,89 @@ use linchpin::auth::Secret;
 use linchpin::egress::{Body, Egress, EgressErrorKind, Policy, Target};
 use serde_json::{Value, json};
 
-use crate::config::{Place, Typed, variable};
-use crate::error::{Failure, Kind};
+use crate::config::{HubPaths, LocationArgs, env_variable};
+use crate::error::{CliError, CliErrorKind};
 
 /// Maximum size of a response body.
-const LARGEST: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 /// Maximum page size of the API.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// REST client of a running hub, with the URL of the hub and the caller's token.
-pub(crate) struct Api {
+pub(crate) struct ApiClient {
     egress: Egress,
     base: Target,
     token: Secret,
 }
 
-impl Api {
+impl ApiClient {
     /// Selects the hub: the one at the URL `hub`, else the one that runs on the data directory.
-    pub(crate) fn find(typed: &Typed, hub: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn find(typed: &LocationArgs, hub: Option<&str>) -> Result<Self, CliError> {
         let (base, token) = if let Some(url) = hub {
             let missing =
                 "--hub requires an API token: create one with `linchpin token add` and set LINCHPIN_TOKEN";
-            let token = variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
-            (named(url)?, Secret::new(token.ok_or_else(|| Failure::usage(missing))?))
+            let token = env_variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
+            (parse_hub_url(url)?, Secret::new(token.ok_or_else(|| CliError::usage(missing))?))
         } else {
-            let place = Place::find(typed, &variable)?;
-            let running = place.running().ok_or_else(|| nobody(&place))?;
-            let base =
-                Target::typed(&running.url).map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+            let place = HubPaths::resolve(typed, &env_variable)?;
+            let running = place.running().ok_or_else(|| no_running_hub(&place))?;
+            let base = Target::configured(&running.url)
+                .map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
             (base, running.token)
         };
         let egress = Egress::builder().policy(Policy::default()).build();
-        let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-        Ok(Api { egress, base, token })
+        let egress = egress.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
+        Ok(ApiClient { egress, base, token })
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::GET, path, None).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         self.send(Method::POST, path, Some(body)).await
     }
 
     /// Sends a POST request without a body.
-    pub(crate) async fn ask(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) async fn post_empty(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::POST, path, None).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn patch(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         self.send(Method::PATCH, path, Some(body)).await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         self.send(Method::PUT, path, Some(body)).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::DELETE, path, None).await
     }
 
     /// Reads all pages of a list, up to `most` items.
-    pub(crate) async fn list(&self, path: &str, most: usize) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn list(&self, path: &str, max: usize) -> Result<Vec<Value>, CliError> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {
             let sign = if path.contains('?') { '&' } else { '?' };
-            let page = self.get(&format!("{path}{sign}limit={}{after}", PAGE.min(most - all.len()))).await?;
+            let page =
+                self.get(&format!("{path}{sign}limit={}{after}", PAGE_SIZE.min(max - all.len()))).await?;
             let Value::Array(items) = page["items"].clone() else {
-                return Err(Failure::new(
-                    Kind::Protocol,
+                return Err(CliError::new(
+                    CliErrorKind::Protocol,
                     "invalid response of the hub: `items` must be a list",
                 ));
             };
             all.extend(items);
-            match page["next"].as_str().filter(|_| all.len() < most) {
+            match page["next"].as_str().filter(|_| all.len() < max) {
                 None => return Ok(all),
-                Some(next) => after = format!("&after={}", encoded(next)),
+                Some(next) => after = format!("&after={}", percent_encode(next)),
             }
         }
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
-        let broken = |error: &dyn std::fmt::Display| Failure::new(Kind::Other, error.to_string());
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
+        let broken = |error: &dyn std::fmt::Display| CliError::new(CliErrorKind::Other, error.to_string());
         let mut request = Request::new(body.map(|body| Body::from(body.to_string())).unwrap_or_default());
         *request.method_mut() = method;
         let mut token = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
@@ -104,32 +105,32 @@ impl Api {
             EgressErrorKind::Connect | EgressErrorKind::Timeout => {
                 let text =
                     format!("no hub reachable at {}: {error}\nstart one with `linchpin`", self.base.origin());
-                Failure::new(Kind::Connection, text)
+                CliError::new(CliErrorKind::Connection, text)
             }
-            _ => Failure::new(Kind::Connection, error.to_string()),
+            _ => CliError::new(CliErrorKind::Connection, error.to_string()),
         })?;
         let status = response.status();
-        let bytes = response.into_body().read_to_end(LARGEST).await;
-        let bytes = bytes.map_err(|error| Failure::new(Kind::Connection, error.to_string()))?;
+        let bytes = response.into_body().read_to_end(MAX_RESPONSE_BYTES).await;
+        let bytes = bytes.map_err(|error| CliError::new(CliErrorKind::Connection, error.to_string()))?;
         match (status.is_success(), serde_json::from_slice(&bytes)) {
             (true, Ok(answer)) => Ok(answer),
             (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
             (true, Err(_)) => {
                 let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
-                Err(Failure::new(Kind::Protocol, text))
+                Err(CliError::new(CliErrorKind::Protocol, text))
             }
-            (false, problem) => Err(refused(status, &problem.unwrap_or_default())),
+            (false, problem) => Err(api_error(status, &problem.unwrap_or_default())),
         }
     }
 }
 
 /// Parses the URL of `--hub`, which must be an origin: the API path is appended to it.
-fn named(url: &str) -> Result<Target, Failure> {
+fn parse_hub_url(url: &str) -> Result<Target, CliError> {
     let wrong = |why: &dyn std::fmt::Display| {
         let text = "give only scheme, host and port, for example https://hub.example:7420";
-        Failure::usage(format!("--hub: {why}: {text}"))
+        CliError::usage(format!("--hub: {why}: {text}"))
     };
-    let base = Target::typed(url).map_err(|error| wrong(&error))?;
+    let base = Target::configured(url).map_err(|error| wrong(&error))?;
     if url.contains('#') || base.url() != format!("{}/", base.origin()) {
         return Err(wrong(&"path, query and fragment are not supported"));
     }
@@ -137,32 +138,32 @@ fn named(url: &str) -> Result<Target, Failure> {
 }
 
 /// Creates the error for a data directory without a running hub.
-fn nobody(place: &Place) -> Failure {
-    if let Some(why) = place.distrust() {
+fn no_running_hub(place: &HubPaths) -> CliError {
+    if let Some(why) = place.insecure_permissions() {
         let text = format!("ignoring `{}/hub.json`: {why}", place.data().display());
-        return Failure::new(Kind::Connection, text);
+        return CliError::new(CliErrorKind::Connection, text);
     }
     let text = format!(
         "no hub runs on `{}`: start one with `linchpin` in another terminal, or select a hub with --data-dir or --hub",
         place.data().display()
     );
-    Failure::new(Kind::Connection, text)
+    CliError::new(CliErrorKind::Connection, text)
 }
 
 /// Creates the error for an error response of the hub.
-fn refused(status: StatusCode, problem: &Value) -> Failure {
-    let text = |name: &str| problem[name].as_str().map(crate::terminal::clean);
+fn api_error(status: StatusCode, problem: &Value) -> CliError {
+    let text = |name: &str| problem[name].as_str().map(crate::terminal::sanitize);
     let detail = text("detail").unwrap_or_else(|| format!("the hub returned {status}"));
     let message = match text("field") {
         Some(field) => format!("`{field}`: {detail}"),
         None if status == StatusCode::UNAUTHORIZED => format!("the hub rejected the token: {detail}"),
         None => detail,
     };
-    Failure::hub(message, status.as_u16(), text("code"), text("field"))
+    CliError::from_problem(message, status.as_u16(), text("code"), text("field"))
 }
 
 /// Percent-encodes a path segment or query value.
-pub(crate) fn encoded(text: &str) -> String {
+pub(crate) fn percent_encode(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -175,14 +176,15 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 /// Builds a query string from the parts that have a value; empty if there are none.
-pub(crate) fn query<'a>(parts: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
-    let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encoded(&value?))));
+pub(crate) fn query_string<'a>(parts: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
+    let parts =
+        parts.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
     let query = parts.collect::<Vec<_>>().join("&");
     if query.is_empty() { query } else { format!("?{query}") }
 }
 
 /// Builds a JSON object from the members that have a value.
-pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
+pub(crate) fn json_object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
     let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     json!(given.collect::<serde_json::Map<_, _>>())
 }
@@ -193,15 +195,18 @@ mod tests {
 
     #[test]
     fn nothing_in_a_name_changes_the_path() {
-        assert_eq!(encoded("a/b?c=d&é%"), "a%2Fb%3Fc%3Dd%26%C3%A9%25");
-        assert_eq!(query([("a", None), ("b", Some("x y".into())), ("c", Some("1".into()))]), "?b=x%20y&c=1");
-        assert_eq!(query([("a", None)]), "");
+        assert_eq!(percent_encode("a/b?c=d&é%"), "a%2Fb%3Fc%3Dd%26%C3%A9%25");
+        assert_eq!(
+            query_string([("a", None), ("b", Some("x y".into())), ("c", Some("1".into()))]),
+            "?b=x%20y&c=1"
+        );
+        assert_eq!(query_string([("a", None)]), "");
     }
 
     #[test]
     fn a_hub_is_named_by_its_origin_alone() {
         for url in ["http://127.0.0.1:7420", "https://hub.example/"] {
-            assert_eq!(named(url).unwrap().origin(), url.trim_end_matches('/'));
+            assert_eq!(parse_hub_url(url).unwrap().origin(), url.trim_end_matches('/'));
         }
         for url in [
             "https://hub.example/prefix",
@@ -210,8 +215,8 @@ mod tests {
             "https://ada:x@hub.example",
             "hub",
         ] {
-            let failure = named(url).err().unwrap();
-            assert_eq!(failure.kind, Kind::Usage, "{url}");
+            let failure = parse_hub_url(url).err().unwrap();
+            assert_eq!(failure.kind, CliErrorKind::Usage, "{url}");
             assert!(
                 failure
                     .to_string()
@@ -223,15 +228,15 @@ mod tests {
     #[test]
     fn what_the_hub_refuses_is_told_with_its_field() {
         let problem = json!({"code": "invalid_field", "field": "timeout_ms", "detail": "must be an integer"});
-        let failure = refused(StatusCode::UNPROCESSABLE_ENTITY, &problem);
+        let failure = api_error(StatusCode::UNPROCESSABLE_ENTITY, &problem);
         assert_eq!(failure.to_string(), "`timeout_ms`: must be an integer");
         let expected = json!({"error": {
             "kind": "hub", "message": "`timeout_ms`: must be an integer", "status": 422,
             "code": "invalid_field", "field": "timeout_ms",
         }});
-        assert_eq!((failure.to_json(), failure.code()), (expected, 1));
+        assert_eq!((failure.to_json(), failure.exit_code()), (expected, 1));
         assert_eq!(
-            refused(StatusCode::BAD_GATEWAY, &Value::Null).to_string(),
+            api_error(StatusCode::BAD_GATEWAY, &Value::Null).to_string(),
             "the hub returned 502 Bad Gateway"
         );
     }

@@ -4,7 +4,9 @@ use std::io;
 
 /// Runs a blocking read on a new thread. If the returned future is dropped, the thread stays blocked until the
 /// process exits.
-pub(crate) async fn apart(read: impl FnOnce() -> io::Result<String> + Send + 'static) -> io::Result<String> {
+pub(crate) async fn read_on_thread(
+    read: impl FnOnce() -> io::Result<String> + Send + 'static,
+) -> io::Result<String> {
     let (sender, text) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = sender.send(read()); // the receiver may be gone
@@ -13,8 +15,8 @@ pub(crate) async fn apart(read: impl FnOnce() -> io::Result<String> + Send + 'st
 }
 
 /// Reads one line from standard input.
-pub(crate) async fn line() -> io::Result<String> {
-    apart(|| {
+pub(crate) async fn read_line() -> io::Result<String> {
+    read_on_thread(|| {
         let mut line = String::new();
         io::stdin().read_line(&mut line).map(|_| line)
     })
@@ -22,7 +24,7 @@ pub(crate) async fn line() -> io::Result<String> {
 }
 
 /// Reads a file, which may be a pipe.
-pub(crate) async fn file(path: &str) -> io::Result<String> {
+pub(crate) async fn read_file(path: &str) -> io::Result<String> {
     let path = path.to_owned();
-    apart(move || std::fs::read_to_string(path)).await
+    read_on_thread(move || std::fs::read_to_string(path)).await
 }

@@ -6,11 +6,11 @@ use std::io;
 use linchpin::{CallError, ClientError};
 use serde_json::{Value, json};
 
-use crate::config::Problem;
+use crate::config::ConfigError;
 
 /// Error kind; the field `kind` of the JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CliErrorKind {
     /// The arguments are invalid.
     Usage,
     /// The server could not be started.
@@ -35,51 +35,65 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: Kind,
+pub(crate) struct CliError {
+    pub(crate) kind: CliErrorKind,
     message: String,
     /// JSON-RPC error code and data returned by the server.
-    answer: Option<Box<(i64, Option<Value>)>>,
+    rpc_error: Option<Box<(i64, Option<Value>)>>,
     /// HTTP status of the response, and the code of the transport error.
     status: Option<u16>,
-    name: Option<&'static str>,
+    transport_code: Option<&'static str>,
     /// Code and field of the hub's problem document.
     problem: Option<Box<(Option<String>, Option<String>)>>,
     /// Last lines that the server wrote to standard error.
-    words: Vec<String>,
+    stderr_tail: Vec<String>,
 }
 
-impl Failure {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+impl CliError {
+    pub(crate) fn new(kind: CliErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Failure { kind, message, answer: None, status: None, name: None, problem: None, words: Vec::new() }
+        CliError {
+            kind,
+            message,
+            rpc_error: None,
+            status: None,
+            transport_code: None,
+            problem: None,
+            stderr_tail: Vec::new(),
+        }
     }
 
     /// Creates the error for a problem document of the hub.
-    pub(crate) fn hub(message: String, status: u16, code: Option<String>, field: Option<String>) -> Self {
-        Failure {
+    pub(crate) fn from_problem(
+        message: String,
+        status: u16,
+        code: Option<String>,
+        field: Option<String>,
+    ) -> Self {
+        CliError {
             status: Some(status),
             problem: Some(Box::new((code, field))),
-            ..Self::new(Kind::Hub, message)
+            ..Self::new(CliErrorKind::Hub, message)
         }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, message)
+        Self::new(CliErrorKind::Usage, message)
     }
 
     /// Prefixes the message with the failed operation.
-    pub(crate) fn during(mut self, what: &str) -> Self {
+    pub(crate) fn context(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
     /// Adds the last lines of the server's standard error, if they can explain the error and the message does not
     /// contain them yet.
-    pub(crate) fn with_words(mut self, words: Vec<String>) -> Self {
-        let explains = matches!(self.kind, Kind::Connection | Kind::Timeout | Kind::Protocol);
+    pub(crate) fn with_stderr(mut self, words: Vec<String>) -> Self {
+        let explains =
+            matches!(self.kind, CliErrorKind::Connection | CliErrorKind::Timeout | CliErrorKind::Protocol);
         if explains && words.last().is_some_and(|last| !self.message.contains(last)) {
-            self.words = words;
+            self.stderr_tail = words;
         }
         self
     }
@@ -99,21 +113,21 @@ impl Failure {
     }
 
     /// Whether the server requires a sign-in, or the sign-in failed.
-    pub(crate) fn is_about_signing_in(&self) -> bool {
-        self.needs_person() || self.name == Some("HTTP_AUTHORIZATION")
+    pub(crate) fn is_auth_error(&self) -> bool {
+        self.needs_sign_in() || self.transport_code == Some("HTTP_AUTHORIZATION")
     }
 
     /// Whether only a user can continue, by signing in.
-    pub(crate) fn needs_person(&self) -> bool {
-        self.name == Some("HTTP_SIGN_IN")
+    pub(crate) fn needs_sign_in(&self) -> bool {
+        self.transport_code == Some("HTTP_SIGN_IN")
     }
 
-    pub(crate) fn code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::BrokenPipe => 0,
-            Kind::Usage => 2,
-            Kind::Disk => 74, // `EX_IOERR` of `sysexits.h`
-            Kind::Interrupted(signal) => 128 + signal,
+            CliErrorKind::BrokenPipe => 0,
+            CliErrorKind::Usage => 2,
+            CliErrorKind::Disk => 74, // `EX_IOERR` of `sysexits.h`
+            CliErrorKind::Interrupted(signal) => 128 + signal,
             _ => 1,
         }
     }
@@ -121,19 +135,19 @@ impl Failure {
     /// Returns the JSON form.
     pub(crate) fn to_json(&self) -> Value {
         let kind = match self.kind {
-            Kind::Usage => "usage",
-            Kind::Start => "start",
-            Kind::Connection => "connection",
-            Kind::Timeout => "timeout",
-            Kind::Protocol => "protocol",
-            Kind::UnknownTool => "unknown_tool",
-            Kind::Hub => "hub",
-            Kind::Disk => "disk",
-            Kind::Interrupted(_) => "interrupted",
-            Kind::BrokenPipe | Kind::Other => "other",
+            CliErrorKind::Usage => "usage",
+            CliErrorKind::Start => "start",
+            CliErrorKind::Connection => "connection",
+            CliErrorKind::Timeout => "timeout",
+            CliErrorKind::Protocol => "protocol",
+            CliErrorKind::UnknownTool => "unknown_tool",
+            CliErrorKind::Hub => "hub",
+            CliErrorKind::Disk => "disk",
+            CliErrorKind::Interrupted(_) => "interrupted",
+            CliErrorKind::BrokenPipe | CliErrorKind::Other => "other",
         };
         let mut error = json!({ "kind": kind, "message": self.message });
-        if let Some((code, data)) = self.answer.as_deref() {
+        if let Some((code, data)) = self.rpc_error.as_deref() {
             error["code"] = json!(code);
             error["data"] = json!(data);
         }
@@ -144,33 +158,33 @@ impl Failure {
             error["code"] = json!(code);
             error["field"] = json!(field);
         }
-        if !self.words.is_empty() {
-            error["stderr"] = json!(self.words);
+        if !self.stderr_tail.is_empty() {
+            error["stderr"] = json!(self.stderr_tail);
         }
         json!({ "error": error })
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if !self.words.is_empty() {
+        if !self.stderr_tail.is_empty() {
             write!(f, "\nlast lines of the server's standard error:")?;
         }
-        self.words.iter().try_for_each(|line| write!(f, "\n  | {line}"))
+        self.stderr_tail.iter().try_for_each(|line| write!(f, "\n  | {line}"))
     }
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let kind = match &error {
-            ClientError::Open { .. } => Kind::Start,
-            ClientError::Call(CallError::TimedOut(_)) => Kind::Timeout,
+            ClientError::Open { .. } => CliErrorKind::Start,
+            ClientError::Call(CallError::TimedOut(_)) => CliErrorKind::Timeout,
             ClientError::Call(CallError::Closed(_) | CallError::Lost(_))
-            | ClientError::OutcomeUnknown { .. } => Kind::Connection,
-            _ => Kind::Protocol,
+            | ClientError::OutcomeUnknown { .. } => CliErrorKind::Connection,
+            _ => CliErrorKind::Protocol,
         };
-        let message = crate::terminal::clean(&error.to_string());
+        let message = crate::terminal::sanitize(&error.to_string());
         let (status, name) = match &error {
             ClientError::Call(CallError::Transport { status, code, .. }) => (*status, Some(*code)),
             _ => (None, None),
@@ -179,50 +193,51 @@ impl From<ClientError> for Failure {
             ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
             _ => None,
         };
-        let mut failure = Failure { answer, status, name, ..Failure::new(kind, message) };
-        if failure.needs_person() {
+        let mut failure =
+            CliError { rpc_error: answer, status, transport_code: name, ..CliError::new(kind, message) };
+        if failure.needs_sign_in() {
             failure.message.push_str("\nadd --sign-in to sign in now");
         }
         failure
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         let is_pipe = error.kind() == io::ErrorKind::BrokenPipe;
-        Failure::new(if is_pipe { Kind::BrokenPipe } else { Kind::Other }, error.to_string())
+        CliError::new(if is_pipe { CliErrorKind::BrokenPipe } else { CliErrorKind::Other }, error.to_string())
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Failure::new(Kind::Other, problem.to_string())
+impl From<ConfigError> for CliError {
+    fn from(problem: ConfigError) -> Self {
+        CliError::new(CliErrorKind::Other, problem.to_string())
     }
 }
 
-impl From<linchpin_hub_core::Error> for Failure {
+impl From<linchpin_hub_core::Error> for CliError {
     fn from(error: linchpin_hub_core::Error) -> Self {
-        Failure::new(Kind::Other, error.to_string())
+        CliError::new(CliErrorKind::Other, error.to_string())
     }
 }
 
-impl From<linchpin_hub_core::vault::KeyFileError> for Failure {
+impl From<linchpin_hub_core::vault::KeyFileError> for CliError {
     fn from(error: linchpin_hub_core::vault::KeyFileError) -> Self {
-        Failure::new(Kind::Other, error.to_string())
+        CliError::new(CliErrorKind::Other, error.to_string())
     }
 }
 
-impl From<linchpin_hub_core::audit::Broken> for Failure {
-    fn from(broken: linchpin_hub_core::audit::Broken) -> Self {
-        Failure::new(Kind::Other, broken.to_string())
+impl From<linchpin_hub_core::audit::ChainError> for CliError {
+    fn from(broken: linchpin_hub_core::audit::ChainError) -> Self {
+        CliError::new(CliErrorKind::Other, broken.to_string())
     }
 }
 
-impl From<anyhow::Error> for Failure {
+impl From<anyhow::Error> for CliError {
     fn from(error: anyhow::Error) -> Self {
         let pipe =
             error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-        Failure::new(if pipe { Kind::BrokenPipe } else { Kind::Other }, format!("{error:#}"))
+        CliError::new(if pipe { CliErrorKind::BrokenPipe } else { CliErrorKind::Other }, format!("{error:#}"))
     }
 }
 
@@ -232,9 +247,10 @@ mod tests {
 
     #[test]
     fn last_words_are_not_said_twice() {
-        let failure = || Failure::new(Kind::Connection, "the server exited: one\ntwo");
-        assert!(!failure().with_words(vec!["one".into(), "two".into()]).to_string().contains("| two"));
-        let shown = Failure::new(Kind::Timeout, "no response").with_words(vec!["one".into(), "two".into()]);
+        let failure = || CliError::new(CliErrorKind::Connection, "the server exited: one\ntwo");
+        assert!(!failure().with_stderr(vec!["one".into(), "two".into()]).to_string().contains("| two"));
+        let shown =
+            CliError::new(CliErrorKind::Timeout, "no response").with_stderr(vec!["one".into(), "two".into()]);
         assert_eq!(
             shown.to_string(),
             "no response\nlast lines of the server's standard error:\n  | one\n  | two"

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use linchpin_hub_core::process_guard;
 
-use self::error::{Failure, Kind};
+use self::error::{CliError, CliErrorKind};
 
 /// Returns memory to the system when sessions and connections end.
 #[global_allocator]
@@ -39,12 +39,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // Must run before any thread exists and any secret is read.
     #[cfg(target_os = "linux")]
-    process_privacy::close();
+    process_privacy::harden_process();
     // The process guard and supervisors run as long as the hub: skip the async runtime and the argument parser.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == process_guard::COMMAND => {
-            process_guard::stand();
+            process_guard::run_guard();
             ExitCode::SUCCESS
         }
         #[cfg(target_os = "linux")]
@@ -57,36 +57,36 @@ fn main() -> ExitCode {
 async fn run() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return print_usage_error(&error),
     };
     log_to_stderr(&cli);
     let json = cli.json;
     match cli::run(cli).await {
         Ok(code) => code,
-        Err(failure) => report(&failure, json),
+        Err(failure) => print_error(&failure, json),
     }
 }
 
 /// Prints the error as text or JSON, and returns the exit code. Write errors are ignored: there is no other output.
-fn report(failure: &Failure, json: bool) -> ExitCode {
+fn print_error(failure: &CliError, json: bool) -> ExitCode {
     match failure.kind {
-        Kind::BrokenPipe => {}
+        CliErrorKind::BrokenPipe => {}
         _ if json => drop(cli::print(&format!("{}\n", failure.to_json()))),
         // After Ctrl-C, only end the line, so that the shell prompt starts on a new one.
-        Kind::Interrupted(_) if io::stderr().is_terminal() => drop(writeln!(io::stderr())),
-        Kind::Interrupted(_) => {}
+        CliErrorKind::Interrupted(_) if io::stderr().is_terminal() => drop(writeln!(io::stderr())),
+        CliErrorKind::Interrupted(_) => {}
         _ => drop(writeln!(io::stderr(), "linchpin: {failure}")),
     }
-    ExitCode::from(failure.code())
+    ExitCode::from(failure.exit_code())
 }
 
 /// Prints a usage error, the help or the version.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn print_usage_error(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     if error.use_stderr() && wants_json {
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text);
-        return report(&Failure::usage(text.trim()), true);
+        return print_error(&CliError::usage(text.trim()), true);
     }
     drop(error.print());
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -7,12 +7,12 @@ use std::path::Path;
 use linchpin::model::Root;
 
 /// Returns the current directory as a root; empty if the directory no longer exists.
-pub(crate) fn current() -> Vec<Root> {
+pub(crate) fn current_directory() -> Vec<Root> {
     let folder = std::env::current_dir();
-    folder.iter().map(|folder| Root { uri: uri(folder), name: None, meta: None }).collect()
+    folder.iter().map(|folder| Root { uri: file_uri(folder), name: None, meta: None }).collect()
 }
 
-fn uri(folder: &Path) -> String {
+fn file_uri(folder: &Path) -> String {
     let mut uri = "file://".to_owned();
     for byte in folder.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
@@ -30,6 +30,6 @@ mod tests {
 
     #[test]
     fn a_folder_is_a_uri() {
-        assert_eq!(uri(Path::new("/a b/ä#.d")), "file:///a%20b/%C3%A4%23.d");
+        assert_eq!(file_uri(Path::new("/a b/ä#.d")), "file:///a%20b/%C3%A4%23.d");
     }
 }

@@ -6,46 +6,46 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use linchpin::auth::Secret;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::blocking_input::{apart, line};
-use crate::error::Failure;
+use crate::blocking_input::{read_line, read_on_thread};
+use crate::error::CliError;
 use crate::signals::Signals;
 
 /// Maximum bytes read from a pipe.
-const LONGEST: u64 = 64 << 10;
+const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 /// Reads a secret. On a terminal, shows `question` as the prompt.
-pub(crate) async fn read(question: &str) -> Result<Secret, Failure> {
+pub(crate) async fn read_secret(question: &str) -> Result<Secret, CliError> {
     let text = if io::stdin().is_terminal() {
         let mut signals = Signals::new()?;
-        let hidden = Hidden::new()?;
+        let hidden = EchoGuard::new()?;
         let _ = write!(io::stderr(), "{question}: "); // the secret can be read without the prompt
-        let typed = signals.or(line()).await;
+        let typed = signals.or_interrupt(read_line()).await;
         drop(hidden);
         let _ = writeln!(io::stderr());
         typed??
     } else {
-        apart(|| io::read_to_string(io::stdin().take(LONGEST))).await?
+        read_on_thread(|| io::read_to_string(io::stdin().take(MAX_SECRET_BYTES))).await?
     };
     match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(Failure::usage("no secret was entered: type it, or pipe it to standard input")),
+        "" => Err(CliError::usage("no secret was entered: type it, or pipe it to standard input")),
         text => Ok(Secret::new(text)),
     }
 }
 
 /// Guard that disables terminal echo until it is dropped.
-struct Hidden(Termios);
+struct EchoGuard(Termios);
 
-impl Hidden {
+impl EchoGuard {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
-        Ok(Hidden(before))
+        Ok(EchoGuard(before))
     }
 }
 
-impl Drop for Hidden {
+impl Drop for EchoGuard {
     fn drop(&mut self) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0); // the terminal may be gone
     }

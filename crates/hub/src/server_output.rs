@@ -3,33 +3,33 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::terminal::{Screen, clean, shorten};
+use crate::terminal::{Screen, sanitize, truncate};
 
 /// Number of recent lines of standard error that are retained for an error report.
-const KEPT: usize = 20;
+const MAX_STDERR_LINES: usize = 20;
 /// Maximum length of a retained line.
-const LONGEST: usize = 500;
+const MAX_LINE_LEN: usize = 500;
 
 /// Collector of a server's output outside the protocol.
-pub(crate) struct Heard {
+pub(crate) struct ServerOutput {
     screen: Arc<Screen>,
     verbose: bool,
     lines: Mutex<VecDeque<String>>,
     stray: Mutex<Option<String>>,
 }
 
-impl Heard {
+impl ServerOutput {
     pub(crate) fn new(screen: Arc<Screen>, verbose: bool) -> Self {
-        Heard { screen, verbose, lines: Mutex::default(), stray: Mutex::default() }
+        ServerOutput { screen, verbose, lines: Mutex::default(), stray: Mutex::default() }
     }
 
     pub(crate) fn on_stderr(&self, line: &str) {
-        let line = shorten(&clean(line), LONGEST);
+        let line = truncate(&sanitize(line), MAX_LINE_LEN);
         if self.verbose {
-            return self.screen.aside(&format!("server | {line}"));
+            return self.screen.dim_line(&format!("server | {line}"));
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() == KEPT {
+        if lines.len() == MAX_STDERR_LINES {
             lines.pop_front();
         }
         lines.push_back(line);
@@ -40,22 +40,22 @@ impl Heard {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with(['{', '[']) {
             let mut stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
-            stray.get_or_insert_with(|| shorten(&clean(line), 80));
+            stray.get_or_insert_with(|| truncate(&sanitize(line), 80));
         }
     }
 
     /// Prints a note about stray output on standard output, a server bug that often breaks the connection.
-    pub(crate) fn show_stray(&self) {
+    pub(crate) fn warn_stray_output(&self) {
         let stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stray) = stray {
-            self.screen.aside(&format!(
+            self.screen.dim_line(&format!(
                 "note: the server wrote a line that is not a JSON-RPC message to standard output: {stray}\n      \
                  Standard output is reserved for messages; logs belong on standard error."
             ));
         }
     }
 
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn stderr_tail(&self) -> Vec<String> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

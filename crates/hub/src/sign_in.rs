@@ -5,44 +5,44 @@ use std::sync::Arc;
 
 use linchpin::auth::{FileStore, Loopback, OAuth};
 
-use crate::cli::SignIn;
-use crate::config::{directory, variable};
-use crate::error::{Failure, Kind};
+use crate::cli::SignInArgs;
+use crate::config::{env_variable, own_directory};
+use crate::error::{CliError, CliErrorKind};
 use crate::terminal::Screen;
 
 /// Client name shown to the user by the authorization server.
-const NAME: &str = "Linchpin";
+const CLIENT_NAME: &str = "Linchpin";
 
 /// Creates the OAuth client of a command. Without a terminal, the user is prompted only if `--sign-in` is given.
-pub(crate) fn oauth(screen: &Arc<Screen>, wanted: &SignIn) -> Result<OAuth, Failure> {
-    let mut oauth = client(wanted)?;
+pub(crate) fn oauth_client(screen: &Arc<Screen>, wanted: &SignInArgs) -> Result<OAuth, CliError> {
+    let mut oauth = registered_client(wanted)?;
     if !wanted.scopes.is_empty() {
         oauth = oauth.scopes(&wanted.scopes);
     }
     // Most servers require no sign-in, so an unusable store is reported only when a sign-in happens.
-    let (oauth, not_kept) = match store() {
+    let (oauth, store_warning) = match store() {
         Ok(store) => (oauth.store(store), String::new()),
         Err(failure) => {
             (oauth, format!("\nThe sign-in is not stored and ends with this command: {failure}\n"))
         }
     };
-    if !wanted.ask && !screen.look.is_terminal {
+    if !wanted.ask && !screen.style.is_terminal {
         return Ok(oauth);
     }
     let screen = screen.clone();
     let person = Loopback::new(move |url| {
         let question = "The server requires a sign-in. Open this URL in a browser:";
-        screen.line(&format!("{question}\n\n  {url}\n{not_kept}"));
+        screen.line(&format!("{question}\n\n  {url}\n{store_warning}"));
     });
-    Ok(oauth.person(person.port(wanted.redirect_port)))
+    Ok(oauth.redirect_handler(person.port(wanted.redirect_port)))
 }
 
 /// Creates the OAuth client with its identifier and secret, if given.
-fn client(wanted: &SignIn) -> Result<OAuth, Failure> {
-    let oauth = OAuth::new(NAME);
+fn registered_client(wanted: &SignInArgs) -> Result<OAuth, CliError> {
+    let oauth = OAuth::new(CLIENT_NAME);
     let secret = wanted.client_secret_file.as_ref().map(|file| {
         let secret = std::fs::read_to_string(file).map(|secret| secret.trim().to_owned());
-        secret.map_err(|error| Failure::usage(format!("failed to read {}: {error}", file.display())))
+        secret.map_err(|error| CliError::usage(format!("failed to read {}: {error}", file.display())))
     });
     Ok(match (&wanted.client_id, secret.transpose()?) {
         (None, _) => oauth,
@@ -52,19 +52,19 @@ fn client(wanted: &SignIn) -> Result<OAuth, Failure> {
 }
 
 /// Opens the store of grants. Its key is in another directory, so that a copy of one is useless without the other.
-fn store() -> Result<FileStore, Failure> {
-    let kept = directory(&variable, "XDG_DATA_HOME", ".local/share")?.join("sign-ins");
-    let key = directory(&variable, "XDG_CONFIG_HOME", ".config")?.join("sign-ins.key");
-    FileStore::open(kept, key).map_err(|error| Failure::new(Kind::Other, error.to_string()))
+fn store() -> Result<FileStore, CliError> {
+    let folder = own_directory(&env_variable, "XDG_DATA_HOME", ".local/share")?.join("sign-ins");
+    let key = own_directory(&env_variable, "XDG_CONFIG_HOME", ".config")?.join("sign-ins.key");
+    FileStore::open(folder, key).map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))
 }
 
 /// Deletes the grant for a server and revokes its tokens.
-pub(crate) async fn sign_out(url: &str, client_id: Option<String>) -> Result<(), Failure> {
-    let oauth = OAuth::new(NAME).store(store()?);
+pub(crate) async fn sign_out(url: &str, client_id: Option<String>) -> Result<(), CliError> {
+    let oauth = OAuth::new(CLIENT_NAME).store(store()?);
     let oauth = client_id.into_iter().fold(oauth, OAuth::client);
     let done = oauth.sign_out(url, &linchpin::egress::Egress::default()).await;
-    if done.map_err(|error| Failure::new(Kind::Other, error.to_string()))? {
+    if done.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))? {
         return Ok(());
     }
-    Err(Failure::new(Kind::Other, "no sign-in to this server is stored"))
+    Err(CliError::new(CliErrorKind::Other, "no sign-in to this server is stored"))
 }

@@ -2,14 +2,14 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
 /// Signal listeners. Once created, these signals no longer terminate the process by default.
 pub(crate) struct Signals([(u8, Signal); 3]);
 
 impl Signals {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind: SignalKind| -> Result<(u8, Signal), Failure> {
+    pub(crate) fn new() -> Result<Self, CliError> {
+        let listen = |kind: SignalKind| -> Result<(u8, Signal), CliError> {
             Ok((u8::try_from(kind.as_raw_value()).unwrap_or_default(), signal(kind)?))
         };
         Ok(Signals([
@@ -20,7 +20,7 @@ impl Signals {
     }
 
     /// Returns the result of the work, or an error if a signal arrives first.
-    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+    pub(crate) async fn or_interrupt<T>(&mut self, work: impl Future<Output = T>) -> Result<T, CliError> {
         let [(first, interrupt), (second, terminate), (third, hangup)] = &mut self.0;
         let signal = tokio::select! {
             result = work => return Ok(result),
@@ -28,6 +28,6 @@ impl Signals {
             _ = terminate.recv() => *second,
             _ = hangup.recv() => *third,
         };
-        Err(Failure::new(Kind::Interrupted(signal), "interrupted"))
+        Err(CliError::new(CliErrorKind::Interrupted(signal), "interrupted"))
     }
 }

@@ -9,68 +9,68 @@ use linchpin::egress::Egress;
 use linchpin::model::Implementation;
 use linchpin::{Client, ClientBuilder, ClientError, Revision};
 
-use crate::cli::SignIn;
-use crate::doctor::{Trace, Watched};
-use crate::error::{Failure, Kind};
-use crate::server_output::Heard;
+use crate::cli::SignInArgs;
+use crate::doctor::{Trace, TracedAuthorizer};
+use crate::error::{CliError, CliErrorKind};
+use crate::server_output::ServerOutput;
 use crate::sign_in;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
 /// Command or URL of a server.
-pub(crate) enum Place {
+pub(crate) enum TargetServer {
     /// Program and arguments of a stdio server.
     Command(Vec<OsString>),
     /// URL of a remote server, and headers for every request.
     Url(String, Vec<(String, String)>),
 }
 
-impl Place {
+impl TargetServer {
     /// Parses the positional arguments: a URL, or a command.
-    pub(crate) fn parse(words: Vec<OsString>, headers: Vec<(String, String)>) -> Result<Self, Failure> {
+    pub(crate) fn parse(words: Vec<OsString>, headers: Vec<(String, String)>) -> Result<Self, CliError> {
         let is_url = |word: &OsStr| {
             let word = word.to_string_lossy().to_ascii_lowercase();
             word.starts_with("http://") || word.starts_with("https://")
         };
         match &words[..] {
-            [url] if is_url(url) => Ok(Place::Url(url.to_string_lossy().into_owned(), headers)),
+            [url] if is_url(url) => Ok(TargetServer::Url(url.to_string_lossy().into_owned(), headers)),
             [url, extra, ..] if is_url(url) => {
                 let extra = extra.to_string_lossy();
-                Err(Failure::usage(format!(
+                Err(CliError::usage(format!(
                     "unexpected argument `{extra}` after a URL: put options before the URL"
                 )))
             }
             _ if !headers.is_empty() => {
-                Err(Failure::usage("--header requires a URL: a command has no headers"))
+                Err(CliError::usage("--header requires a URL: a command has no headers"))
             }
-            _ => Ok(Place::Command(words)),
+            _ => Ok(TargetServer::Command(words)),
         }
     }
 }
 
 /// Server of a command, with its connection settings.
 pub(crate) struct Target {
-    pub(crate) place: Place,
+    pub(crate) server: TargetServer,
     pub(crate) timeout: Duration,
     /// Protocol revision, if it is pinned.
     pub(crate) revision: Option<Revision>,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
     /// OAuth settings.
-    pub(crate) sign_in: SignIn,
+    pub(crate) sign_in: SignInArgs,
     /// Recorder of the connection steps, for `linchpin doctor`.
     pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl Target {
     /// Connects to the server, runs `work` and closes the connection. `dress` adds handlers to the client.
-    pub(crate) async fn with<T>(
+    pub(crate) async fn with_client<T>(
         self,
         dress: impl FnOnce(ClientBuilder) -> ClientBuilder,
-        work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl AsyncFnOnce(&Client) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         let mut signals = Signals::new()?;
-        let heard = Arc::new(Heard::new(self.screen.clone(), self.verbose));
+        let heard = Arc::new(ServerOutput::new(self.screen.clone(), self.verbose));
         let builder = self
             .client(&heard)?
             .info(Implementation::new("linchpin", env!("CARGO_PKG_VERSION")))
@@ -80,22 +80,22 @@ impl Target {
             Some(revision) => builder.revisions([revision]),
             None => builder,
         };
-        let result = match signals.or(Box::pin(dress(builder).connect())).await? {
+        let result = match signals.or_interrupt(Box::pin(dress(builder).connect())).await? {
             Ok(client) => {
-                let result = signals.or(work(&client)).await;
+                let result = signals.or_interrupt(work(&client)).await;
                 self.screen.clear();
                 // Close gracefully, but let a second signal interrupt the close.
-                let _ = signals.or(client.close()).await;
+                let _ = signals.or_interrupt(client.close()).await;
                 result.and_then(|result| result)
             }
-            Err(error) => Err(self.not_connected(error)),
+            Err(error) => Err(self.connect_error(error)),
         };
-        heard.show_stray();
-        result.map_err(|failure| failure.with_words(heard.words()))
+        heard.warn_stray_output();
+        result.map_err(|failure| failure.with_stderr(heard.stderr_tail()))
     }
 
-    fn client(&self, heard: &Arc<Heard>) -> Result<ClientBuilder, Failure> {
-        let Place::Url(url, headers) = &self.place else {
+    fn client(&self, heard: &Arc<ServerOutput>) -> Result<ClientBuilder, CliError> {
+        let TargetServer::Url(url, headers) = &self.server else {
             return Ok(Client::command(self.command(heard)).boxed());
         };
         let mut client = Client::http(url);
@@ -104,35 +104,35 @@ impl Target {
         }
         // An explicit Authorization header replaces OAuth.
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-            let oauth = sign_in::oauth(&self.screen, &self.sign_in)?;
+            let oauth = sign_in::oauth_client(&self.screen, &self.sign_in)?;
             client = match self.trace.clone() {
-                Some(trace) => client.auth(Watched::new(oauth, trace)),
+                Some(trace) => client.auth(TracedAuthorizer::new(oauth, trace)),
                 None => client.auth(oauth),
             };
         }
         if let Some(trace) = &self.trace {
             let (hops, words) = (trace.clone(), trace.clone());
-            let egress = Egress::builder().on_hop(move |hop| hops.hop(hop)).build();
-            let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-            client = client.egress(egress).on_diagnostic(move |line| words.diagnostic(line));
+            let egress = Egress::builder().on_connect_step(move |hop| hops.record_network_step(hop)).build();
+            let egress = egress.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
+            client = client.egress(egress).on_diagnostic(move |line| words.record_diagnostic(line));
         } else if self.verbose {
             let screen = self.screen.clone();
-            client = client.on_diagnostic(move |line| screen.aside(&format!("http | {line}")));
+            client = client.on_diagnostic(move |line| screen.dim_line(&format!("http | {line}")));
         }
         Ok(client.boxed())
     }
 
-    fn not_connected(&self, error: ClientError) -> Failure {
-        match Failure::from(error) {
-            Failure { kind: Kind::Timeout, .. } => {
-                let advice = match self.place {
-                    Place::Command(_) => {
+    fn connect_error(&self, error: ClientError) -> CliError {
+        match CliError::from(error) {
+            CliError { kind: CliErrorKind::Timeout, .. } => {
+                let advice = match self.server {
+                    TargetServer::Command(_) => {
                         "check that the command is an MCP server on stdio, or increase --timeout"
                     }
-                    Place::Url(..) => "check that the URL is an MCP server, or increase --timeout",
+                    TargetServer::Url(..) => "check that the URL is an MCP server, or increase --timeout",
                 };
-                Failure::new(
-                    Kind::Timeout,
+                CliError::new(
+                    CliErrorKind::Timeout,
                     format!("the server did not respond within {:?}: {advice}", self.timeout),
                 )
             }
@@ -140,11 +140,11 @@ impl Target {
         }
     }
 
-    fn command(&self, heard: &Arc<Heard>) -> Command {
+    fn command(&self, heard: &Arc<ServerOutput>) -> Command {
         let (words, strays) = (heard.clone(), heard.clone());
-        let typed = match &self.place {
-            Place::Command(typed) => &typed[..],
-            Place::Url(..) => &[],
+        let typed = match &self.server {
+            TargetServer::Command(typed) => &typed[..],
+            TargetServer::Url(..) => &[],
         };
         let (program, args) =
             typed.split_first().map_or((OsString::new(), &[][..]), |(program, args)| (program.clone(), args));

@@ -17,7 +17,7 @@ use test_postgres::server;
 const SECRET: &str = "canary-5c1f0a";
 
 /// Uses many features of a hub.
-fn use_it(home: &Home) {
+fn exercise_hub(home: &Home) {
     home.ok(&["server", "connect", "demo"]);
     for number in 0..3 {
         let arguments = format!(r#"{{"message": "{number}"}}"#);
@@ -25,11 +25,11 @@ fn use_it(home: &Home) {
     }
     home.ok(&["agent", "add", "Helper", "--server", "demo"]);
     home.ok(&["server", "add", "Remote", "--url", "https://mcp.example/mcp", "--auth", "bearer"]);
-    home.run_with(SECRET, &["server", "credential", "set", "remote"]).said(0, &[]);
+    home.run_with(SECRET, &["server", "credential", "set", "remote"]).expect_output(0, &[]);
 }
 
 /// Returns the state of a running hub over REST, without sessions.
-fn said(home: &Home) -> Vec<Value> {
+fn rest_state(home: &Home) -> Vec<Value> {
     let asked: [&[&str]; 4] = [&["calls"], &["agent", "list"], &["tool", "list"], &["token", "list"]];
     asked.into_iter().map(|arguments| home.json(arguments)).collect()
 }
@@ -49,10 +49,10 @@ fn with_keys_of(home: &Home, other: Home) -> Home {
 }
 
 /// Asserts that the backup of a running hub restores to an equal hub, whatever the database.
-fn goes_from(one: &Home, other: Home) {
+fn assert_restored(one: &Home, other: Home) {
     let hub = one.start();
-    use_it(one);
-    let (before, file) = (said(one), one.file("hub.backup"));
+    exercise_hub(one);
+    let (before, file) = (rest_state(one), one.file("hub.backup"));
     let made = one.json(&["backup", text(&file)]);
     let entries = exported(one);
     assert_eq!((&made["with_keys"], &made["entries"]), (&false.into(), &entries.len().into()));
@@ -72,7 +72,7 @@ fn goes_from(one: &Home, other: Home) {
     assert_eq!(exported(&other)[..entries.len()], entries, "the audit chain continues");
     assert!(exported(&other)[entries.len()].contains("store.restored"));
     let hub = other.start();
-    assert_eq!(said(&other), before);
+    assert_eq!(rest_state(&other), before);
     let servers = other.ok(&["server", "show", "remote"]);
     assert!(!servers.contains(SECRET), "{servers}");
     other.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
@@ -84,30 +84,30 @@ fn goes_from(one: &Home, other: Home) {
     assert_eq!(again.code, Some(1));
     assert!(again.stderr.contains("has a checkpoint of audit entry"), "{}", again.stderr);
     fs::rename(other.data().join("checkpoints"), other.file("checkpoints")).unwrap();
-    other.run(&["restore", text(&file)]).said(1, &["is not empty: restore into an empty"]);
+    other.run(&["restore", text(&file)]).expect_output(1, &["is not empty: restore into an empty"]);
     assert_eq!(exported(&other), entries);
 }
 
 #[test]
 fn from_file_to_file() {
-    goes_from(&Home::new(), Home::new());
+    assert_restored(&Home::new(), Home::new());
 }
 
 #[test]
 fn from_file_to_postgres() {
-    goes_from(&Home::new(), Home::on(server().url(&server().database())));
+    assert_restored(&Home::new(), Home::with_database(server().url(&server().create_database())));
 }
 
 #[test]
 fn from_postgres_to_file() {
-    goes_from(&Home::on(server().url(&server().database())), Home::new());
+    assert_restored(&Home::with_database(server().url(&server().create_database())), Home::new());
 }
 
 /// A stopped hub with data, and its backup.
 fn backed_up(arguments: &[&str]) -> (Home, PathBuf) {
     let home = Home::new();
     let hub = home.start();
-    use_it(&home);
+    exercise_hub(&home);
     assert!(hub.end().0.success());
     let file = home.file("hub.backup");
     home.ok(&[&["backup", text(&file)], arguments].concat());
@@ -149,18 +149,20 @@ fn the_keys_are_in_it_if_they_are_asked_for() {
 fn nothing_is_overwritten_and_nothing_is_left_over() {
     let (home, file) = backed_up(&[]);
     let before = fs::read(&file).unwrap();
-    home.run(&["backup", text(&file)]).said(1, &["already exists: choose another file, or add --force"]);
+    home.run(&["backup", text(&file)])
+        .expect_output(1, &["already exists: choose another file, or add --force"]);
     assert_eq!(fs::read(&file).unwrap(), before);
     home.ok(&["backup", text(&file), "--force"]);
-    home.run(&["backup", text(&home.file("hub.backup/x"))]).said(1, &["hub.backup/x`: "]);
-    home.run(&["--hub", "http://127.0.0.1:1", "backup", "x"]).said(2, &["on the machine of the hub"]);
-    Home::new().run(&["backup", "x"]).said(1, &["no database at"]);
+    home.run(&["backup", text(&home.file("hub.backup/x"))]).expect_output(1, &["hub.backup/x`: "]);
+    home.run(&["--hub", "http://127.0.0.1:1", "backup", "x"])
+        .expect_output(2, &["on the machine of the hub"]);
+    Home::new().run(&["backup", "x"]).expect_output(1, &["no database at"]);
     let other = Home::new();
     assert!(other.start().end().0.success());
     let key_file = other.keys();
     let file = home.file("another.backup");
     home.run(&["--key-file", text(&key_file), "backup", text(&file)])
-        .said(1, &["does not have the root key"]);
+        .expect_output(1, &["does not have the root key"]);
     let names = fs::read_dir(file.parent().unwrap()).unwrap();
     let names: Vec<_> = names.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert!(!names.iter().any(|name| name.starts_with(".linchpin") || name == "another.backup"), "{names:?}");
@@ -175,7 +177,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     let refused = |text: &str, said: &[&str]| {
         let file = other.file("wrong.backup");
         fs::write(&file, text).unwrap();
-        other.run(&["restore", file.to_str().unwrap()]).said(1, said);
+        other.run(&["restore", file.to_str().unwrap()]).expect_output(1, said);
         assert!(!other.data().exists(), "nothing was created");
     };
     let last = lines.len() - 1;
@@ -202,19 +204,19 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
 
     // A missing key file, and the keys of another hub.
     fs::remove_file(other.keys()).unwrap();
-    other.run(&["restore", text(&file)]).said(1, &["no key file at", "--key-file"]);
+    other.run(&["restore", text(&file)]).expect_output(1, &["no key file at", "--key-file"]);
     let stranger = Home::new();
     assert!(stranger.start().end().0.success());
     fs::copy(stranger.keys(), other.keys()).unwrap();
-    other.run(&["restore", text(&file)]).said(1, &["belongs to a hub with another key file"]);
+    other.run(&["restore", text(&file)]).expect_output(1, &["belongs to a hub with another key file"]);
     fs::set_permissions(other.keys(), fs::Permissions::from_mode(0o644)).unwrap();
-    other.run(&["restore", text(&file)]).said(1, &["others can read"]);
-    other.run(&["restore", text(&home.file("none"))]).said(1, &["none`: "]);
+    other.run(&["restore", text(&file)]).expect_output(1, &["others can read"]);
+    other.run(&["restore", text(&home.file("none"))]).expect_output(1, &["none`: "]);
     assert!(!other.data().exists(), "nothing was created");
     // A running hub is not overwritten.
     let _hub = home.start();
     fs::remove_file(home.data().join("checkpoints")).unwrap();
-    home.run(&["restore", text(&file)]).said(1, &["a hub runs on"]);
+    home.run(&["restore", text(&file)]).expect_output(1, &["a hub runs on"]);
 }
 
 #[test]
@@ -223,21 +225,21 @@ fn an_older_state_comes_back_by_command_alone() {
     let (older, newer) = (home.file("older"), home.file("newer"));
     copy(&home.data(), &older);
     let hub = home.start();
-    use_it_again(&home);
+    make_one_call(&home);
     assert!(hub.end().0.success());
     let signed = home.json(&["audit", "verify"])["head"].clone();
     fs::rename(home.data(), &newer).unwrap();
-    home.run(&["audit", "verify"]).said(1, &["no database at", "all_removed"]);
+    home.run(&["audit", "verify"]).expect_output(1, &["no database at", "all_removed"]);
 
     // An older copy of the directory.
     copy(&older, &home.data());
     let found = home.run(&["audit", "verify", "--json"]).json();
     assert_eq!((&found["kind"], &found["head"]), (&"older_copy".into(), &signed), "{found}");
     let mut hub = home.start();
-    home.run(&["audit", "verify"]).said(1, &[]);
-    home.run(&["audit", "accept"]).said(1, &["a hub is already running on"]);
+    home.run(&["audit", "verify"]).expect_output(1, &[]);
+    home.run(&["audit", "accept"]).expect_output(1, &["a hub is already running on"]);
     assert!(hub.end().0.success());
-    home.run(&["audit", "verify"]).said(1, &[]);
+    home.run(&["audit", "verify"]).expect_output(1, &[]);
     home.ok(&["audit", "accept"]);
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
 
@@ -245,7 +247,7 @@ fn an_older_state_comes_back_by_command_alone() {
     fs::remove_dir_all(home.data()).unwrap();
     assert_eq!(home.json(&["restore", text(&file)])["audit"]["is_whole"], true);
     hub = home.start();
-    use_it_again(&home);
+    make_one_call(&home);
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
     assert!(hub.end().0.success());
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
@@ -257,7 +259,7 @@ fn an_older_state_comes_back_by_command_alone() {
     assert_eq!(found["kind"], "other_store", "{found}");
 }
 
-fn use_it_again(home: &Home) {
+fn make_one_call(home: &Home) {
     home.ok(&["server", "connect", "demo"]);
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "again"}"#]);
 }

@@ -13,10 +13,10 @@ fn a_tool_is_called() {
         ["call", "add", "--args", SUM, "--", LINCHPIN, "demo"],
         ["call", "--args", SUM, "add", "--", LINCHPIN, "demo"],
     ] {
-        assert_eq!(run(&arguments).said(0, &[]).stdout, "{\"sum\":42.0}\n");
+        assert_eq!(run(&arguments).expect_output(0, &[]).stdout, "{\"sum\":42.0}\n");
     }
     assert_eq!(
-        run(&["call", "add", "--args", SUM, LINCHPIN, "demo"]).said(0, &[]).stdout,
+        run(&["call", "add", "--args", SUM, LINCHPIN, "demo"]).expect_output(0, &[]).stdout,
         "{\"sum\":42.0}\n"
     );
 }
@@ -24,12 +24,12 @@ fn a_tool_is_called() {
 #[test]
 fn arguments_come_from_where_they_are() {
     let piped = run_with(r#"{"message": "piped"}"#, &["call", "echo", "--args", "-", LINCHPIN, "demo"]);
-    assert_eq!(piped.said(0, &[]).stdout, "piped\n");
+    assert_eq!(piped.expect_output(0, &[]).stdout, "piped\n");
     let path = std::env::temp_dir().join(format!("linchpin-call-{}.json", std::process::id()));
     std::fs::write(&path, r#"{"message": "filed"}"#).unwrap();
     let filed = run(&["call", "echo", "--args", &format!("@{}", path.display()), LINCHPIN, "demo"]);
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(filed.said(0, &[]).stdout, "filed\n");
+    assert_eq!(filed.expect_output(0, &[]).stdout, "filed\n");
 }
 
 #[test]
@@ -44,26 +44,27 @@ fn wrong_usage_says_what_is_wrong() {
         (["--agrs", "{}"], "'--args'"),
     ];
     for (option, expected) in cases {
-        run(&[&["call", "add"], &option[..], &[LINCHPIN, "demo"]].concat()).said(2, &[expected]);
+        run(&[&["call", "add"], &option[..], &[LINCHPIN, "demo"]].concat()).expect_output(2, &[expected]);
     }
-    run(&["call", "add"]).said(2, &["<URL|COMMAND>"]);
+    run(&["call", "add"]).expect_output(2, &["<URL|COMMAND>"]);
     let failed = run(&["--json", "call", "add", "--args", "5", LINCHPIN, "demo"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(2), &Value::from("usage")));
 }
 
 #[test]
 fn failures_end_with_one() {
-    run(&["call", "ad", LINCHPIN, "demo"]).said(1, &["unknown tool `ad`", "did you mean add?"]);
-    run(&["call", "zzzz", LINCHPIN, "demo"]).said(1, &["with `linchpin inspect`"]);
+    run(&["call", "ad", LINCHPIN, "demo"]).expect_output(1, &["unknown tool `ad`", "did you mean add?"]);
+    run(&["call", "zzzz", LINCHPIN, "demo"]).expect_output(1, &["with `linchpin inspect`"]);
     let failed = run(&["--json", "call", "cuontdown", LINCHPIN, "demo"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(1), &Value::from("unknown_tool")));
     // An error result of a tool goes to standard error, so that it does not mix with results.
-    let failed =
-        run(&["call", "add", "--args", r#"{"a": 1}"#, LINCHPIN, "demo"]).said(1, &["missing field `b`"]);
+    let failed = run(&["call", "add", "--args", r#"{"a": 1}"#, LINCHPIN, "demo"])
+        .expect_output(1, &["missing field `b`"]);
     assert_eq!(failed.stdout, "");
     let failed = run(&["--json", "call", "add", "--args", r#"{"a": 1}"#, LINCHPIN, "demo"]);
     assert_eq!((failed.code, failed.json()["isError"].clone()), (Some(1), json!(true)));
-    run(&["call", "add", "sh", "-c", "echo no database >&2; exit 3"]).said(1, &["status 3", "no database"]);
+    run(&["call", "add", "sh", "-c", "echo no database >&2; exit 3"])
+        .expect_output(1, &["status 3", "no database"]);
 }
 
 /// A server of the session era whose tools never return, end the process, or return the requested result.
@@ -95,10 +96,11 @@ for line in sys.stdin:
 #[test]
 fn a_server_that_does_not_answer_is_explained() {
     run(&["call", "hang", "--timeout", "1", "python3", "-c", TOOLS])
-        .said(1, &["`hang` returned no result within 1.0 s: increase --timeout", "  | hanging\n"]);
-    run(&["call", "die", "python3", "-c", TOOLS]).said(1, &["may or may not have happened", "out of paper"]);
-    run(&["call", "refuse", "python3", "-c", TOOLS]).said(1, &["linchpin: I refuse (code -32000)"]);
-    let refused = run(&["--json", "call", "refuse", "python3", "-c", TOOLS]).said(1, &[]).json();
+        .expect_output(1, &["`hang` returned no result within 1.0 s: increase --timeout", "  | hanging\n"]);
+    run(&["call", "die", "python3", "-c", TOOLS])
+        .expect_output(1, &["may or may not have happened", "out of paper"]);
+    run(&["call", "refuse", "python3", "-c", TOOLS]).expect_output(1, &["linchpin: I refuse (code -32000)"]);
+    let refused = run(&["--json", "call", "refuse", "python3", "-c", TOOLS]).expect_output(1, &[]).json();
     let message = "I refuse (code -32000)";
     let data = json!({ "why": "tools/call" });
     assert_eq!(
@@ -110,7 +112,7 @@ fn a_server_that_does_not_answer_is_explained() {
 #[test]
 fn what_is_no_text_is_summarised() {
     let give = |result: Value| {
-        run(&["call", "give", "--args", &result.to_string(), "python3", "-c", TOOLS]).said(0, &[])
+        run(&["call", "give", "--args", &result.to_string(), "python3", "-c", TOOLS]).expect_output(0, &[])
     };
     let image = json!({ "type": "image", "data": "A".repeat(16_000), "mimeType": "image/png" });
     assert_eq!(give(json!({ "content": [image] })).stdout, "[image/png, 12 KB]\n");
@@ -120,7 +122,8 @@ fn what_is_no_text_is_summarised() {
 
 #[test]
 fn results_are_objects_for_programs() {
-    let result = run(&["--json", "call", "add", "--args", SUM, LINCHPIN, "demo"]).said(0, &[]).json();
+    let result =
+        run(&["--json", "call", "add", "--args", SUM, LINCHPIN, "demo"]).expect_output(0, &[]).json();
     let expected = json!({
         "tool": "add",
         "content": [{ "type": "text", "text": "{\"sum\":42.0}" }],
@@ -148,9 +151,9 @@ fn progress_is_a_bar_on_a_terminal() {
 #[test]
 fn a_question_without_anybody_to_answer_is_declined() {
     let run_ = run(&["call", "order", LINCHPIN, "demo"]);
-    run_.said(1, &["no input is available", "--answer size=…", "the user declined the elicitation"]);
+    run_.expect_output(1, &["no input is available", "--answer size=…", "the user declined the elicitation"]);
     run(&["call", "terms", LINCHPIN, "demo"])
-        .said(1, &["https://example.com/terms", "the user declined to open"]);
+        .expect_output(1, &["https://example.com/terms", "the user declined to open"]);
 }
 
 #[test]
@@ -167,24 +170,28 @@ fn questions_are_answered_from_the_command_line() {
         LINCHPIN,
         "demo",
     ];
-    let run_ = run(&answers).said(0, &["--answer x: unused, the server did not request this field"]);
+    let run_ = run(&answers).expect_output(0, &["--answer x: unused, the server did not request this field"]);
     assert_eq!(run_.stdout, "3 × large tea, to stay\n");
     let answers = ["call", "order", "--answer", "size=huge", "--answer", "count=3", LINCHPIN, "demo"];
-    run(&answers).said(1, &["--answer size=huge: huge is not one of small, medium, large", "declined"]);
+    run(&answers)
+        .expect_output(1, &["--answer size=huge: huge is not one of small, medium, large", "declined"]);
 }
 
 #[test]
 fn questions_are_answered_from_a_pipe() {
     let run = run_with("medium\nmany\n3\n\nhot\n", &["call", "order", LINCHPIN, "demo"]);
-    assert_eq!(run.said(0, &["many is not an integer"]).stdout, "3 × medium tea, to stay (hot)\n");
+    assert_eq!(run.expect_output(0, &["many is not an integer"]).stdout, "3 × medium tea, to stay (hot)\n");
     assert_eq!(
         run_with("!cancel\n", &["call", "order", LINCHPIN, "demo"])
-            .said(1, &["cancelled the elicitation"])
+            .expect_output(1, &["cancelled the elicitation"])
             .stdout,
         ""
     );
     let run = run_with("what\ny\n", &["call", "terms", LINCHPIN, "demo"]);
-    assert_eq!(run.said(0, &["on the host example.com"]).stdout, "The user agreed to read the terms.\n");
+    assert_eq!(
+        run.expect_output(0, &["on the host example.com"]).stdout,
+        "The user agreed to read the terms.\n"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use hub::{Demo, Home};
 use serde_json::{Value, json};
-use support::{LINCHPIN, on_terminal, run_in, run_until_asked};
+use support::{LINCHPIN, on_terminal, run_in, run_until_reading};
 
 #[test]
 fn programs_are_added_to_the_operators_file() {
@@ -32,14 +32,14 @@ fn programs_are_added_to_the_operators_file() {
     let server = home.json(&["server", "connect", "my-server"]);
     assert_eq!((&server["status"], &server["timeout_ms"]), (&"connected".into(), &5_000.into()));
     assert!(!server.to_string().contains("canary"), "{server}");
-    home.run(&add).said(1, &["server `my-server` already exists", "--slug"]);
+    home.run(&add).expect_output(1, &["server `my-server` already exists", "--slug"]);
     let added = home.json(&["server", "add", "Other", "--slug", "two", "--disabled", "--", LINCHPIN, "demo"]);
     assert_eq!((&added["slug"], &added["enabled"]), (&"two".into(), &false.into()));
-    home.run(&["server", "connect", "two"]).said(1, &["`two` is disabled"]);
+    home.run(&["server", "connect", "two"]).expect_output(1, &["`two` is disabled"]);
     assert_eq!(home.json(&["server", "enable", "two"])["enabled"], true);
     home.ok(&["server", "remove", "two"]);
-    home.run(&["server", "show", "two"]).said(1, &["there is no server `two`"]);
-    home.run(&["server", "remove", "demo"]).said(1, &["`linchpin server disable demo`"]);
+    home.run(&["server", "show", "two"]).expect_output(1, &["there is no server `two`"]);
+    home.run(&["server", "remove", "demo"]).expect_output(1, &["`linchpin server disable demo`"]);
     assert_eq!(home.json(&["server", "disable", "demo"])["enabled"], false);
     for (wrong, expected) in [
         (vec!["server", "add", "X"], "--url"),
@@ -61,7 +61,7 @@ fn programs_are_added_to_the_operators_file() {
         (vec!["server", "add", "X", "--", ""], "linchpin: the command after `--`: "),
         (vec!["server", "add", "X", "--hub", "http://127.0.0.1:1", "--", "x"], "on the machine of the hub"),
     ] {
-        home.run(&wrong).said(2, &[expected]);
+        home.run(&wrong).expect_output(2, &[expected]);
     }
 }
 
@@ -72,7 +72,7 @@ fn a_server_in_a_private_network_is_refused_with_the_way_out() {
     home.ok(&["server", "add", "Inside", "--url", "https://10.1.2.3/mcp", "--retries", "0"]);
     let expected =
         ["10.1.2.3 is a private address", "`linchpin.toml`", "`[egress] allow = [\"10.0.0.0/8\"]`"];
-    home.run(&["server", "connect", "inside"]).said(1, &expected);
+    home.run(&["server", "connect", "inside"]).expect_output(1, &expected);
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn servers_at_a_url_and_their_credentials() {
         "x-key",
     ]);
     assert_eq!((&added["slug"], &added["authentication"]["header"]), (&"far".into(), &"x-key".into()));
-    home.run(&["server", "test", "far"]).said(1, &["there are no credentials for `far`"]);
-    home.run(&["server", "credential", "set", "far"]).said(2, &["no secret was entered"]);
-    home.run_with("canary-2\n", &["server", "credential", "set", "far"]).said(0, &[]);
+    home.run(&["server", "test", "far"]).expect_output(1, &["there are no credentials for `far`"]);
+    home.run(&["server", "credential", "set", "far"]).expect_output(2, &["no secret was entered"]);
+    home.run_with("canary-2\n", &["server", "credential", "set", "far"]).expect_output(0, &[]);
     let shown = home.json(&["server", "credential", "show", "far"]);
     assert_eq!(shown["kind"], "api-key");
     let tried = home.json(&["server", "test", "far"]);
@@ -112,7 +112,8 @@ fn servers_at_a_url_and_their_credentials() {
     let data = home.data();
     let arguments = ["--data-dir", data.to_str().unwrap(), "server", "credential", "set", "again"];
     home.ok(&["server", "add", "Again", "--url", &demo.url, "--auth", "bearer"]);
-    let shown = on_terminal(&[("Credential for `again`: ", "canary-3\n")], &arguments).said(0, &[]).stdout;
+    let shown =
+        on_terminal(&[("Credential for `again`: ", "canary-3\n")], &arguments).expect_output(0, &[]).stdout;
     assert!(shown.contains("credential for `again` stored") && !shown.contains("canary"), "{shown}");
     let interrupted = on_terminal(&[("Credential for `again`: ", "\u{3}")], &arguments);
     assert_eq!(interrupted.code, Some(130), "{}", interrupted.stdout);
@@ -132,8 +133,10 @@ fn servers_are_changed_where_they_are_kept() {
         assert_eq!((&ours["calls_per_minute"], &ours["is_from_file"]), (&7.into(), &true.into()));
     }
     assert_eq!(home.json(&["server", "update", "mine", "--no-limit"])["calls_per_minute"], Value::Null);
-    home.run(&["server", "update", "mine", "--url", "https://a.example"]).said(1, &["`servers.mine.url`"]);
-    home.run(&["server", "update", "mine", "--retries", "9"]).said(1, &["`servers.mine.retry_attempts`"]);
+    home.run(&["server", "update", "mine", "--url", "https://a.example"])
+        .expect_output(1, &["`servers.mine.url`"]);
+    home.run(&["server", "update", "mine", "--retries", "9"])
+        .expect_output(1, &["`servers.mine.retry_attempts`"]);
 
     home.ok(&["server", "add", "Far", "--url", "https://a.example/mcp", "--auth", "bearer", "--disabled"]);
     let said =
@@ -149,9 +152,10 @@ fn servers_are_changed_where_they_are_kept() {
         home.json(&["server", "update", "far", "--auth", "api-key", "--no-headers", "--description", ""]);
     assert_eq!((&far["authentication"]["header"], &far["headers"]), (&"x-api-key".into(), &json!({})));
     assert_eq!(far["description"], Value::Null);
-    home.run(&["server", "update", "far"]).said(2, &["nothing to update"]);
-    home.run(&["server", "update", "demo", "--timeout", "5s"]).said(1, &["`demo` is built in"]);
-    home.run(&["server", "update", "nothing", "--timeout", "5s"]).said(1, &["there is no server `nothing`"]);
+    home.run(&["server", "update", "far"]).expect_output(2, &["nothing to update"]);
+    home.run(&["server", "update", "demo", "--timeout", "5s"]).expect_output(1, &["`demo` is built in"]);
+    home.run(&["server", "update", "nothing", "--timeout", "5s"])
+        .expect_output(1, &["there is no server `nothing`"]);
 }
 
 #[test]
@@ -164,20 +168,21 @@ fn tools_resources_and_prompts() {
     let tool = home.json(&["tool", "describe", "add", "--server", "demo"]);
     assert_eq!(tool["name"], "mcp_demo__add");
     assert!(home.ok(&["tool", "describe", "mcp_demo__add"]).contains("\"The first number\""));
-    home.run(&["tool", "trust", "mcp_demo__add", "--pin", &"0".repeat(64)]).said(1, &[]);
+    home.run(&["tool", "trust", "mcp_demo__add", "--pin", &"0".repeat(64)]).expect_output(1, &[]);
     let pin = tool["pin"].as_str().unwrap();
     assert_eq!(home.json(&["tool", "trust", "mcp_demo__add", "--pin", pin])["state"], "trusted");
     assert_eq!(home.json(&["server", "trust", "demo"])["trusted"], 4);
-    home.run(&["tool", "describe", "mcp_demo__nothing"]).said(1, &["there is no tool"]);
-    home.run(&["tool", "describe", "nothing", "--server", "demo"]).said(1, &["`demo` has no tool `nothing`"]);
-    home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).said(2, &["must be a JSON object"]);
+    home.run(&["tool", "describe", "mcp_demo__nothing"]).expect_output(1, &["there is no tool"]);
+    home.run(&["tool", "describe", "nothing", "--server", "demo"])
+        .expect_output(1, &["`demo` has no tool `nothing`"]);
+    home.run(&["tool", "call", "mcp_demo__add", "--args", "[]"]).expect_output(2, &["must be a JSON object"]);
     let twice = r#"{"a": 1, "b": 2, "a": 3}"#;
     home.run(&["tool", "call", "mcp_demo__add", "--args", twice])
-        .said(2, &["--args", "the key \"a\" occurs twice"]);
+        .expect_output(2, &["--args", "the key \"a\" occurs twice"]);
     home.run(&["approvals", "approve", "1", "--args", twice])
-        .said(2, &["--args", "the key \"a\" occurs twice"]);
+        .expect_output(2, &["--args", "the key \"a\" occurs twice"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--args", r#"{"a": "x", "b": 1}"#]);
-    failed.said(1, &["error: ", "a"]);
+    failed.expect_output(1, &["error: ", "a"]);
     let failed = home.run(&["tool", "call", "mcp_demo__add", "--json"]);
     assert_eq!((failed.code, &failed.json()["status"]), (Some(1), &"error".into()));
 
@@ -194,7 +199,7 @@ fn tools_resources_and_prompts() {
     assert_eq!(home.json(&["prompt", "list", "demo"])[0]["name"], "review");
     let said = home.ok(&["prompt", "get", "demo", "review", "--arg", "language=Rust"]);
     assert!(said.starts_with("user: Review this Rust code"), "{said}");
-    home.run(&["prompt", "get", "demo", "nothing"]).said(1, &[]);
+    home.run(&["prompt", "get", "demo", "nothing"]).expect_output(1, &[]);
 }
 
 #[test]
@@ -213,52 +218,54 @@ fn an_agent_asks_and_a_person_answers() {
     let as_agent = |arguments: &[&str]| {
         run_in(&[("LINCHPIN_TOKEN", token.trim())], &[&["--hub", &*hub.url, "--json"], arguments].concat())
     };
-    let tools = as_agent(&["tool", "list"]).said(0, &[]).json();
+    let tools = as_agent(&["tool", "list"]).expect_output(0, &[]).json();
     assert_eq!(tools.as_array().unwrap().len(), 2, "{tools}");
     let call = |message: &str| {
         let args = json!({ "message": message }).to_string();
-        let call =
-            as_agent(&["tool", "call", "mcp_demo__echo", "--no-wait", "--args", &args]).said(0, &[]).json();
+        let call = as_agent(&["tool", "call", "mcp_demo__echo", "--no-wait", "--args", &args])
+            .expect_output(0, &[])
+            .json();
         assert_eq!(call["status"], "pending", "{call}");
         (call["id"].as_str().unwrap().to_owned(), call["approval"].as_str().unwrap().to_owned())
     };
     let ((first, yes), (second, no)) = (call("one"), call("two  and   three"));
     let waiting = home.ok(&["approvals"]);
     assert!(waiting.contains(r#"{"message":"two  and   three"}"#), "{waiting}");
-    as_agent(&["approvals", "approve", &yes]).said(1, &[]);
+    as_agent(&["approvals", "approve", &yes]).expect_output(1, &[]);
     assert_eq!(home.json(&["approvals"]).as_array().unwrap().len(), 2);
     home.ok(&["approvals", "approve", &yes, "--args", r#"{"message": "three"}"#]);
     home.ok(&["approvals", "deny", &no, "--reason", "not today"]);
-    home.run(&["approvals", "approve", &no]).said(1, &[]);
+    home.run(&["approvals", "approve", &no]).expect_output(1, &[]);
     assert_eq!(home.ok(&["approvals", "list"]), "no approvals\n");
     assert_eq!(home.json(&["approvals", "list", "--decision", "all"]).as_array().unwrap().len(), 2);
     let second = home.json(&["calls", "show", &second]);
     assert_eq!(second["status"], "denied");
     assert!(second["error"].as_str().unwrap().contains("not today"), "{second}");
     // The call runs concurrently and may take a moment.
-    let mut looks = (0..1_000).map(|_| as_agent(&["calls", "show", &first]).said(0, &[]).json());
+    let mut looks = (0..1_000).map(|_| as_agent(&["calls", "show", &first]).expect_output(0, &[]).json());
     let first = looks.find(|call| call["completed"].is_string()).unwrap();
     assert_eq!((&first["summary"], &first["arguments"]["message"]), (&"three".into(), &"three".into()));
     let denied = home.json(&["calls", "list", "--status", "denied", "--server", "demo", "--limit", "5"]);
     assert_eq!(denied.as_array().unwrap().len(), 1);
-    home.run(&["calls", "cancel", first["id"].as_str().unwrap()]).said(1, &[]);
+    home.run(&["calls", "cancel", first["id"].as_str().unwrap()]).expect_output(1, &[]);
 
-    home.run(&["agent", "update", "Helper"]).said(2, &["nothing to update", "--approval"]);
+    home.run(&["agent", "update", "Helper"]).expect_output(2, &["nothing to update", "--approval"]);
     let changed = home.json(&["agent", "update", "Helper", "--name", "Aide", "--disabled"]);
     assert_eq!((&changed["name"], &changed["enabled"]), (&"Aide".into(), &false.into()));
-    as_agent(&["tool", "list"]).said(1, &[]);
+    as_agent(&["tool", "list"]).expect_output(1, &[]);
     assert_eq!(
         home.json(&["agent", "update", "Aide", "--enabled", "--approval", "auto"])["approval"],
         "auto"
     );
     let revoke = ["token", "revoke", listed[0]["id"].as_str().unwrap(), "--agent"];
-    home.run(&revoke[..3]).said(1, &["token"]);
+    home.run(&revoke[..3]).expect_output(1, &["token"]);
     home.ok(&[&revoke[..], &["Aide"]].concat());
     let refused = as_agent(&["tool", "list"]);
     assert_eq!((refused.code, &refused.json()["error"]["status"]), (Some(1), &401.into()));
     home.ok(&["agent", "remove", "Aide"]);
-    home.run(&["agent", "show", "Aide"]).said(1, &["no such agent `Aide`"]);
-    run_in(&[("LINCHPIN_TOKEN", "")], &["--hub", &hub.url, "tool", "list"]).said(2, &["LINCHPIN_TOKEN"]);
+    home.run(&["agent", "show", "Aide"]).expect_output(1, &["no such agent `Aide`"]);
+    run_in(&[("LINCHPIN_TOKEN", "")], &["--hub", &hub.url, "tool", "list"])
+        .expect_output(2, &["LINCHPIN_TOKEN"]);
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn whoever_waits_for_input_can_be_asked_to_end() {
         &["call", "add", "--args", "-", LINCHPIN, "demo"],
     ] {
         let place = ["--data-dir", data.to_str().unwrap()];
-        let ended = run_until_asked(&[&place, command].concat());
+        let ended = run_until_reading(&[&place, command].concat());
         // Before it has a server there is nothing to clean up, and `call` just exits.
         let expected = (command[0] != "call").then_some(143);
         assert_eq!((ended.code, &*ended.stderr), (expected, ""), "{command:?}");
@@ -286,17 +293,17 @@ fn whoever_waits_for_input_can_be_asked_to_end() {
 fn a_user_of_another_machine_gives_the_current_password() {
     let home = Home::new();
     let hub = home.start();
-    home.run_with("the first password", &["user", "password", "local"]).said(0, &[]);
+    home.run_with("the first password", &["user", "password", "local"]).expect_output(0, &[]);
     let token = home.json(&["token", "add", "laptop"])["token"].as_str().unwrap().to_owned();
     let remote = Home::new().with("LINCHPIN_TOKEN", token);
     let command = ["--hub", &*hub.url, "user", "password", "local"];
     let new = "the second password";
-    remote.run_with(new, &command).said(1, &["one per line", "old_password"]);
+    remote.run_with(new, &command).expect_output(1, &["one per line", "old_password"]);
     remote
         .run_with(&format!("a wrong password\n{new}\n"), &command)
-        .said(1, &["is not the current password"]);
-    remote.run_with(&format!("the first password\r\n{new}\n"), &command).said(0, &[]);
-    remote.run_with(&format!("{new}\n{new}\n"), &command).said(1, &["token"]);
+        .expect_output(1, &["is not the current password"]);
+    remote.run_with(&format!("the first password\r\n{new}\n"), &command).expect_output(0, &[]);
+    remote.run_with(&format!("{new}\n{new}\n"), &command).expect_output(1, &["token"]);
 }
 
 #[test]
@@ -305,16 +312,16 @@ fn people_and_the_key() {
     let _hub = home.start();
     assert_eq!(home.json(&["user", "list"])[0]["name"], "local");
     home.ok(&["user", "add", "ada"]);
-    home.run_with("short", &["user", "password", "ada"]).said(1, &["password"]);
-    home.run_with("correct horse battery", &["user", "password", "ada"]).said(0, &[]);
+    home.run_with("short", &["user", "password", "ada"]).expect_output(1, &["password"]);
+    home.run_with("correct horse battery", &["user", "password", "ada"]).expect_output(0, &[]);
     let users = home.json(&["user", "list"]);
     let ada = users.as_array().unwrap().iter().find(|user| user["name"] == "ada").unwrap();
     assert_eq!(ada["has_password"], true);
-    let again = home.run_with("another horse battery\n", &["user", "password", "ada"]).said(0, &[]);
+    let again = home.run_with("another horse battery\n", &["user", "password", "ada"]).expect_output(0, &[]);
     assert!(again.stdout.contains("all sessions and tokens"), "{}", again.stdout);
     home.ok(&["user", "remove", "ada"]);
     home.run(&["user", "remove", "local"])
-        .said(1, &["the last user and the built-in user cannot be removed"]);
+        .expect_output(1, &["the last user and the built-in user cannot be removed"]);
     let before = std::fs::read(home.keys()).unwrap();
     let said = home.ok(&["key", "rotate"]);
     assert!(said.starts_with("root key rotated, 1 tenant key re-wrapped. "), "{said}");
@@ -328,7 +335,7 @@ fn people_and_the_key() {
 #[test]
 fn the_audit_is_checked_with_and_without_a_hub() {
     let home = Home::new();
-    home.run(&["audit", "verify"]).said(1, &["no database at", "--data-dir"]);
+    home.run(&["audit", "verify"]).expect_output(1, &["no database at", "--data-dir"]);
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]);
@@ -345,7 +352,7 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     assert_eq!(home.ok(&["audit", "export", "--after", &(entries - 1).to_string()]).lines().count(), 1);
     assert_eq!(home.ok(&["audit", "export", "--after", "9223372036854775807"]), "");
     home.run(&["audit", "export", "--after", "9223372036854775808"])
-        .said(2, &["--after", "9223372036854775807"]);
+        .expect_output(2, &["--after", "9223372036854775807"]);
 
     sql(&home, &format!("DELETE FROM audit WHERE number = {entries}"));
     let cut = home.run(&["audit", "verify", "--json"]);

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hub::{Home, Hub};
-use rest::{Answer, Rest};
+use rest::{HttpResponse, Rest};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use test_postgres::server;
 
 const COUNTING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/counting.py");
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Public host name.
 const HOST: &str = "hub.example";
 
@@ -61,8 +61,8 @@ struct Hubs {
 
 impl Hubs {
     fn start() -> Self {
-        let database = server().database();
-        let homes: Vec<_> = (0..3).map(|_| Home::on(server().url(&database))).collect();
+        let database = server().create_database();
+        let homes: Vec<_> = (0..3).map(|_| Home::with_database(server().url(&database))).collect();
         let came = homes[0].file("keys-that-came").display().to_string();
         for home in &homes {
             home.write(&format!(
@@ -71,11 +71,11 @@ impl Hubs {
             ));
         }
         // The first hub creates the keys; then all start at the same time.
-        let first = begin(&homes[0], &homes[0]);
+        let first = start_hub(&homes[0], &homes[0]);
         assert!(first.end().0.success());
         let running: Vec<_> = std::thread::scope(|scope| {
             let starts: Vec<_> =
-                homes.iter().map(|home| scope.spawn(|| Some(begin(home, &homes[0])))).collect();
+                homes.iter().map(|home| scope.spawn(|| Some(start_hub(home, &homes[0])))).collect();
             starts.into_iter().map(|start| start.join().unwrap()).collect()
         });
         let urls = running.iter().flatten().map(|hub| hub.url.strip_prefix("http://").unwrap().to_owned());
@@ -89,21 +89,21 @@ impl Hubs {
     }
 }
 
-fn begin(home: &Home, first: &Home) -> Hub {
+fn start_hub(home: &Home, first: &Home) -> Hub {
     home.start_with(&["--key-file", first.keys().to_str().unwrap()])
 }
 
 /// Sends a request to any hub.
-fn ask(rest: &Rest, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+fn request(rest: &Rest, method: &str, path: &str, body: Option<&Value>) -> io::Result<HttpResponse> {
     let (authorization, body) = (rest.authorization(), body.map(Value::to_string).unwrap_or_default());
     let headers = [("host", HOST), ("authorization", &*authorization), ("content-type", "application/json")];
     let headers = &headers[..if body.is_empty() { 2 } else { 3 }];
-    rest.ask(method, &format!("/api/v1{path}"), headers, &body)
+    rest.request(method, &format!("/api/v1{path}"), headers, &body)
 }
 
 #[track_caller]
 fn ok(rest: &Rest, method: &str, path: &str, body: Option<&Value>) -> Value {
-    let answer = ask(rest, method, path, body).unwrap();
+    let answer = request(rest, method, path, body).unwrap();
     assert!(answer.is_success(), "{}", answer.text());
     answer.json()
 }
@@ -124,8 +124,8 @@ impl Stream {
     fn open(rest: &Rest) -> Self {
         let authorization = rest.authorization();
         let headers = [("host", HOST), ("authorization", &*authorization)];
-        let socket = rest.begin("GET", "/api/v1/events", &headers, 0).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = rest.open("GET", "/api/v1/events", &headers, 0).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let mut stream = Stream(BufReader::new(socket));
         while !stream.line().starts_with("retry:") {}
         stream
@@ -139,11 +139,11 @@ impl Stream {
 
     /// Waits for the event of a call with this status, and returns the event id.
     fn until(&mut self, call: &str, status: &str) -> String {
-        self.told(&[&format!("{call:?}"), &format!("{status:?}")])
+        self.wait_for(&[&format!("{call:?}"), &format!("{status:?}")])
     }
 
     /// Waits for an event that contains all these texts, and returns its id.
-    fn told(&mut self, texts: &[&str]) -> String {
+    fn wait_for(&mut self, texts: &[&str]) -> String {
         let mut id = String::new();
         loop {
             let line = self.line();
@@ -218,15 +218,15 @@ fn three_hubs_are_one() {
         Some(&json!({ "approval": "auto", "calls_per_minute": 5 })),
     );
     let limited =
-        (0..12).map(|number| ask(&helper, "POST", "/calls", Some(&count(&format!("limited-{number}")))));
+        (0..12).map(|number| request(&helper, "POST", "/calls", Some(&count(&format!("limited-{number}")))));
     let statuses: Vec<_> = limited.map(|answer| answer.unwrap().status).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 5, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 7, "{statuses:?}");
-    println!("{}", one_is_killed(hubs));
+    println!("{}", kill_one_hub(hubs));
 }
 
 /// Kills one hub during the calls, and returns the outcomes.
-fn one_is_killed(mut hubs: Hubs) -> String {
+fn kill_one_hub(mut hubs: Hubs) -> String {
     let rest = hubs.rest();
     let (acknowledged, killed) = (AtomicUsize::new(0), hubs.running[1].take().unwrap());
     let told: BTreeMap<String, String> = std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn one_is_killed(mut hubs: Hubs) -> String {
                 for number in 0..100 {
                     let key = format!("work-{worker}-{number}");
                     // An interrupted call may or may not have run, so it is not repeated.
-                    let Ok(answer) = ask(rest, "POST", "/calls", Some(&count(&key))) else { continue };
+                    let Ok(answer) = request(rest, "POST", "/calls", Some(&count(&key))) else { continue };
                     assert!(answer.is_success(), "{}", answer.text());
                     told.insert(text(&answer.json()["id"]), text(&answer.json()["status"]));
                     acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -267,11 +267,11 @@ fn one_is_killed(mut hubs: Hubs) -> String {
     let came = fs::read_to_string(hubs.homes[0].file("keys-that-came")).unwrap();
     let distinct: BTreeSet<_> = came.lines().collect();
     assert_eq!(distinct.len(), came.lines().count(), "no call runs twice");
-    let verified = hubs.homes[0].run(&["--json", "audit", "verify"]).said(0, &[]).json();
+    let verified = hubs.homes[0].run(&["--json", "audit", "verify"]).expect_output(0, &[]).json();
     assert_eq!(verified["is_whole"], true, "{verified}");
     let unknown = calls.values().filter(|status| *status == "unknown").count();
     // The killed hub starts again and rejoins the cluster.
-    hubs.running[1] = Some(begin(&hubs.homes[1], &hubs.homes[0]));
+    hubs.running[1] = Some(start_hub(&hubs.homes[1], &hubs.homes[0]));
     for hub in hubs.running.into_iter().flatten() {
         assert!(hub.end().0.success());
     }

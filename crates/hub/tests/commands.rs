@@ -55,13 +55,13 @@ fn a_timeout_means_the_same_everywhere() {
         let file = std::fs::read_to_string(home.config()).unwrap();
         assert!(file.contains(&format!("timeout_ms = {millis}")), "{file}");
         run(&["call", "echo", "--args", r#"{"message": "hi"}"#, "--timeout", typed, LINCHPIN, "demo"])
-            .said(0, &[]);
+            .expect_output(0, &[]);
     }
     let expected = "must be from 1s to 300s; a plain number is in seconds";
-    home.run(&["server", "update", "x4", "--timeout", "60000"]).said(2, &[expected]);
+    home.run(&["server", "update", "x4", "--timeout", "60000"]).expect_output(2, &[expected]);
     let silent = ["inspect", "--timeout", "200ms", "sh", "-c", "cat >/dev/null"];
-    run(&silent).said(1, &["did not respond within 200ms"]);
-    run(&["inspect", "--timeout", "1h", LINCHPIN, "demo"]).said(2, &["30s or 500ms"]);
+    run(&silent).expect_output(1, &["did not respond within 200ms"]);
+    run(&["inspect", "--timeout", "1h", LINCHPIN, "demo"]).expect_output(2, &["30s or 500ms"]);
     let _hub = home.start();
     let shown = home.ok(&["server", "show", "x1500ms"]);
     assert!(shown.contains("1500ms"), "{shown}");
@@ -118,13 +118,13 @@ fn a_dry_run_says_what_would_be_done() {
 #[test]
 fn a_running_hub_prints_a_new_login_link() {
     let home = Home::new();
-    home.run(&["login-link"]).said(1, &["no hub runs on"]);
+    home.run(&["login-link"]).expect_output(1, &["no hub runs on"]);
     let hub = home.start();
     let links = [home.ok(&["login-link"]), home.ok(&["login-link"])];
     assert_ne!(links[0], links[1]);
     let answers = links.map(|link| {
         let path = link.trim().strip_prefix(&hub.url).unwrap().to_owned();
-        Rest::new(&hub.url, "").ask("GET", &path, &[], "").unwrap()
+        Rest::new(&hub.url, "").request("GET", &path, &[], "").unwrap()
     });
     assert_eq!((answers[0].status, answers[1].status), (303, 401), "using one link invalidates the other");
     assert!(answers[0].header("set-cookie").is_some());
@@ -132,19 +132,21 @@ fn a_running_hub_prints_a_new_login_link() {
 
     let token = home.ok(&["token", "add", "mine"]);
     let elsewhere = run_in(&[("LINCHPIN_TOKEN", token.trim())], &["--hub", &hub.url, "login-link"]);
-    elsewhere.said(1, &["only the operator", "`linchpin login-link` on the machine of the hub"]);
-    home.run_with("correct horse battery", &["user", "password", "local"]).said(0, &[]);
+    elsewhere.expect_output(1, &["only the operator", "`linchpin login-link` on the machine of the hub"]);
+    home.run_with("correct horse battery", &["user", "password", "local"]).expect_output(0, &[]);
     // The operator can log in although the name is locked.
     let rest = Rest::new(&hub.url, "");
     let form = json!({ "password": "a wrong password" }).to_string();
     let wrong = || {
-        rest.ask("POST", "/api/v1/session", &[("content-type", "application/json")], &form).unwrap().status
+        rest.request("POST", "/api/v1/session", &[("content-type", "application/json")], &form)
+            .unwrap()
+            .status
     };
     let statuses: Vec<_> = (0..6).map(|_| wrong()).collect();
     assert_eq!(statuses, [401, 401, 401, 401, 401, 429]);
     let link = home.ok(&["login-link"]);
     let path = link.trim().strip_prefix(&hub.url).unwrap();
-    assert_eq!(rest.ask("GET", path, &[], "").unwrap().status, 303);
+    assert_eq!(rest.request("GET", path, &[], "").unwrap().status, 303);
 }
 
 #[test]
@@ -159,7 +161,7 @@ fn people_see_names_and_programs_ids_beside_them() {
     assert!(tokens.contains("Helper") && !tokens.contains("agent:"), "{tokens}");
     let call =
         ["--hub", &hub.url, "tool", "call", "mcp_demo__add", "--args", r#"{"a": 1, "b": 2}"#, "--no-wait"];
-    run_in(&[("LINCHPIN_TOKEN", token.trim())], &call).said(0, &[]);
+    run_in(&[("LINCHPIN_TOKEN", token.trim())], &call).expect_output(0, &[]);
     for shown in
         [home.ok(&["approvals"]), home.ok(&["calls"]), home.ok(&["calls", "list", "--agent", "Helper"])]
     {
@@ -210,14 +212,14 @@ fn before_a_sign_in_a_call_says_to_sign_in() {
         "0",
     ]);
     let expected = "sign in first with `linchpin server sign-in far`";
-    home.run(&["tool", "call", "read", "--server", "far"]).said(1, &[expected]);
-    home.run(&["tool", "call", "mcp_far__read"]).said(1, &[expected]);
-    home.run(&["tool", "describe", "mcp_far__read"]).said(1, &[expected]);
+    home.run(&["tool", "call", "read", "--server", "far"]).expect_output(1, &[expected]);
+    home.run(&["tool", "call", "mcp_far__read"]).expect_output(1, &[expected]);
+    home.run(&["tool", "describe", "mcp_far__read"]).expect_output(1, &[expected]);
     home.ok(&["server", "add", "Near", "--url", "https://127.0.0.1:9/mcp", "--retries", "0"]);
     home.run(&["tool", "call", "read", "--server", "near"])
-        .said(1, &["the tools of `near` are not known yet", "127.0.0.1"]);
+        .expect_output(1, &["the tools of `near` are not known yet", "127.0.0.1"]);
     home.ok(&["server", "connect", "demo"]);
-    home.run(&["tool", "call", "read", "--server", "demo"]).said(1, &["`demo` has no tool `read`"]);
+    home.run(&["tool", "call", "read", "--server", "demo"]).expect_output(1, &["`demo` has no tool `read`"]);
 }
 
 #[test]
@@ -226,12 +228,13 @@ fn tools_that_a_server_does_not_have_are_refused() {
     let _hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     let add = |selection: &str| home.run(&["agent", "add", "Helper", "--server", selection]);
-    add("demo:ehco").said(1, &["`servers.demo`: `demo` has no tool `ehco`: did you mean `echo`?"]);
-    add("demo:nosuch").said(1, &["`demo` has no tool `nosuch`: it has `add`, `countdown`, `echo`"]);
+    add("demo:ehco").expect_output(1, &["`servers.demo`: `demo` has no tool `ehco`: did you mean `echo`?"]);
+    add("demo:nosuch").expect_output(1, &["`demo` has no tool `nosuch`: it has `add`, `countdown`, `echo`"]);
     assert_eq!(home.json(&["agent", "list"]), json!([]));
-    home.run(&["agent", "add", "Helper", "--server", "demo", "--trust", "demo:ad"]).said(1, &["`add`"]);
-    add("demo:echo").said(0, &[]);
-    home.run(&["agent", "update", "Helper", "--server", "demo:echo,nosuch"]).said(1, &["`nosuch`"]);
+    home.run(&["agent", "add", "Helper", "--server", "demo", "--trust", "demo:ad"])
+        .expect_output(1, &["`add`"]);
+    add("demo:echo").expect_output(0, &[]);
+    home.run(&["agent", "update", "Helper", "--server", "demo:echo,nosuch"]).expect_output(1, &["`nosuch`"]);
     // Nothing is known of the tools of a server that was never synced.
     home.ok(&["server", "add", "Far", "--url", "https://127.0.0.1:9/mcp", "--disabled"]);
     home.ok(&["agent", "add", "Other", "--server", "far:anything"]);
@@ -241,13 +244,13 @@ fn tools_that_a_server_does_not_have_are_refused() {
 fn the_demo_server_is_replaced_on_request_alone() {
     let home = Home::new();
     let add = ["server", "add", "Demo", "--env", "A=B", "--", LINCHPIN, "demo"];
-    home.run(&add).said(2, &["`demo` is the built-in demo server", "--slug", "--replace-demo"]);
+    home.run(&add).expect_output(2, &["`demo` is the built-in demo server", "--slug", "--replace-demo"]);
     assert!(!home.config().exists());
     home.ok(&[&add[..2], &["Demo", "--slug", "mine", "--", LINCHPIN, "demo"]].concat());
     home.ok(&[&add[..2], &["Demo", "--replace-demo", "--", LINCHPIN, "demo"]].concat());
-    home.run(&add).said(1, &["server `demo` already exists"]);
+    home.run(&add).expect_output(1, &["server `demo` already exists"]);
     home.run(&[&add[..2], &["X", "--replace-demo", "--", LINCHPIN, "demo"]].concat())
-        .said(2, &["--slug demo"]);
+        .expect_output(2, &["--slug demo"]);
 }
 
 #[test]
@@ -255,27 +258,31 @@ fn an_address_that_is_not_allowed_is_named_with_its_setting_at_once() {
     let (home, demo) = (Home::new(), Demo::start());
     let _hub = home.start();
     let expected = ["127.0.0.1 is a loopback address", "`[egress] allow = [\"127.0.0.0/8\"]`"];
-    home.run(&["server", "add", "Near", "--url", &demo.url, "--retries", "0"]).said(0, &expected);
-    home.run(&["server", "connect", "near"]).said(1, &expected);
+    home.run(&["server", "add", "Near", "--url", &demo.url, "--retries", "0"]).expect_output(0, &expected);
+    home.run(&["server", "connect", "near"]).expect_output(1, &expected);
     let local = demo.url.replace("127.0.0.1", "localhost");
-    let added = home.run(&["server", "add", "Named", "--url", &local, "--json"]).said(0, &expected).json();
+    let added =
+        home.run(&["server", "add", "Named", "--url", &local, "--json"]).expect_output(0, &expected).json();
     assert!(added["error"].as_str().unwrap().contains(expected[1]), "{added}");
-    home.run(&["server", "add", "Public", "--url", "https://a.example/mcp", "--disabled"]).said(0, &[]);
+    home.run(&["server", "add", "Public", "--url", "https://a.example/mcp", "--disabled"])
+        .expect_output(0, &[]);
     let update = ["server", "update", "public", "--url", "https://192.168.1.1/mcp"];
-    home.run(&update).said(0, &["`[egress] allow = [\"192.168.0.0/16\"]`"]);
+    home.run(&update).expect_output(0, &["`[egress] allow = [\"192.168.0.0/16\"]`"]);
 }
 
 #[test]
 fn a_revision_can_be_pinned() {
     let (home, revision) = (Home::new(), Revision::LATEST_SESSION.as_str());
-    let inspected = run(&["--json", "inspect", "--revision", revision, LINCHPIN, "demo"]).said(0, &[]).json();
+    let inspected =
+        run(&["--json", "inspect", "--revision", revision, LINCHPIN, "demo"]).expect_output(0, &[]).json();
     assert_eq!(inspected["revision"], revision);
     run(&["call", "echo", "--args", r#"{"message": "hi"}"#, "--revision", revision, LINCHPIN, "demo"])
-        .said(0, &[]);
-    let examined = run(&["--json", "doctor", "--revision", revision, LINCHPIN, "demo"]).said(0, &[]).json();
+        .expect_output(0, &[]);
+    let examined =
+        run(&["--json", "doctor", "--revision", revision, LINCHPIN, "demo"]).expect_output(0, &[]).json();
     assert!(examined.to_string().contains(revision), "{examined}");
     let unknown = ["unknown protocol revision \"1999-01-01\"", revision, Revision::LATEST.as_str()];
-    run(&["inspect", "--revision", "1999-01-01", LINCHPIN, "demo"]).said(2, &unknown);
+    run(&["inspect", "--revision", "1999-01-01", LINCHPIN, "demo"]).expect_output(2, &unknown);
 
     home.ok(&["server", "add", "Mine", "--revision", revision, "--", LINCHPIN, "demo"]);
     let file = std::fs::read_to_string(home.config()).unwrap();
@@ -286,5 +293,5 @@ fn a_revision_can_be_pinned() {
     let changed = home.json(&["server", "update", "mine", "--no-revision"]);
     assert_eq!(changed["revision"], Value::Null, "{changed}");
     assert_eq!(home.json(&["server", "test", "mine"])["revision"], Revision::LATEST.as_str());
-    home.run(&["server", "update", "mine", "--revision", "1999-01-01"]).said(2, &unknown);
+    home.run(&["server", "update", "mine", "--revision", "1999-01-01"]).expect_output(2, &unknown);
 }

@@ -21,7 +21,8 @@ fn configured() -> Home {
     let home = Home::new();
     home.write(&file());
     let hub = home.start();
-    home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "files", "GITHUB_TOKEN"]).said(0, &[]);
+    home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "files", "GITHUB_TOKEN"])
+        .expect_output(0, &[]);
     home.ok(&["server", "sync", "files"]);
     home.ok(&["agent", "add", "Helper", "--server", "files"]);
     assert!(hub.end().0.success());
@@ -44,8 +45,8 @@ fn a_named_file_that_is_missing_is_refused_and_nothing_is_lost() {
     let missing = home.file("misspelt.toml");
     let expected = ["misspelt.toml`, named by --config, does not exist", "create the file"];
     let config = ["--config", missing.to_str().unwrap()];
-    home.run(&config).said(2, &expected);
-    home.run(&[&config[..], &["server", "remove", "files"]].concat()).said(2, &expected);
+    home.run(&config).expect_output(2, &expected);
+    home.run(&[&config[..], &["server", "remove", "files"]].concat()).expect_output(2, &expected);
     assert!(!missing.exists());
 
     let _hub = home.start();
@@ -63,7 +64,8 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
     };
     // Another file that exists, an empty one, and none at all: none of them deletes anything.
     let other = home.file("other.toml");
-    linchpin_hub_core::private_file::write(&other, b"", &linchpin_hub_core::platform::System).unwrap();
+    linchpin_hub_core::private_file::write(&other, b"", &linchpin_hub_core::platform::SystemPlatform)
+        .unwrap();
     for option in [vec!["--config", other.to_str().unwrap()], vec![]] {
         if option.is_empty() {
             fs::remove_file(home.config()).unwrap();
@@ -75,9 +77,9 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
             (&before["id"], &json!(false), &json!(true))
         );
         assert!(home.ok(&["server", "list"]).contains("not in the configuration file"));
-        home.run(&["tool", "call", "show", "--server", "files"]).said(1, &[]);
+        home.run(&["tool", "call", "show", "--server", "files"]).expect_output(1, &[]);
         let enable = [&option[..], &["server", "enable", "files"]].concat();
-        home.run(&enable).said(1, &["not in the configuration file: add it there again"]);
+        home.run(&enable).expect_output(1, &["not in the configuration file: add it there again"]);
         if !option.is_empty() {
             continue;
         }
@@ -127,9 +129,10 @@ fn a_server_that_left_the_file_can_be_removed_and_added_again() {
 #[test]
 fn localhost_can_be_listened_at() {
     let home = Home::new();
-    let hub = home.start_by(&["bash", "-c", "exec \"$1\" \"$2\" \"$3\" --listen localhost:0", "-"], &[]);
+    let hub = home.start_through(&["bash", "-c", "exec \"$1\" \"$2\" \"$3\" --listen localhost:0", "-"], &[]);
     assert!(hub.url.starts_with("http://127.0.0.1:"), "{}", hub.url);
-    run(&["--listen", "hub.example:9000"]).said(2, &["must be an IP address and a port", "`localhost:7420`"]);
+    run(&["--listen", "hub.example:9000"])
+        .expect_output(2, &["must be an IP address and a port", "`localhost:7420`"]);
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_backup_is_not_restored_while_a_hub_runs() {
     let hub = home.start();
     let expected =
         ["a hub runs on `", &hub.url, "stop it first, or choose an empty directory with --data-dir"];
-    home.run(&["restore", backup.to_str().unwrap()]).said(1, &expected);
+    home.run(&["restore", backup.to_str().unwrap()]).expect_output(1, &expected);
 }
 
 /// Runs a program as a user without root permissions.
@@ -183,9 +186,10 @@ fn a_server_that_prints_something_else_fails_soon_with_its_first_lines() {
     );
     home.write(&file);
     let _hub = home.start();
-    home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "noise", "API_TOKEN"]).said(0, &[]);
+    home.run_with(&format!("{SECRET}\n"), &["server", "secret", "set", "noise", "API_TOKEN"])
+        .expect_output(0, &[]);
     let expected = ["instead of protocol messages", "\"*** is stray\", \"more\""];
-    let failed = home.run(&["server", "test", "noise"]).said(1, &expected);
+    let failed = home.run(&["server", "test", "noise"]).expect_output(1, &expected);
     assert!(!failed.stderr.contains("canary"), "{}", failed.stderr);
-    run(&["inspect", "--", "yes", "no protocol"]).said(1, &["\"no protocol\""]);
+    run(&["inspect", "--", "yes", "no protocol"]).expect_output(1, &["\"no protocol\""]);
 }

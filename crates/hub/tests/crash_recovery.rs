@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use hub::{Home, Hub};
 use linchpin_hub_core::digest::Digest;
-use rest::{Answer, Rest};
+use rest::{HttpResponse, Rest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ const KILLS: usize = 100;
 const CALLS: usize = 5_000;
 const WORKERS: usize = 6;
 /// Maximum time until all processes have exited after a kill, and until a started hub is ready.
-const SOON: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_mins(1);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(2);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/counting.py");
 
 /// Pseudo-random numbers with a fixed seed.
@@ -113,10 +113,10 @@ impl Place {
         let begun = Instant::now();
         let hub = self.home.start_with(&["--ready-file", self.ready.to_str().unwrap()]);
         let rest = Rest::ready(&self.ready);
-        let answer = rest.ask("GET", "/readyz", &[], "").unwrap();
+        let answer = rest.request("GET", "/readyz", &[], "").unwrap();
         let took = begun.elapsed();
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert!(took < SOON, "it was ready after {took:?}");
+        assert!(took < RECOVERY_TIMEOUT, "it was ready after {took:?}");
         self.slowest_start = self.slowest_start.max(took);
         (hub, rest)
     }
@@ -126,7 +126,7 @@ impl Place {
         fs::read_to_string(self.home.data().join("hub.guard")).unwrap().trim_end().to_owned()
     }
 
-    fn get(rest: &Rest, path: &str) -> Answer {
+    fn get(rest: &Rest, path: &str) -> HttpResponse {
         let answer = rest.send("GET", path, None).unwrap();
         assert!(answer.is_success(), "{}", answer.text());
         answer
@@ -146,24 +146,24 @@ impl Place {
 }
 
 /// Waits until no process of the lineage is left. Returns the time since `begun`.
-fn until_gone(mark: &str, begun: Instant) -> Duration {
+fn wait_until_gone(mark: &str, begun: Instant) -> Duration {
     loop {
-        let alive = marked(mark);
+        let alive = lineage_processes(mark);
         let passed = begun.elapsed();
-        assert!(passed < SOON, "{alive:?} are alive after {passed:?}");
+        assert!(passed < RECOVERY_TIMEOUT, "{alive:?} are alive after {passed:?}");
         if alive.is_empty() {
             return passed;
         }
         for id in alive.into_iter().filter_map(Pid::from_raw) {
             let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { continue }; // it is gone
-            let left = Timespec::try_from(SOON.saturating_sub(begun.elapsed())).unwrap();
+            let left = Timespec::try_from(RECOVERY_TIMEOUT.saturating_sub(begun.elapsed())).unwrap();
             poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)).unwrap();
         }
     }
 }
 
 /// Returns the live processes of a lineage.
-fn marked(mark: &str) -> Vec<i32> {
+fn lineage_processes(mark: &str) -> Vec<i32> {
     let carries = |id: &i32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|part| part == mark.as_bytes())
@@ -175,7 +175,7 @@ fn marked(mark: &str) -> Vec<i32> {
 
 /// Returns the digests of the arguments, as recorded in the audit.
 fn digest(key: &str) -> String {
-    Digest::of("linchpin arguments").json(&json!({ "key": key })).end().to_string()
+    Digest::of("linchpin arguments").json(&json!({ "key": key })).finish().to_string()
 }
 
 #[test]
@@ -195,23 +195,23 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
             for _ in 0..WORKERS {
                 scope.spawn(|| done.work(&rest, &begun, calls, &tell));
             }
-            told.recv_timeout(LONG).unwrap();
+            told.recv_timeout(TEST_TIMEOUT).unwrap();
             // Kill at a random point of this call or of the next ones.
             let moment = Instant::now() + Duration::from_micros(dice.roll(15_000));
             while Instant::now() < moment {
                 spin_loop();
             }
-            children += usize::from(marked(&mark).len() >= 2); // the server and its child
+            children += usize::from(lineage_processes(&mark).len() >= 2); // the server and its child
             hub.signal(Signal::KILL);
             Instant::now()
         });
         drop(hub);
         // Every other time, the next hub starts while the guard of the previous one is still working.
         if kill % 2 == 0 {
-            place.slowest_end = place.slowest_end.max(until_gone(&mark, killed));
+            place.slowest_end = place.slowest_end.max(wait_until_gone(&mark, killed));
         }
         (hub, rest) = place.start();
-        until_gone(&mark, killed);
+        wait_until_gone(&mark, killed);
     }
 
     let calls = Place::calls(&rest);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/trouble.py");
 
 /// A stopped hub with a call in its history.
-fn used() -> Home {
+fn used_home() -> Home {
     let home = Home::new();
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
@@ -28,7 +28,7 @@ fn used() -> Home {
 }
 
 /// Returns the data of the hub: the rows of the database, or its bytes if it cannot be read.
-fn kept(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
+fn stored_data(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
     let database = home.data().join("hub.db");
     let script = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).iterdump(), sep='\\n')";
     let said = Command::new("python3").args(["-c", script]).arg(&database).output().unwrap();
@@ -38,27 +38,27 @@ fn kept(home: &Home) -> (Vec<u8>, Option<Vec<u8>>) {
 
 /// Asserts that a hub fails to start with these texts, and changes nothing.
 #[track_caller]
-fn is_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
-    let before = kept(home);
-    home.run(&[arguments, &["--listen", "127.0.0.1:0"]].concat()).said(1, texts);
-    assert!(kept(home) == before, "the data were changed");
+fn assert_refused(home: &Home, arguments: &[&str], texts: &[&str]) {
+    let before = stored_data(home);
+    home.run(&[arguments, &["--listen", "127.0.0.1:0"]].concat()).expect_output(1, texts);
+    assert!(stored_data(home) == before, "the data were changed");
     assert!(!home.data().join("hub.json").exists(), "no `hub.json` is left");
 }
 
 #[test]
 fn a_folder_above_data_or_keys_that_others_can_write_to_is_refused() {
-    let home = used();
+    let home = used_home();
     let above = home.data().parent().unwrap().to_owned();
     let before = fs::metadata(&above).unwrap().permissions();
     fs::set_permissions(&above, fs::Permissions::from_mode(0o777)).unwrap();
-    is_refused(&home, &[], &["other users can write to the folder", "chmod go-w"]);
+    assert_refused(&home, &[], &["other users can write to the folder", "chmod go-w"]);
     fs::set_permissions(&above, before).unwrap();
     let open = above.join("open");
     fs::create_dir(&open).unwrap();
     fs::copy(home.keys(), open.join("keys")).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     let keys = open.join("keys");
-    is_refused(&home, &["--key-file", keys.to_str().unwrap()], &["the key file", "chmod go-w"]);
+    assert_refused(&home, &["--key-file", keys.to_str().unwrap()], &["the key file", "chmod go-w"]);
     // Sticky, like `/tmp`.
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     home.ok(&["--key-file", keys.to_str().unwrap(), "audit", "verify"]);
@@ -66,15 +66,15 @@ fn a_folder_above_data_or_keys_that_others_can_write_to_is_refused() {
 
 #[test]
 fn the_keys_of_another_hub_are_refused_and_change_nothing() {
-    let (home, other) = (used(), used());
+    let (home, other) = (used_home(), used_home());
     let keys = other.keys();
-    is_refused(
+    assert_refused(
         &home,
         &["--key-file", keys.to_str().unwrap()],
         &["does not have the root key", "use the key file of this hub"],
     );
     fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o640)).unwrap();
-    is_refused(&home, &[], &["others can read", "chmod 600"]);
+    assert_refused(&home, &[], &["others can read", "chmod 600"]);
     fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o600)).unwrap();
     let _hub = home.start();
     assert_eq!(home.json(&["calls"])[0]["status"], "success");
@@ -82,7 +82,7 @@ fn the_keys_of_another_hub_are_refused_and_change_nothing() {
 
 #[test]
 fn a_damaged_database_is_told_and_left_as_it_is() {
-    let home = used();
+    let home = used_home();
     let database = home.data().join("hub.db");
     // Checkpoint the journal first, since it would repair the damage.
     let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('PRAGMA wal_checkpoint(TRUNCATE)'); db.close()";
@@ -93,13 +93,13 @@ fn a_damaged_database_is_told_and_left_as_it_is() {
     damaged[100..].fill(0xa5);
     for bytes in [&damaged[..], &whole[..whole.len() / 2 + 100]] {
         fs::write(&database, bytes).unwrap();
-        is_refused(&home, &[], &["the database is damaged", "backup"]);
+        assert_refused(&home, &[], &["the database is damaged", "backup"]);
     }
     fs::write(&database, whole).unwrap();
     let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA user_version = 99')";
     let done = Command::new("python3").args(["-c", script]).arg(&database).status().unwrap();
     assert!(done.success());
-    is_refused(&home, &[], &["used by a newer hub", "run that version"]);
+    assert_refused(&home, &[], &["used by a newer hub", "run that version"]);
 }
 
 #[test]

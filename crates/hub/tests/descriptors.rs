@@ -34,7 +34,7 @@ fn ask(stream: &mut BufReader<TcpStream>, host: &str) -> std::io::Result<String>
 #[test]
 fn idle_connections_do_not_lock_anybody_out() {
     let home = Home::new();
-    let hub = home.start_by(&["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"], &[]);
+    let hub = home.start_through(&["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"], &[]);
     let host = hub.url.strip_prefix("http://").unwrap().to_owned();
     let mut idle = Vec::new();
     for number in 0..300 {
@@ -55,7 +55,8 @@ fn idle_connections_do_not_lock_anybody_out() {
 #[test]
 fn the_soft_limit_is_raised_to_the_hard_limit() {
     let home = Home::new();
-    let hub = home.start_by(&["sh", "-c", "ulimit -Sn 100 && ulimit -Hn 2000 && exec \"$@\"", "sh"], &[]);
+    let hub =
+        home.start_through(&["sh", "-c", "ulimit -Sn 100 && ulimit -Hn 2000 && exec \"$@\"", "sh"], &[]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", hub.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let values: Vec<_> = line.split_whitespace().skip(3).take(2).collect();

@@ -14,7 +14,7 @@ use linchpin::egress::{Body, Egress, Target};
 use linchpin::testing::authority::Authority;
 
 const DOCTOR: [&str; 3] = ["doctor", "--server", "guarded"];
-const LONG: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Requests a URL as a browser. Returns the status and the headers.
 async fn visit(url: &str, cookie: Option<&str>) -> (u16, HeaderMap) {
@@ -22,16 +22,16 @@ async fn visit(url: &str, cookie: Option<&str>) -> (u16, HeaderMap) {
     if let Some(cookie) = cookie {
         request = request.header(COOKIE, cookie);
     }
-    let (target, egress) = (Target::typed(url).unwrap(), Egress::default());
+    let (target, egress) = (Target::configured(url).unwrap(), Egress::default());
     let answer = egress.send(request.body(Body::default()).unwrap(), &target);
-    let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap();
+    let answer = tokio::time::timeout(TIMEOUT, answer).await.unwrap().unwrap();
     (answer.status().as_u16(), answer.headers().clone())
 }
 
 /// Asserts the exit code and the words of the doctor's output.
 #[track_caller]
-fn examine(home: &Home, code: i32, words: &[&str]) {
-    let run = home.run(&DOCTOR).said(code, &[]);
+fn run_doctor(home: &Home, code: i32, words: &[&str]) {
+    let run = home.run(&DOCTOR).expect_output(code, &[]);
     for word in words {
         assert!(
             run.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains(word),
@@ -51,7 +51,7 @@ async fn from_nobody_to_a_revoked_grant() {
     home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
     let hub = home.start();
     home.ok(&["server", "add", "Guarded", "--url", &authority.mcp_url(), "--auth", "oauth"]);
-    examine(&home, 1, &["not signed in", "sign in with `linchpin server sign-in guarded`"]);
+    run_doctor(&home, 1, &["not signed in", "sign in with `linchpin server sign-in guarded`"]);
 
     // The link is sufficient for a browser without a session.
     let begun = home.json(&["server", "sign-in", "guarded", "--no-wait"]);
@@ -68,7 +68,7 @@ async fn from_nobody_to_a_revoked_grant() {
     assert_eq!(status, 200);
 
     let words = ["token request at", "HTTP 200", "ok sign-in signed in", "The server is usable."];
-    examine(&home, 0, &words);
+    run_doctor(&home, 0, &words);
     let healthy = home.json(&DOCTOR);
     assert_eq!((&healthy["server"], &healthy["ok"]), (&"guarded".into(), &true.into()), "{healthy}");
     let hops = healthy["hops"].as_array().unwrap().len();
@@ -82,9 +82,9 @@ async fn from_nobody_to_a_revoked_grant() {
     assert_eq!(home.json(&DOCTOR)["hops"].as_array().unwrap().len(), hops);
     authority.revoke();
     home.run(&["tool", "call", "mcp_guarded__greet"])
-        .said(1, &["sign in again with `linchpin server sign-in guarded`"]);
-    examine(&home, 1, &["the grant is no longer accepted", "sign in again with"]);
-    home.run(&["doctor", "--server", "nothing"]).said(1, &["nothing"]);
-    home.run(&["doctor"]).said(2, &["give the URL of a server"]);
+        .expect_output(1, &["sign in again with `linchpin server sign-in guarded`"]);
+    run_doctor(&home, 1, &["the grant is no longer accepted", "sign in again with"]);
+    home.run(&["doctor", "--server", "nothing"]).expect_output(1, &["nothing"]);
+    home.run(&["doctor"]).expect_output(2, &["give the URL of a server"]);
     drop(hub);
 }

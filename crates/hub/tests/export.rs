@@ -60,7 +60,8 @@ fn home() -> Home {
 
 fn fill(home: &Home) {
     for variable in ["API_KEY", "STORE"] {
-        home.run_with("canary-vault\n", &["server", "secret", "set", "files", variable]).said(0, &[]);
+        home.run_with("canary-vault\n", &["server", "secret", "set", "files", variable])
+            .expect_output(0, &[]);
     }
     let add = |name: &str, more: &[&str]| {
         let url = format!("https://{}.example/mcp", name.to_lowercase());
@@ -68,14 +69,14 @@ fn fill(home: &Home) {
     };
     add("Open", &[]);
     add("My-Tracker", &["--auth", "bearer"]);
-    home.run_with("canary-bearer\n", &["server", "credential", "set", "my-tracker"]).said(0, &[]);
+    home.run_with("canary-bearer\n", &["server", "credential", "set", "my-tracker"]).expect_output(0, &[]);
     add("Signed", &["--auth", "oauth"]);
     add("Each", &["--auth", "bearer", "--per-agent"]);
     add("Basic", &["--auth", "basic", "--username", "ada"]);
 }
 
 fn export(home: &Home, arguments: &[&str]) -> (Value, String) {
-    let run = home.run(&[&["export"], arguments].concat()).said(0, &[]);
+    let run = home.run(&[&["export"], arguments].concat()).expect_output(0, &[]);
     assert!(!run.stdout.contains("canary") && !run.stderr.contains("canary"), "{}{}", run.stdout, run.stderr);
     (run.json(), run.stderr)
 }
@@ -153,9 +154,10 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     ] {
         assert!(notes.contains(note), "{notes}");
     }
-    home.run(&["export", "cursor", "--server", "nobody"]).said(1, &["nobody"]);
-    home.run(&["export", "cursor", "--agent", "a"]).said(2, &["--agent requires a tool format"]);
-    home.run(&["export", "openai", "--server", "a", "--server", "b"]).said(2, &["at most one --server"]);
+    home.run(&["export", "cursor", "--server", "nobody"]).expect_output(1, &["nobody"]);
+    home.run(&["export", "cursor", "--agent", "a"]).expect_output(2, &["--agent requires a tool format"]);
+    home.run(&["export", "openai", "--server", "a", "--server", "b"])
+        .expect_output(2, &["at most one --server"]);
 
     let rest = rest::Rest::ready(&home.data().join("hub.json"));
     let answer = rest.send("GET", "/api/v1/export/clients/cursor?servers=open,far", None).unwrap().json();
@@ -174,9 +176,9 @@ fn a_secret_is_forgotten() {
     assert_eq!(home.json(&["server", "test", "files"])["name"], "linchpin-demo");
     home.ok(&["server", "secret", "drop", "files", "STORE"]);
     assert_eq!(home.json(&["server", "show", "files"])["missing_secrets"], json!(["STORE"]));
-    home.run(&["server", "test", "files"]).said(1, &["its secret `STORE` is missing"]);
-    home.run(&["server", "secret", "drop", "files", "STORE"]).said(1, &["STORE"]);
-    home.run_with("canary-vault\n", &["server", "secret", "set", "files", "STORE"]).said(0, &[]);
+    home.run(&["server", "test", "files"]).expect_output(1, &["its secret `STORE` is missing"]);
+    home.run(&["server", "secret", "drop", "files", "STORE"]).expect_output(1, &["STORE"]);
+    home.run_with("canary-vault\n", &["server", "secret", "set", "files", "STORE"]).expect_output(0, &[]);
     home.ok(&["server", "test", "files"]);
 }
 
@@ -187,13 +189,13 @@ fn what_was_written_is_not_called_left_out() {
     let path = home.file("claude_desktop_config.json");
     let server = json!({ "command": "true", "env": { "API_KEY": "x".repeat(40_000) } });
     fs::write(&path, json!({ "mcpServers": { "large": server } }).to_string()).unwrap();
-    let run = home.run(&["--json", "import", path.to_str().unwrap(), "--yes"]).said(1, &[]);
+    let run = home.run(&["--json", "import", path.to_str().unwrap(), "--yes"]).expect_output(1, &[]);
     let row = &run.json()["servers"][0];
     assert_eq!(row["step"], "added", "{row}");
     assert!(row["reason"].as_str().unwrap().contains("at most 32768"), "{row}");
     assert_eq!(home.json(&["server", "show", "large"])["missing_secrets"], json!(["API_KEY"]));
     home.ok(&["server", "remove", "large"]);
-    let run = home.run(&["import", path.to_str().unwrap(), "--yes"]).said(1, &[]);
+    let run = home.run(&["import", path.to_str().unwrap(), "--yes"]).expect_output(1, &[]);
     let expected = "server `large` added, but not completely: ";
     assert!(
         run.stdout.contains(expected) && run.stdout.contains("linchpin server enable large"),

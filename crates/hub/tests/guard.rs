@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 use linchpin::Client;
 use linchpin::egress::Egress;
-use linchpin_hub_core::connection::{Connections, Processes};
-use linchpin_hub_core::events::Events;
+use linchpin_hub_core::connection::{ConnectionPool, Processes};
+use linchpin_hub_core::events::EventLog;
 use linchpin_hub_core::id::{ServerId, TenantId};
-use linchpin_hub_core::platform::System;
-use linchpin_hub_core::process_guard::{COMMAND, Guard};
-use linchpin_hub_core::server::{Launch, Server, Settings, Transport};
+use linchpin_hub_core::platform::SystemPlatform;
+use linchpin_hub_core::process_guard::{COMMAND, ProcessGuard};
+use linchpin_hub_core::server::{ProgramSpec, Server, ServerSettings, Transport};
 use linchpin_hub_core::tool::names::Slug;
-use linchpin_hub_core::{Scope, Subject, World};
+use linchpin_hub_core::{Actor, Platform, Subject};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use support::LINCHPIN;
 use tempfile::TempDir;
@@ -37,9 +37,9 @@ const HUB: &str = "LINCHPIN_TEST_HUB";
 const SERVERS: u128 = 20;
 const CYCLES: usize = 50;
 /// Maximum lifetime of processes after their hub was killed.
-const SOON: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Test timeout, reached only if something is broken.
-const LONG: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The demo server with two more children. One tries to outlive it: it ignores termination
 /// signals, has left the process group and closed its pipes. The other one has lost its parent.
@@ -51,7 +51,7 @@ exec "$0" demo
 "#;
 
 /// Serializes the tests: they count resources of the whole process.
-fn alone() -> MutexGuard<'static, ()> {
+fn lock_tests() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -87,18 +87,18 @@ impl Place {
 
     fn until_up(&self, servers: u128) {
         for _ in 0..2 * servers {
-            assert_eq!(self.alive.recv_timeout(LONG).as_deref(), Ok("up"));
+            assert_eq!(self.alive.recv_timeout(TEST_TIMEOUT).as_deref(), Ok("up"));
         }
     }
 
     /// Asserts that all processes exit soon, including those that were just being started.
     #[track_caller]
-    fn is_empty_soon(&self, mark: &str) {
-        let until = Instant::now() + SOON;
+    fn assert_empty_soon(&self, mark: &str) {
+        let until = Instant::now() + KILL_TIMEOUT;
         let next = || self.alive.recv_timeout(until.saturating_duration_since(Instant::now()));
         let end = std::iter::repeat_with(next).find_map(Result::err);
-        assert_eq!(end, Some(RecvTimeoutError::Disconnected), "{:?}", marked(mark));
-        assert_eq!(marked(mark), [0; 0]);
+        assert_eq!(end, Some(RecvTimeoutError::Disconnected), "{:?}", lineage_processes(mark));
+        assert_eq!(lineage_processes(mark), [0; 0]);
     }
 }
 
@@ -141,7 +141,7 @@ impl Hub {
             if let Some(guard) = found.filter(|_| found != other) {
                 return guard;
             }
-            assert!(begun.elapsed() < LONG, "there is no guard");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "there is no guard");
             std::thread::yield_now();
         }
     }
@@ -155,8 +155,8 @@ impl Drop for Hub {
 }
 
 /// Acts as a hub: starts the guard and connects to the servers, until standard input ends.
-fn play(folder: &Path) {
-    let guard = Guard::start(Path::new(LINCHPIN), &file(folder)).unwrap();
+fn run_hub(folder: &Path) {
+    let guard = ProcessGuard::start(Path::new(LINCHPIN), &file(folder)).unwrap();
     let _alive = OpenOptions::new().write(true).open(folder.join("alive")).unwrap();
     let runtime = Runtime::new().unwrap();
     let connections = runtime.block_on(connect(&guard, folder, SERVERS));
@@ -164,28 +164,29 @@ fn play(folder: &Path) {
     drop(connections);
 }
 
-async fn connect(guard: &Guard, folder: &Path, servers: u128) -> Vec<Client> {
-    let (world, events) = (Arc::new(System), Events::default());
+async fn connect(guard: &ProcessGuard, folder: &Path, servers: u128) -> Vec<Client> {
+    let (world, events) = (Arc::new(SystemPlatform), EventLog::default());
     let processes = Processes { lineage: Some(guard.lineage().clone()), ..Processes::default() };
-    let connections = Connections::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), processes);
-    let scope = Scope::new(TenantId::fixed(1), Subject::Hub);
+    let connections =
+        ConnectionPool::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), processes);
+    let actor = Actor::new(TenantId::fixed(1), Subject::Hub);
     let mut clients = Vec::new();
     for number in 1..=servers {
-        clients.push(connections.try_out(scope, &server(number, folder), None).await.unwrap());
+        clients.push(connections.connect_unpooled(actor, &server(number, folder), None).await.unwrap());
     }
     clients
 }
 
 fn server(number: u128, folder: &Path) -> Server {
     let env = BTreeMap::from([("ALIVE".to_owned(), folder.join("alive").to_str().unwrap().to_owned())]);
-    let now = System.now();
+    let now = SystemPlatform.now();
     Server {
         id: ServerId::fixed(number),
         slug: Slug::new("stubborn").unwrap(),
-        settings: Settings::named("Stubborn"),
-        transport: Transport::Stdio(Launch { env, ..Launch::new("sh", &["-c", SERVER, LINCHPIN]) }),
-        is_from_file: true,
-        has_left_file: false,
+        settings: ServerSettings::with_name("Stubborn"),
+        transport: Transport::Stdio(ProgramSpec { env, ..ProgramSpec::new("sh", &["-c", SERVER, LINCHPIN]) }),
+        is_configured: true,
+        is_undeclared: false,
         version: 1,
         created: now,
         updated: now,
@@ -197,7 +198,7 @@ fn processes() -> impl Iterator<Item = i32> {
 }
 
 /// Returns the live processes of a lineage.
-fn marked(mark: &str) -> Vec<i32> {
+fn lineage_processes(mark: &str) -> Vec<i32> {
     let carries = |id: &i32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         environment.windows(mark.len()).any(|part| part == mark.as_bytes())
@@ -228,33 +229,33 @@ fn descriptors() -> usize {
 #[test]
 fn nothing_outlives_a_hub_that_is_killed() {
     if let Some(folder) = std::env::var_os(HUB) {
-        return play(Path::new(&folder));
+        return run_hub(Path::new(&folder));
     }
-    let _alone = alone();
+    let _alone = lock_tests();
     for kill in [kill_process, kill_process_group] {
         // Kill when all servers are running, and while more are being started.
         for servers in [SERVERS, 1, 2, 3, 5, 8] {
             let hub = Hub::start(servers);
             let mark = hub.place.mark();
             kill(hub.id(), Signal::KILL).unwrap();
-            hub.place.is_empty_soon(&mark);
+            hub.place.assert_empty_soon(&mark);
         }
     }
 }
 
 #[test]
 fn nothing_outlives_a_hub_that_ends_in_good_order() {
-    let _alone = alone();
+    let _alone = lock_tests();
     let mut hub = Hub::start(SERVERS);
     let mark = hub.place.mark();
     drop(hub.process.stdin.take());
     assert!(hub.process.wait().unwrap().success());
-    hub.place.is_empty_soon(&mark);
+    hub.place.assert_empty_soon(&mark);
 }
 
 #[test]
 fn a_guard_that_is_killed_is_replaced() {
-    let _alone = alone();
+    let _alone = lock_tests();
     let hub = Hub::start(SERVERS);
     let mark = hub.place.mark();
     let mut guard = hub.guard(None);
@@ -262,26 +263,33 @@ fn a_guard_that_is_killed_is_replaced() {
         kill_process(guard, Signal::KILL).unwrap();
         guard = hub.guard(Some(guard));
     }
-    let before = marked(&mark);
-    let error = Guard::start(Path::new(LINCHPIN), &hub.place.file()).err().unwrap().to_string();
+    let before = lineage_processes(&mark);
+    let error = ProcessGuard::start(Path::new(LINCHPIN), &hub.place.file()).err().unwrap().to_string();
     assert!(error.contains("another hub runs on the same data: stop it"), "{error}");
-    assert_eq!((marked(&mark), hub.place.mark()), (before, mark.clone()), "the running hub is unaffected");
+    assert_eq!(
+        (lineage_processes(&mark), hub.place.mark()),
+        (before, mark.clone()),
+        "the running hub is unaffected"
+    );
     kill_process(hub.id(), Signal::KILL).unwrap();
-    hub.place.is_empty_soon(&mark);
+    hub.place.assert_empty_soon(&mark);
 }
 
 #[test]
 fn what_hub_and_guard_leave_when_both_are_killed_ends_with_the_next_start() {
-    let _alone = alone();
+    let _alone = lock_tests();
     let mut hub = Hub::start(SERVERS);
     let mark = hub.place.mark();
     kill_process(hub.id(), Signal::STOP).unwrap(); // so that it starts no other guard
     kill_process(hub.guard(None), Signal::KILL).unwrap();
     hub.process.kill().unwrap();
     hub.process.wait().unwrap();
-    assert!(marked(&mark).len() >= usize::try_from(SERVERS).unwrap(), "the processes ignore SIGTERM");
-    let next = Guard::start(Path::new(LINCHPIN), &hub.place.file()).unwrap();
-    hub.place.is_empty_soon(&mark);
+    assert!(
+        lineage_processes(&mark).len() >= usize::try_from(SERVERS).unwrap(),
+        "the processes ignore SIGTERM"
+    );
+    let next = ProcessGuard::start(Path::new(LINCHPIN), &hub.place.file()).unwrap();
+    hub.place.assert_empty_soon(&mark);
     assert_eq!(hub.place.mark(), next.lineage().to_string());
     assert_ne!(hub.place.mark(), mark);
     assert_eq!(fs::metadata(hub.place.file()).unwrap().permissions().mode() & 0o777, 0o600);
@@ -289,28 +297,28 @@ fn what_hub_and_guard_leave_when_both_are_killed_ends_with_the_next_start() {
 
 #[test]
 fn whatever_stands_in_the_file_a_hub_starts() {
-    let _alone = alone();
+    let _alone = lock_tests();
     let place = Place::new();
     for text in [&b""[..], b"\n", b"1-2", b"\xff", &[b'x'; 10_000]] {
         fs::write(place.file(), text).unwrap();
-        let guard = Guard::start(Path::new(LINCHPIN), &place.file()).unwrap();
+        let guard = ProcessGuard::start(Path::new(LINCHPIN), &place.file()).unwrap();
         assert_eq!(place.mark(), guard.lineage().to_string());
     }
-    let error = Guard::start(Path::new(LINCHPIN), place.folder.path()).err().unwrap().to_string();
+    let error = ProcessGuard::start(Path::new(LINCHPIN), place.folder.path()).err().unwrap().to_string();
     assert!(error.starts_with('`') && error.contains("cannot be used: "), "{error}");
-    let error = Guard::start(Path::new("/no/such/program"), &place.file()).err().unwrap().to_string();
+    let error = ProcessGuard::start(Path::new("/no/such/program"), &place.file()).err().unwrap().to_string();
     assert!(error.starts_with("`/no/such/program __guard` cannot be started: "), "{error}");
 }
 
 #[test]
 fn nothing_is_left_after_many_starts() {
-    let _alone = alone();
+    let _alone = lock_tests();
     let place = Place::new();
     let _alive = OpenOptions::new().write(true).open(place.folder.path().join("alive")).unwrap();
     let runtime = Runtime::new().unwrap();
     let before = (children(), descriptors());
     for round in 0..CYCLES {
-        let guard = Guard::start(Path::new(LINCHPIN), &place.file()).unwrap();
+        let guard = ProcessGuard::start(Path::new(LINCHPIN), &place.file()).unwrap();
         let lineage = guard.lineage().to_string();
         let connections = runtime.block_on(connect(&guard, place.folder.path(), 1));
         place.until_up(1);
@@ -319,15 +327,18 @@ fn nothing_is_left_after_many_starts() {
             drop(guard);
         } else {
             drop(guard);
-            assert_eq!(marked(&lineage), [0; 0], "the guard kills the remaining processes");
+            assert_eq!(lineage_processes(&lineage), [0; 0], "the guard kills the remaining processes");
             drop(connections);
         }
-        assert_eq!(marked(&lineage), [0; 0]);
+        assert_eq!(lineage_processes(&lineage), [0; 0]);
         // The threads of connections close their descriptors a moment later.
         let begin = Instant::now();
         while (children(), descriptors()) != before {
             let now = (children(), descriptors());
-            assert!(begin.elapsed() < LONG, "zombies, guards and descriptors: {now:?} and not {before:?}");
+            assert!(
+                begin.elapsed() < TEST_TIMEOUT,
+                "zombies, guards and descriptors: {now:?} and not {before:?}"
+            );
             std::thread::yield_now();
         }
     }

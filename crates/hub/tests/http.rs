@@ -18,7 +18,7 @@ use linchpin::{Revision, Server};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use script::{HttpScript, Reply, Speaking, speak};
+use script::{HttpScript, MessageStream, Reply, plain_reply};
 use serde_json::{Value, json};
 use support::{LINCHPIN, run, run_in};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,12 +30,12 @@ const LAST: Revision = Revision::LATEST_SESSION;
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/tests/egress/certificates");
 
 /// Returns the URL of another path of the demo server.
-fn at(demo: &Demo, path: &str) -> String {
+fn url_of(demo: &Demo, path: &str) -> String {
     demo.url.replace("/mcp", path)
 }
 
 /// Starts a server that responds to every request with the same bytes.
-fn answering(answer: &'static str) -> String {
+fn serve_response(answer: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let url = format!("http://{}/mcp", listener.local_addr().expect("the listener is bound"));
     thread::spawn(move || {
@@ -51,25 +51,25 @@ fn answering(answer: &'static str) -> String {
 #[test]
 fn a_url_is_inspected_and_called_like_a_command() {
     let demo = Demo::start();
-    let shown = run(&["inspect", &demo.url]).said(0, &[]).stdout;
-    let started = run(&["inspect", LINCHPIN, "demo"]).said(0, &[]).stdout;
+    let shown = run(&["inspect", &demo.url]).expect_output(0, &[]).stdout;
+    let started = run(&["inspect", LINCHPIN, "demo"]).expect_output(0, &[]).stdout;
     assert_eq!(shown, started);
-    let called = run(&["call", "add", "--args", r#"{"a": 2, "b": 40}"#, &demo.url]).said(0, &[]);
+    let called = run(&["call", "add", "--args", r#"{"a": 2, "b": 40}"#, &demo.url]).expect_output(0, &[]);
     assert_eq!(called.stdout.trim(), r#"{"sum":42.0}"#);
-    let counted =
-        run(&["call", "countdown", "--args", r#"{"from": 2}"#, &demo.url]).said(0, &["progress 2/2"]);
+    let counted = run(&["call", "countdown", "--args", r#"{"from": 2}"#, &demo.url])
+        .expect_output(0, &["progress 2/2"]);
     assert_eq!(counted.stdout.trim(), "Counted down from 2.");
 }
 
 #[test]
 fn what_was_typed_wrongly_is_named() {
-    run(&["inspect", "--header", "a: b", LINCHPIN, "demo"]).said(2, &["--header requires a URL"]);
+    run(&["inspect", "--header", "a: b", LINCHPIN, "demo"]).expect_output(2, &["--header requires a URL"]);
     run(&["inspect", "http://127.0.0.1:1/mcp", "extra"])
-        .said(2, &["unexpected argument `extra` after a URL"]);
-    run(&["inspect", "--header", "nothing", "http://127.0.0.1:1/mcp"]).said(2, &["NAME: VALUE"]);
+        .expect_output(2, &["unexpected argument `extra` after a URL"]);
+    run(&["inspect", "--header", "nothing", "http://127.0.0.1:1/mcp"]).expect_output(2, &["NAME: VALUE"]);
     let refused = run(&["inspect", "--header", "Mcp-Session-Id: x", "http://127.0.0.1:1/mcp"]);
-    refused.said(1, &["the header `mcp-session-id` is set by the transport"]);
-    run(&["demo", "--http", "nowhere"]).said(1, &["nowhere", "cannot listen on"]);
+    refused.expect_output(1, &["the header `mcp-session-id` is set by the transport"]);
+    run(&["demo", "--http", "nowhere"]).expect_output(1, &["nowhere", "cannot listen on"]);
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn what_is_no_hub_does_nothing() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
         "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     ] {
-        let url = answering(answer);
+        let url = serve_response(answer);
         let asked = |hub: &str| {
             run_in(&[("LINCHPIN_TOKEN", "x")], &["--json", "--hub", hub, "server", "remove", "a"])
         };
-        let error = asked(url.trim_end_matches("/mcp")).said(1, &[]).json()["error"].clone();
+        let error = asked(url.trim_end_matches("/mcp")).expect_output(1, &[]).json()["error"].clone();
         assert_eq!(error["kind"], "protocol", "{error}");
         assert!(
             error["message"]
@@ -90,12 +90,12 @@ fn what_is_no_hub_does_nothing() {
                 .is_some_and(|text| text.ends_with("is not a Linchpin hub: check --hub")),
             "{error}"
         );
-        let error = asked(&url).said(2, &[]).json()["error"].clone();
+        let error = asked(&url).expect_output(2, &[]).json()["error"].clone();
         assert!(error["message"].as_str().is_some_and(|text| text.contains("--hub: path, query")), "{error}");
     }
-    let done = answering("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+    let done = serve_response("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
     let removed = ["--hub", done.trim_end_matches("/mcp"), "server", "remove", "a"];
-    run_in(&[("LINCHPIN_TOKEN", "x")], &removed).said(0, &[]);
+    run_in(&[("LINCHPIN_TOKEN", "x")], &removed).expect_output(0, &[]);
 }
 
 /// Returns name, result and text of each step.
@@ -116,21 +116,21 @@ fn says(run: &support::Run, step: &str) -> String {
 #[test]
 fn the_doctor_shows_every_step() {
     let demo = Demo::start();
-    let healthy = run(&["--json", "doctor", &demo.url]).said(0, &[]);
+    let healthy = run(&["--json", "doctor", &demo.url]).expect_output(0, &[]);
     assert_eq!(healthy.json()["ok"], true);
     let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["TCP", "era", "revision", "session", "server", "capabilities", "tools"]);
-    let text = run(&["doctor", &demo.url]).said(0, &[]).stdout;
+    let text = run(&["doctor", &demo.url]).expect_output(0, &[]).stdout;
     assert!(
         text.contains("ok revision      2026-07-28") && text.ends_with("The server is usable.\n"),
         "{text}"
     );
-    let started = run(&["--json", "doctor", LINCHPIN, "demo"]).said(0, &[]);
+    let started = run(&["--json", "doctor", LINCHPIN, "demo"]).expect_output(0, &[]);
     assert!(matches!(&steps(&started)[0], (name, true, _) if name == "program"));
 }
 
 /// Runs the doctor on a server of this process.
-async fn examined(url: &str, trusting: &str) -> support::Run {
+async fn run_doctor(url: &str, trusting: &str) -> support::Run {
     let (url, root) = (url.to_owned(), format!("{CERTIFICATES}/{trusting}"));
     let work = move || run_in(&[("SSL_CERT_FILE", &root)], &["--json", "doctor", &url]);
     tokio::task::spawn_blocking(work).await.expect("it ends")
@@ -146,7 +146,7 @@ async fn the_doctor_tells_servers_of_the_session_era_apart() {
         let listening = http.bind("127.0.0.1:0").await.expect("a port is free");
         let url = listening.url();
         serving.spawn(listening.run_until(std::future::pending()));
-        assert_old(&examined(&url, "authority.pem").await, LAST, session);
+        assert_old(&run_doctor(&url, "authority.pem").await, LAST, session);
     }
 }
 
@@ -161,25 +161,28 @@ fn assert_old(run: &support::Run, revision: Revision, session: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_knows_servers_of_before_streamable_http() {
-    let stream = Speaking::default();
+    let stream = MessageStream::default();
     let script = HttpScript::start(move |seen| match (&*seen.verb, &*seen.path) {
-        ("GET", "/sse") => Reply::events().chunk(b"event: endpoint\ndata: /messages\n\n").speaking(&stream),
+        ("GET", "/sse") => {
+            Reply::events().chunk(b"event: endpoint\ndata: /messages\n\n").then_stream(&stream)
+        }
         ("POST", "/messages") => {
-            let answer = speak(FIRST, seen).body_json().filter(|_| seen.body.get("id").is_some());
-            answer.inspect(|answer| stream.say(answer));
+            let answer = plain_reply(FIRST, seen).body_json().filter(|_| seen.body.get("id").is_some());
+            answer.inspect(|answer| stream.send(answer));
             Reply::status(202)
         }
         _ => Reply::status(404),
     })
     .await;
-    let healthy = examined(&format!("{}/sse", script.origin()), "authority.pem").await;
+    let healthy = run_doctor(&format!("{}/sse", script.origin()), "authority.pem").await;
     assert_old(&healthy, FIRST, "HTTP+SSE: the event stream is the session");
 }
 
 #[test]
 fn the_doctor_shows_what_a_name_leads_to() {
     let demo = Demo::start();
-    let healthy = run(&["--json", "doctor", &demo.url.replace("127.0.0.1", "localhost")]).said(0, &[]);
+    let healthy =
+        run(&["--json", "doctor", &demo.url.replace("127.0.0.1", "localhost")]).expect_output(0, &[]);
     let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names[..2], ["DNS", "TCP"]);
     assert!(
@@ -201,7 +204,7 @@ fn acceptor() -> TlsAcceptor {
 }
 
 /// Forwards TLS connections to a server without TLS.
-async fn secure(listener: TcpListener, plain: SocketAddr) {
+async fn serve_tls(listener: TcpListener, plain: SocketAddr) {
     let mut tunnels = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         tunnels.spawn(async move {
@@ -217,14 +220,14 @@ async fn the_doctor_shows_whether_a_certificate_is_trusted() {
     let demo = Demo::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let url = format!("https://{}/mcp", listener.local_addr().expect("the listener is bound"));
-    let plain = at(&demo, "").trim_start_matches("http://").parse().expect("a valid socket address");
+    let plain = url_of(&demo, "").trim_start_matches("http://").parse().expect("a valid socket address");
     let mut serving = JoinSet::new();
-    serving.spawn(secure(listener, plain));
-    let healthy = examined(&url, "authority.pem").await.said(0, &[]);
+    serving.spawn(serve_tls(listener, plain));
+    let healthy = run_doctor(&url, "authority.pem").await.expect_output(0, &[]);
     let names: Vec<_> = steps(&healthy).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names[..3], ["TCP", "TLS", "era"]);
     assert_eq!(says(&healthy, "TLS"), "valid certificate for 127.0.0.1");
-    let failed = examined(&url, "other.pem").await.said(1, &[]);
+    let failed = run_doctor(&url, "other.pem").await.expect_output(1, &[]);
     assert!(matches!(&steps(&failed)[..], [_, (name, false, _)] if name == "TLS"), "{}", failed.stdout);
     assert!(says(&failed, "TLS").contains("UnknownIssuer"), "{}", failed.stdout);
 }
@@ -232,15 +235,16 @@ async fn the_doctor_shows_whether_a_certificate_is_trusted() {
 #[test]
 fn the_doctor_says_what_to_do() {
     let demo = Demo::start();
-    let unauthorized = answering(
+    let unauthorized = serve_response(
         "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     );
-    let page = answering(
+    let page = serve_response(
         "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
     );
-    let broken =
-        answering("HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    let nowhere = at(&demo, "/nowhere");
+    let broken = serve_response(
+        "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    );
+    let nowhere = url_of(&demo, "/nowhere");
     let cases = [
         (&*nowhere, "check the path of the URL"),
         (&*unauthorized, "--header 'Authorization: Bearer …'"),
@@ -258,7 +262,7 @@ fn the_doctor_says_what_to_do() {
         assert!(failed.stdout.ends_with(ended), "{}", failed.stdout);
     }
     // The duration of a failed name resolution depends on the machine.
-    let unknown = run(&["doctor", "https://nosuch.invalid/mcp"]).said(1, &[]).stdout;
+    let unknown = run(&["doctor", "https://nosuch.invalid/mcp"]).expect_output(1, &[]).stdout;
     assert!(
         unknown.contains("check the spelling") || unknown.contains("name resolution took too long"),
         "{unknown}"

@@ -109,13 +109,13 @@ const NAMES: [&str; 8] = ["github", "files", "tracker", "files-2", "search", "lo
 fn four_clients_are_imported_and_again_nothing_changes() {
     let files = Files::new();
     let _hub = files.home.start();
-    let dry = files.import(&files.all, &["--dry-run"]).said(0, &[]);
+    let dry = files.import(&files.all, &["--dry-run"]).expect_output(0, &[]);
     assert_eq!(steps(&dry), all("added", &NAMES));
     assert!(!files.home.config().exists(), "nothing was imported");
     assert_eq!(files.home.json(&["server", "list"]).as_array().unwrap().len(), 1);
-    files.import(&files.all, &[]).said(2, &[]);
+    files.import(&files.all, &[]).expect_output(2, &[]);
 
-    let done = files.import(&files.all, &["--yes"]).said(0, &[]);
+    let done = files.import(&files.all, &["--yes"]).expect_output(0, &[]);
     assert_eq!(steps(&done), all("added", &NAMES));
     let row = |slug: &str| {
         let servers = done.json()["servers"].as_array().unwrap().clone();
@@ -153,13 +153,22 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     assert_eq!(show("far")["transport"], "sse");
     assert_eq!((&tracker["enabled"], &show("search")["enabled"]), (&json!(false), &json!(false)));
     files.home.ok(&["server", "credential", "show", "search"]);
-    files.home.run(&["server", "credential", "show", "tracker"]).said(1, &["no credential is stored"]);
+    files
+        .home
+        .run(&["server", "credential", "show", "tracker"])
+        .expect_output(1, &["no credential is stored"]);
     // Entering the secret with the suggested command works as well.
-    files.home.run_with("canary-entered\n", &["server", "credential", "set", "tracker"]).said(0, &[]);
-    files.home.run_with("canary-entered\n", &["server", "secret", "set", "local", "API_KEY"]).said(0, &[]);
+    files
+        .home
+        .run_with("canary-entered\n", &["server", "credential", "set", "tracker"])
+        .expect_output(0, &[]);
+    files
+        .home
+        .run_with("canary-entered\n", &["server", "secret", "set", "local", "API_KEY"])
+        .expect_output(0, &[]);
 
     let (config, version) = (files.config(), show("tracker")["version"].clone());
-    let again = files.import(&files.all, &[]).said(0, &[]);
+    let again = files.import(&files.all, &[]).expect_output(0, &[]);
     assert_eq!(steps(&again), all("unchanged", &NAMES), "no confirmation is necessary");
     assert_eq!((files.config(), show("tracker")["version"].clone()), (config, version));
 
@@ -168,21 +177,21 @@ fn four_clients_are_imported_and_again_nothing_changes() {
     files.home.ok(&["server", "sync", "github"]);
     let said = files.home.ok(&["tool", "call", "show", "--server", "github"]);
     assert_eq!(said, "*** 1-potksed-yranac fast\n");
-    assert_eq!(steps(&files.import(&files.all, &[]).said(0, &[])), all("unchanged", &NAMES));
+    assert_eq!(steps(&files.import(&files.all, &[]).expect_output(0, &[])), all("unchanged", &NAMES));
 }
 
 #[test]
 fn a_change_is_shown_and_turns_a_program_off() {
     let files = Files::new();
     let _hub = files.home.start();
-    files.import(&files.all[..1], &["--yes"]).said(0, &[]);
+    files.import(&files.all[..1], &["--yes"]).expect_output(0, &[]);
     files.home.ok(&["server", "enable", "github"]);
     let text = fs::read_to_string(&files.all[0])
         .unwrap()
         .replace("fast", "slow")
         .replace("server.py", "server.py\", \"x");
     fs::write(&files.all[0], text).unwrap();
-    let done = files.import(&files.all[..1], &["--yes"]).said(0, &[]);
+    let done = files.import(&files.all[..1], &["--yes"]).expect_output(0, &[]);
     assert_eq!(steps(&done), [all("changed", &["github"]), all("unchanged", &["files"])].concat());
     let changes = &done.json()["servers"][0]["changes"];
     assert_eq!(changes[1], json!({"field": "env.MODE", "before": "\"fast\"", "after": "\"slow\""}));
@@ -201,7 +210,7 @@ fn a_change_is_shown_and_turns_a_program_off() {
 #[test]
 fn without_a_hub_programs_are_imported_and_their_secrets_follow() {
     let files = Files::new();
-    let done = files.import(&files.all, &["--yes"]).said(1, &[]);
+    let done = files.import(&files.all, &["--yes"]).expect_output(1, &[]);
     let servers = done.json()["servers"].clone();
     assert_eq!(
         (&servers[0]["step"], &servers[0]["missing_secrets"]),
@@ -214,21 +223,24 @@ fn without_a_hub_programs_are_imported_and_their_secrets_follow() {
     files.home.ok(&["server", "enable", "github"]);
     let expected =
         ["its secret `GITHUB_TOKEN` is missing", "`linchpin server secret set github GITHUB_TOKEN`"];
-    files.home.run(&["server", "connect", "github"]).said(1, &expected);
-    let done = files.import(&files.all[..1], &["--yes"]).said(0, &[]);
+    files.home.run(&["server", "connect", "github"]).expect_output(1, &expected);
+    let done = files.import(&files.all[..1], &["--yes"]).expect_output(0, &[]);
     assert_eq!(done.json()["servers"][0]["changes"][0]["field"], "secret GITHUB_TOKEN");
     files.home.ok(&["server", "sync", "github"]);
     assert_eq!(files.home.ok(&["tool", "call", "show", "--server", "github"]), "*** 1-potksed-yranac fast\n");
     files
         .home
         .run_with("other-secret\n", &["server", "secret", "set", "github", "GITHUB_TOKEN"])
-        .said(0, &[]);
+        .expect_output(0, &[]);
     assert!(files.home.ok(&["tool", "call", "show", "--server", "github"]).contains("terces-rehto"));
     files
         .home
         .run_with("x\n", &["server", "secret", "set", "github", "MODE"])
-        .said(1, &["`variable`: ", "`secrets`"]);
-    files.home.run_with("x\n", &["server", "secret", "set", "demo", "MODE"]).said(1, &["`variable`: "]);
+        .expect_output(1, &["`variable`: ", "`secrets`"]);
+    files
+        .home
+        .run_with("x\n", &["server", "secret", "set", "demo", "MODE"])
+        .expect_output(1, &["`variable`: "]);
     files.has_no_canary();
 }
 
@@ -238,7 +250,7 @@ fn a_person_is_asked_for_each_program() {
     let _hub = files.home.start();
     let (data, file) = (files.home.data(), files.all[0].clone());
     let arguments = ["--data-dir", data.to_str().unwrap(), "import", file.to_str().unwrap()];
-    let asked = on_terminal(&[("Import 2 server(s)? [y/N] ", "n\n")], &arguments).said(1, &[]);
+    let asked = on_terminal(&[("Import 2 server(s)? [y/N] ", "n\n")], &arguments).expect_output(1, &[]);
     assert!(asked.stdout.contains("import cancelled") && !files.home.config().exists(), "{}", asked.stdout);
     let steps = [
         ("Import 2 server(s)? [y/N] ", "y\n"),
@@ -248,7 +260,7 @@ fn a_person_is_asked_for_each_program() {
         ("npx -y @modelcontextprotocol/server-filesystem /srv", ""),
         ("[y/N] ", "\n"),
     ];
-    let asked = on_terminal(&steps, &arguments).said(0, &[]).stdout;
+    let asked = on_terminal(&steps, &arguments).expect_output(0, &[]).stdout;
     assert!(asked.contains("`linchpin server enable files`") && !asked.contains("canary"), "{asked}");
     assert_eq!(files.home.json(&["server", "show", "github"])["enabled"], true);
     assert_eq!(files.home.json(&["server", "show", "files"])["enabled"], false);
@@ -273,7 +285,7 @@ fn yes_gives_nothing_of_the_environment_away() {
     let _hub = files.home.start();
     let file = hostile(&files, URL);
     for option in ["--dry-run", "--yes"] {
-        let done = files.import(std::slice::from_ref(&file), &[option]).said(1, &[]);
+        let done = files.import(std::slice::from_ref(&file), &[option]).expect_output(1, &[]);
         let servers = done.json()["servers"].as_array().unwrap().clone();
         let of = |name: &str| servers.iter().find(|row| row["name"] == name).unwrap();
         assert_eq!((&of("thief")["step"], &of("variables")["step"]), (&json!("added"), &json!("added")));
@@ -290,7 +302,7 @@ fn yes_gives_nothing_of_the_environment_away() {
     }
     let thief = files.home.json(&["server", "show", "thief"]);
     assert_eq!((&thief["enabled"], &thief["headers"]), (&json!(false), &json!({"x-more": "none"})));
-    files.home.run(&["server", "credential", "show", "thief"]).said(1, &["no credential is stored"]);
+    files.home.run(&["server", "credential", "show", "thief"]).expect_output(1, &["no credential is stored"]);
     assert!(files.config().contains("secrets = [\"DATA\"]"), "{}", files.config());
     files.has_no_canary();
 }
@@ -319,10 +331,10 @@ fn each_variable_is_confirmed_for_each_server() {
         (&*third, ""),
         ("[y/N] ", "n\n"),
     ];
-    let asked = on_terminal(&steps, &arguments).said(0, &[]).stdout;
+    let asked = on_terminal(&steps, &arguments).expect_output(0, &[]).stdout;
     assert!(asked.contains("`linchpin server enable one`"), "{asked}");
     files.home.ok(&["server", "credential", "show", "one"]);
-    files.home.run(&["server", "credential", "show", "two"]).said(1, &["no credential is stored"]);
+    files.home.run(&["server", "credential", "show", "two"]).expect_output(1, &["no credential is stored"]);
     let two = files.home.json(&["server", "show", "two"]);
     assert_eq!((&two["enabled"], &two["headers"]), (&json!(false), &json!({})));
 
@@ -340,7 +352,7 @@ fn each_variable_is_confirmed_for_each_server() {
         ("Allow the hub to connect to `two`?", ""),
         ("[y/N] ", "n\n"),
     ];
-    on_terminal(&steps, &arguments).said(0, &[]);
+    on_terminal(&steps, &arguments).expect_output(0, &[]);
     let enabled = |slug: &str| files.home.json(&["server", "show", slug])["enabled"].clone();
     assert_eq!((enabled("one"), enabled("two")), (json!(true), json!(false)));
 }
@@ -366,9 +378,9 @@ fn a_confirmation_counts_only_for_the_url_that_was_shown() {
         ("environment variable `PATH`?", ""),
         ("[y/N] ", "n\n"),
     ];
-    on_terminal(&steps, &arguments).said(0, &[]);
+    on_terminal(&steps, &arguments).expect_output(0, &[]);
     assert_eq!(files.home.json(&["server", "show", "one"])["url"], "https://127.0.0.1:9/a/other");
-    files.home.run(&["server", "credential", "show", "one"]).said(1, &["no credential is stored"]);
+    files.home.run(&["server", "credential", "show", "one"]).expect_output(1, &["no credential is stored"]);
 }
 
 #[test]
@@ -380,7 +392,7 @@ fn what_is_wrong_hinders_no_other() {
         "{\"mcpServers\": {\n  \"a\": {\"command\": \"x\"},\n  \"a\": {\"command\": \"y\"}\n}}",
     );
     let _hub = files.home.start();
-    let done = files.import(&[double, files.home.file("none.json"), wrong], &["--yes"]).said(1, &[]);
+    let done = files.import(&[double, files.home.file("none.json"), wrong], &["--yes"]).expect_output(1, &[]);
     let servers = done.json()["servers"].as_array().unwrap().clone();
     let reasons: Vec<_> = servers.iter().map(|row| row["reason"].as_str().unwrap_or_default()).collect();
     let expected = [
@@ -411,14 +423,14 @@ fn what_is_wrong_hinders_no_other() {
 #[test]
 fn the_usual_places_are_looked_at() {
     let files = Files::new();
-    let found = files.import(&[], &["--dry-run"]).said(0, &[]);
+    let found = files.import(&[], &["--dry-run"]).expect_output(0, &[]);
     assert_eq!(steps(&found), all("added", &["github", "files"]));
-    files.import(&[], &["--dry-run", "--format", "cursor"]).said(1, &[]);
+    files.import(&[], &["--dry-run", "--format", "cursor"]).expect_output(1, &[]);
     let elsewhere = run_in(
         &[("LINCHPIN_TOKEN", "x")],
         &["import", "--dry-run", "--hub", "http://127.0.0.1:1", files.all[0].to_str().unwrap()],
     );
-    elsewhere.said(1, &["no hub reachable"]);
+    elsewhere.expect_output(1, &["no hub reachable"]);
 }
 
 #[test]
@@ -438,5 +450,5 @@ fn tools_are_exported() {
     assert_eq!(anthropic[0]["input_schema"], schema);
     let gemini = home.json(&["export", "gemini"]);
     assert_eq!(gemini[0]["functionDeclarations"][0]["parametersJsonSchema"], schema);
-    home.run(&["export", "emacs"]).said(2, &["openai, anthropic, gemini"]);
+    home.run(&["export", "emacs"]).expect_output(2, &["openai, anthropic, gemini"]);
 }

@@ -28,7 +28,7 @@ for line in sys.stdin:
 #[test]
 fn everything_is_shown_and_aligned() {
     for arguments in [&["inspect", LINCHPIN, "demo"][..], &["inspect", "--", LINCHPIN, "demo"]] {
-        let shown = run(arguments).said(0, &[]).stdout;
+        let shown = run(arguments).expect_output(0, &[]).stdout;
         let expected = [
             "linchpin-demo 0.1.0  Linchpin demo\n",
             "  revision      2026-07-28\n",
@@ -67,7 +67,7 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
 #[test]
 fn for_programs_there_is_one_object() {
     for arguments in [["--json", "inspect", LINCHPIN, "demo"], ["inspect", "--json", LINCHPIN, "demo"]] {
-        let found = run(&arguments).said(0, &[]).json();
+        let found = run(&arguments).expect_output(0, &[]).json();
         assert_eq!(found["server"]["name"], "linchpin-demo");
         assert_eq!(found["server"]["title"], "Linchpin demo");
         assert_eq!(found["revision"], "2026-07-28");
@@ -88,7 +88,7 @@ fn for_programs_there_is_one_object() {
 #[test]
 fn only_what_is_announced_is_asked_for() {
     let shown = run(&["inspect", "python3", "-c", OLD])
-        .said(0, &["not a JSON-RPC message to standard output: a stray line"]);
+        .expect_output(0, &["not a JSON-RPC message to standard output: a stray line"]);
     assert!(!shown.stderr.contains("starting"), "{}", shown.stderr);
     // Texts of a server cannot clear the screen.
     assert!(shown.stdout.starts_with("old\u{FFFD}[2J 1\n"), "{}", shown.stdout);
@@ -97,18 +97,19 @@ fn only_what_is_announced_is_asked_for() {
     assert!(!shown.stdout.contains("Tools") && !shown.stdout.contains("Prompts"), "{}", shown.stdout);
     let found = run(&["--json", "inspect", "python3", "-c", OLD]).json();
     assert_eq!((&found["tools"], &found["revision"]), (&Value::Array(vec![]), &Value::from("2025-06-18")));
-    run(&["-v", "inspect", "python3", "-c", OLD]).said(0, &["server | starting\n"]);
+    run(&["-v", "inspect", "python3", "-c", OLD]).expect_output(0, &["server | starting\n"]);
 }
 
 #[test]
 fn a_server_that_fails_is_explained() {
     run(&["inspect", "no-such-program-here"])
-        .said(1, &["linchpin: cannot start `no-such-program-here`", "in PATH"]);
-    run(&["inspect", "sh", "-c", "echo no database >&2; exit 3"]).said(1, &["status 3", "no database"]);
+        .expect_output(1, &["linchpin: cannot start `no-such-program-here`", "in PATH"]);
+    run(&["inspect", "sh", "-c", "echo no database >&2; exit 3"])
+        .expect_output(1, &["status 3", "no database"]);
     run(&["inspect", "sh", "-c", "echo garbage; echo oh >&2"])
-        .said(1, &["status 0", "oh", "not a JSON-RPC message", ": garbage\n"]);
+        .expect_output(1, &["status 0", "oh", "not a JSON-RPC message", ": garbage\n"]);
     let silent = ["inspect", "--timeout", "1", "sh", "-c", "echo loading >&2; cat >/dev/null"];
-    run(&silent).said(1, &["did not respond within 1s", "standard error:\n  | loading\n"]);
+    run(&silent).expect_output(1, &["did not respond within 1s", "standard error:\n  | loading\n"]);
 }
 
 #[test]

@@ -13,22 +13,22 @@ use std::time::Duration;
 use hub::Home;
 use jiff::{SignedDuration, Timestamp};
 use linchpin::egress::Egress;
-use linchpin_hub_core::hub::{Hub, LOCAL, Options, Retention};
-use linchpin_hub_core::platform::{System, World};
+use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL, Retention};
+use linchpin_hub_core::platform::{Platform, SystemPlatform};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_store::Sqlite;
 use serde_json::Value;
 
 /// The system clock, moved forward by a number of days.
-struct Later(i64);
+struct FutureClock(i64);
 
-impl World for Later {
+impl Platform for FutureClock {
     fn now(&self) -> Timestamp {
-        System.now() + SignedDuration::from_hours(24 * self.0)
+        SystemPlatform.now() + SignedDuration::from_hours(24 * self.0)
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemPlatform.fill_random(bytes);
     }
 }
 
@@ -50,13 +50,13 @@ fn seal(home: &Home, days: i64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Arc::new(Sqlite::open(&home.data().join("hub.db")).unwrap());
-        let (keys, _) = KeyFile::open(&home.keys(), &System).unwrap();
+        let (keys, _) = KeyFile::open(&home.keys(), &SystemPlatform).unwrap();
         let audit = Some(Duration::from_hours(24));
         let retention = Retention { history: Duration::from_hours(24 * 10_000), audit };
         let segments = Some(home.data().join("audit"));
-        let options = Options { retention, segments, ..Options::default() };
-        let hub = Hub::new(Arc::new(Later(days)), store, keys, Egress::default(), options);
-        hub.seal_old(LOCAL).await.unwrap();
+        let options = HubOptions { retention, segments, ..HubOptions::default() };
+        let hub = Hub::new(Arc::new(FutureClock(days)), store, keys, Egress::default(), options);
+        hub.archive_audit(LOCAL).await.unwrap();
     });
 }
 

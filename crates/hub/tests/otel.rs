@@ -16,7 +16,7 @@ use hub::Home;
 use rest::Rest;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(30);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const SPAN: &str = "b7ad6b7169203331";
 
@@ -27,7 +27,7 @@ fn collector(answer: &'static str) -> (SocketAddr, Receiver<(String, Value)>) {
     let (taken, all) = sync_channel(1_000);
     std::thread::spawn(move || {
         while let Ok((stream, _)) = listener.accept() {
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(EXPORT_TIMEOUT)).unwrap();
             let mut reader = BufReader::new(stream);
             let mut head = String::new();
             while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}

@@ -13,8 +13,8 @@ use test_postgres::{Server, server};
 
 #[test]
 fn everything_is_in_the_database_and_what_opens_it_is_not() {
-    let database = server().database();
-    let home = Home::on(server().url(&database));
+    let database = server().create_database();
+    let home = Home::with_database(server().url(&database));
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     let call = ["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#];
@@ -34,13 +34,14 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
     fs::create_dir_all(other.file("elsewhere")).unwrap();
     let nowhere = other.file("elsewhere/hub.keys");
     let options = ["--database", &url, "--key-file", nowhere.to_str().unwrap(), "--listen", "127.0.0.1:0"];
-    other
-        .run(&options)
-        .said(1, &["elsewhere/hub.keys` is missing", "in the database is encrypted with", "--key-file"]);
+    other.run(&options).expect_output(
+        1,
+        &["elsewhere/hub.keys` is missing", "in the database is encrypted with", "--key-file"],
+    );
     assert!(!nowhere.exists(), "no new keys are created");
     // A manipulation is detected.
     server().sql(&database, "DELETE FROM audit WHERE number = 2");
-    home.run(&["audit", "verify"]).said(1, &[]);
+    home.run(&["audit", "verify"]).expect_output(1, &[]);
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn a_database_that_cannot_be_used_is_told_without_its_password() {
         ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "the database is unreachable"),
         ("mysql://hub:hunter2@localhost/hub", "invalid database URL"),
     ] {
-        let home = Home::on(url.to_owned());
+        let home = Home::with_database(url.to_owned());
         for arguments in
             [&["--listen", "127.0.0.1:0"][..], &["audit", "export"], &["--json", "audit", "export"]]
         {
@@ -68,14 +69,14 @@ fn a_database_that_cannot_be_used_is_told_without_its_password() {
 #[test]
 fn a_hub_works_on_when_its_database_is_back() {
     let server = Server::start();
-    let home = Home::on(server.url(&server.database()));
+    let home = Home::with_database(server.url(&server.create_database()));
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     let call = ["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#];
     home.ok(&call);
-    server.end();
-    home.run(&call).said(1, &["the database is unreachable"]);
-    server.again();
+    server.stop();
+    home.run(&call).expect_output(1, &["the database is unreachable"]);
+    server.restart();
     // The hub reconnects with a backoff of a few seconds at most.
     assert!((0..200).any(|_| home.run(&call).code == Some(0)), "the hub does not reconnect");
     assert!(hub.end().0.success());

@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
-use linchpin::testing::authority::{Authority, Known, Learned, Place};
-use linchpin_hub_core::hub::oauth::Progress;
-use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
-use linchpin_hub_core::platform::System;
+use linchpin::egress::{BoxFuture, Egress, Policy, Resolver};
+use linchpin::testing::authority::{Authority, AuthorityHost, KnownClient, UrlField};
+use linchpin_hub_core::hub::oauth::SignInStatus;
+use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL, LOCAL_USER};
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_core::{Actor, Subject};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -37,8 +37,8 @@ use http::{HttpScript, Reply};
 const ALLOWED: &str = "127.77.7.7";
 /// Address to which every name resolves.
 const NEAR: &str = "127.0.0.2";
-const PERSON: Scope = Scope::new(LOCAL, Subject::User(LOCAL_USER));
-const LONG: Duration = Duration::from_mins(5);
+const USER: Actor = Actor::new(LOCAL, Subject::User(LOCAL_USER));
+const TEST_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Source of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,38 +50,38 @@ enum Site {
     /// HTTP+SSE event with the endpoint for messages.
     SseEndpoint,
     /// URL discovered during a sign-in.
-    SignIn(Learned),
+    SignIn(UrlField),
 }
 
 const SITES: [Site; 9] = [
     Site::Server,
     Site::ServerRedirect,
     Site::SseEndpoint,
-    Site::SignIn(Learned::ResourceMetadata),
-    Site::SignIn(Learned::Issuer),
-    Site::SignIn(Learned::MetadataRedirect),
-    Site::SignIn(Learned::RegistrationEndpoint),
-    Site::SignIn(Learned::TokenEndpoint),
-    Site::SignIn(Learned::RevocationEndpoint),
+    Site::SignIn(UrlField::ResourceMetadata),
+    Site::SignIn(UrlField::Issuer),
+    Site::SignIn(UrlField::MetadataRedirect),
+    Site::SignIn(UrlField::RegistrationEndpoint),
+    Site::SignIn(UrlField::TokenEndpoint),
+    Site::SignIn(UrlField::RevocationEndpoint),
 ];
 
 /// Resolver that maps all names to the canary.
 struct Names;
 
-impl Resolve for Names {
+impl Resolver for Names {
     fn resolve(&self, _: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         Box::pin(std::future::ready(Ok(vec![NEAR.parse().unwrap()])))
     }
 }
 
 /// Forwards connections from an allowed address to a test server.
-struct Door {
+struct SwitchableListener {
     origin: String,
     to: Arc<Mutex<Option<SocketAddr>>>,
     _open: JoinSet<()>,
 }
 
-impl Door {
+impl SwitchableListener {
     async fn open() -> Self {
         let listener = TcpListener::bind((ALLOWED, 0)).await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -98,10 +98,10 @@ impl Door {
                 });
             }
         });
-        Door { origin, to, _open: open }
+        SwitchableListener { origin, to, _open: open }
     }
 
-    fn lead(&self, to: SocketAddr) {
+    fn forward_to(&self, to: SocketAddr) {
         *self.to.lock().unwrap() = Some(to);
     }
 }
@@ -116,13 +116,17 @@ struct Stage {
     named: Arc<Mutex<String>>,
     url: String,
     _script: HttpScript,
-    _doors: [Door; 3],
+    _doors: [SwitchableListener; 3],
     _folder: tempfile::TempDir,
 }
 
 impl Stage {
     async fn new(site: Site) -> Self {
-        let doors = [Door::open().await, Door::open().await, Door::open().await];
+        let doors = [
+            SwitchableListener::open().await,
+            SwitchableListener::open().await,
+            SwitchableListener::open().await,
+        ];
         let behaviour = Authority::honest().origins(&doors[0].origin, &doors[1].origin);
         let authority = Authority::start(behaviour).await.unwrap();
         let named = Arc::<Mutex<String>>::default();
@@ -135,22 +139,25 @@ impl Stage {
             Reply::new(307, &[("location", &**name)], b"")
         });
         let script = script.await;
-        doors[0].lead(authority.address(Place::Resource));
-        doors[1].lead(authority.address(Place::Authority));
-        doors[2].lead(script.address);
+        doors[0].forward_to(authority.address(AuthorityHost::Resource));
+        doors[1].forward_to(authority.address(AuthorityHost::Authority));
+        doors[2].forward_to(script.address);
         let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
         let store = Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap());
-        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &System).unwrap();
+        let (keys, _) = KeyFile::open(&folder.path().join("keys"), &SystemPlatform).unwrap();
         let policy = Policy::public_only().allow(ALLOWED.parse().unwrap());
         let egress = Egress::builder().policy(policy).resolver(Names).build().unwrap();
-        let options =
-            Options { callback: Some("http://127.0.0.1:7420/oauth/callback".into()), ..Options::default() };
+        let options = HubOptions {
+            callback: Some("http://127.0.0.1:7420/oauth/callback".into()),
+            ..HubOptions::default()
+        };
         let hub = Arc::new(Hub::new(clock.clone(), store, keys, egress, options));
-        hub.ensure_local().await.unwrap();
-        let client_id = (site != Site::SignIn(Learned::RegistrationEndpoint)).then_some(Known::Public.id());
+        hub.ensure_local_user().await.unwrap();
+        let client_id =
+            (site != Site::SignIn(UrlField::RegistrationEndpoint)).then_some(KnownClient::Public.id());
         let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
             "authentication": { "type": "oauth", "client_id": client_id } });
-        hub.add_server(PERSON, form).await.unwrap();
+        hub.add_server(USER, form).await.unwrap();
         let url = format!("{}/mcp", doors[2].origin);
         Stage { hub, clock, site, authority, named, url, _script: script, _doors: doors, _folder: folder }
     }
@@ -159,38 +166,38 @@ impl Stage {
     async fn refuses(&self, url: &str) -> bool {
         url.clone_into(&mut self.named.lock().unwrap());
         let draft = |url: &str, transport: &str| json!({ "name": "A", "url": url, "transport": transport, "retry_attempts": 0 });
-        let tried = |form: Value| async { self.hub.try_draft(PERSON, form).await.is_err() };
+        let tried = |form: Value| async { self.hub.test_draft(USER, form).await.is_err() };
         match self.site {
             Site::Server => return tried(draft(url, "http")).await,
             Site::ServerRedirect => return tried(draft(&self.url, "http")).await,
             Site::SseEndpoint => return tried(draft(&self.url, "sse")).await,
-            Site::SignIn(place) => self.authority.behave(Authority::honest().naming(place, url)),
+            Site::SignIn(place) => self.authority.set_behaviour(Authority::honest().with_url(place, url)),
         }
-        self.clock.turn(3_600);
-        let mut sign_in = self.hub.begin_sign_in(PERSON, "guarded", None).await.unwrap();
-        if sign_in.progress == Progress::Waiting {
-            let (url, proof) = self.hub.leave_to_sign_in(PERSON, &sign_in.id).await.unwrap();
+        self.clock.advance(3_600);
+        let mut sign_in = self.hub.start_sign_in(USER, "guarded", None).await.unwrap();
+        if sign_in.progress == SignInStatus::Waiting {
+            let (url, proof) = self.hub.sign_in_redirect(USER, &sign_in.id).await.unwrap();
             let back = self.authority.approve(&url).await.unwrap();
             let query = back.url.split_once('?').unwrap().1;
-            sign_in = self.hub.return_from_sign_in(query, &proof).await.unwrap();
+            sign_in = self.hub.complete_sign_in(query, &proof).await.unwrap();
         }
         let is_refused = match (self.site, &sign_in.progress) {
             // Discovery continues with the well-known URL, so the sign-in succeeds without this one.
-            (Site::SignIn(Learned::ResourceMetadata), _) => {
+            (Site::SignIn(UrlField::ResourceMetadata), _) => {
                 let shown = url.split('?').next().unwrap_or_default();
-                let is_it = |hop: &&linchpin_hub_core::hub::oauth::Hop| {
+                let is_it = |hop: &&linchpin_hub_core::hub::oauth::AuthTraceEntry| {
                     hop.what == "protected resource metadata" && hop.url.ends_with(PATH)
                 };
                 let hop = sign_in.hops.iter().rev().find(is_it);
                 hop.is_none_or(|hop| hop.error.is_some() && hop.status.is_none()) && !shown.is_empty()
             }
-            (Site::SignIn(Learned::RevocationEndpoint), Progress::Done) => {
-                self.hub.sign_out_of(PERSON, "guarded", None).await.is_err()
+            (Site::SignIn(UrlField::RevocationEndpoint), SignInStatus::Done) => {
+                self.hub.sign_out_of_server(USER, "guarded", None).await.is_err()
             }
-            (_, progress) => matches!(progress, Progress::Failed { .. }),
+            (_, progress) => matches!(progress, SignInStatus::Failed { .. }),
         };
-        if sign_in.progress == Progress::Done {
-            let _ = self.hub.sign_out_of(PERSON, "guarded", None).await; // it may already be signed out
+        if sign_in.progress == SignInStatus::Done {
+            let _ = self.hub.sign_out_of_server(USER, "guarded", None).await; // it may already be signed out
         }
         is_refused
     }
@@ -208,7 +215,7 @@ async fn try_all(site: Site, port: u16) -> usize {
         assert!(is_refused, "{site:?}: {url:?}");
         refused += usize::from(is_refused);
     }
-    let rows = stage.hub.audit(PERSON, 0, 500).await.unwrap();
+    let rows = stage.hub.audit(USER, 0, 500).await.unwrap();
     let hosts: Vec<_> = rows.iter().filter(|row| row.action == "egress.denied").collect();
     assert!(hosts.iter().any(|row| row.fields["host"] == "10.0.0.1"), "{site:?}: no audit entry");
     refused
@@ -220,7 +227,9 @@ async fn no_spelling_is_connected_to_through_the_hub() {
     let mut trying = JoinSet::new();
     for site in SITES {
         let port = canary.port();
-        trying.spawn(async move { tokio::time::timeout(LONG, Box::pin(try_all(site, port))).await.unwrap() });
+        trying.spawn(async move {
+            tokio::time::timeout(TEST_TIMEOUT, Box::pin(try_all(site, port))).await.unwrap()
+        });
     }
     let refused: usize = trying.join_all().await.into_iter().sum();
     let connects = canary.connections();
@@ -232,14 +241,14 @@ async fn no_spelling_is_connected_to_through_the_hub() {
 async fn what_is_allowed_is_gone_to_from_each_place() {
     for site in SITES {
         let stage = Stage::new(site).await;
-        let elsewhere = Door::open().await;
+        let elsewhere = SwitchableListener::open().await;
         let script = HttpScript::start(|_| Reply::status(500)).await;
-        elsewhere.lead(script.address);
+        elsewhere.forward_to(script.address);
         stage.refuses(&format!("{}{PATH}", elsewhere.origin)).await;
         // Redirects and endpoints must stay on the configured origin, even if the address is allowed.
         let stays = matches!(
             site,
-            Site::ServerRedirect | Site::SseEndpoint | Site::SignIn(Learned::MetadataRedirect)
+            Site::ServerRedirect | Site::SseEndpoint | Site::SignIn(UrlField::MetadataRedirect)
         );
         assert_eq!(script.connections() > 0, !stays, "{site:?}");
     }

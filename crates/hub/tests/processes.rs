@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/reaching.py");
 /// Time after which nothing of a server may be left: two seconds, and more on a busy machine. A call may take longer.
-const SOON: Duration = Duration::from_secs(10);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn start() -> (Home, Hub) {
     let home = Home::new();
@@ -46,7 +46,7 @@ fn running(home: &Home) -> Value {
 
 /// Asserts that a text has no part of a secret that could be used, in no spelling.
 #[track_caller]
-fn lacks(said: &str, secret: &str) {
+fn assert_lacks(said: &str, secret: &str) {
     let digits = secret.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
     let mut parts = vec![secret[4..44].to_owned(), digits[8..80].to_owned()];
     for before in ["", "a", "ab"] {
@@ -79,11 +79,11 @@ fn a_tool_that_reads_the_files_of_the_hub_returns_no_secret() {
             rest.send("POST", "/api/v1/servers/reaching/resources/read", Some(&uri)).unwrap().text();
         for said in [read, failed, resource] {
             assert!(said.contains("***"), "{}: {said}", path.display());
-            secrets().for_each(|secret| lacks(&said, secret));
+            secrets().for_each(|secret| assert_lacks(&said, secret));
         }
     }
     let (_, log) = hub.end();
-    secrets().for_each(|secret| lacks(&log, secret));
+    secrets().for_each(|secret| assert_lacks(&log, secret));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_server_cannot_open_the_memory_or_the_environment_of_the_hub() {
     let (home, _hub) = start();
     let opened = call(&home, "open", Path::new("/proc/self/environ"));
     assert!(opened.contains("opened /proc/self/environ"), "{opened}");
-    for process in family(&running(&home)["pid"].to_string()) {
+    for process in hub_processes(&running(&home)["pid"].to_string()) {
         for file in ["mem", "environ", "maps", "auxv"] {
             let said = call(&home, "open", Path::new(&format!("/proc/{process}/{file}")));
             assert!(said.contains("PermissionError"), "{file} of {process}: {said}");
@@ -100,7 +100,7 @@ fn a_server_cannot_open_the_memory_or_the_environment_of_the_hub() {
 }
 
 /// The hub and its children that are `linchpin`, too: its guard and the supervisors of its servers.
-fn family(hub: &str) -> Vec<String> {
+fn hub_processes(hub: &str) -> Vec<String> {
     let mut found = vec![hub.to_owned()];
     for entry in fs::read_dir("/proc").unwrap() {
         let id = entry.unwrap().file_name().into_string().unwrap();
@@ -120,26 +120,26 @@ fn detached(home: &Home) -> Pid {
     let file = home.file("detached");
     let said = call(home, "detach", &file);
     assert!(said.contains("started"), "{said}");
-    let process = process_in(&file);
+    let process = read_process_id(&file);
     assert!(test_kill_process(process).is_ok());
     process
 }
 
 #[track_caller]
-fn is_gone_soon(process: Pid) {
+fn assert_gone_soon(process: Pid) {
     let begun = Instant::now();
     while test_kill_process(process).is_ok() {
-        assert!(begun.elapsed() < SOON, "the process still runs");
+        assert!(begun.elapsed() < CLEANUP_TIMEOUT, "the process still runs");
         std::thread::yield_now();
     }
 }
 
 /// Waits for the process that writes its id to a file.
 #[track_caller]
-fn process_in(file: &Path) -> Pid {
+fn read_process_id(file: &Path) -> Pid {
     let begun = Instant::now();
     while !file.exists() {
-        assert!(begun.elapsed() < SOON, "the process was not started");
+        assert!(begun.elapsed() < CLEANUP_TIMEOUT, "the process was not started");
         std::thread::yield_now();
     }
     Pid::from_raw(fs::read_to_string(file).unwrap().trim().parse().unwrap()).unwrap()
@@ -151,9 +151,9 @@ fn a_server_that_is_disabled_ends_while_a_call_is_running() {
     let file = home.file("detached");
     let (process, said) = std::thread::scope(|scope| {
         let calling = scope.spawn(|| call(&home, "hang", &file));
-        let process = process_in(&file);
+        let process = read_process_id(&file);
         home.ok(&["server", "disable", "reaching"]);
-        is_gone_soon(process);
+        assert_gone_soon(process);
         (process, calling.join().unwrap())
     });
     assert!(test_kill_process(process).is_err());
@@ -179,7 +179,7 @@ fn a_process_that_tries_to_get_away_ends_with_its_server() {
     let (home, _hub) = start();
     let process = detached(&home);
     home.ok(&["server", "disable", "reaching"]);
-    is_gone_soon(process);
+    assert_gone_soon(process);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_process_that_tries_to_get_away_ends_with_the_hub() {
         let (home, hub) = start();
         let process = detached(&home);
         hub.signal(signal);
-        hub.ended();
-        is_gone_soon(process);
+        hub.wait();
+        assert_gone_soon(process);
     }
 }

@@ -24,13 +24,13 @@ use base64::engine::general_purpose::STANDARD;
 use canary::{Canary, Sink, fresh};
 use hub::Home;
 use linchpin::{Server as Mcp, args};
-use rest::{Answer, Rest};
+use rest::{HttpResponse, Rest};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::{Value, json};
 use support::LINCHPIN;
 
-const LONG: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/repeating.py");
 
 /// A hub on a terminal, with its log.
@@ -83,7 +83,7 @@ impl Hub {
     fn wait_for(&self, text: &str, times: usize) {
         let log = self.log.0.lock().unwrap();
         let (_log, timed_out) =
-            self.log.1.wait_timeout_while(log, LONG, |log| log.matches(text).count() < times).unwrap();
+            self.log.1.wait_timeout_while(log, TIMEOUT, |log| log.matches(text).count() < times).unwrap();
         assert!(!timed_out.timed_out(), "the log does not say {text:?}");
     }
 
@@ -197,7 +197,7 @@ impl Stage {
     }
 
     /// Sends a request and records the response, which may contain the given secrets.
-    fn ask(&mut self, method: &str, path: &str, body: Option<&Value>, may: &[&'static str]) -> Answer {
+    fn ask(&mut self, method: &str, path: &str, body: Option<&Value>, may: &[&'static str]) -> HttpResponse {
         let answer = self.rest.send(method, &format!("/api/v1{path}"), body).unwrap();
         self.sink(format!("{method} {path}"), answer.text().as_bytes(), may);
         answer
@@ -224,8 +224,8 @@ impl Stage {
         headers: &[(&str, &str)],
         body: &str,
         may: &[&'static str],
-    ) -> Answer {
-        let answer = self.rest.ask(method, path, headers, body).unwrap();
+    ) -> HttpResponse {
+        let answer = self.rest.request(method, path, headers, body).unwrap();
         self.sink(format!("{method} {path} by hand"), answer.text().as_bytes(), may);
         answer
     }
@@ -282,13 +282,13 @@ fn watch(ready: &Value) -> JoinHandle<Vec<u8>> {
 }
 
 /// The session cookie as a browser sends it.
-fn cookie_line(answer: &Answer) -> &str {
+fn cookie_line(answer: &HttpResponse) -> &str {
     let cookie = answer.header("set-cookie").unwrap_or_else(|| panic!("{}", answer.text()));
     cookie.split(';').next().unwrap()
 }
 
 /// The value of the session cookie.
-fn cookie(answer: &Answer) -> String {
+fn cookie(answer: &HttpResponse) -> String {
     cookie_line(answer).split_once('=').unwrap().1.to_owned()
 }
 
@@ -321,7 +321,7 @@ fn no_secret_is_anywhere_but_with_whoever_it_belongs_to() {
     stage.found("token of the process", token);
     let events = watch(&read);
 
-    people(&mut stage, &hub.shown);
+    users(&mut stage, &hub.shown);
     let agent = agents(&mut stage, &url);
     servers(&mut stage, &url, &mirror);
     programs(&mut stage);
@@ -367,7 +367,7 @@ fn secret_part(token: &str) -> &str {
 }
 
 /// Links, passwords, sessions and tokens.
-fn people(stage: &mut Stage, shown: &str) {
+fn users(stage: &mut Stage, shown: &str) {
     let link = shown
         .split("token=")
         .nth(1)
@@ -377,12 +377,12 @@ fn people(stage: &mut Stage, shown: &str) {
         .collect::<String>();
     let link = stage.found("link", link);
     let path = format!("/sign-in?token={link}");
-    let answer = stage.rest.ask("GET", &path, &[], "").unwrap();
+    let answer = stage.rest.request("GET", &path, &[], "").unwrap();
     stage.found("cookie by a link", cookie(&answer));
     let cookie_line = cookie_line(&answer).to_owned();
     stage.sink("sign-in by a link", answer.text().as_bytes(), &["cookie by a link"]);
     stage.raw("GET", &path, &[], "", &[]);
-    let session = stage.rest.ask("GET", "/api/v1/session", &[("cookie", &cookie_line)], "").unwrap();
+    let session = stage.rest.request("GET", "/api/v1/session", &[("cookie", &cookie_line)], "").unwrap();
     stage.found("csrf", session.json()["csrf_token"].as_str().unwrap());
     stage.sink("session", session.text().as_bytes(), &["csrf"]);
     stage.raw("GET", "/", &[("cookie", &cookie_line)], "", &[]);
@@ -395,7 +395,7 @@ fn people(stage: &mut Stage, shown: &str) {
     let form = json!({ "name": "ada", "password": wrong }).to_string();
     assert_eq!(stage.raw("POST", "/api/v1/session", &json, &form, &[]).status, 401);
     let form = json!({ "name": "ada", "password": password }).to_string();
-    let answer = stage.rest.ask("POST", "/api/v1/session", &json, &form).unwrap();
+    let answer = stage.rest.request("POST", "/api/v1/session", &json, &form).unwrap();
     stage.found("cookie by a password", cookie(&answer));
     stage.found("csrf by a password", answer.json()["csrf_token"].as_str().unwrap());
     stage.sink(

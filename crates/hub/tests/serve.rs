@@ -64,7 +64,7 @@ fn options_stand_before_or_after_the_command() {
     assert!(written.lines().any(|line| line.starts_with('{')), "{written}");
     let _hub = home.start_with(&["--ready-file", before, "serve", "--ready-file", after]);
     assert!(second.exists());
-    home.run(&["--listen", "127.0.0.1:0", "calls"]).said(2, &["are options of `serve`"]);
+    home.run(&["--listen", "127.0.0.1:0", "calls"]).expect_output(2, &["are options of `serve`"]);
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn one_hub_for_each_directory_and_none_that_others_reach() {
     let home = Home::new();
     let first = home.start();
     let second = home.run(&["--listen", "127.0.0.1:0"]);
-    second.said(1, &["a hub is already running on", &first.url, "--data-dir"]);
+    second.expect_output(1, &["a hub is already running on", &first.url, "--data-dir"]);
     let taken = first.url.strip_prefix("http://").unwrap();
     let other = Home::new();
-    other.run(&["--listen", taken]).said(1, &[taken, "cannot listen on"]);
+    other.run(&["--listen", taken]).expect_output(1, &[taken, "cannot listen on"]);
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
-        other.run(&["--listen", address]).said(2, &[address, "without TLS", "proxy"]);
+        other.run(&["--listen", address]).expect_output(2, &[address, "without TLS", "proxy"]);
     }
-    other.run(&["--listen", "here"]).said(2, &["here"]);
+    other.run(&["--listen", "here"]).expect_output(2, &["here"]);
     assert!(!other.data().join("hub.db").exists());
 }
 
@@ -88,20 +88,20 @@ fn others_come_through_a_proxy_that_is_named() {
     let home = Home::new();
     let ready = home.file("ready.json");
     home.write("url = \"http://hub.example\"");
-    home.run(&[]).said(1, &["`url`", "its TLS proxy", "https://hub.example"]);
+    home.run(&[]).expect_output(1, &["`url`", "its TLS proxy", "https://hub.example"]);
     home.write("url = \"https://hub.example/\"");
     let _hub = home.start_with(&["--ready-file", ready.to_str().unwrap()]);
-    home.run_with("a long password\n", &["user", "password", "local"]).said(0, &[]);
+    home.run_with("a long password\n", &["user", "password", "local"]).expect_output(0, &[]);
     let rest = Rest::ready(&ready);
     let status = |host: &str| {
         let headers = [("host", host)];
-        rest.ask("GET", "/healthz", &headers, "").unwrap().status
+        rest.request("GET", "/healthz", &headers, "").unwrap().status
     };
     assert_eq!((status("hub.example"), status("evil.example")), (200, 403));
     let sign_in = |origin: &str| {
         let form = json!({ "name": "local", "password": "a long password" }).to_string();
         let kind = ("content-type", "application/json");
-        rest.ask("POST", "/api/v1/session", &[("host", "hub.example"), ("origin", origin), kind], &form)
+        rest.request("POST", "/api/v1/session", &[("host", "hub.example"), ("origin", origin), kind], &form)
             .unwrap()
     };
     assert_eq!(sign_in("https://evil.example").status, 403);
@@ -115,7 +115,7 @@ fn nobody_else_can_put_files_into_the_data_directory() {
     let home = Home::new();
     home.start().end();
     fs::set_permissions(home.data(), fs::Permissions::from_mode(0o777)).unwrap();
-    home.run(&[]).said(1, &["data`", "others can put files into it", "chmod 700"]);
+    home.run(&[]).expect_output(1, &["data`", "others can put files into it", "chmod 700"]);
     fs::set_permissions(home.data(), fs::Permissions::from_mode(0o700)).unwrap();
     let database = home.data().join("hub.db");
     fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
@@ -128,7 +128,7 @@ fn on_a_terminal_the_first_sign_in_is_shown_and_nowhere_else() {
     let home = Home::new();
     let data = home.data();
     let arguments = ["--data-dir", data.to_str().unwrap(), "--listen", "127.0.0.1:0"];
-    let shown = on_terminal(&[("Ctrl-C to stop", "\u{3}")], &arguments).said(0, &[]).stdout;
+    let shown = on_terminal(&[("Ctrl-C to stop", "\u{3}")], &arguments).expect_output(0, &[]).stdout;
     let url = shown.split_whitespace().find(|word| word.contains("/sign-in?token=")).unwrap();
     let token = url.split_once("token=").unwrap().1.trim_end_matches("\u{1b}[0m");
     assert_eq!(token.len(), 64, "{url}");
@@ -147,7 +147,7 @@ fn what_a_killed_hub_has_left_is_not_believed() {
     hub.signal(Signal::KILL);
     drop(hub);
     assert!(fs::read_to_string(home.data().join("hub.json")).unwrap().contains(&url));
-    home.run(&["server", "list"]).said(1, &["no hub runs on", "start one with `linchpin`"]);
+    home.run(&["server", "list"]).expect_output(1, &["no hub runs on", "start one with `linchpin`"]);
     let failed = home.run(&["server", "list", "--json"]);
     assert_eq!((failed.code, &failed.json()["error"]["kind"]), (Some(1), &"connection".into()));
     let _hub = home.start();
@@ -160,34 +160,34 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
     home.start().end();
     let keys = home.file("elsewhere");
     fs::rename(home.keys(), &keys).unwrap();
-    home.run(&[]).said(1, &["data.keys` is missing", "--key-file"]);
+    home.run(&[]).expect_output(1, &["data.keys` is missing", "--key-file"]);
     assert!(!home.keys().exists());
 
     let other = Home::new();
     other.start().end();
-    home.run(&["--key-file", other.keys().to_str().unwrap()]).said(1, &["key", "--key-file"]);
+    home.run(&["--key-file", other.keys().to_str().unwrap()]).expect_output(1, &["key", "--key-file"]);
     let broken = home.file("private");
-    linchpin_hub_core::private_file::write(&broken, b"no keys", &linchpin_hub_core::platform::System)
+    linchpin_hub_core::private_file::write(&broken, b"no keys", &linchpin_hub_core::platform::SystemPlatform)
         .unwrap();
     home.run(&["--key-file", broken.to_str().unwrap()])
-        .said(1, &["is not a key file", "set another path with --key-file"]);
+        .expect_output(1, &["is not a key file", "set another path with --key-file"]);
     let broken = home.file("broken");
     write_open(&broken, "no keys");
-    home.run(&["--key-file", broken.to_str().unwrap()]).said(1, &["others can read", "chmod 600"]);
+    home.run(&["--key-file", broken.to_str().unwrap()]).expect_output(1, &["others can read", "chmod 600"]);
 
     let with_keys = ["--key-file", keys.to_str().unwrap()];
     write_open(&home.config(), "");
-    home.run(&with_keys).said(1, &["linchpin.toml`", "others can read", "chmod 600"]);
+    home.run(&with_keys).expect_output(1, &["linchpin.toml`", "others can read", "chmod 600"]);
     fs::remove_file(home.config()).unwrap();
     home.write("[servers.a]\ncommand = \"x\"\ntimeout = 1\n");
     let expected = ["linchpin.toml`, line 3, column 1: `servers.a.timeout`", "did you mean `timeout_ms`?"];
-    home.run(&with_keys).said(1, &expected);
+    home.run(&with_keys).expect_output(1, &expected);
     home.write("listen = \"0.0.0.0:1\"");
-    home.run(&with_keys).said(2, &["0.0.0.0:1", "without TLS"]);
+    home.run(&with_keys).expect_output(2, &["0.0.0.0:1", "without TLS"]);
     home.write("");
     fs::write(home.data().join("hub.db"), "this is no database, but it is long enough to be read as one")
         .unwrap();
-    home.run(&with_keys).said(1, &["the database is damaged: restore it from a backup"]);
+    home.run(&with_keys).expect_output(1, &["the database is damaged: restore it from a backup"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
     let line: Value = serde_json::from_str(&hub.wait_for("using the previous configuration")).unwrap();
     assert!(line["problem"].as_str().unwrap().contains("linchpin.toml`, line 4, column 11"), "{line}");
     home.ok(&["server", "test", "one"]);
-    home.run(&["server", "disable", "one"]).said(1, &["line 4, column 11"]);
+    home.run(&["server", "disable", "one"]).expect_output(1, &["line 4, column 11"]);
 
     home.write(&format!("listen = \"127.0.0.1:1\"\n{program}"));
     let line: Value = serde_json::from_str(&hub.wait_for("only after a restart")).unwrap();
@@ -215,17 +215,17 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
     home.write(&program);
     home.ok(&["server", "disable", "one"]);
     assert_eq!(home.json(&["server", "show", "one"])["enabled"], false);
-    home.run(&["server", "test", "nothing"]).said(1, &["there is no server `nothing`"]);
+    home.run(&["server", "test", "nothing"]).expect_output(1, &["there is no server `nothing`"]);
 }
 
 #[test]
 fn what_is_for_serving_is_not_for_other_commands() {
     let home = Home::new();
-    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).said(2, &["are options of `serve`"]);
-    let wrong = support::run(&["dmeo"]).said(2, &["dmeo", "demo"]);
+    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).expect_output(2, &["are options of `serve`"]);
+    let wrong = support::run(&["dmeo"]).expect_output(2, &["dmeo", "demo"]);
     assert_eq!(wrong.stdout, "");
     for shell in ["bash", "zsh", "fish"] {
-        let script = support::run(&["completions", shell]).said(0, &[]).stdout;
+        let script = support::run(&["completions", shell]).expect_output(0, &[]).stdout;
         assert!(script.contains("approvals"), "{shell}");
     }
 }

@@ -28,11 +28,11 @@ fn what_is_under_way_is_answered_and_the_database_closed_before_the_hub_has_ende
     let rest = Rest::ready(&ready);
     let authorization = rest.authorization();
     let who = ("authorization", authorization.as_str());
-    let mut events = BufReader::new(rest.begin("GET", "/api/v1/events", &[who], 0).unwrap()).lines();
+    let mut events = BufReader::new(rest.open("GET", "/api/v1/events", &[who], 0).unwrap()).lines();
     assert!(events.any(|line| line.unwrap().starts_with("retry")), "the event stream is open");
     let form = json!({ "server": "demo", "name": "echo", "arguments": { "message": "hi" } }).to_string();
     let headers = [who, ("content-type", "application/json"), ("expect", "100-continue")];
-    let mut call = BufReader::new(rest.begin("POST", "/api/v1/calls", &headers, form.len()).unwrap());
+    let mut call = BufReader::new(rest.open("POST", "/api/v1/calls", &headers, form.len()).unwrap());
     let mut line = String::new();
     call.read_line(&mut line).unwrap();
     assert!(line.contains(" 100 "), "the hub waits for the rest: {line}");
@@ -44,7 +44,7 @@ fn what_is_under_way_is_answered_and_the_database_closed_before_the_hub_has_ende
     let mut answer = String::new();
     call.read_to_string(&mut answer).unwrap();
     assert!(answer.contains(" 200 OK") && answer.contains(r#""status":"success""#), "{answer}");
-    let (status, written) = hub.ended();
+    let (status, written) = hub.wait();
     assert!(status.success() && !written.contains("WARN"), "{written}");
     for file in ["hub.db-wal", "hub.db-shm", "hub.json"] {
         assert!(!home.data().join(file).exists(), "{file}");
@@ -109,7 +109,7 @@ fn the_second_signal_ends_it_at_once() {
     hub.signal(Signal::TERM);
     hub.wait_for("hub shutting down");
     hub.signal(Signal::INT);
-    let (status, written) = hub.ended();
+    let (status, written) = hub.wait();
     assert!(status.success() && written.contains("second signal; stopping at once"), "{written}");
     let _hub = home.start();
     assert_eq!(home.json(&["calls"])[0]["status"], "unknown");

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use linchpin::testing::authority::{Authority, Switch};
+use linchpin::testing::authority::{Authority, Misbehavior};
 use support::LINCHPIN;
 
 /// Separate home directory of one test.
@@ -65,7 +65,7 @@ impl Drop for Home {
 }
 
 /// Runs a command that requires a sign-in, and performs it.
-async fn signing_in(home: &Home, authority: &Authority, arguments: &[&str]) -> (Option<i32>, String) {
+async fn run_with_sign_in(home: &Home, authority: &Authority, arguments: &[&str]) -> (Option<i32>, String) {
     let mut child = home.linchpin(arguments).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let url = tokio::task::spawn_blocking(move || {
@@ -89,12 +89,16 @@ async fn a_person_signs_in_once() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("sign-in required"), "{said}");
 
-    let (code, said) = signing_in(&home, &authority, &["inspect", "--sign-in", &url]).await;
+    let (code, said) = run_with_sign_in(&home, &authority, &["inspect", "--sign-in", &url]).await;
     assert_eq!(code, Some(0), "{said}");
-    let visits = authority.seen().of("/authorize").count();
+    let visits = authority.observations().with_path("/authorize").count();
     let (code, said) = home.run(&["inspect", &url]).await;
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(authority.seen().of("/authorize").count(), visits, "no further authorization request");
+    assert_eq!(
+        authority.observations().with_path("/authorize").count(),
+        visits,
+        "no further authorization request"
+    );
 
     let files = home.files();
     assert!(
@@ -123,7 +127,7 @@ async fn the_doctor_shows_each_hop_of_signing_in() {
     for part in ["ok metadata", "ok authority", "!! sign-in", "--sign-in"] {
         assert!(said.contains(part), "{part} is missing in:\n{said}");
     }
-    let (code, said) = signing_in(&home, &authority, &["doctor", "--sign-in", &url]).await;
+    let (code, said) = run_with_sign_in(&home, &authority, &["doctor", "--sign-in", &url]).await;
     assert_eq!(code, Some(0), "{said}");
     for part in ["ok metadata", "ok authority", "ok registration", "ok sign-in", "ok token", "ok tools"] {
         assert!(said.contains(part), "{part} is missing in:\n{said}");
@@ -144,31 +148,40 @@ fn assert_failed_at((step, reason, fix): Shown<'_>, said: &str) {
     assert!(advice.contains(fix), "{fix} is missing in:\n{said}");
 }
 
-const MEND_SERVER: &str = "ask the operator of the MCP server";
-const MEND_AUTHORITY: &str = "ask the operator of the authorization server";
-const BY_HAND: &str = "--client-id";
+const ADVICE_SERVER: &str = "ask the operator of the MCP server";
+const ADVICE_AUTHORITY: &str = "ask the operator of the authorization server";
+const CLIENT_ID_OPTION: &str = "--client-id";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
     let home = Home::new("wrong");
     for (switch, shown) in [
-        (Switch::ResourceMetadataHtml, ("metadata", "does not conform to RFC 9728", MEND_SERVER)),
+        (Misbehavior::ResourceMetadataHtml, ("metadata", "does not conform to RFC 9728", ADVICE_SERVER)),
         (
-            Switch::ResourceElsewhere,
+            Misbehavior::ResourceElsewhere,
             ("metadata", "describes the resource `https://stranger.example/mcp`", "check the URL"),
         ),
-        (Switch::NoAuthorizationServers, ("metadata", "it has no `authorization_servers`", MEND_SERVER)),
-        (Switch::ResourceMetadataRedirects, ("metadata", "another origin are not followed", MEND_SERVER)),
-        (Switch::IssuerWrong, ("authority", "must be exactly", MEND_AUTHORITY)),
-        (Switch::MetadataHtml, ("authority", "does not conform to RFC 8414", MEND_AUTHORITY)),
-        (Switch::TokenEndpointMissing, ("authority", "has no `token_endpoint`", MEND_AUTHORITY)),
-        (Switch::PkceMissing, ("authority", "`S256`", MEND_AUTHORITY)),
-        (Switch::MetadataRedirectLoop, ("authority", "too many redirects", MEND_AUTHORITY)),
-        (Switch::RegistrationMissing, ("registration", "does not support dynamic registration", BY_HAND)),
-        (Switch::RegistrationRefused, ("registration", "`invalid_redirect_uri`", BY_HAND)),
         (
-            Switch::RegistrationEndpointPrivate,
-            ("registration", "10.0.0.1 is a private address", MEND_AUTHORITY),
+            Misbehavior::NoAuthorizationServers,
+            ("metadata", "it has no `authorization_servers`", ADVICE_SERVER),
+        ),
+        (
+            Misbehavior::ResourceMetadataRedirects,
+            ("metadata", "another origin are not followed", ADVICE_SERVER),
+        ),
+        (Misbehavior::IssuerWrong, ("authority", "must be exactly", ADVICE_AUTHORITY)),
+        (Misbehavior::MetadataHtml, ("authority", "does not conform to RFC 8414", ADVICE_AUTHORITY)),
+        (Misbehavior::TokenEndpointMissing, ("authority", "has no `token_endpoint`", ADVICE_AUTHORITY)),
+        (Misbehavior::PkceMissing, ("authority", "`S256`", ADVICE_AUTHORITY)),
+        (Misbehavior::MetadataRedirectLoop, ("authority", "too many redirects", ADVICE_AUTHORITY)),
+        (
+            Misbehavior::RegistrationMissing,
+            ("registration", "does not support dynamic registration", CLIENT_ID_OPTION),
+        ),
+        (Misbehavior::RegistrationRefused, ("registration", "`invalid_redirect_uri`", CLIENT_ID_OPTION)),
+        (
+            Misbehavior::RegistrationEndpointPrivate,
+            ("registration", "10.0.0.1 is a private address", ADVICE_AUTHORITY),
         ),
     ] {
         let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
@@ -182,28 +195,34 @@ async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
 async fn the_doctor_shows_an_authority_that_is_down() {
     let authority = Authority::start(Authority::honest()).await.unwrap();
     let down = authority.issuer().replace("/tenant", "/broken");
-    authority.behave(Authority::honest().resource_metadata("authorization_servers", vec![down]));
+    authority.set_behaviour(Authority::honest().resource_metadata("authorization_servers", vec![down]));
     let (code, said) = Home::new("down").run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("ok metadata"), "{said}");
     assert_eq!(said.matches("!! authority").count(), 3, "all metadata URLs fail: {said}");
-    assert_failed_at(("authority", "is unavailable (HTTP 500): try again later", MEND_AUTHORITY), &said);
+    assert_failed_at(("authority", "is unavailable (HTTP 500): try again later", ADVICE_AUTHORITY), &said);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
     for (switch, shown) in [
-        (Switch::AccessDenied, ("sign-in", "error `access_denied`", "an account with permission")),
-        (Switch::IssWrong, ("sign-in", "comes from another authorization server", MEND_AUTHORITY)),
-        (Switch::TokenHtmlError, ("token", "it responded with HTTP 500 and an HTML page", MEND_AUTHORITY)),
-        (Switch::TokenTypeUnknown, ("token", "its token has the unsupported type `mac`", MEND_AUTHORITY)),
-        (Switch::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", MEND_AUTHORITY)),
-        (Switch::UnauthorizedForever, ("token", "the server rejected the token", MEND_SERVER)),
+        (Misbehavior::AccessDenied, ("sign-in", "error `access_denied`", "an account with permission")),
+        (Misbehavior::IssWrong, ("sign-in", "comes from another authorization server", ADVICE_AUTHORITY)),
+        (
+            Misbehavior::TokenHtmlError,
+            ("token", "it responded with HTTP 500 and an HTML page", ADVICE_AUTHORITY),
+        ),
+        (
+            Misbehavior::TokenTypeUnknown,
+            ("token", "its token has the unsupported type `mac`", ADVICE_AUTHORITY),
+        ),
+        (Misbehavior::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", ADVICE_AUTHORITY)),
+        (Misbehavior::UnauthorizedForever, ("token", "the server rejected the token", ADVICE_SERVER)),
     ] {
         let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
         let home = Home::new("refused"); // without a stored sign-in
         let (code, said) =
-            signing_in(&home, &authority, &["doctor", "--sign-in", &authority.mcp_url()]).await;
+            run_with_sign_in(&home, &authority, &["doctor", "--sign-in", &authority.mcp_url()]).await;
         assert_eq!(code, Some(1), "{said}");
         for part in ["ok metadata", "ok authority", "ok registration"] {
             assert!(said.contains(part), "{part} is missing in:\n{said}");

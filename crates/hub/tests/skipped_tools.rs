@@ -32,7 +32,7 @@ const REASON: &str = "malformed at \"/description\": ";
 const DOUBLED: &str = "the list contains another tool of this name";
 
 /// Returns the output with single spaces.
-fn words(run: &Run) -> String {
+fn collapsed_output(run: &Run) -> String {
     run.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -42,15 +42,15 @@ fn inspect_and_doctor_show_what_is_left_out() {
     let file = home.file("sloppy.py");
     std::fs::write(&file, SERVER).unwrap();
     let command = ["python3", file.to_str().unwrap()];
-    let shown = words(&run(&[&["inspect"], &command[..]].concat()).said(0, &[]));
+    let shown = collapsed_output(&run(&[&["inspect"], &command[..]].concat()).expect_output(0, &[]));
     assert!(shown.contains("Tools (1) good left out (2)"), "{shown}");
     assert!(shown.contains(&format!("left out (2) bad {REASON}")), "{shown}");
     assert!(shown.contains(&format!("good {DOUBLED}")), "{shown}");
-    let found = run(&[&["inspect", "--json"], &command[..]].concat()).said(0, &[]).json();
+    let found = run(&[&["inspect", "--json"], &command[..]].concat()).expect_output(0, &[]).json();
     let left_out = &found["left_out"]["tools"];
     assert_eq!((&left_out[0]["name"], &left_out[1]["name"]), (&"bad".into(), &"good".into()), "{found}");
     assert_eq!(found["left_out"]["prompts"], serde_json::json!([]));
-    let shown = words(&run(&[&["doctor"], &command[..]].concat()).said(0, &[]));
+    let shown = collapsed_output(&run(&[&["doctor"], &command[..]].concat()).expect_output(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
 }
 
@@ -62,17 +62,17 @@ fn the_hub_stores_what_is_left_out_and_shows_it() {
     let _hub = home.start();
     home.ok(&["server", "add", "Sloppy", "--", "python3", file.to_str().unwrap()]);
     let table = |run: Run| {
-        let shown = words(&run);
+        let shown = collapsed_output(&run);
         assert!(shown.contains("skipped tool reason"), "{shown}");
         assert!(shown.contains(&format!("bad {REASON}")), "{shown}");
         assert!(shown.contains(&format!("good {DOUBLED}")), "{shown}");
     };
-    table(home.run(&["server", "sync", "sloppy"]).said(0, &[]));
-    table(home.run(&["server", "show", "sloppy"]).said(0, &[]));
-    table(home.run(&["server", "test", "sloppy"]).said(0, &[]));
+    table(home.run(&["server", "sync", "sloppy"]).expect_output(0, &[]));
+    table(home.run(&["server", "show", "sloppy"]).expect_output(0, &[]));
+    table(home.run(&["server", "test", "sloppy"]).expect_output(0, &[]));
     let shown = home.json(&["server", "show", "sloppy"]);
     assert_eq!((&shown["tools"], shown["left_out"].as_array().unwrap().len()), (&1.into(), 2), "{shown}");
-    let shown = words(&home.run(&["doctor", "--server", "sloppy"]).said(0, &[]));
+    let shown = collapsed_output(&home.run(&["doctor", "--server", "sloppy"]).expect_output(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
 }
 

@@ -13,8 +13,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use http::Request;
 use hub::{Home, Hub};
-use linchpin::egress::{Body, BoxFuture, Egress, EgressError, EgressErrorKind, Resolve, Target};
-use linchpin_hub_core::platform::System;
+use linchpin::egress::{Body, BoxFuture, Egress, EgressError, EgressErrorKind, Resolver, Target};
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::private_file;
 use rest::Rest;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn home(file: &str) -> Home {
 
 /// Writes a private file atomically.
 fn put(home: &Home, name: &str, text: &str) {
-    private_file::write(&home.data().join(name), text.as_bytes(), &System).unwrap();
+    private_file::write(&home.data().join(name), text.as_bytes(), &SystemPlatform).unwrap();
 }
 
 /// Starts a hub. Returns it with the URL of its public listener.
@@ -48,9 +48,9 @@ fn start(home: &Home) -> (Hub, String) {
 }
 
 /// Resolver that maps every name to this machine.
-struct Here;
+struct LocalResolver;
 
-impl Resolve for Here {
+impl Resolver for LocalResolver {
     fn resolve(&self, _: &str) -> BoxFuture<std::io::Result<Vec<IpAddr>>> {
         Box::pin(async { Ok(vec!["127.0.0.1".parse().unwrap()]) })
     }
@@ -58,15 +58,16 @@ impl Resolve for Here {
 
 /// Sends a request with the test authority as trusted root. Returns the status and the cookie.
 #[tokio::main(flavor = "current_thread")]
-async fn ask(url: &str, request: Request<Body>) -> Result<(u16, String), EgressError> {
-    let egress = Egress::builder().root_certificate(AUTHORITY.as_bytes()).resolver(Here).build().unwrap();
-    let answer = egress.send(request, &Target::typed(url).unwrap()).await?;
+async fn send_request(url: &str, request: Request<Body>) -> Result<(u16, String), EgressError> {
+    let egress =
+        Egress::builder().root_certificate(AUTHORITY.as_bytes()).resolver(LocalResolver).build().unwrap();
+    let answer = egress.send(request, &Target::configured(url).unwrap()).await?;
     let cookie = answer.headers().get("set-cookie").map(|cookie| cookie.to_str().unwrap().to_owned());
     Ok((answer.status().as_u16(), cookie.unwrap_or_default()))
 }
 
 fn health(url: &str) -> Result<u16, EgressErrorKind> {
-    let asked = ask(&format!("{url}/healthz"), Request::new(Body::empty()));
+    let asked = send_request(&format!("{url}/healthz"), Request::new(Body::empty()));
     asked.map(|(status, _)| status).map_err(|error| error.kind())
 }
 
@@ -80,16 +81,16 @@ fn others_come_by_tls_and_commands_do_not_notice() {
         hub.url
     );
     home.ok(&["server", "list"]);
-    home.run_with(&format!("{PASSWORD}\n"), &["user", "password", "local"]).said(0, &[]);
+    home.run_with(&format!("{PASSWORD}\n"), &["user", "password", "local"]).expect_output(0, &[]);
     let named = url.replace("127.0.0.1", "server.example");
     assert_eq!((health(&url), health(&named)), (Ok(200), Ok(403)), "the host is not configured");
     let form = json!({ "name": "local", "password": PASSWORD }).to_string();
     let sign_in = Request::post("/").header("content-type", "application/json").header("origin", &*url);
-    let signed_in = ask(&format!("{url}/api/v1/session"), sign_in.body(Body::from(form)).unwrap());
+    let signed_in = send_request(&format!("{url}/api/v1/session"), sign_in.body(Body::from(form)).unwrap());
     let (status, cookie) = signed_in.unwrap();
     assert!(cookie.starts_with("__Host-linchpin=") && cookie.ends_with("; Secure"), "{status} {cookie}");
     // The listener rejects plain HTTP.
-    let plain = Rest::new(&url.replace("https", "http"), "").ask("GET", "/healthz", &[], "");
+    let plain = Rest::new(&url.replace("https", "http"), "").request("GET", "/healthz", &[], "");
     assert!(plain.is_err(), "{plain:?}");
     assert!(hub.end().0.success());
 
@@ -130,19 +131,19 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
 fn a_hub_that_others_could_harm_does_not_start() {
     let home = home(FILES);
     let here = ["--listen", "127.0.0.1:0"];
-    home.run(&[]).said(2, &["without a listen address", "`listen`"]);
-    home.run(&["--listen", "0.0.0.0:0"]).said(
+    home.run(&[]).expect_output(2, &["without a listen address", "`listen`"]);
+    home.run(&["--listen", "0.0.0.0:0"]).expect_output(
         1,
         &["0.0.0.0:0", "no user has a password yet", "--listen 127.0.0.1:0", "linchpin user password local"],
     );
     put(&home, "hub.pem", AUTHORITY);
-    home.run(&here).said(1, &["hub.pem`: with its key `", "cannot be used together"]);
+    home.run(&here).expect_output(1, &["hub.pem`: with its key `", "cannot be used together"]);
     fs::set_permissions(home.data().join("hub.key"), Permissions::from_mode(0o640)).unwrap();
-    home.run(&here).said(1, &["hub.key`: insecure permissions of the TLS key", "chmod 600"]);
+    home.run(&here).expect_output(1, &["hub.key`: insecure permissions of the TLS key", "chmod 600"]);
     fs::remove_file(home.data().join("hub.pem")).unwrap();
-    home.run(&here).said(1, &["hub.pem`: cannot be read"]);
+    home.run(&here).expect_output(1, &["hub.pem`: cannot be read"]);
     home.write("url = \"https://hub.example\"\nproxies = [\"10.0.0.5\"]\n");
-    home.run(&["--listen", "0.0.0.0:0"]).said(1, &["no user has a password yet"]);
+    home.run(&["--listen", "0.0.0.0:0"]).expect_output(1, &["no user has a password yet"]);
 }
 
 #[test]
@@ -152,7 +153,7 @@ fn only_proxies_that_are_named_may_connect() {
         home.write(&format!("url = \"https://hub.example\"\nproxies = [\"10.0.0.5\", \"{proxy}\"]\n"));
         let (_hub, url) = start(&home);
         home.ok(&["server", "list"]);
-        Rest::new(&url, "").ask("GET", "/healthz", &[("host", "hub.example")], "")
+        Rest::new(&url, "").request("GET", "/healthz", &[("host", "hub.example")], "")
     };
     assert_eq!(asked("127.0.0.0/8").unwrap().status, 200);
     let refused = asked("10.0.0.6");

@@ -64,11 +64,11 @@ impl<'de> Decoder<'de> {
         while let Some(b' ' | b'\t' | b'\r' | b'\n') = bytes.get(self.at) {
             self.at += 1;
         }
-        bytes.get(self.at).copied().ok_or_else(|| self.broken())
+        bytes.get(self.at).copied().ok_or_else(|| self.invalid_json())
     }
 
     #[cold]
-    fn broken(&self) -> DecodeError {
+    fn invalid_json(&self) -> DecodeError {
         DecodeError { at: Some(self.at.min(self.text.len())), reason: "invalid JSON".into() }
     }
 
@@ -85,11 +85,11 @@ impl<'de> Decoder<'de> {
         let mut plain = start;
         loop {
             text.push_str(&self.text[plain..end]);
-            let (char, length) = escape(&self.text[end..]).ok_or_else(|| self.broken())?;
+            let (char, length) = escape(&self.text[end..]).ok_or_else(|| self.invalid_json())?;
             text.push(char);
             plain = end + length;
             let next = memchr::memchr2(b'"', b'\\', bytes.get(plain..).unwrap_or_default());
-            end = plain + next.ok_or_else(|| self.broken())?;
+            end = plain + next.ok_or_else(|| self.invalid_json())?;
             if bytes[end] == b'"' {
                 text.push_str(&self.text[plain..end]);
                 self.at = end + 1;
@@ -101,11 +101,11 @@ impl<'de> Decoder<'de> {
     /// Reads the key at the current position and its colon.
     fn key(&mut self) -> Result<Key<'de>> {
         if self.peek()? != b'"' {
-            return Err(self.broken());
+            return Err(self.invalid_json());
         }
         let key = self.string()?;
         if self.peek()? != b':' {
-            return Err(self.broken());
+            return Err(self.invalid_json());
         }
         self.at += 1;
         Ok(Key(key))
@@ -140,7 +140,7 @@ impl<'de> Decoder<'de> {
         if number.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
             && let Ok(number) = number.parse::<f64>()
             && number.fract() == 0.0
-            && number.abs() <= SAFE
+            && number.abs() <= MAX_SAFE_INTEGER
         {
             #[expect(
                 clippy::cast_possible_truncation,
@@ -160,74 +160,74 @@ impl<'de> Decoder<'de> {
             },
             b'{' => {
                 let mut place = self.open()?;
-                let value = visitor.visit_map(Members { decoder: self, place: &mut place })?;
+                let value = visitor.visit_map(Members { decoder: self, state: &mut place })?;
                 self.close(&mut place, b'}').map(|()| value)
             }
             b'[' => {
                 let mut place = self.open()?;
-                let value = visitor.visit_seq(Elements { decoder: self, place: &mut place })?;
+                let value = visitor.visit_seq(Elements { decoder: self, state: &mut place })?;
                 self.close(&mut place, b']').map(|()| value)
             }
-            b't' => self.word("true").and_then(|()| visitor.visit_bool(true)),
-            b'f' => self.word("false").and_then(|()| visitor.visit_bool(false)),
-            b'n' => self.word("null").and_then(|()| visitor.visit_unit()),
+            b't' => self.literal("true").and_then(|()| visitor.visit_bool(true)),
+            b'f' => self.literal("false").and_then(|()| visitor.visit_bool(false)),
+            b'n' => self.literal("null").and_then(|()| visitor.visit_unit()),
             _ => self.visit_number(visitor),
         }
     }
 
-    fn word(&mut self, word: &str) -> Result<()> {
+    fn literal(&mut self, word: &str) -> Result<()> {
         if !self.text[self.at..].starts_with(word) {
-            return Err(self.broken());
+            return Err(self.invalid_json());
         }
         self.at += word.len();
         Ok(())
     }
 
     /// Returns the text of the value at the current position.
-    fn raw(&mut self) -> Result<&'de str> {
+    fn raw_value(&mut self) -> Result<&'de str> {
         self.peek()?;
         let mut scan = Scan::new(&self.text[self.at..], Limits::default());
-        let text = scan.value(0).map_err(|_| self.broken())?;
+        let text = scan.value(0).map_err(|_| self.invalid_json())?;
         self.at += text.len();
         Ok(text)
     }
 
     /// Reports whether another member or element follows.
-    fn more(&mut self, place: &mut Place, end: u8) -> Result<bool> {
+    fn has_next(&mut self, place: &mut ContainerState, end: u8) -> Result<bool> {
         match self.peek()? {
             byte if byte == end => {
                 self.at += 1;
-                *place = Place::End;
+                *place = ContainerState::End;
                 Ok(false)
             }
-            b',' if *place == Place::Later => {
+            b',' if *place == ContainerState::Next => {
                 self.at += 1;
                 self.peek().map(|_| true)
             }
-            _ if *place == Place::First => {
-                *place = Place::Later;
+            _ if *place == ContainerState::First => {
+                *place = ContainerState::Next;
                 Ok(true)
             }
-            _ => Err(self.broken()),
+            _ => Err(self.invalid_json()),
         }
     }
 
     /// Deserializes the value at the current position. An error gets the offset of the innermost value it concerns.
-    fn placed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value> {
+    fn deserialize_located<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value> {
         self.peek()?;
         let at = self.at;
         seed.deserialize(self).map_err(|error| DecodeError { at: error.at.or(Some(at)), ..error })
     }
 
-    fn open(&mut self) -> Result<Place> {
+    fn open(&mut self) -> Result<ContainerState> {
         self.at += 1;
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(Place::First) }
+        if self.depth > MAX_DEPTH { Err(self.invalid_json()) } else { Ok(ContainerState::First) }
     }
 
     /// Checks the end of a container: a type of fixed length stops reading early, and further values are an error.
-    fn close(&mut self, place: &mut Place, end: u8) -> Result<()> {
-        if *place != Place::End && self.more(place, end)? {
+    fn close(&mut self, place: &mut ContainerState, end: u8) -> Result<()> {
+        if *place != ContainerState::End && self.has_next(place, end)? {
             return Err(de::Error::custom("more values than expected"));
         }
         self.depth -= 1;
@@ -237,14 +237,14 @@ impl<'de> Decoder<'de> {
 
 /// Read position in an object or array.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ContainerState {
     First,
-    Later,
+    Next,
     End,
 }
 
 /// Largest integer up to which `f64` represents every integer exactly.
-const SAFE: f64 = 9_007_199_254_740_991.0;
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// Name by which `serde_json` requests the raw text of a value.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
@@ -270,7 +270,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         if self.peek()? == b'n' {
-            self.word("null")?;
+            self.literal("null")?;
             return visitor.visit_none();
         }
         visitor.visit_some(self)
@@ -278,7 +278,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value> {
         if name == RAW_VALUE {
-            return visitor.visit_map(RawMember(Some(self.raw()?)));
+            return visitor.visit_map(RawMember(Some(self.raw_value()?)));
         }
         visitor.visit_newtype_struct(self)
     }
@@ -369,7 +369,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         if self.peek()? == b'"' {
             self.string()?; // fast path: most ignored values are short strings
         } else {
-            self.raw()?;
+            self.raw_value()?;
         }
         visitor.visit_unit()
     }
@@ -388,37 +388,37 @@ impl<'de> Decoder<'de> {
 
 struct Members<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    place: &'a mut Place,
+    state: &'a mut ContainerState,
 }
 
 impl<'de> MapAccess<'de> for Members<'_, 'de> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
-        if !self.decoder.more(self.place, b'}')? {
+        if !self.decoder.has_next(self.state, b'}')? {
             return Ok(None);
         }
         seed.deserialize(self.decoder.key()?).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
-        self.decoder.placed(seed)
+        self.decoder.deserialize_located(seed)
     }
 }
 
 struct Elements<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    place: &'a mut Place,
+    state: &'a mut ContainerState,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     type Error = DecodeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
-        if !self.decoder.more(self.place, b']')? {
+        if !self.decoder.has_next(self.state, b']')? {
             return Ok(None);
         }
-        self.decoder.placed(seed).map(Some)
+        self.decoder.deserialize_located(seed).map(Some)
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Message<'a> {
         /// Id of the request. May be absent in an error response.
         id: Option<Id<'a>>,
         /// Result or error.
-        reply: Reply<'a>,
+        reply: ResponsePayload<'a>,
     },
     /// Batch: several messages in one line. Each element is valid JSON; its keys and members are checked when it is
     /// parsed.
@@ -40,7 +40,7 @@ pub enum Message<'a> {
 
 /// Result or error of a response, as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum ResponsePayload<'a> {
     /// The `result` member.
     Result(&'a str),
     /// The `error` member.
@@ -48,7 +48,7 @@ pub enum Reply<'a> {
 }
 
 #[derive(Default)]
-struct Parts<'a> {
+struct EnvelopeParts<'a> {
     version: bool,
     id: Option<Result<Id<'a>, ParseError>>,
     method: Option<Cow<'a, str>>,
@@ -56,9 +56,9 @@ struct Parts<'a> {
     result: Option<&'a str>,
     error: Option<&'a str>,
     /// Whether there is a `result` or an `error`, valid or not.
-    answers: bool,
+    has_response: bool,
     /// First invalid member. It is reported only after the whole line has been checked: syntax errors take precedence.
-    wrong: Option<ParseError>,
+    first_error: Option<ParseError>,
 }
 
 /// Decodes one line strictly.
@@ -71,43 +71,44 @@ pub fn parse(line: &[u8], limits: Limits) -> Result<Message<'_>, ParseError> {
         Some(b'{') => {}
         Some(b'[') => return batch(scan),
         _ => {
-            check_rest(&mut scan)?;
+            check_value(&mut scan)?;
             return Err(ParseError::new(ParseErrorKind::Shape, 0, "a message must be a JSON object"));
         }
     }
-    let mut parts = Parts::default();
-    let scanned = scan.object(0, |scan, key, depth| parts.member(scan, key, depth)).and_then(|()| scan.end());
-    match scanned.and_then(|()| parts.message_or_fault()) {
+    let mut parts = EnvelopeParts::default();
+    let scanned =
+        scan.object(0, |scan, key, depth| parts.member(scan, key, depth)).and_then(|()| scan.expect_end());
+    match scanned.and_then(|()| parts.validate()) {
         Ok(()) => parts.into_message(),
         Err(mut error) => {
             if error.kind != ParseErrorKind::Syntax {
                 error.id = parts.id.and_then(Result::ok).map(Id::into_owned);
             }
-            error.is_response = parts.answers && parts.method.is_none();
+            error.is_response = parts.has_response && parts.method.is_none();
             Err(error)
         }
     }
 }
 
-fn check_rest(scan: &mut Scan<'_>) -> Result<(), ParseError> {
+fn check_value(scan: &mut Scan<'_>) -> Result<(), ParseError> {
     scan.value(0)?;
-    scan.end()
+    scan.expect_end()
 }
 
 /// Splits a batch, checking only the grammar: each element is decoded separately, so that an invalid message does not
 /// affect the others.
 fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
-    scan.allow_any_keys();
+    scan.skip_key_checks();
     let mut elements = Vec::new();
     scan.elements(0, |element| elements.push(element))?;
-    scan.end()?;
+    scan.expect_end()?;
     if elements.is_empty() {
         return Err(ParseError::new(ParseErrorKind::Shape, 0, "a batch must contain at least one message"));
     }
     Ok(Message::Batch(elements))
 }
 
-impl<'a> Parts<'a> {
+impl<'a> EnvelopeParts<'a> {
     fn member(&mut self, scan: &mut Scan<'a>, key: RawString<'a>, depth: u32) -> Result<(), ParseError> {
         let name = if key.escaped { unescape(key.raw) } else { Cow::Borrowed(key.raw) };
         let first = scan.peek();
@@ -124,20 +125,20 @@ impl<'a> Parts<'a> {
             }
             _ => {}
         }
-        self.answers |= matches!(&*name, "result" | "error");
+        self.has_response |= matches!(&*name, "result" | "error");
         let value = scan.value(depth)?;
         match &*name {
             "jsonrpc" => {
                 self.version = value == "\"2.0\"";
                 if !self.version {
-                    self.fault(at, "\"jsonrpc\" must be the string \"2.0\"");
+                    self.record_error(at, "\"jsonrpc\" must be the string \"2.0\"");
                 }
             }
             "id" => self.id = Some(read_id(value, at)),
-            "method" => self.fault(at, "\"method\" must be a string"),
+            "method" => self.record_error(at, "\"method\" must be a string"),
             "params" => {
                 let fault = ParseError::new(ParseErrorKind::Params, at, "\"params\" must be an object");
-                self.wrong.get_or_insert(fault);
+                self.first_error.get_or_insert(fault);
             }
             "result" => self.result = Some(value),
             "error" => self.error = Some(value),
@@ -146,24 +147,24 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn fault(&mut self, at: usize, message: &'static str) {
-        self.wrong.get_or_insert(ParseError::new(ParseErrorKind::Shape, at, message));
+    fn record_error(&mut self, at: usize, message: &'static str) {
+        self.first_error.get_or_insert(ParseError::new(ParseErrorKind::Shape, at, message));
     }
 
     /// Checks that the object is a message and returns the first error.
-    fn message_or_fault(&mut self) -> Result<(), ParseError> {
+    fn validate(&mut self) -> Result<(), ParseError> {
         if !self.version {
-            self.fault(0, "the member \"jsonrpc\": \"2.0\" is missing");
+            self.record_error(0, "the member \"jsonrpc\": \"2.0\" is missing");
         }
         let answers = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
         if self.method.is_some() && answers > 0 {
-            self.fault(0, "a message with \"method\" cannot also carry \"result\" or \"error\"");
+            self.record_error(0, "a message with \"method\" cannot also carry \"result\" or \"error\"");
         } else if answers == 2 {
-            self.fault(0, "a response carries either \"result\" or \"error\", not both");
+            self.record_error(0, "a response carries either \"result\" or \"error\", not both");
         } else if self.method.is_none() && answers == 0 {
-            self.fault(0, "the message has neither \"method\" nor \"result\" nor \"error\"");
+            self.record_error(0, "the message has neither \"method\" nor \"result\" nor \"error\"");
         } else if self.result.is_some() && self.id.is_none() {
-            self.fault(0, "a response with \"result\" needs the \"id\" of its request");
+            self.record_error(0, "a response with \"result\" needs the \"id\" of its request");
         }
         // JSON-RPC 2.0 sends `"id": null` in the response to a message whose id could not be read.
         if let Some(Err(error)) = &self.id
@@ -171,10 +172,10 @@ impl<'a> Parts<'a> {
         {
             let fault = ParseError { at: if error.at == NULL_ID { 0 } else { error.at }, ..error.clone() };
             // Invalid parameters without an id would indicate a notification, but this message has an `id` member.
-            self.wrong.take_if(|wrong| wrong.kind == ParseErrorKind::Params);
-            self.wrong.get_or_insert(fault);
+            self.first_error.take_if(|wrong| wrong.kind == ParseErrorKind::Params);
+            self.first_error.get_or_insert(fault);
         }
-        self.wrong.take().map_or(Ok(()), Err)
+        self.first_error.take().map_or(Ok(()), Err)
     }
 
     fn into_message(self) -> Result<Message<'a>, ParseError> {
@@ -183,8 +184,8 @@ impl<'a> Parts<'a> {
         Ok(match (self.method, id, self.result, self.error) {
             (Some(method), Some(id), ..) => Message::Request { id, method, params },
             (Some(method), None, ..) => Message::Notification { method, params },
-            (None, id, Some(result), _) => Message::Response { id, reply: Reply::Result(result) },
-            (None, id, None, Some(error)) => Message::Response { id, reply: Reply::Error(error) },
+            (None, id, Some(result), _) => Message::Response { id, reply: ResponsePayload::Result(result) },
+            (None, id, None, Some(error)) => Message::Response { id, reply: ResponsePayload::Error(error) },
             (None, _, None, None) => {
                 return Err(ParseError::new(ParseErrorKind::Shape, 0, "the message is empty"));
             }
@@ -196,12 +197,12 @@ impl<'a> Parts<'a> {
 const NULL_ID: usize = usize::MAX;
 
 /// Maximum length of an id in bytes. Ids are held in memory while their requests are in progress.
-const MAX_ID: usize = 1_024;
+const MAX_ID_LEN: usize = 1_024;
 
 fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {
     let wrong = |at, message: &'static str| Err(ParseError::new(ParseErrorKind::Shape, at, message));
     match text.as_bytes().first() {
-        Some(b'"') if text.len() > MAX_ID => wrong(at, "\"id\" must not be longer than 1,024 bytes"),
+        Some(b'"') if text.len() > MAX_ID_LEN => wrong(at, "\"id\" must not be longer than 1,024 bytes"),
         Some(b'"') => Ok(Id::String(unescape(&text[1..text.len() - 1]))),
         Some(b'n') => wrong(NULL_ID, "\"id\" must be a string or an integer, not null"),
         Some(b'-' | b'0'..=b'9') => match text.parse() {
@@ -254,10 +255,10 @@ mod tests {
         let response = parsed(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert!(matches!(
             response,
-            Ok(Message::Response { id: Some(Id::Number(1)), reply: Reply::Result("{}") })
+            Ok(Message::Response { id: Some(Id::Number(1)), reply: ResponsePayload::Result("{}") })
         ));
         let anonymous = parsed(r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
-        assert!(matches!(anonymous, Ok(Message::Response { id: None, reply: Reply::Error(_) })));
+        assert!(matches!(anonymous, Ok(Message::Response { id: None, reply: ResponsePayload::Error(_) })));
         assert!(matches!(parsed("[1, {}]"), Ok(Message::Batch(elements)) if elements == ["1", "{}"]));
     }
 

@@ -1,16 +1,16 @@
 //! Newline framing with a maximum line length that also bounds the memory used.
 //!
-//! The caller reads into [`LineBuffer::space`], reports the number of bytes read with [`LineBuffer::filled`] and takes
+//! The caller reads into [`LineBuffer::space`], reports the number of bytes read with [`LineBuffer::advance`] and takes
 //! lines with [`LineBuffer::next_line`]. A line over the limit is reported once, as soon as its length exceeds the
 //! limit, and skipped up to its newline. Later lines are not affected.
 
-const FIRST: usize = 64 * 1024;
+const INITIAL_BUFFER_BYTES: usize = 64 * 1024;
 /// Buffer size above which an empty buffer is freed; a single large line can grow the buffer beyond it.
-const KEEP: usize = 1024 * 1024;
+const MAX_IDLE_BUFFER_BYTES: usize = 1024 * 1024;
 
 /// Result of one framing step.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum FramedLine<'a> {
     /// Complete line, without its newline.
     Complete(&'a [u8]),
     /// The line exceeds the limit and is skipped.
@@ -27,21 +27,21 @@ pub struct LineBuffer {
     searched: usize,
     /// End of the bytes read.
     end: usize,
-    cap: usize,
+    max_len: usize,
     skipping: bool,
 }
 
 impl LineBuffer {
     /// Creates a buffer for lines of at most `cap` bytes.
-    pub fn new(cap: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, cap, skipping: false }
+    pub fn new(max_len: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, max_len, skipping: false }
     }
 
     /// Returns the space to read into. It is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.searched, self.end) = (0, 0, 0);
-            if self.bytes.len() > KEEP {
+            if self.bytes.len() > MAX_IDLE_BUFFER_BYTES {
                 self.bytes = Vec::new();
             }
         }
@@ -52,7 +52,8 @@ impl LineBuffer {
                 self.end -= self.start;
                 self.start = 0;
             } else {
-                let length = (self.bytes.len() * 2).clamp(FIRST, self.cap.saturating_add(FIRST));
+                let length = (self.bytes.len() * 2)
+                    .clamp(INITIAL_BUFFER_BYTES, self.max_len.saturating_add(INITIAL_BUFFER_BYTES));
                 self.bytes.resize(length.max(self.end + 1), 0);
             }
         }
@@ -60,21 +61,21 @@ impl LineBuffer {
     }
 
     /// Records that `count` bytes have been written to the start of [`Self::space`].
-    pub fn filled(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
     /// Returns the next line, or `None` if more bytes must be read first.
-    pub fn next_line(&mut self) -> Option<Line<'_>> {
+    pub fn next_line(&mut self) -> Option<FramedLine<'_>> {
         loop {
             let Some(length) = memchr::memchr(b'\n', &self.bytes[self.searched..self.end]) else {
                 self.searched = self.end;
                 if self.skipping {
                     self.start = self.end;
-                } else if self.end - self.start > self.cap {
+                } else if self.end - self.start > self.max_len {
                     self.start = self.end;
                     self.skipping = true;
-                    return Some(Line::TooLong);
+                    return Some(FramedLine::TooLong);
                 }
                 return None;
             };
@@ -83,10 +84,10 @@ impl LineBuffer {
             if std::mem::take(&mut self.skipping) {
                 continue;
             }
-            return Some(if end - start > self.cap {
-                Line::TooLong
+            return Some(if end - start > self.max_len {
+                FramedLine::TooLong
             } else {
-                Line::Complete(&self.bytes[start..end])
+                FramedLine::Complete(&self.bytes[start..end])
             });
         }
     }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     /// Feeds `input` in pieces and returns the lines; `None` is a line that is too long.
-    fn cut(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
+    fn frame_in_pieces(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
         let mut buffer = LineBuffer::new(cap);
         let mut lines = Vec::new();
         let mut at = 0;
@@ -115,12 +116,12 @@ mod tests {
             let space = buffer.space();
             let count = pieces.next().unwrap_or(1).clamp(1, space.len()).min(input.len() - at);
             space[..count].copy_from_slice(&input[at..at + count]);
-            buffer.filled(count);
+            buffer.advance(count);
             at += count;
             while let Some(line) = buffer.next_line() {
                 lines.push(match line {
-                    Line::Complete(line) => Some(line.to_vec()),
-                    Line::TooLong => None,
+                    FramedLine::Complete(line) => Some(line.to_vec()),
+                    FramedLine::TooLong => None,
                 });
             }
         }
@@ -132,10 +133,10 @@ mod tests {
     fn a_line_over_the_cap_is_reported_once_and_the_next_one_is_read() {
         let input = [b"short\n".as_slice(), &vec![b'x'; 300_000], b"\nafter\ntail"].concat();
         let expected = vec![Some(b"short".to_vec()), None, Some(b"after".to_vec()), Some(b"tail".to_vec())];
-        assert_eq!(cut(&input, &[70_000], 100), expected);
-        assert_eq!(cut(&input, &[1_000_000], 100), expected);
-        assert_eq!(cut(b"exact\n", &[3], 5), [Some(b"exact".to_vec())]);
-        assert_eq!(cut(b"exacts\n", &[3], 5), [None]);
+        assert_eq!(frame_in_pieces(&input, &[70_000], 100), expected);
+        assert_eq!(frame_in_pieces(&input, &[1_000_000], 100), expected);
+        assert_eq!(frame_in_pieces(b"exact\n", &[3], 5), [Some(b"exact".to_vec())]);
+        assert_eq!(frame_in_pieces(b"exacts\n", &[3], 5), [None]);
     }
 
     #[test]
@@ -144,15 +145,15 @@ mod tests {
         let mut reported = 0;
         for _ in 0..10_000 {
             let count = buffer.space().len();
-            assert!(count <= 100_000 + 2 * FIRST);
-            buffer.filled(count);
+            assert!(count <= 100_000 + 2 * INITIAL_BUFFER_BYTES);
+            buffer.advance(count);
             while buffer.next_line().is_some() {
                 reported += 1;
             }
         }
         // The buffer contains only zeros: one line without a newline.
         assert_eq!(reported, 1);
-        assert!(buffer.bytes.len() <= 100_000 + FIRST);
+        assert!(buffer.bytes.len() <= 100_000 + INITIAL_BUFFER_BYTES);
     }
 
     #[test]
@@ -167,10 +168,10 @@ mod tests {
             if left == 0 {
                 space[count - 1] = b'\n';
             }
-            buffer.filled(count);
+            buffer.advance(count);
         }
-        assert!(matches!(buffer.next_line(), Some(Line::Complete(_))));
-        assert_eq!(buffer.space().len(), FIRST);
+        assert!(matches!(buffer.next_line(), Some(FramedLine::Complete(_))));
+        assert_eq!(buffer.space().len(), INITIAL_BUFFER_BYTES);
     }
 
     proptest! {
@@ -180,7 +181,7 @@ mod tests {
             pieces in proptest::collection::vec(1usize..50, 1..10),
             cap in 1usize..60,
         ) {
-            prop_assert_eq!(cut(&input, &pieces, cap), cut(&input, &[usize::MAX], cap));
+            prop_assert_eq!(frame_in_pieces(&input, &pieces, cap), frame_in_pieces(&input, &[usize::MAX], cap));
         }
     }
 }

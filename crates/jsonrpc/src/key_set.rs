@@ -6,32 +6,32 @@ use std::collections::HashSet;
 
 use crate::string::unescape;
 
-const INLINE: usize = 8;
+const INLINE_KEYS: usize = 8;
 
-pub(crate) struct Keys<'a> {
-    inline: [&'a str; INLINE],
-    length: usize,
+pub(crate) struct KeySet<'a> {
+    inline: [&'a str; INLINE_KEYS],
+    inline_len: usize,
     hashed: Option<HashSet<Cow<'a, str>>>,
 }
 
-impl<'a> Keys<'a> {
+impl<'a> KeySet<'a> {
     pub(crate) fn new() -> Self {
-        Self { inline: [""; INLINE], length: 0, hashed: None }
+        Self { inline: [""; INLINE_KEYS], inline_len: 0, hashed: None }
     }
 
     /// Inserts a key as written between its quotes. Returns `false` if the set contains it already.
     pub(crate) fn insert(&mut self, raw: &'a str, escaped: bool) -> bool {
-        if self.hashed.is_none() && self.length < INLINE && !escaped {
-            if self.inline[..self.length].contains(&raw) {
+        if self.hashed.is_none() && self.inline_len < INLINE_KEYS && !escaped {
+            if self.inline[..self.inline_len].contains(&raw) {
                 return false;
             }
-            self.inline[self.length] = raw;
-            self.length += 1;
+            self.inline[self.inline_len] = raw;
+            self.inline_len += 1;
             return true;
         }
         let hashed = self
             .hashed
-            .get_or_insert_with(|| self.inline[..self.length].iter().map(|&key| key.into()).collect());
+            .get_or_insert_with(|| self.inline[..self.inline_len].iter().map(|&key| key.into()).collect());
         hashed.insert(if escaped { unescape(raw) } else { raw.into() })
     }
 }

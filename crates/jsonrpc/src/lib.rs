@@ -21,12 +21,12 @@ pub mod string;
 pub mod write;
 
 pub use decode::{DecodeError, from_checked};
-pub use envelope::{Message, Reply, parse};
+pub use envelope::{Message, ResponsePayload, parse};
 pub use error::{ErrorObject, ParseError, ParseErrorKind, code};
-pub use framing::{Line, LineBuffer};
+pub use framing::{FramedLine, LineBuffer};
 pub use id::Id;
-pub use outbox::{Outbox, Taken};
+pub use outbox::{Outbox, TakeOutcome};
 pub use params::Params;
-pub use peer::{Call, CallError, Patience, Paused, Peer};
+pub use peer::{Call, CallError, Peer, ResponseTimeout, TimeoutPause};
 pub use pointer::path_at;
 pub use scan::{Limits, check};

@@ -1,7 +1,7 @@
 //! Bounded in-memory queue of outgoing lines of one connection.
 //!
 //! Senders append whole lines; the writer of the connection takes all of them at once. If the peer reads slowly, the
-//! queue fills up: senders that can wait do so in [`Outbox::room`], and [`Outbox::offer`] rejects lines that may be
+//! queue fills up: senders that can wait do so in [`Outbox::wait_for_space`], and [`Outbox::try_send`] rejects lines that may be
 //! lost, such as notifications.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,52 +12,52 @@ use tokio::sync::Notify;
 
 /// Queue of outgoing lines.
 pub struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     high_water: usize,
-    room: Notify,
+    space_available: Notify,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
-struct State {
+struct OutboxState {
     lines: Vec<u8>,
     closed: bool,
     /// The last line has been appended.
     complete: bool,
     /// Requests that the reader of the queue closes the stream and comes back for further lines after this delay.
-    hang_up: Option<Duration>,
+    reconnect_after: Option<Duration>,
     /// Waker of the task that polls.
     waker: Option<Waker>,
 }
 
 /// Result of [`Outbox::poll_take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeOutcome {
     /// Lines were taken; more may follow.
-    Some,
+    Lines,
     /// The remaining lines, if any, were taken; no more will follow.
     Last,
     /// The lines, if any, were taken. The stream is to be closed, and further lines are to be fetched after this delay.
-    HangUp(Duration),
+    Reconnect(Duration),
 }
 
 impl Outbox {
-    /// Creates a queue that is full above `high_water` bytes. `wake` is called after [`Self::send`] or [`Self::offer`]
+    /// Creates a queue that is full above `high_water` bytes. `wake` is called after [`Self::send`] or [`Self::try_send`]
     /// has appended a line. It must not block.
     pub fn new(high_water: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        let outbox = Self::unattended(high_water);
+        let outbox = Self::without_callback(high_water);
         outbox.on_send(wake);
         outbox
     }
 
     /// Creates a queue without a wake callback; set it with [`Self::on_send`].
-    pub fn unattended(high_water: usize) -> Self {
-        Self { state: Mutex::default(), high_water, room: Notify::new(), wake: OnceLock::new() }
+    pub fn without_callback(high_water: usize) -> Self {
+        Self { state: Mutex::default(), high_water, space_available: Notify::new(), wake: OnceLock::new() }
     }
 
     /// Creates a queue for [`Self::poll_take`] with an initial capacity of `room` bytes.
-    pub fn polled(high_water: usize, room: usize) -> Self {
-        let outbox = Self::unattended(high_water);
+    pub fn with_capacity(high_water: usize, room: usize) -> Self {
+        let outbox = Self::without_callback(high_water);
         outbox.state().lines = Vec::with_capacity(room);
         outbox
     }
@@ -73,17 +73,17 @@ impl Outbox {
     fn wake(&self) {
         match self.wake.get() {
             Some(wake) => wake(),
-            None => self.nudge(),
+            None => self.wake_poller(),
         }
     }
 
     /// Wakes the task that polls.
-    pub fn nudge(&self) {
+    pub fn wake_poller(&self) {
         let waker = self.state().waker.take();
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Outbox {
     }
 
     /// Appends the last message of the queue.
-    pub fn conclude(&self, message: impl FnOnce(&mut Vec<u8>)) {
+    pub fn send_last(&self, message: impl FnOnce(&mut Vec<u8>)) {
         {
             // Both under one lock: a reader that takes the message must see that it is the last one.
             let mut state = self.state();
@@ -118,19 +118,19 @@ impl Outbox {
     }
 
     /// Marks the queue as complete: no more messages will follow.
-    pub fn complete(&self) {
+    pub fn mark_complete(&self) {
         self.state().complete = true;
         self.wake();
     }
 
     /// Requests that the reader of the queue closes the stream and comes back for further lines after `pause`.
-    pub fn hang_up(&self, pause: Duration) {
-        self.state().hang_up = Some(pause);
+    pub fn request_reconnect(&self, pause: Duration) {
+        self.state().reconnect_after = Some(pause);
         self.wake();
     }
 
     /// Appends a message like [`Self::send`]. Returns `false` without appending if the queue is full or closed.
-    pub fn offer(&self, message: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub fn try_send(&self, message: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let state = self.state();
             if state.closed || state.lines.len() > self.high_water {
@@ -152,9 +152,9 @@ impl Outbox {
     }
 
     /// Waits until the queue is no longer full.
-    pub async fn room(&self) {
+    pub async fn wait_for_space(&self) {
         loop {
-            let mut notified = std::pin::pin!(self.room.notified());
+            let mut notified = std::pin::pin!(self.space_available.notified());
             notified.as_mut().enable();
             {
                 let state = self.state();
@@ -173,20 +173,20 @@ impl Outbox {
         std::mem::swap(&mut state.lines, into);
         drop(state);
         if was_full {
-            self.room.notify_waiters();
+            self.space_available.notify_waiters();
         }
     }
 
     /// Takes lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while the queue
     /// is open and empty and no hang-up is requested.
-    pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Taken> {
+    pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<TakeOutcome> {
         let mut state = self.state();
         let found = if state.complete || state.closed {
-            Taken::Last // no lines remain to be fetched later
-        } else if let Some(pause) = state.hang_up.take() {
-            Taken::HangUp(pause)
+            TakeOutcome::Last // no lines remain to be fetched later
+        } else if let Some(pause) = state.reconnect_after.take() {
+            TakeOutcome::Reconnect(pause)
         } else if !state.lines.is_empty() {
-            Taken::Some
+            TakeOutcome::Lines
         } else {
             match &mut state.waker {
                 Some(waker) => waker.clone_from(cx.waker()),
@@ -205,12 +205,12 @@ impl Outbox {
         state.closed = true;
         state.lines = Vec::new();
         drop(state);
-        self.room.notify_waiters();
+        self.space_available.notify_waiters();
         self.wake(); // the reader of the queue must see that it is closed
     }
 
     /// Reports whether no further message will be queued: the last one was appended, or the peer is gone.
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         let state = self.state();
         state.complete || state.closed
     }
@@ -225,7 +225,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    fn taken(outbox: &Outbox) -> String {
+    fn take_text(outbox: &Outbox) -> String {
         let mut lines = Vec::new();
         outbox.take(&mut lines);
         String::from_utf8(lines).unwrap()
@@ -235,17 +235,17 @@ mod tests {
     async fn a_full_queue_refuses_and_makes_wait() {
         let outbox = Outbox::new(4, || ());
         outbox.send(|out| out.extend_from_slice(b"12345"));
-        assert!(!outbox.offer(|out| out.push(b'x')));
-        let waiting = outbox.room();
+        assert!(!outbox.try_send(|out| out.push(b'x')));
+        let waiting = outbox.wait_for_space();
         let mut waiting = std::pin::pin!(waiting);
         assert!(futures_poll(waiting.as_mut()).is_pending());
-        assert_eq!(taken(&outbox), "12345\n");
+        assert_eq!(take_text(&outbox), "12345\n");
         waiting.await;
-        assert!(outbox.offer(|out| out.push(b'x')));
+        assert!(outbox.try_send(|out| out.push(b'x')));
         outbox.close();
-        assert_eq!(taken(&outbox), "");
-        assert!(!outbox.offer(|out| out.push(b'x')));
-        outbox.room().await;
+        assert_eq!(take_text(&outbox), "");
+        assert!(!outbox.try_send(|out| out.push(b'x')));
+        outbox.wait_for_space().await;
     }
 
     fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {

@@ -6,15 +6,15 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::scan::{Limits, RawString, Scan};
 use crate::string::unescape;
 
-const INLINE: usize = 4;
+const INLINE_MEMBERS: usize = 4;
 
 /// Parameters of a request or notification. Absent parameters behave like an empty object.
 #[derive(Debug, Clone, Default)]
 pub struct Params<'a> {
     text: Option<&'a str>,
-    inline: [(&'a str, &'a str); INLINE],
-    length: usize,
-    more: Vec<(Cow<'a, str>, &'a str)>,
+    inline: [(&'a str, &'a str); INLINE_MEMBERS],
+    inline_len: usize,
+    overflow: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 impl<'a> Params<'a> {
@@ -25,7 +25,7 @@ impl<'a> Params<'a> {
             return scan.fail(ParseErrorKind::Params, "expected an object");
         }
         let params = Self::read(&mut scan, 0)?;
-        scan.end()?;
+        scan.expect_end()?;
         Ok(params)
     }
 
@@ -49,16 +49,16 @@ impl<'a> Params<'a> {
     /// Returns the JSON text of a member.
     pub fn find(&self, key: &str) -> Option<&'a str> {
         let inline =
-            self.inline[..self.length].iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        inline.or_else(|| self.more.iter().find(|(name, _)| name == key).map(|(_, value)| *value))
+            self.inline[..self.inline_len].iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
+        inline.or_else(|| self.overflow.iter().find(|(name, _)| name == key).map(|(_, value)| *value))
     }
 
     fn push(&mut self, key: RawString<'a>, value: &'a str) {
-        if self.length < INLINE && !key.escaped {
-            self.inline[self.length] = (key.raw, value);
-            self.length += 1;
+        if self.inline_len < INLINE_MEMBERS && !key.escaped {
+            self.inline[self.inline_len] = (key.raw, value);
+            self.inline_len += 1;
         } else {
-            self.more.push((unescape(key.raw), value));
+            self.overflow.push((unescape(key.raw), value));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::envelope::Reply;
+use crate::envelope::ResponsePayload;
 use crate::{ErrorObject, Id, Outbox, write};
 
 /// Reason why a request has no result.
@@ -26,7 +26,7 @@ pub enum CallError {
     /// The connection was closed while the request was in flight; contains the reason.
     Lost(Arc<str>),
     /// The limit of pending requests, contained here, is reached.
-    TooMany(usize),
+    TooManyPending(usize),
     /// The response is not valid JSON-RPC 2.0.
     Malformed(String),
     /// The transport failed for this request or its response; other requests are not affected.
@@ -44,12 +44,12 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Rejected(error) => error.fmt(f),
-            CallError::TimedOut(after) => write!(f, "no response within {:?}", rounded(*after)),
+            CallError::TimedOut(after) => write!(f, "no response within {:?}", round_for_display(*after)),
             CallError::Closed(reason) => write!(f, "the connection is closed: {reason}"),
             CallError::Lost(reason) => {
                 write!(f, "the connection closed before the response arrived: {reason}")
             }
-            CallError::TooMany(limit) => write!(f, "too many pending requests (limit: {limit})"),
+            CallError::TooManyPending(limit) => write!(f, "too many pending requests (limit: {limit})"),
             CallError::Malformed(what) => write!(f, "the response is malformed: {what}"),
             CallError::Transport { code, message, .. } => write!(f, "{message} ({code})"),
         }
@@ -57,7 +57,7 @@ impl fmt::Display for CallError {
 }
 
 /// Rounds a measured time down for display: to tenths of a second, below one second to milliseconds.
-fn rounded(time: Duration) -> Duration {
+fn round_for_display(time: Duration) -> Duration {
     let unit = if time < Duration::from_secs(1) { 1 } else { 100 };
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(millis / unit * unit)
@@ -66,131 +66,131 @@ fn rounded(time: Duration) -> Duration {
 impl std::error::Error for CallError {}
 
 /// Response to a request: the text of its `result`.
-type Answer = Result<String, CallError>;
+type CallResult = Result<String, CallError>;
 
 /// Handle to the other side of a connection. Sends requests and notifications and correlates responses.
 #[derive(Clone)]
 pub struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     outbox: Arc<Outbox>,
 }
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct PeerShared {
+    pending: Mutex<PendingRequests>,
     limit: usize,
     /// Number of active timeout pauses.
     paused: AtomicUsize,
     /// Wakes the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
-    earlier: Arc<Notify>,
+    timekeeper_wake: Arc<Notify>,
     /// Whether ids are sent as strings.
-    text_ids: bool,
+    string_ids: bool,
     /// Called when a request is abandoned (timeout or drop) with the outbox it was sent through, its id and the reason,
     /// so that the peer can be notified.
-    abandon: Abandon,
+    on_abandon: OnAbandon,
 }
 
-type Abandon = Box<dyn Fn(&Outbox, &Id<'_>, &str) + Send + Sync>;
+type OnAbandon = Box<dyn Fn(&Outbox, &Id<'_>, &str) + Send + Sync>;
 
 #[derive(Default)]
-struct Waiting {
-    next: i64,
+struct PendingRequests {
+    last_number: i64,
     /// Pending requests by number. Numbers are ascending, so an ordered map stays small and needs no hashing.
-    calls: BTreeMap<i64, Waiter>,
+    waiters: BTreeMap<i64, Waiter>,
     /// Time of the timekeeper's next check. `None` if it waits to be woken.
-    looked_after: Option<Instant>,
+    next_check: Option<Instant>,
     closed: Option<Arc<str>>,
 }
 
 struct Waiter {
-    state: State,
+    state: WaiterState,
     /// Outbox through which the request was sent.
     outbox: Arc<Outbox>,
     /// Buffer for the response. The caller's thread allocates and frees it: allocators are slow at freeing memory that
     /// another thread, here the reader, has allocated.
-    room: String,
+    buffer: String,
     sent: Instant,
     /// Deadline of the request. `None` for streams.
     deadline: Option<Instant>,
-    patience: Patience,
+    timeout: ResponseTimeout,
     /// Time of the last sign of progress from the peer.
-    alive: Option<Instant>,
+    last_progress: Option<Instant>,
 }
 
-enum State {
+enum WaiterState {
     /// No response yet. Holds the waker of the caller once the call has been polled.
-    Open(Option<Waker>),
+    Pending(Option<Waker>),
     /// Response that the caller has not taken yet.
-    Answered(Answer),
+    Ready(CallResult),
 }
 
 impl Waiter {
     /// Stores the response. Returns whether it is the first one, and the waker of the caller.
-    fn settle(&mut self, answer: impl FnOnce(String) -> Answer) -> (bool, Option<Waker>) {
-        let State::Open(waker) = &mut self.state else { return (false, None) };
+    fn resolve(&mut self, answer: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
+        let WaiterState::Pending(waker) = &mut self.state else { return (false, None) };
         let waker = waker.take();
-        self.state = State::Answered(answer(std::mem::take(&mut self.room)));
+        self.state = WaiterState::Ready(answer(std::mem::take(&mut self.buffer)));
         (true, waker)
     }
 
-    fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+    fn is_pending(&self) -> bool {
+        matches!(self.state, WaiterState::Pending(_))
     }
 
     /// Returns the later deadline granted by the last sign of progress or by a pause.
     fn extension(&self, now: Instant, paused: bool) -> Option<Instant> {
-        if paused && now < self.sent + LONGEST_PAUSE {
-            return now.checked_add(self.patience.timeout);
+        if paused && now < self.sent + MAX_PAUSED_AGE {
+            return now.checked_add(self.timeout.timeout);
         }
         // An overflow of the clock means that there is no limit.
-        let most = self.sent.checked_add(self.patience.extend_to?);
-        let later = self.alive?.checked_add(self.patience.timeout)?;
+        let most = self.sent.checked_add(self.timeout.extend_to?);
+        let later = self.last_progress?.checked_add(self.timeout.timeout)?;
         let later = most.map_or(later, |most| later.min(most));
         (later > now).then_some(later)
     }
 }
 
 /// Initial capacity of the response buffer; sufficient for most responses.
-const ROOM: usize = 512;
+const RESPONSE_CAPACITY: usize = 512;
 /// Age of a request up to which pauses extend its deadline.
-const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+const MAX_PAUSED_AGE: Duration = Duration::from_hours(1);
 
 /// Timeout of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct ResponseTimeout {
     /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the
     /// timeout, as for a stream whose response arrives at its end.
     pub timeout: Duration,
-    /// Maximum total time to which signs of progress ([`Peer::touch`]) may extend the timeout. `None`: no extension.
+    /// Maximum total time to which signs of progress ([`Peer::record_progress`]) may extend the timeout. `None`: no extension.
     pub extend_to: Option<Duration>,
 }
 
-impl From<Duration> for Patience {
+impl From<Duration> for ResponseTimeout {
     fn from(timeout: Duration) -> Self {
-        Patience { timeout, extend_to: None }
+        ResponseTimeout { timeout, extend_to: None }
     }
 }
 
-impl Shared {
+impl PeerShared {
     fn id(&self, number: i64) -> Id<'static> {
-        if self.text_ids { Id::String(number.to_string().into()) } else { Id::Number(number) }
+        if self.string_ids { Id::String(number.to_string().into()) } else { Id::Number(number) }
     }
 
     /// Returns the number of the request that has this id.
     fn number(&self, id: &Id<'_>) -> Option<i64> {
         match id {
-            Id::Number(number) if !self.text_ids => Some(*number),
-            Id::String(text) if self.text_ids => text.parse().ok(),
+            Id::Number(number) if !self.string_ids => Some(*number),
+            Id::String(text) if self.string_ids => text.parse().ok(),
             _ => None,
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_pending(&self) -> MutexGuard<'_, PendingRequests> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a response to the pending request. Returns `false` if no such request is pending.
-    fn settle(&self, id: i64, answer: impl FnOnce(String) -> Answer) -> bool {
-        let settled = self.waiting().calls.get_mut(&id).map(|waiter| waiter.settle(answer));
+    fn resolve(&self, id: i64, answer: impl FnOnce(String) -> CallResult) -> bool {
+        let settled = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(answer));
         let (is_first, waker) = settled.unwrap_or_default();
         if let Some(waker) = waker {
             waker.wake();
@@ -199,25 +199,25 @@ impl Shared {
     }
 
     /// Fails the pending requests selected by `which`.
-    fn settle_all(&self, error: &CallError, which: impl Fn(&Waiter) -> bool) {
-        let mut waiting = self.waiting();
-        let open = waiting.calls.values_mut().filter(|waiter| which(waiter));
-        let wakers: Vec<_> = open.filter_map(|waiter| waiter.settle(|_| Err(error.clone())).1).collect();
+    fn fail_matching(&self, error: &CallError, which: impl Fn(&Waiter) -> bool) {
+        let mut waiting = self.lock_pending();
+        let open = waiting.waiters.values_mut().filter(|waiter| which(waiter));
+        let wakers: Vec<_> = open.filter_map(|waiter| waiter.resolve(|_| Err(error.clone())).1).collect();
         drop(waiting);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Takes the response to a request, if it has arrived. Otherwise registers the caller's waker.
-    fn take_answer(&self, id: i64, cx: &Context<'_>) -> Option<Answer> {
-        let mut waiting = self.waiting();
-        match waiting.calls.get_mut(&id).map(|waiter| &mut waiter.state) {
-            Some(State::Open(Some(waker))) => waker.clone_from(cx.waker()),
-            Some(State::Open(waker)) => *waker = Some(cx.waker().clone()),
-            Some(State::Answered(_)) => {
-                let waiter = waiting.calls.remove(&id);
+    fn take_response(&self, id: i64, cx: &Context<'_>) -> Option<CallResult> {
+        let mut waiting = self.lock_pending();
+        match waiting.waiters.get_mut(&id).map(|waiter| &mut waiter.state) {
+            Some(WaiterState::Pending(Some(waker))) => waker.clone_from(cx.waker()),
+            Some(WaiterState::Pending(waker)) => *waker = Some(cx.waker().clone()),
+            Some(WaiterState::Ready(_)) => {
+                let waiter = waiting.waiters.remove(&id);
                 return waiter.and_then(|waiter| match waiter.state {
-                    State::Answered(answer) => Some(answer),
-                    State::Open(_) => None,
+                    WaiterState::Ready(answer) => Some(answer),
+                    WaiterState::Pending(_) => None,
                 });
             }
             None => return Some(Err(CallError::Lost("the response was already taken".into()))),
@@ -226,16 +226,16 @@ impl Shared {
     }
 
     /// Abandons requests whose deadline has passed. Returns the time of the next check.
-    fn expire(&self) -> Option<Instant> {
+    fn abandon_expired(&self) -> Option<Instant> {
         let (now, paused) = (Instant::now(), self.paused.load(Ordering::Relaxed) > 0);
         let (mut late, mut next) = (Vec::new(), None::<Instant>);
-        let mut waiting = self.waiting();
-        for (id, waiter) in waiting.calls.iter_mut().filter(|(_, waiter)| waiter.is_open()) {
+        let mut waiting = self.lock_pending();
+        for (id, waiter) in waiting.waiters.iter_mut().filter(|(_, waiter)| waiter.is_pending()) {
             let Some(deadline) = waiter.deadline else { continue };
             if deadline <= now {
                 let Some(later) = waiter.extension(now, paused) else {
                     let late_by = now - waiter.sent;
-                    let waker = waiter.settle(|_| Err(CallError::TimedOut(late_by))).1;
+                    let waker = waiter.resolve(|_| Err(CallError::TimedOut(late_by))).1;
                     late.push((*id, waiter.outbox.clone(), waker));
                     continue;
                 };
@@ -243,19 +243,19 @@ impl Shared {
             }
             next = next.into_iter().chain(waiter.deadline).min();
         }
-        waiting.looked_after = next;
+        waiting.next_check = next;
         drop(waiting);
         for (id, outbox, waker) in late {
-            (self.abandon)(&outbox, &self.id(id), "timed out");
+            (self.on_abandon)(&outbox, &self.id(id), "timed out");
             waker.into_iter().for_each(Waker::wake);
         }
         next
     }
 }
 
-impl Drop for Shared {
+impl Drop for PeerShared {
     fn drop(&mut self) {
-        self.earlier.notify_one();
+        self.timekeeper_wake.notify_one();
     }
 }
 
@@ -278,22 +278,29 @@ impl Peer {
     ) -> Self {
         let (waiting, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
         let abandon = Box::new(abandon);
-        let shared = Arc::new(Shared { waiting, limit, paused, earlier, text_ids, abandon });
+        let shared = Arc::new(PeerShared {
+            pending: waiting,
+            limit,
+            paused,
+            timekeeper_wake: earlier,
+            string_ids: text_ids,
+            on_abandon: abandon,
+        });
         Self { shared, outbox }
     }
 
     /// Returns a handle to the same peer that sends through another outbox.
     #[must_use]
-    pub fn through(&self, outbox: Arc<Outbox>) -> Self {
+    pub fn with_outbox(&self, outbox: Arc<Outbox>) -> Self {
         Self { shared: self.shared.clone(), outbox }
     }
 
     /// Enforces request timeouts until all handles to the peer are dropped. Requests never time out unless this future
     /// is polled: a single timer for all requests costs less than one for each.
-    pub fn timekeeper(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, earlier) = (Arc::downgrade(&self.shared), self.shared.earlier.clone());
+    pub fn enforce_timeouts(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (shared, earlier) = (Arc::downgrade(&self.shared), self.shared.timekeeper_wake.clone());
         async move {
-            while let Some(next) = shared.upgrade().map(|shared| shared.expire()) {
+            while let Some(next) = shared.upgrade().map(|shared| shared.abandon_expired()) {
                 let woken = earlier.notified();
                 match next {
                     // In both cases all deadlines are checked again.
@@ -309,52 +316,56 @@ impl Peer {
     pub fn request(
         &self,
         method: &str,
-        patience: impl Into<Patience>,
+        timeout: impl Into<ResponseTimeout>,
         params: impl FnOnce(i64, &mut Vec<u8>),
     ) -> Result<Call, CallError> {
-        let (patience, sent, room) = (patience.into(), Instant::now(), String::with_capacity(ROOM));
-        let deadline = sent.checked_add(patience.timeout).filter(|_| patience.timeout != Duration::MAX);
+        let (timeout, sent, room) =
+            (timeout.into(), Instant::now(), String::with_capacity(RESPONSE_CAPACITY));
+        let deadline = sent.checked_add(timeout.timeout).filter(|_| timeout.timeout != Duration::MAX);
         let (id, is_earlier) = {
-            let mut waiting = self.shared.waiting();
+            let mut waiting = self.shared.lock_pending();
             if let Some(reason) = &waiting.closed {
                 return Err(CallError::Closed(reason.clone()));
             }
-            if waiting.calls.len() >= self.shared.limit {
-                return Err(CallError::TooMany(self.shared.limit));
+            if waiting.waiters.len() >= self.shared.limit {
+                return Err(CallError::TooManyPending(self.shared.limit));
             }
-            waiting.next += 1;
-            let id = waiting.next;
-            let (state, outbox) = (State::Open(None), self.outbox.clone());
-            waiting.calls.insert(id, Waiter { state, outbox, room, sent, deadline, patience, alive: None });
+            waiting.last_number += 1;
+            let id = waiting.last_number;
+            let (state, outbox) = (WaiterState::Pending(None), self.outbox.clone());
+            waiting.waiters.insert(
+                id,
+                Waiter { state, outbox, buffer: room, sent, deadline, timeout, last_progress: None },
+            );
             let is_earlier =
-                deadline.is_some_and(|deadline| waiting.looked_after.is_none_or(|next| deadline < next));
+                deadline.is_some_and(|deadline| waiting.next_check.is_none_or(|next| deadline < next));
             if is_earlier {
-                waiting.looked_after = deadline;
+                waiting.next_check = deadline;
             }
             (id, is_earlier)
         };
         if is_earlier {
-            self.shared.earlier.notify_one();
+            self.shared.timekeeper_wake.notify_one();
         }
         self.outbox.send(|out| write::request(&self.shared.id(id), method, out, |out| params(id, out)));
-        Ok(Call { id, is_answered: false, shared: self.shared.clone() })
+        Ok(Call { id, is_finished: false, shared: self.shared.clone() })
     }
 
     /// Pauses all request timeouts until the returned guard is dropped, because the peer is waiting for this side.
-    pub fn pause(&self) -> Paused {
+    pub fn pause_timeouts(&self) -> TimeoutPause {
         self.shared.paused.fetch_add(1, Ordering::Relaxed);
-        Paused(self.shared.clone())
+        TimeoutPause(self.shared.clone())
     }
 
     /// Reports whether timeouts are paused.
-    pub fn is_paused(&self) -> bool {
+    pub fn has_paused_timeouts(&self) -> bool {
         self.shared.paused.load(Ordering::Relaxed) > 0
     }
 
     /// Records a sign of progress for a request.
-    pub fn touch(&self, id: i64) {
-        if let Some(waiter) = self.shared.waiting().calls.get_mut(&id) {
-            waiter.alive = Some(Instant::now());
+    pub fn record_progress(&self, id: i64) {
+        if let Some(waiter) = self.shared.lock_pending().waiters.get_mut(&id) {
+            waiter.last_progress = Some(Instant::now());
         }
     }
 
@@ -364,14 +375,14 @@ impl Peer {
     }
 
     /// Accepts a response. Returns `false` if no request is waiting for it.
-    pub fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
+    pub fn accept_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
-        self.shared.settle(id, |mut room| match reply {
-            Reply::Result(text) => {
+        self.shared.resolve(id, |mut room| match reply {
+            ResponsePayload::Result(text) => {
                 room.push_str(text);
                 Ok(room)
             }
-            Reply::Error(text) => Err(match serde_json::from_str(text) {
+            ResponsePayload::Error(text) => Err(match serde_json::from_str(text) {
                 Ok(error) => CallError::Rejected(error),
                 Err(error) => CallError::Malformed(error.to_string()),
             }),
@@ -381,45 +392,45 @@ impl Peer {
     /// Fails a request whose response cannot be read.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         let Some(id) = self.shared.number(id) else { return };
-        self.shared.settle(id, |_| Err(error)); // the caller may have dropped the call already
+        self.shared.resolve(id, |_| Err(error)); // the caller may have dropped the call already
     }
 
     /// Reports whether a request is waiting for its response.
-    pub fn is_waiting(&self, id: &Id<'_>) -> bool {
+    pub fn is_pending(&self, id: &Id<'_>) -> bool {
         let Some(id) = self.shared.number(id) else { return false };
-        self.shared.waiting().calls.get(&id).is_some_and(Waiter::is_open)
+        self.shared.lock_pending().waiters.get(&id).is_some_and(Waiter::is_pending)
     }
 
     /// Fails the pending request if there is exactly one, not counting streams.
     pub fn fail_only(&self, error: CallError) {
         let only = {
-            let waiting = self.shared.waiting();
+            let waiting = self.shared.lock_pending();
             let mut open =
-                waiting.calls.iter().filter(|(_, waiter)| waiter.is_open() && waiter.deadline.is_some());
+                waiting.waiters.iter().filter(|(_, waiter)| waiter.is_pending() && waiter.deadline.is_some());
             open.next().map(|(id, _)| *id).filter(|_| open.next().is_none())
         };
         if let Some(id) = only {
-            self.shared.settle(id, |_| Err(error));
+            self.shared.resolve(id, |_| Err(error));
         }
     }
 
     /// Fails all pending requests except streams. Later requests are sent normally.
     pub fn fail_all(&self, error: &CallError) {
-        self.shared.settle_all(error, |waiter| waiter.deadline.is_some());
+        self.shared.fail_matching(error, |waiter| waiter.deadline.is_some());
     }
 
     /// Closes the peer: all pending requests and all later requests fail.
     pub fn close(&self, reason: &str) {
         let reason: Arc<str> = reason.into();
-        self.shared.waiting().closed.get_or_insert_with(|| reason.clone());
-        self.shared.settle_all(&CallError::Lost(reason), |_| true);
+        self.shared.lock_pending().closed.get_or_insert_with(|| reason.clone());
+        self.shared.fail_matching(&CallError::Lost(reason), |_| true);
     }
 }
 
 /// Guard that pauses request timeouts.
-pub struct Paused(Arc<Shared>);
+pub struct TimeoutPause(Arc<PeerShared>);
 
-impl Drop for Paused {
+impl Drop for TimeoutPause {
     fn drop(&mut self) {
         self.0.paused.fetch_sub(1, Ordering::Relaxed);
     }
@@ -428,8 +439,8 @@ impl Drop for Paused {
 /// Request in flight. Await it for the response; drop it to abandon the request.
 pub struct Call {
     id: i64,
-    is_answered: bool,
-    shared: Arc<Shared>,
+    is_finished: bool,
+    shared: Arc<PeerShared>,
 }
 
 impl Call {
@@ -445,12 +456,12 @@ impl Call {
 }
 
 impl Future for Call {
-    type Output = Answer;
+    type Output = CallResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        match self.shared.take_answer(self.id, cx) {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
+        match self.shared.take_response(self.id, cx) {
             Some(answer) => {
-                self.is_answered = true;
+                self.is_finished = true;
                 Poll::Ready(answer)
             }
             None => Poll::Pending,
@@ -460,13 +471,13 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.is_answered {
+        if self.is_finished {
             return;
         }
-        let waiter = self.shared.waiting().calls.remove(&self.id);
+        let waiter = self.shared.lock_pending().waiters.remove(&self.id);
         // Still pending: no caller will read the response.
-        if let Some(waiter) = waiter.filter(Waiter::is_open) {
-            (self.shared.abandon)(&waiter.outbox, &self.shared.id(self.id), "no longer needed");
+        if let Some(waiter) = waiter.filter(Waiter::is_pending) {
+            (self.shared.on_abandon)(&waiter.outbox, &self.shared.id(self.id), "no longer needed");
         }
     }
 }
@@ -487,11 +498,11 @@ mod tests {
     }
 
     /// Runs `work` together with the timekeeper.
-    async fn timed<T>(peer: &Peer, work: impl Future<Output = T>) -> T {
-        tokio::select! { result = work => result, () = peer.timekeeper() => unreachable!() }
+    async fn with_timekeeper<T>(peer: &Peer, work: impl Future<Output = T>) -> T {
+        tokio::select! { result = work => result, () = peer.enforce_timeouts() => unreachable!() }
     }
 
-    fn sent(outbox: &Outbox) -> String {
+    fn take_sent(outbox: &Outbox) -> String {
         let mut lines = Vec::new();
         outbox.take(&mut lines);
         String::from_utf8(lines).unwrap()
@@ -514,89 +525,95 @@ mod tests {
         let first = peer.request("a", SECOND, |_, _| ()).unwrap();
         let second = peer.request("b", SECOND, |_, _| ()).unwrap();
         assert_eq!(
-            sent(&outbox),
+            take_sent(&outbox),
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"b\"}\n"
         );
-        assert!(peer.answer(Some(&second.id()), Reply::Result("2")));
-        assert!(peer.answer(Some(&first.id()), Reply::Error(r#"{"code":5,"message":"no"}"#)));
+        assert!(peer.accept_response(Some(&second.id()), ResponsePayload::Result("2")));
         assert!(
-            !peer.answer(Some(&first.id()), Reply::Result("1")),
+            peer.accept_response(Some(&first.id()), ResponsePayload::Error(r#"{"code":5,"message":"no"}"#))
+        );
+        assert!(
+            !peer.accept_response(Some(&first.id()), ResponsePayload::Result("1")),
             "a second response has no pending request"
         );
-        assert!(!peer.answer(None, Reply::Result("1")));
+        assert!(!peer.accept_response(None, ResponsePayload::Result("1")));
         assert_eq!(second.await.unwrap(), "2");
         assert_eq!(first.await.unwrap_err().to_string(), "no (code 5)");
-        assert_eq!(sent(&outbox), "");
+        assert_eq!(take_sent(&outbox), "");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_takes_too_long_or_is_dropped_is_given_up() {
         let (peer, outbox) = peer(8);
         let slow = peer.request("slow", SECOND, |_, _| ()).unwrap();
-        sent(&outbox);
-        assert_eq!(timed(&peer, slow).await, Err(CallError::TimedOut(SECOND)));
-        assert_eq!(sent(&outbox), "abandoned 1: timed out\n");
+        take_sent(&outbox);
+        assert_eq!(with_timekeeper(&peer, slow).await, Err(CallError::TimedOut(SECOND)));
+        assert_eq!(take_sent(&outbox), "abandoned 1: timed out\n");
         drop(peer.request("dropped", SECOND, |_, _| ()).unwrap());
-        assert!(sent(&outbox).ends_with("abandoned 2: no longer needed\n"));
+        assert!(take_sent(&outbox).ends_with("abandoned 2: no longer needed\n"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn signs_of_life_extend_the_time_up_to_a_cap() {
         let (peer, _outbox) = peer(8);
-        let begun = Instant::now();
-        let patience = Patience { timeout: SECOND, extend_to: Some(SECOND * 3) };
-        let call = peer.request("busy", patience, |_, _| ()).unwrap();
+        let started = Instant::now();
+        let timeout = ResponseTimeout { timeout: SECOND, extend_to: Some(SECOND * 3) };
+        let call = peer.request("busy", timeout, |_, _| ()).unwrap();
         let id = call.number();
         let keep_alive = async {
             loop {
                 tokio::time::sleep(SECOND / 2).await;
-                peer.touch(id);
+                peer.record_progress(id);
             }
         };
-        let call = timed(&peer, call);
+        let call = with_timekeeper(&peer, call);
         let answer = tokio::select! { answer = call => answer, () = keep_alive => unreachable!() };
         assert_eq!(answer, Err(CallError::TimedOut(SECOND * 3)));
-        assert_eq!(begun.elapsed(), SECOND * 3);
+        assert_eq!(started.elapsed(), SECOND * 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_may_have_all_the_time_there_is() {
         let (peer, _outbox) = peer(8);
-        let patience = Patience { timeout: SECOND, extend_to: Some(Duration::MAX) };
-        let call = peer.request("busy", patience, |_, _| ()).unwrap();
+        let timeout = ResponseTimeout { timeout: SECOND, extend_to: Some(Duration::MAX) };
+        let call = peer.request("busy", timeout, |_, _| ()).unwrap();
         let id = call.number();
-        let answering = async {
+        let respond = async {
             tokio::time::sleep(SECOND / 2).await;
-            peer.touch(id);
+            peer.record_progress(id);
             tokio::time::sleep(SECOND * 3 / 4).await;
-            assert!(peer.answer(Some(&Id::Number(id)), Reply::Result("0")));
+            assert!(peer.accept_response(Some(&Id::Number(id)), ResponsePayload::Result("0")));
         };
-        assert_eq!(timed(&peer, async { tokio::join!(call, answering).0 }).await, Ok("0".into()));
+        assert_eq!(with_timekeeper(&peer, async { tokio::join!(call, respond).0 }).await, Ok("0".into()));
         let patient = peer.request("slow", Duration::MAX, |_, _| ()).unwrap();
-        assert!(peer.answer(Some(&patient.id()), Reply::Result("1")));
+        assert!(peer.accept_response(Some(&patient.id()), ResponsePayload::Result("1")));
         assert_eq!(patient.await, Ok("1".into()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn time_stands_still_while_the_other_side_waits_for_us() {
         let (peer, _outbox) = peer(8);
-        let begun = Instant::now();
+        let started = Instant::now();
         let call = peer.request("asks", SECOND, |_, _| ()).unwrap();
-        let paused = peer.pause();
-        let person = async {
+        let paused = peer.pause_timeouts();
+        let user = async {
             tokio::time::sleep(SECOND * 100).await;
             drop(paused);
             std::future::pending::<()>().await;
         };
-        let answer = timed(&peer, async {
-            tokio::select! { answer = call => answer, () = person => unreachable!() }
+        let answer = with_timekeeper(&peer, async {
+            tokio::select! { answer = call => answer, () = user => unreachable!() }
         });
         assert!(matches!(answer.await, Err(CallError::TimedOut(_))));
-        assert!(begun.elapsed() >= SECOND * 100 && begun.elapsed() <= SECOND * 101, "{:?}", begun.elapsed());
-        let for_ever = peer.request("asks", SECOND, |_, _| ()).unwrap();
-        let (begun, _paused) = (Instant::now(), peer.pause());
-        assert!(timed(&peer, for_ever).await.is_err(), "a pause is limited");
-        assert!(begun.elapsed() <= LONGEST_PAUSE + SECOND);
+        assert!(
+            started.elapsed() >= SECOND * 100 && started.elapsed() <= SECOND * 101,
+            "{:?}",
+            started.elapsed()
+        );
+        let paused_call = peer.request("asks", SECOND, |_, _| ()).unwrap();
+        let (started, _paused) = (Instant::now(), peer.pause_timeouts());
+        assert!(with_timekeeper(&peer, paused_call).await.is_err(), "a pause is limited");
+        assert!(started.elapsed() <= MAX_PAUSED_AGE + SECOND);
     }
 
     #[tokio::test(start_paused = true)]
@@ -604,13 +621,13 @@ mod tests {
         let (peer, _outbox) = peer(8);
         let long = peer.request("long", SECOND * 100, |_, _| ()).unwrap();
         let stream = peer.request("stream", Duration::MAX, |_, _| ()).unwrap();
-        let begun = Instant::now();
+        let started = Instant::now();
         let short = async {
             tokio::time::sleep(SECOND).await;
             peer.request("short", SECOND, |_, _| ()).unwrap().await
         };
-        assert!(timed(&peer, short).await.is_err());
-        assert_eq!(begun.elapsed(), SECOND * 2);
+        assert!(with_timekeeper(&peer, short).await.is_err());
+        assert_eq!(started.elapsed(), SECOND * 2);
         peer.fail_all(&CallError::Malformed("x".into()));
         assert_eq!(long.await, Err(CallError::Malformed("x".into())));
         peer.close("over");
@@ -622,9 +639,9 @@ mod tests {
         let outbox = Arc::new(Outbox::new(1 << 20, || ()));
         let peer = Peer::with_ids(outbox.clone(), 8, true, |_, _, _| ());
         let call = peer.request("a", SECOND, |_, _| ()).unwrap();
-        assert_eq!(sent(&outbox), "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"method\":\"a\"}\n");
-        assert!(!peer.answer(Some(&Id::Number(1)), Reply::Result("0")));
-        assert!(peer.answer(Some(&Id::String("1".into())), Reply::Result("0")));
+        assert_eq!(take_sent(&outbox), "{\"jsonrpc\":\"2.0\",\"id\":\"1\",\"method\":\"a\"}\n");
+        assert!(!peer.accept_response(Some(&Id::Number(1)), ResponsePayload::Result("0")));
+        assert!(peer.accept_response(Some(&Id::String("1".into())), ResponsePayload::Result("0")));
         assert_eq!(call.await, Ok("0".into()));
     }
 
@@ -633,7 +650,7 @@ mod tests {
         let (peer, _outbox) = peer(2);
         let calls =
             [peer.request("a", SECOND, |_, _| ()).unwrap(), peer.request("b", SECOND, |_, _| ()).unwrap()];
-        assert_eq!(peer.request("c", SECOND, |_, _| ()).err(), Some(CallError::TooMany(2)));
+        assert_eq!(peer.request("c", SECOND, |_, _| ()).err(), Some(CallError::TooManyPending(2)));
         peer.close("it exited");
         for call in calls {
             assert_eq!(call.await, Err(CallError::Lost("it exited".into())));

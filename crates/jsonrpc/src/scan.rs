@@ -2,7 +2,7 @@
 //! size, and returns slices. It builds no tree.
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::key_set::Keys;
+use crate::key_set::KeySet;
 use crate::string::{escape, find_in_chunks, find_special, unescape};
 
 /// Limits on the content of a message. [`crate::LineBuffer`] limits its length.
@@ -26,7 +26,7 @@ impl Default for Limits {
 pub fn check(text: &str, limits: Limits) -> Result<(), ParseError> {
     let mut scan = Scan::new(text, limits);
     scan.value(0)?;
-    scan.end()
+    scan.expect_end()
 }
 
 pub(crate) struct Scan<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) at: usize,
     values: u32,
     limits: Limits,
-    any_keys: bool,
+    skip_key_checks: bool,
 }
 
 /// String as written between its quotes.
@@ -49,12 +49,12 @@ type Result<T, E = ParseError> = std::result::Result<T, E>;
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(text: &'a str, limits: Limits) -> Self {
-        Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits, any_keys: false }
+        Self { text, bytes: text.as_bytes(), at: 0, values: 0, limits, skip_key_checks: false }
     }
 
     /// Skips the checks for duplicate and reserved keys; a later pass does them.
-    pub(crate) fn allow_any_keys(&mut self) {
-        self.any_keys = true;
+    pub(crate) fn skip_key_checks(&mut self) {
+        self.skip_key_checks = true;
     }
 
     pub(crate) fn text(&self) -> &'a str {
@@ -65,7 +65,7 @@ impl<'a> Scan<'a> {
         Err(ParseError::new(kind, self.at, message))
     }
 
-    fn syntax<T>(&self, message: &'static str) -> Result<T> {
+    fn syntax_error<T>(&self, message: &'static str) -> Result<T> {
         self.fail(ParseErrorKind::Syntax, message)
     }
 
@@ -80,10 +80,10 @@ impl<'a> Scan<'a> {
     }
 
     /// Checks that only white space follows.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub(crate) fn expect_end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),
-            Some(_) => self.syntax("unexpected characters after the JSON value"),
+            Some(_) => self.syntax_error("unexpected characters after the JSON value"),
         }
     }
 
@@ -102,11 +102,11 @@ impl<'a> Scan<'a> {
             Some(b'{') => self.object(depth, |scan, _, depth| scan.value(depth).map(drop))?,
             Some(b'[') => self.array(depth)?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
-            Some(b't') => self.word("true")?,
-            Some(b'f') => self.word("false")?,
-            Some(b'n') => self.word("null")?,
-            Some(_) => return self.syntax("expected a JSON value"),
-            None => return self.syntax("unexpected end of the JSON text"),
+            Some(b't') => self.literal("true")?,
+            Some(b'f') => self.literal("false")?,
+            Some(b'n') => self.literal("null")?,
+            Some(_) => return self.syntax_error("expected a JSON value"),
+            None => return self.syntax_error("unexpected end of the JSON text"),
         }
         Ok(&self.text[start..self.at])
     }
@@ -117,17 +117,17 @@ impl<'a> Scan<'a> {
         depth: u32,
         mut member: impl FnMut(&mut Self, RawString<'a>, u32) -> Result<()>,
     ) -> Result<()> {
-        self.deeper(depth)?;
+        self.check_depth(depth)?;
         self.at += 1;
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(());
         }
-        let mut keys = Keys::new();
+        let mut keys = KeySet::new();
         let mut count = 0;
         loop {
             if self.peek() != Some(b'"') {
-                return self.syntax("expected a key in quotes");
+                return self.syntax_error("expected a key in quotes");
             }
             let start = self.at;
             let key = self.string()?;
@@ -135,17 +135,18 @@ impl<'a> Scan<'a> {
             if count > self.limits.keys {
                 return self.fail(ParseErrorKind::Limit, "an object contains too many keys");
             }
-            if !self.any_keys && !keys.insert(key.raw, key.escaped) {
-                let message = format!("the key \"{}\" occurs twice in one object", shorten(key.raw));
+            if !self.skip_key_checks && !keys.insert(key.raw, key.escaped) {
+                let message =
+                    format!("the key \"{}\" occurs twice in one object", truncate_for_message(key.raw));
                 return Err(ParseError::new(ParseErrorKind::DuplicateKey, start, message));
             }
             let may_be_reserved = key.escaped || key.raw.as_bytes().first() == Some(&b'$');
-            if may_be_reserved && !self.any_keys && is_reserved(key) {
+            if may_be_reserved && !self.skip_key_checks && is_reserved(key) {
                 let message = "a key that begins with \"$serde_json::private\" is not accepted";
                 return Err(ParseError::new(ParseErrorKind::Shape, start, message));
             }
             if self.peek() != Some(b':') {
-                return self.syntax("expected a colon after the key");
+                return self.syntax_error("expected a colon after the key");
             }
             self.at += 1;
             member(self, key, depth + 1)?;
@@ -155,7 +156,7 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.syntax("expected a comma or a closing brace"),
+                _ => return self.syntax_error("expected a comma or a closing brace"),
             }
         }
     }
@@ -166,7 +167,7 @@ impl<'a> Scan<'a> {
 
     /// Skips one array and calls `element` with the text of each element.
     pub(crate) fn elements(&mut self, depth: u32, mut element: impl FnMut(&'a str)) -> Result<()> {
-        self.deeper(depth)?;
+        self.check_depth(depth)?;
         self.at += 1;
         if self.peek() == Some(b']') {
             self.at += 1;
@@ -180,12 +181,12 @@ impl<'a> Scan<'a> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.syntax("expected a comma or a closing bracket"),
+                _ => return self.syntax_error("expected a comma or a closing bracket"),
             }
         }
     }
 
-    fn deeper(&self, depth: u32) -> Result<()> {
+    fn check_depth(&self, depth: u32) -> Result<()> {
         if depth >= self.limits.depth {
             return self.fail(ParseErrorKind::Limit, "objects and arrays are nested too deeply");
         }
@@ -212,11 +213,11 @@ impl<'a> Scan<'a> {
                             self.at += length;
                             self.at += find_in_chunks(&self.bytes[self.at..]);
                         }
-                        None => return self.syntax("invalid escape sequence in a string"),
+                        None => return self.syntax_error("invalid escape sequence in a string"),
                     }
                 }
-                Some(_) => return self.syntax("a control character in a string must be escaped"),
-                None => return self.syntax("the string has no closing quote"),
+                Some(_) => return self.syntax_error("a control character in a string must be escaped"),
+                None => return self.syntax_error("the string has no closing quote"),
             }
         }
     }
@@ -228,7 +229,7 @@ impl<'a> Scan<'a> {
         match self.bytes.get(self.at) {
             Some(b'0') => self.at += 1,
             Some(b'1'..=b'9') => self.digits()?,
-            _ => return self.syntax("expected a digit"),
+            _ => return self.syntax_error("expected a digit"),
         }
         if self.bytes.get(self.at) == Some(&b'.') {
             self.at += 1;
@@ -247,12 +248,12 @@ impl<'a> Scan<'a> {
     fn digits(&mut self) -> Result<()> {
         let digits = self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
-        if digits == 0 { self.syntax("expected a digit") } else { Ok(()) }
+        if digits == 0 { self.syntax_error("expected a digit") } else { Ok(()) }
     }
 
-    fn word(&mut self, word: &str) -> Result<()> {
+    fn literal(&mut self, word: &str) -> Result<()> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return self.syntax("expected a JSON value");
+            return self.syntax_error("expected a JSON value");
         }
         self.at += word.len();
         Ok(())
@@ -267,7 +268,7 @@ fn is_reserved(key: RawString<'_>) -> bool {
 }
 
 /// Truncates untrusted text, such as a key, to 64 bytes for error messages.
-pub(crate) fn shorten(text: &str) -> &str {
+pub(crate) fn truncate_for_message(text: &str) -> &str {
     &text[..text.floor_char_boundary(64)]
 }
 
@@ -277,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    fn kind(text: &str) -> Option<ParseErrorKind> {
+    fn error_kind(text: &str) -> Option<ParseErrorKind> {
         check(text, Limits::default()).err().map(|error| error.kind)
     }
 
@@ -286,7 +287,7 @@ mod tests {
         for good in
             ["0", "-0.5e+3", "\"\"", "[]", "{}", " [1, {\"a\": null}] ", "true", "\"\\u00e9\\n\"", "1E5"]
         {
-            assert_eq!(kind(good), None, "{good}");
+            assert_eq!(error_kind(good), None, "{good}");
         }
         for bad in [
             "",
@@ -313,7 +314,7 @@ mod tests {
             "NaN",
             "\u{feff}1",
         ] {
-            assert_eq!(kind(bad), Some(ParseErrorKind::Syntax), "{bad}");
+            assert_eq!(error_kind(bad), Some(ParseErrorKind::Syntax), "{bad}");
         }
     }
 
@@ -326,9 +327,9 @@ mod tests {
             r#"{"n\u0061me":1,"name":2}"#,
             r#"{"1":0,"2":0,"3":0,"4":0,"5":0,"6":0,"7":0,"8":0,"9":0,"10":0,"3":0}"#,
         ] {
-            assert_eq!(kind(text), Some(ParseErrorKind::DuplicateKey), "{text}");
+            assert_eq!(error_kind(text), Some(ParseErrorKind::DuplicateKey), "{text}");
         }
-        assert_eq!(kind(r#"{"a":{"k":1},"b":{"k":1}}"#), None);
+        assert_eq!(error_kind(r#"{"a":{"k":1},"b":{"k":1}}"#), None);
     }
 
     #[test]
@@ -337,23 +338,23 @@ mod tests {
             r#"{"$serde_json::private::RawValue":"{}"}"#,
             r#"[{"a":{"\u0024serde_json::private::Number":"1"}}]"#,
         ] {
-            assert_eq!(kind(text), Some(ParseErrorKind::Shape), "{text}");
+            assert_eq!(error_kind(text), Some(ParseErrorKind::Shape), "{text}");
         }
-        assert_eq!(kind(r##"{"$ref":"#","$serde":1}"##), None);
+        assert_eq!(error_kind(r##"{"$ref":"#","$serde":1}"##), None);
     }
 
     #[test]
     fn limits() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(kind(&nested(64)), None);
-        assert_eq!(kind(&nested(65)), Some(ParseErrorKind::Limit));
-        assert_eq!(kind(&nested(100_000)), Some(ParseErrorKind::Limit));
+        assert_eq!(error_kind(&nested(64)), None);
+        assert_eq!(error_kind(&nested(65)), Some(ParseErrorKind::Limit));
+        assert_eq!(error_kind(&nested(100_000)), Some(ParseErrorKind::Limit));
         let keys = |count: usize| {
             format!("{{{}}}", (0..count).map(|key| format!("\"{key}\":0")).collect::<Vec<_>>().join(","))
         };
-        assert_eq!(kind(&keys(10_000)), None);
-        assert_eq!(kind(&keys(10_001)), Some(ParseErrorKind::Limit));
-        assert_eq!(kind(&format!("[{}0]", "0,".repeat(200_000))), Some(ParseErrorKind::Limit));
+        assert_eq!(error_kind(&keys(10_000)), None);
+        assert_eq!(error_kind(&keys(10_001)), Some(ParseErrorKind::Limit));
+        assert_eq!(error_kind(&format!("[{}0]", "0,".repeat(200_000))), Some(ParseErrorKind::Limit));
     }
 
     proptest! {

@@ -12,12 +12,12 @@ const HIGH: u64 = ONES << 7;
 pub fn find_special(bytes: &[u8]) -> usize {
     // Most strings are short keys or words: one or two machine words are enough.
     let Some((first, rest)) = bytes.split_first_chunk() else { return find_in_words(bytes) };
-    let marks = special_in(*first);
+    let marks = special_marks(*first);
     if marks != 0 {
         return first_mark(marks);
     }
     let Some((second, rest)) = rest.split_first_chunk() else { return 8 + find_in_words(rest) };
-    let marks = special_in(*second);
+    let marks = special_marks(*second);
     if marks != 0 {
         return 8 + first_mark(marks);
     }
@@ -38,7 +38,7 @@ pub(crate) fn find_in_chunks(bytes: &[u8]) -> usize {
 fn find_in_words(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, &word) in words.iter().enumerate() {
-        let marks = special_in(word);
+        let marks = special_marks(word);
         if marks != 0 {
             return 8 * index + first_mark(marks);
         }
@@ -49,7 +49,7 @@ fn find_in_words(bytes: &[u8]) -> usize {
 
 /// Sets the highest bit of each special byte. A borrow can set it for a later byte by mistake, but never for an earlier
 /// one: the first mark is always correct.
-fn special_in(word: [u8; 8]) -> u64 {
+fn special_marks(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20);
     let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);

@@ -56,7 +56,7 @@ const EVERYTHING: &str = r#" { "text" : "line\nbreak \ud83d\ude00 \"quoted\"", "
     "wrapped":7, "nothing":null, "anything":{"deep":[1,{"x":null},"y"]}, "unknown":[{"a":"]}"}],
     "huge":-170141183460469231731687303715884105728 } "#;
 
-fn same<T: DeserializeOwned + PartialEq + Debug>(text: &str) {
+fn assert_agrees<T: DeserializeOwned + PartialEq + Debug>(text: &str) {
     match (from_checked::<T>(text), serde_json::from_str::<T>(text)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs, "{text}"),
         (Err(_), Err(_)) => {}
@@ -102,22 +102,22 @@ fn types_that_do_not_fit_are_refused_like_serde_json_does() {
         "{\"point\":null,\"circle\":1}",
         "\"xy\"",
     ] {
-        same::<Value>(text);
-        same::<u8>(text);
-        same::<i64>(text);
-        same::<u128>(text);
-        same::<f64>(text);
-        same::<bool>(text);
-        same::<char>(text);
-        same::<String>(text);
-        same::<Option<u8>>(text);
-        same::<()>(text);
-        same::<Shape>(text);
-        same::<Tagged>(text);
-        same::<Wrapped>(text);
-        same::<(u8, String)>(text);
-        same::<BTreeMap<u16, bool>>(text);
-        same::<Everything>(text);
+        assert_agrees::<Value>(text);
+        assert_agrees::<u8>(text);
+        assert_agrees::<i64>(text);
+        assert_agrees::<u128>(text);
+        assert_agrees::<f64>(text);
+        assert_agrees::<bool>(text);
+        assert_agrees::<char>(text);
+        assert_agrees::<String>(text);
+        assert_agrees::<Option<u8>>(text);
+        assert_agrees::<()>(text);
+        assert_agrees::<Shape>(text);
+        assert_agrees::<Tagged>(text);
+        assert_agrees::<Wrapped>(text);
+        assert_agrees::<(u8, String)>(text);
+        assert_agrees::<BTreeMap<u16, bool>>(text);
+        assert_agrees::<Everything>(text);
     }
 }
 

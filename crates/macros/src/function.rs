@@ -13,7 +13,7 @@ use syn::{
     Attribute, Error, Expr, FnArg, Lit, Pat, PatType, Result, ReturnType, Signature, Token, Type, Visibility,
 };
 
-use crate::options::Options;
+use crate::options::AttributeOptions;
 
 /// Function with an unparsed body.
 pub(crate) struct Function {
@@ -22,7 +22,7 @@ pub(crate) struct Function {
     signature: Signature,
     body: TokenStream,
     /// Span for errors about the handler: the return type, which most of them are about.
-    place: Span,
+    error_span: Span,
 }
 
 impl Parse for Function {
@@ -37,7 +37,7 @@ impl Parse for Function {
             ReturnType::Default => signature.ident.span(),
         };
         let place = Span::mixed_site().located_at(place);
-        Ok(Function { attributes, visibility, signature, body: input.parse()?, place })
+        Ok(Function { attributes, visibility, signature, body: input.parse()?, error_span: place })
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn expand(
     });
     let content = content.unwrap_or_else(|error| error.to_compile_error());
     let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
-    let outer = function.attributes.iter().filter(|it| is_outer(it) || is(it, &["allow"]));
+    let outer = function.attributes.iter().filter(|it| is_outer(it) || is_named(it, &["allow"]));
     // rustc warns about an unused function only if its signature and braces have spans in the author's code.
     let returned = quote_spanned!(fn_token.span=> () -> impl ::linchpin::__private::Register);
     let body = quote_spanned!(function.body.span()=> { #content });
@@ -69,27 +69,32 @@ pub(crate) fn expand(
     }
 }
 
-fn is(attribute: &Attribute, names: &[&str]) -> bool {
+fn is_named(attribute: &Attribute, names: &[&str]) -> bool {
     attribute.path().segments.last().is_some_and(|last| names.iter().any(|name| last.ident == name))
 }
 
 fn is_outer(attribute: &Attribute) -> bool {
-    is(attribute, &["doc", "cfg", "deprecated"])
+    is_named(attribute, &["doc", "cfg", "deprecated"])
 }
 
 impl Function {
     /// Returns `::linchpin::Kind::new(…)` with calls for all options. `first` contains the arguments before the name.
-    pub(crate) fn builder(&self, kind: &TokenStream, first: &TokenStream, options: Options) -> TokenStream {
-        let Options { name, description, calls } = options;
+    pub(crate) fn builder(
+        &self,
+        kind: &TokenStream,
+        first: &TokenStream,
+        options: AttributeOptions,
+    ) -> TokenStream {
+        let AttributeOptions { name, description, calls } = options;
         let name = name.unwrap_or_else(|| self.signature.ident.unraw().to_string().to_token_stream());
         let description = description.or_else(|| self.documentation().map(ToTokens::into_token_stream));
         let description = description.map(|text| quote!(.description(#text)));
-        quote_spanned!(self.place=> ::linchpin::#kind::new(#first #name) #description #calls)
+        quote_spanned!(self.error_span=> ::linchpin::#kind::new(#first #name) #description #calls)
     }
 
     /// Returns the doc comment without the space after each `///`.
     fn documentation(&self) -> Option<String> {
-        let texts = self.attributes.iter().filter(|it| is(it, &["doc"])).filter_map(|it| {
+        let texts = self.attributes.iter().filter(|it| is_named(it, &["doc"])).filter_map(|it| {
             let Expr::Lit(value) = &it.meta.require_name_value().ok()?.value else { return None };
             if let Lit::Str(text) = &value.lit { Some(text.value()) } else { None }
         });
@@ -112,7 +117,7 @@ impl Function {
         let mut parameters = Parameters::default();
         for input in inputs {
             match input {
-                FnArg::Typed(parameter) => parameters.take(parameter, self.place)?,
+                FnArg::Typed(parameter) => parameters.add(parameter, self.error_span)?,
                 FnArg::Receiver(this) => {
                     let text =
                         "a handler cannot take self: set the value with `Server::state` and take `State<T>`";
@@ -125,7 +130,7 @@ impl Function {
 
     /// Returns the author's function, the struct of its arguments and the complete builder.
     fn content(&self, mut parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
-        let Function { signature, body, place, .. } = self;
+        let Function { signature, body, error_span: place, .. } = self;
         let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
         let required = std::mem::take(&mut parameters.required);
         let (arguments, handler) = parameters.handler(signature, *place)?;
@@ -168,7 +173,7 @@ impl Parameters {
     }
 
     /// Adds a parameter. Its attributes move to the field of the argument; lint levels stay.
-    fn take(&mut self, parameter: &mut PatType, span: Span) -> Result<()> {
+    fn add(&mut self, parameter: &mut PatType, span: Span) -> Result<()> {
         let kind = &parameter.ty;
         let last = match &**kind {
             Type::Reference(_) => {
@@ -180,11 +185,11 @@ impl Parameters {
             _ => None,
         };
         let attributes = std::mem::take(&mut parameter.attrs).into_iter();
-        let (lints, said): (Vec<_>, Vec<_>) =
-            attributes.partition(|attribute| is(attribute, &["allow", "expect"]));
+        let (lints, argument_attributes): (Vec<_>, Vec<_>) =
+            attributes.partition(|attribute| is_named(attribute, &["allow", "expect"]));
         parameter.attrs = lints;
         self.values.push(match last.as_deref() {
-            _ if said.iter().any(|attribute| is(attribute, &["args"])) => {
+            _ if argument_attributes.iter().any(|attribute| is_named(attribute, &["args"])) => {
                 self.structs.push(Type::clone(kind));
                 quote_spanned!(span=> arguments)
             }
@@ -205,7 +210,7 @@ impl Parameters {
                     return Err(Error::new_spanned(&parameter.pat, text));
                 };
                 let name = &pattern.ident;
-                self.fields.push(quote!(#(#said)* #name: #kind));
+                self.fields.push(quote!(#(#argument_attributes)* #name: #kind));
                 quote_spanned!(span=> arguments.#name)
             }
         });
@@ -216,11 +221,11 @@ impl Parameters {
     /// with state is wrapped in a `Result`, since the state may be missing.
     fn handler(self, signature: &Signature, span: Span) -> Result<(Option<TokenStream>, TokenStream)> {
         let Parameters { fields, structs, states, values, context, .. } = self;
-        let (pattern, kind, made) = match (&structs[..], &fields[..]) {
+        let (pattern, kind, generated) = match (&structs[..], &fields[..]) {
             ([], []) => (quote!(_), quote!(::linchpin::NoArgs), None),
             ([], _) => {
-                let made = quote!(#[::linchpin::args] struct __Arguments { #(#fields,)* });
-                (quote_spanned!(span=> arguments), quote!(__Arguments), Some(made))
+                let generated = quote!(#[::linchpin::args] struct __Arguments { #(#fields,)* });
+                (quote_spanned!(span=> arguments), quote!(__Arguments), Some(generated))
             }
             ([all], []) => (quote_spanned!(span=> arguments), all.to_token_stream(), None),
             _ => {
@@ -229,13 +234,13 @@ impl Parameters {
             }
         };
         let name = &signature.ident;
-        let mut work = quote_spanned!(span=> ::linchpin::__private::sendable(#name(#(#values),*)));
+        let mut work = quote_spanned!(span=> ::linchpin::__private::require_send(#name(#(#values),*)));
         if !states.is_empty() {
             let result =
                 quote_spanned!(span=> ::std::result::Result::<_, ::linchpin::Error>::Ok(#work.await));
             work = quote_spanned!(span=> async move { #(#states)* #result });
         }
         let context = context.then(|| quote_spanned!(span=> , cx: ::linchpin::Context));
-        Ok((made, quote_spanned!(span=> |#pattern: #kind #context| #work)))
+        Ok((generated, quote_spanned!(span=> |#pattern: #kind #context| #work)))
     }
 }

@@ -8,34 +8,34 @@ use syn::{Error, Expr, Ident, Lit, Result, Token};
 
 /// Kind of the value of an option.
 #[derive(Clone, Copy)]
-pub(crate) enum Takes {
-    Text,
-    Texts,
-    Nothing,
+pub(crate) enum OptionValueKind {
+    Str,
+    StrArray,
+    Flag,
     Bool,
     Milliseconds,
 }
 
 /// Specification of an option: its name, the builder method and the kind of its value.
-pub(crate) type Known = (&'static str, &'static str, Takes);
+pub(crate) type OptionSpec = (&'static str, &'static str, OptionValueKind);
 
-pub(crate) const NAME: Known = ("name", "name", Takes::Text);
-pub(crate) const TITLE: Known = ("title", "title", Takes::Text);
-pub(crate) const DESCRIPTION: Known = ("description", "description", Takes::Text);
+pub(crate) const NAME: OptionSpec = ("name", "name", OptionValueKind::Str);
+pub(crate) const TITLE: OptionSpec = ("title", "title", OptionValueKind::Str);
+pub(crate) const DESCRIPTION: OptionSpec = ("description", "description", OptionValueKind::Str);
 
 /// Parsed options.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct AttributeOptions {
     pub(crate) name: Option<TokenStream>,
     pub(crate) description: Option<TokenStream>,
     /// Builder calls for all other options.
     pub(crate) calls: TokenStream,
 }
 
-impl Options {
+impl AttributeOptions {
     /// Parses the options in the parentheses of `#[attribute(…)]`.
-    pub(crate) fn parse(attribute: &str, known: &[Known], input: ParseStream<'_>) -> Result<Self> {
-        let (mut options, mut seen) = (Options::default(), Vec::new());
+    pub(crate) fn parse(attribute: &str, known: &[OptionSpec], input: ParseStream<'_>) -> Result<Self> {
+        let (mut options, mut seen) = (AttributeOptions::default(), Vec::new());
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             let Some((_, method, takes)) = known.iter().find(|(option, ..)| name == option) else {
@@ -66,24 +66,26 @@ impl Options {
     }
 }
 
-impl Takes {
+impl OptionValueKind {
     /// Returns the argument of the builder method. The value can be any expression; a literal must have the right type.
     fn value(self, name: &Ident, value: Option<&Expr>) -> Result<TokenStream> {
         let literal = if let Some(Expr::Lit(value)) = value { Some(&value.lit) } else { None };
         let example = match (self, value, literal) {
-            (Takes::Nothing, None, _) => return Ok(TokenStream::new()),
-            (Takes::Bool, None, _) => return Ok(quote!(true)),
-            (Takes::Text, Some(value), None | Some(Lit::Str(_)))
-            | (Takes::Texts, Some(value), None)
-            | (Takes::Bool, Some(value), None | Some(Lit::Bool(_))) => return Ok(value.to_token_stream()),
-            (Takes::Milliseconds, Some(number), None | Some(Lit::Int(_))) => {
+            (OptionValueKind::Flag, None, _) => return Ok(TokenStream::new()),
+            (OptionValueKind::Bool, None, _) => return Ok(quote!(true)),
+            (OptionValueKind::Str, Some(value), None | Some(Lit::Str(_)))
+            | (OptionValueKind::StrArray, Some(value), None)
+            | (OptionValueKind::Bool, Some(value), None | Some(Lit::Bool(_))) => {
+                return Ok(value.to_token_stream());
+            }
+            (OptionValueKind::Milliseconds, Some(number), None | Some(Lit::Int(_))) => {
                 return Ok(quote!(::std::time::Duration::from_millis(#number)));
             }
-            (Takes::Nothing, ..) => "",
-            (Takes::Text, ..) => " = \"…\"",
-            (Takes::Texts, ..) => " = [\"…\"]",
-            (Takes::Bool, ..) => " = false",
-            (Takes::Milliseconds, ..) => " = 5000",
+            (OptionValueKind::Flag, ..) => "",
+            (OptionValueKind::Str, ..) => " = \"…\"",
+            (OptionValueKind::StrArray, ..) => " = [\"…\"]",
+            (OptionValueKind::Bool, ..) => " = false",
+            (OptionValueKind::Milliseconds, ..) => " = 5000",
         };
         let text = format!("invalid option: write `{name}{example}`");
         Err(Error::new_spanned(quote!(#name #value), text))

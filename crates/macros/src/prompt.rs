@@ -5,11 +5,12 @@ use quote::quote;
 use syn::parse::{ParseStream, Parser};
 
 use crate::function;
-use crate::options::{DESCRIPTION, NAME, Options, TITLE};
+use crate::options::{AttributeOptions, DESCRIPTION, NAME, TITLE};
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     function::expand("prompt", item, |function, _| {
-        let read = |input: ParseStream<'_>| Options::parse("prompt", &[NAME, TITLE, DESCRIPTION], input);
+        let read =
+            |input: ParseStream<'_>| AttributeOptions::parse("prompt", &[NAME, TITLE, DESCRIPTION], input);
         Ok(function.builder(&quote!(Prompt), &TokenStream::new(), read.parse2(options)?))
     })
 }

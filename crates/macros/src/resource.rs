@@ -6,9 +6,9 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Error, LitStr, Result, Token};
 
 use crate::function;
-use crate::options::{DESCRIPTION, Known, NAME, Options, TITLE, Takes};
+use crate::options::{AttributeOptions, DESCRIPTION, NAME, OptionSpec, OptionValueKind, TITLE};
 
-const OPTIONS: [Known; 4] = [NAME, TITLE, DESCRIPTION, ("mime", "mime_type", Takes::Text)];
+const OPTIONS: [OptionSpec; 4] = [NAME, TITLE, DESCRIPTION, ("mime", "mime_type", OptionValueKind::Str)];
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     function::expand("resource", item, |function, parameters| {
@@ -24,7 +24,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     })
 }
 
-fn parse(input: ParseStream<'_>) -> Result<(LitStr, Options)> {
+fn parse(input: ParseStream<'_>) -> Result<(LitStr, AttributeOptions)> {
     let uri = input.parse().map_err(|error| {
         Error::new(
             error.span(),
@@ -34,5 +34,5 @@ fn parse(input: ParseStream<'_>) -> Result<(LitStr, Options)> {
     if !input.is_empty() {
         input.parse::<Token![,]>()?;
     }
-    Ok((uri, Options::parse("resource", &OPTIONS, input)?))
+    Ok((uri, AttributeOptions::parse("resource", &OPTIONS, input)?))
 }

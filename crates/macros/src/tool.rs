@@ -5,23 +5,23 @@ use quote::quote;
 use syn::parse::{ParseStream, Parser};
 
 use crate::function;
-use crate::options::{DESCRIPTION, Known, NAME, Options, TITLE, Takes};
+use crate::options::{AttributeOptions, DESCRIPTION, NAME, OptionSpec, OptionValueKind, TITLE};
 
-const OPTIONS: [Known; 9] = [
+const OPTIONS: [OptionSpec; 9] = [
     NAME,
     TITLE,
     DESCRIPTION,
-    ("read_only", "read_only", Takes::Nothing),
-    ("destructive", "destructive", Takes::Bool),
-    ("idempotent", "idempotent", Takes::Nothing),
-    ("open_world", "open_world", Takes::Bool),
-    ("timeout_ms", "timeout", Takes::Milliseconds),
-    ("scopes", "scopes", Takes::Texts),
+    ("read_only", "read_only", OptionValueKind::Flag),
+    ("destructive", "destructive", OptionValueKind::Bool),
+    ("idempotent", "idempotent", OptionValueKind::Flag),
+    ("open_world", "open_world", OptionValueKind::Bool),
+    ("timeout_ms", "timeout", OptionValueKind::Milliseconds),
+    ("scopes", "scopes", OptionValueKind::StrArray),
 ];
 
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     function::expand("tool", item, |function, _| {
-        let read = |input: ParseStream<'_>| Options::parse("tool", &OPTIONS, input);
+        let read = |input: ParseStream<'_>| AttributeOptions::parse("tool", &OPTIONS, input);
         Ok(function.builder(&quote!(Tool), &TokenStream::new(), read.parse2(options)?))
     })
 }

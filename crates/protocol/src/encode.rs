@@ -95,14 +95,14 @@ impl<'b> Fields<'_, 'b> {
     }
 
     /// Writes a member if the revision has `feature`.
-    pub fn since(&mut self, feature: Feature, key: &'static str, value: &(impl Encode + ?Sized)) {
+    pub fn field_since(&mut self, feature: Feature, key: &'static str, value: &(impl Encode + ?Sized)) {
         if self.to.revision.has(feature) {
             self.field(key, value);
         }
     }
 
     /// Writes a member with the value that `write` appends.
-    pub fn with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
+    pub fn field_with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
         self.key(key);
         write(self.to);
     }
@@ -267,7 +267,7 @@ macro_rules! model {
     )*};
     (@field $fields:ident, $value:expr, $key:literal) => { $fields.field($key, &$value) };
     (@field $fields:ident, $value:expr, $key:literal, $feature:ident) => {
-        $fields.since($crate::version::Feature::$feature, $key, &$value)
+        $fields.field_since($crate::version::Feature::$feature, $key, &$value)
     };
 }
 

@@ -44,7 +44,7 @@ impl Revision {
     /// Latest revision of the session era.
     pub const LATEST_SESSION: Revision = Revision::V2025_11_25;
     /// Revision of an HTTP request that has neither a version header nor a session.
-    pub const WITHOUT_HEADER: Revision = Revision::V2025_03_26;
+    pub const HTTP_DEFAULT: Revision = Revision::V2025_03_26;
 
     /// Returns the name on the wire: a date.
     pub const fn as_str(self) -> &'static str {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linchpin_jsonrpc::{ErrorObject, Id, Limits, Message, Params, Reply, parse, write};
+use linchpin_jsonrpc::{ErrorObject, Id, Limits, Message, Params, ResponsePayload, parse, write};
 use linchpin_protocol::encode::{Encode, Encoder, to_value, to_vec};
 use linchpin_protocol::model::{
     CallToolParams, CallToolResult, CancelledParams, ClientCapabilities, CompleteParams, CompleteResult,
@@ -29,10 +29,10 @@ fn every_example_survives_decoding_and_encoding() {
     let mut folders = BTreeSet::new();
     for example in &examples {
         let place = format!("{}/{}", example.definition, example.name);
-        let again =
+        let encoded =
             round_trip(&example.definition, &example.text).unwrap_or_else(|fault| panic!("{place}: {fault}"));
         let original: Value = serde_json::from_str(&example.text).unwrap();
-        assert!(is_same(&again, &original), "{place}:\n{original}\nbecame\n{again}");
+        assert!(is_same(&encoded, &original), "{place}:\n{original}\nbecame\n{encoded}");
         folders.insert(&example.definition);
     }
     println!("{} examples of {} definitions", examples.len(), folders.len());
@@ -118,15 +118,15 @@ fn round_trip(definition: &str, text: &str) -> Result<Value, String> {
         "ReadResourceResultResponse" => response::<ReadResourceResult>(text),
         "SubscriptionsListenResultResponse" => response::<EmptyResult>(text),
 
-        "CreateMessageRequest" => question::<CreateMessageParams>(text),
-        "ElicitRequest" => question::<ElicitParams>(text),
-        "ListRootsRequest" => roots_question(text),
+        "CreateMessageRequest" => input_request::<CreateMessageParams>(text),
+        "ElicitRequest" => input_request::<ElicitParams>(text),
+        "ListRootsRequest" => roots_input_request(text),
         "InputRequests" => value::<BTreeMap<String, InputRequest>>(text),
-        "InputResponses" => answers(text),
+        "InputResponses" => input_responses(text),
 
         "HeaderMismatchError"
         | "MissingRequiredClientCapabilityError"
-        | "UnsupportedProtocolVersionError" => error_answer(text),
+        | "UnsupportedProtocolVersionError" => error_response(text),
         "InternalError" | "InvalidParamsError" | "MethodNotFoundError" | "ParseError" => error_body(text),
         _ => Err("these examples have no type of the model".into()),
     }
@@ -173,7 +173,7 @@ fn notification<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, Strin
 }
 
 fn response<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
-    let Message::Response { id: Some(id), reply: Reply::Result(result) } = message(text)? else {
+    let Message::Response { id: Some(id), reply: ResponsePayload::Result(result) } = message(text)? else {
         return Err("no result".into());
     };
     let result = decoded::<T>(result)?;
@@ -181,7 +181,7 @@ fn response<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
 }
 
 /// Decodes a request carried in a result: no envelope, and parameters of its own type.
-fn question<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
+fn input_request<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
     let mut request: InputRequest = decoded(text)?;
     if let Some(params) = request.params.take() {
         request.params = Some(value::<T>(&params.to_string())?);
@@ -191,28 +191,28 @@ fn question<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, String> {
 
 /// Decodes a `roots/list` input request. Its only example has an `id`, which neither its schema nor other input
 /// requests have: it is added back.
-fn roots_question(text: &str) -> Result<Value, String> {
-    let mut again = question::<EmptyParams>(text)?;
-    again["id"] = decoded::<Value>(text)?["id"].take();
-    Ok(again)
+fn roots_input_request(text: &str) -> Result<Value, String> {
+    let mut encoded = input_request::<EmptyParams>(text)?;
+    encoded["id"] = decoded::<Value>(text)?["id"].take();
+    Ok(encoded)
 }
 
 /// Decodes input responses. Only the sender of the request knows the type of a response; here its members determine it.
-fn answers(text: &str) -> Result<Value, String> {
-    let mut again = Map::new();
+fn input_responses(text: &str) -> Result<Value, String> {
+    let mut encoded = Map::new();
     for (name, answer) in decoded::<Map<String, Value>>(text)? {
         let text = answer.to_string();
         let answer = match answer.get("action") {
             Some(_) => value::<ElicitResult>(&text),
             None => value::<CreateMessageResult>(&text),
         };
-        again.insert(name, answer?);
+        encoded.insert(name, answer?);
     }
-    Ok(Value::Object(again))
+    Ok(Value::Object(encoded))
 }
 
-fn error_answer(text: &str) -> Result<Value, String> {
-    let Message::Response { id, reply: Reply::Error(error) } = message(text)? else {
+fn error_response(text: &str) -> Result<Value, String> {
+    let Message::Response { id, reply: ResponsePayload::Error(error) } = message(text)? else {
         return Err("no error".into());
     };
     error_of(id.as_ref(), error)
@@ -226,7 +226,7 @@ fn error_body(text: &str) -> Result<Value, String> {
 /// data.
 fn error_of(id: Option<&Id<'_>>, text: &str) -> Result<Value, String> {
     let error: ErrorObject = decoded(text)?;
-    let ours = error_object(&our_error(error.code)?, LATEST);
+    let ours = error_object(&model_error(error.code)?, LATEST);
     if ours.code != error.code {
         return Err(format!("our code is {}", ours.code));
     }
@@ -239,7 +239,7 @@ fn error_of(id: Option<&Id<'_>>, text: &str) -> Result<Value, String> {
     written(|out| write::error(id, write::UnknownId::Absent, &error, out))
 }
 
-fn our_error(of_code: i64) -> Result<Error, String> {
+fn model_error(of_code: i64) -> Result<Error, String> {
     Ok(match of_code {
         code::INTERNAL_ERROR => Error::Internal("i".into()),
         code::INVALID_PARAMS => Error::invalid("", "i"),

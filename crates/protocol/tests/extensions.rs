@@ -10,7 +10,7 @@ use linchpin_protocol::model::{
     SubscriptionFilter, Task, TaskDetail, TaskParams, TaskStatus, TaskStatusParams, UpdateTaskParams,
     extension,
 };
-use linchpin_protocol::wire::{Invalid, decode, encode_result};
+use linchpin_protocol::wire::{InvalidValue, decode, encode_result};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use spec_check::Schemas;
@@ -19,12 +19,12 @@ fn read<T: DeserializeOwned>(json: &Value) -> T {
     decode(&json.to_string()).unwrap_or_else(|fault| panic!("{} at {:?} of {json}", fault.reason, fault.path))
 }
 
-fn refused<T: DeserializeOwned>(json: &Value) -> Invalid {
+fn decode_error<T: DeserializeOwned>(json: &Value) -> InvalidValue {
     decode::<T>(&json.to_string()).map(|_| ()).expect_err("decoding must fail")
 }
 
 /// Checks that the value decodes as `T` and is encoded unchanged.
-fn survives<T: DeserializeOwned + Encode>(json: &Value) {
+fn assert_round_trip<T: DeserializeOwned + Encode>(json: &Value) {
     assert_eq!(&to_value(&read::<T>(json), Revision::LATEST), json);
 }
 
@@ -65,16 +65,18 @@ fn a_task_tells_its_state_in_results_and_notifications() {
     for state in every_state() {
         let mut result = json!({"resultType": "complete", "_meta": {"a/b": 1}});
         merge(&mut result, &state);
-        survives::<GetTaskResult>(&result);
+        assert_round_trip::<GetTaskResult>(&result);
         let mut notice = state;
         notice["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": "s"});
-        survives::<TaskStatusParams>(&notice);
+        assert_round_trip::<TaskStatusParams>(&notice);
     }
     let detail = |state: &Value| read::<GetTaskResult>(state).detail;
     let [working, asking, completed, failed, cancelled] = every_state();
     assert_eq!((detail(&working), detail(&cancelled)), (None, None));
-    let Some(TaskDetail::InputRequests(questions)) = detail(&asking) else { panic!("no input requests") };
-    assert_eq!(questions["name"].method, "elicitation/create");
+    let Some(TaskDetail::InputRequests(input_requests)) = detail(&asking) else {
+        panic!("no input requests")
+    };
+    assert_eq!(input_requests["name"].method, "elicitation/create");
     let Some(TaskDetail::Result(result)) = detail(&completed) else { panic!("no result") };
     assert_eq!(result["isError"], false);
     let Some(TaskDetail::Error(error)) = detail(&failed) else { panic!("no error") };
@@ -92,11 +94,11 @@ fn a_task_that_lacks_something_is_refused() {
     for member in ["taskId", "status", "createdAt", "lastUpdatedAt"] {
         let mut lacking = task("working", &json!({}));
         lacking[member].take();
-        for fault in [refused::<Task>(&lacking), refused::<CreateTaskResult>(&lacking)] {
+        for fault in [decode_error::<Task>(&lacking), decode_error::<CreateTaskResult>(&lacking)] {
             assert!(fault.reason.contains(member), "{fault:?}");
         }
     }
-    let unknown = refused::<Task>(&task("asleep", &json!({})));
+    let unknown = decode_error::<Task>(&task("asleep", &json!({})));
     assert_eq!(unknown.path, "/status");
 }
 
@@ -139,8 +141,8 @@ fn the_core_form_leaves_out_what_a_state_brings_with_it() {
 #[test]
 fn giving_up_a_task_is_only_acknowledged_in_the_extension() {
     let acknowledged = json!({"resultType": "complete"});
-    survives::<CancelTaskResult>(&acknowledged);
-    survives::<EmptyResult>(&acknowledged);
+    assert_round_trip::<CancelTaskResult>(&acknowledged);
+    assert_round_trip::<EmptyResult>(&acknowledged);
     let given_up = CancelTaskResult { task: Some(read(&task("cancelled", &json!({})))), meta: None };
     assert_eq!(to_value(&given_up, V2026_07_28), acknowledged);
     assert_eq!(to_value(&given_up, V2025_11_25)["status"], "cancelled");
@@ -159,11 +161,13 @@ fn the_result_of_a_task_of_the_core_is_that_of_its_request() {
 
 #[test]
 fn requests_about_tasks_come_back() {
-    survives::<TaskParams>(&json!({"taskId": "task-1", "_meta": {"progressToken": 1}}));
-    survives::<UpdateTaskParams>(&json!({
+    assert_round_trip::<TaskParams>(&json!({"taskId": "task-1", "_meta": {"progressToken": 1}}));
+    assert_round_trip::<UpdateTaskParams>(&json!({
         "taskId": "task-1", "inputResponses": {"name": {"action": "accept", "content": {"name": "Ada"}}},
     }));
-    survives::<SubscriptionFilter>(&json!({"toolsListChanged": true, "taskIds": ["task-1", "task-2"]}));
+    assert_round_trip::<SubscriptionFilter>(
+        &json!({"toolsListChanged": true, "taskIds": ["task-1", "task-2"]}),
+    );
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn capabilities_say_which_requests_can_become_tasks() {
     let tasks = server.tasks.expect("tasks");
     assert!(tasks.has_request("tools/call") && tasks.list.is_none());
     assert!(!tasks.has_request("tools/list") && !tasks.has_request("ping"));
-    survives::<ClientCapabilities>(&json!({"extensions": {extension::TASKS: {}}}));
+    assert_round_trip::<ClientCapabilities>(&json!({"extensions": {extension::TASKS: {}}}));
     assert!(TaskStatus::Failed.is_terminal() && !TaskStatus::InputRequired.is_terminal());
 }
 
@@ -197,16 +201,18 @@ fn skills_come_back_with_all_that_their_author_wrote() {
         "resources": "dynamic",
     });
     assert_eq!(read::<Skill>(&made).resources, SkillResources::Dynamic);
-    survives::<ListSkillsResult>(&json!({
+    assert_round_trip::<ListSkillsResult>(&json!({
         "resultType": "complete", "skills": [skill(), made], "nextCursor": "c", "ttlMs": 300_000,
         "cacheScope": "public", "_meta": {"a/b": 1},
     }));
-    survives::<GetSkillResult>(&json!({
+    assert_round_trip::<GetSkillResult>(&json!({
         "resultType": "complete", "skill": skill(), "ttlMs": 0, "cacheScope": "private",
     }));
-    survives::<GetSkillParams>(&json!({"uri": "skill://today/SKILL.md", "_meta": {"progressToken": "p"}}));
-    survives::<SkillsSettings>(&json!({"directoryRead": true}));
-    survives::<SkillsSettings>(&json!({}));
+    assert_round_trip::<GetSkillParams>(
+        &json!({"uri": "skill://today/SKILL.md", "_meta": {"progressToken": "p"}}),
+    );
+    assert_round_trip::<SkillsSettings>(&json!({"directoryRead": true}));
+    assert_round_trip::<SkillsSettings>(&json!({}));
 }
 
 #[test]
@@ -214,7 +220,7 @@ fn a_skill_that_lacks_something_is_refused() {
     let fault = |path: &str, value: Value| {
         let mut skill = skill();
         *skill.pointer_mut(path).expect("a member of the skill") = value;
-        refused::<Skill>(&skill)
+        decode_error::<Skill>(&skill)
     };
     for wrong in [Value::Null, json!("static"), json!({}), json!(true)] {
         let fault = fault("/resources", wrong);
@@ -226,13 +232,13 @@ fn a_skill_that_lacks_something_is_refused() {
     assert!(fault("/frontmatter", json!({"name": "refunds"})).reason.contains("`description`"));
     let mut without = skill();
     without.as_object_mut().expect("an object").remove("resources");
-    assert!(refused::<Skill>(&without).reason.contains("`resources`"));
+    assert!(decode_error::<Skill>(&without).reason.contains("`resources`"));
 }
 
 #[test]
 fn folders_come_back() {
-    survives::<ReadResourceDirectoryParams>(&json!({"uri": "skill://shop/refunds", "cursor": "c"}));
-    survives::<ReadResourceDirectoryResult>(&json!({
+    assert_round_trip::<ReadResourceDirectoryParams>(&json!({"uri": "skill://shop/refunds", "cursor": "c"}));
+    assert_round_trip::<ReadResourceDirectoryResult>(&json!({
         "resultType": "complete", "nextCursor": "c",
         "resources": [
             {"uri": "skill://shop/refunds/SKILL.md", "name": "SKILL.md", "mimeType": "text/markdown"},

@@ -1,7 +1,7 @@
 //! Decoding of client requests: the three outcomes for every method in every revision, and no panics on any input.
 
 use linchpin_jsonrpc::{Limits, Message, parse};
-use linchpin_protocol::wire::{ClientRequest, DecodeError, Invalid};
+use linchpin_protocol::wire::{ClientRequest, DecodeError, InvalidValue};
 use linchpin_protocol::{Direction, Method, Revision};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ fn decoded(revision: Revision, method: &str, params: &Value) -> Result<String, D
 }
 
 /// Returns parameters that are valid in every revision that has the method.
-fn fitting(method: Method) -> Value {
+fn valid_params(method: Method) -> Value {
     match method {
         Method::Initialize => {
             json!({"protocolVersion": "v", "capabilities": {}, "clientInfo": {"name": "n", "version": "1"}})
@@ -44,15 +44,15 @@ fn fitting(method: Method) -> Value {
 fn a_method_is_typed_or_not_in_the_revision() {
     for revision in Revision::ALL {
         for &method in Method::ALL {
-            let asked = method.is_request() && method.direction() != Direction::ToClient;
-            let served = asked && method.is_in(revision);
-            let outcome = decoded(revision, method.name(), &fitting(method));
+            let is_client_request = method.is_request() && method.direction() != Direction::ToClient;
+            let served = is_client_request && method.is_in(revision);
+            let outcome = decoded(revision, method.name(), &valid_params(method));
             let bare = decoded(revision, method.name(), &json!({}));
             if served {
                 assert!(outcome.is_ok(), "{} in {revision}: {outcome:?}", method.name());
                 assert_eq!(
                     bare.is_ok(),
-                    fitting(method) == json!({}),
+                    valid_params(method) == json!({}),
                     "{} in {revision}: {bare:?}",
                     method.name()
                 );
@@ -70,7 +70,7 @@ fn a_method_is_typed_or_not_in_the_revision() {
 #[test]
 fn what_is_missing_or_wrong_is_named_with_its_place() {
     let with = |method: Method, path: &str, value: Value| {
-        let mut params = fitting(method);
+        let mut params = valid_params(method);
         let (parent, key) = path.rsplit_once('/').unwrap();
         params.pointer_mut(parent).unwrap()[key] = value;
         params
@@ -131,7 +131,7 @@ fn what_is_missing_or_wrong_is_named_with_its_place() {
     for (method, params, at, says) in cases {
         for revision in Revision::ALL.into_iter().filter(|revision| method.is_in(*revision)) {
             match decoded(revision, method.name(), &params) {
-                Err(DecodeError::Invalid(Invalid { path, reason })) => {
+                Err(DecodeError::Invalid(InvalidValue { path, reason })) => {
                     assert_eq!(path, at, "{} {params}: {reason}", method.name());
                     assert!(
                         reason.contains(says),
@@ -207,12 +207,12 @@ proptest! {
         noise in object(json_value()),
     ) {
         // Overwriting some members of valid parameters reaches more code than random values.
-        let mut params = fitting(method);
+        let mut params = valid_params(method);
         for (key, value) in noise {
             params[key] = value;
         }
         for revision in Revision::ALL {
-            if let Err(DecodeError::Invalid(Invalid { path, reason })) = decoded(revision, method.name(), &params) {
+            if let Err(DecodeError::Invalid(InvalidValue { path, reason })) = decoded(revision, method.name(), &params) {
                 prop_assert!(params.pointer(&path).is_some(), "{reason} at {path} of {params}");
                 prop_assert!(!reason.is_empty());
             }

@@ -11,7 +11,7 @@ use linchpin_protocol::encode::Encode;
 use linchpin_protocol::model::{CallToolResult, Content, ElicitParams, SamplingMessage, Tool};
 use linchpin_protocol::wire::error_object;
 use linchpin_protocol::{Error, Feature, Method};
-use samples::{Row, rows, through};
+use samples::{Row, reencode, rows};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use spec_check::Schemas;
@@ -48,12 +48,12 @@ fn check(schemas: Schemas, row: &Row, revision: Revision) -> Result<(), String> 
     {
         return Err(format!("the full value has no \"{missing}\"\n{full}"));
     }
-    let least = row.least(revision);
+    let least = row.minimal(revision);
     schemas.check_exactly(name, definition, &least).map_err(|fault| format!("least: {fault}\n{least}"))
 }
 
 /// Methods that the latest revision has only with an extension, which its schema does not describe.
-const OF_EXTENSIONS: [Method; 7] = [
+const EXTENSION_METHODS: [Method; 7] = [
     Method::GetTask,
     Method::UpdateTask,
     Method::CancelTask,
@@ -70,7 +70,7 @@ fn the_table_of_methods_is_that_of_the_schemas() {
         let official = schemas.methods(revision.as_str());
         for &method in Method::ALL {
             let name = method.name();
-            let extends = revision == V2026_07_28 && OF_EXTENSIONS.contains(&method);
+            let extends = revision == V2026_07_28 && EXTENSION_METHODS.contains(&method);
             assert!(!(extends && official.contains(name)), "{name} is in the core of {revision}");
             assert_eq!(official.contains(name) || extends, method.is_in(revision), "{name} {revision}");
         }
@@ -143,19 +143,19 @@ fn members_appear_only_in_revisions_that_have_them() {
             let value = row.full(revision);
             let expected = revisions.contains(&revision);
             assert_eq!(value.pointer(path).is_some(), expected, "{definition}{path} in {revision}: {value}");
-            if !expected && !OPEN.contains(&path) {
-                is_refused(row, revision, value, path, &row.full(*revisions.start()));
+            if !expected && !OPEN_MEMBERS.contains(&path) {
+                assert_member_rejected(row, revision, value, path, &row.full(*revisions.start()));
             }
         }
     }
 }
 
 /// Members of objects that older schemas leave open.
-const OPEN: [&str; 2] = ["/elicitation/url", "/sampling/tools"];
+const OPEN_MEMBERS: [&str; 2] = ["/elicitation/url", "/sampling/tools"];
 
 /// Checks against the schema that a revision lacks a member: with the member added from another revision, `value` is
 /// invalid.
-fn is_refused(row: &Row, revision: Revision, mut value: Value, path: &str, other: &Value) {
+fn assert_member_rejected(row: &Row, revision: Revision, mut value: Value, path: &str, other: &Value) {
     let (revision, definition) = (revision.as_str(), row.definition);
     let Some(schemas) = Schemas::find().filter(|schemas| schemas.has(revision, definition)) else { return };
     let Some((parent, key)) = path.rsplit_once('/') else { return };
@@ -168,9 +168,14 @@ fn is_refused(row: &Row, revision: Revision, mut value: Value, path: &str, other
 }
 
 /// Checks the encoding of `T`: `older` before `since`, unchanged from then on, and always valid as `definition`.
-fn falls_back<T: DeserializeOwned + Encode>(definition: &str, value: &Value, since: Revision, older: &Value) {
+fn assert_fallback<T: DeserializeOwned + Encode>(
+    definition: &str,
+    value: &Value,
+    since: Revision,
+    older: &Value,
+) {
     for revision in Revision::ALL {
-        let written = through::<T>(value, revision);
+        let written = reencode::<T>(value, revision);
         assert_eq!(&written, if revision < since { older } else { value }, "{revision}");
         if let Some(schemas) = Schemas::find().filter(|schemas| schemas.has(revision.as_str(), definition)) {
             schemas.check_exactly(revision.as_str(), definition, &written).expect(definition);
@@ -186,10 +191,10 @@ fn content_that_a_revision_lacks_takes_another_form() {
         "type": "resource", "annotations": annotations,
         "resource": {"uri": "attachment:audio", "mimeType": "audio/wav", "blob": "AA=="},
     });
-    falls_back::<Content>("PromptMessage/properties/content", &audio, V2025_03_26, &embedded);
+    assert_fallback::<Content>("PromptMessage/properties/content", &audio, V2025_03_26, &embedded);
     let link = json!({"type": "resource_link", "uri": "file:///r", "name": "r", "annotations": annotations});
     let text = json!({"type": "text", "text": "r: file:///r", "annotations": annotations});
-    falls_back::<Content>("PromptMessage/properties/content", &link, V2025_06_18, &text);
+    assert_fallback::<Content>("PromptMessage/properties/content", &link, V2025_06_18, &text);
 }
 
 #[test]
@@ -197,10 +202,15 @@ fn a_conversation_has_one_block_of_a_known_kind_in_older_revisions() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let message = |content: Value| json!({"role": "user", "content": content});
     let several = message(json!([text("a"), text("b")]));
-    falls_back::<SamplingMessage>("SamplingMessage", &several, V2025_11_25, &message(text("a")));
-    falls_back::<SamplingMessage>("SamplingMessage", &message(json!([])), V2025_11_25, &message(text("")));
+    assert_fallback::<SamplingMessage>("SamplingMessage", &several, V2025_11_25, &message(text("a")));
+    assert_fallback::<SamplingMessage>(
+        "SamplingMessage",
+        &message(json!([])),
+        V2025_11_25,
+        &message(text("")),
+    );
     let audio = message(json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
-    falls_back::<SamplingMessage>(
+    assert_fallback::<SamplingMessage>(
         "SamplingMessage",
         &audio,
         V2025_03_26,
@@ -212,11 +222,11 @@ fn a_conversation_has_one_block_of_a_known_kind_in_older_revisions() {
 fn structured_results_are_objects_in_older_revisions() {
     let structured = |value: &Value, revision| {
         let result = json!({"content": [], "structuredContent": value});
-        through::<CallToolResult>(&result, revision).get("structuredContent").cloned()
+        reencode::<CallToolResult>(&result, revision).get("structuredContent").cloned()
     };
     let schema = |value: &Value, revision| {
         let tool = json!({"name": "t", "inputSchema": {"type": "object"}, "outputSchema": value});
-        through::<Tool>(&tool, revision).get("outputSchema").cloned()
+        reencode::<Tool>(&tool, revision).get("outputSchema").cloned()
     };
     let object = json!({"a": 1});
     let object_schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
@@ -243,7 +253,7 @@ fn references_follow_a_schema_into_its_wrapping() {
         "$schema": draft, "type": "array", "items": {"$ref": "#/$defs/Node"},
         "$defs": {"Node": {"anyOf": [{"$ref": "#"}, {"$ref": "#name"}, {"$ref": "https://example.com/s"}]}},
     }});
-    let wrapped = through::<Tool>(&tool, V2025_11_25);
+    let wrapped = reencode::<Tool>(&tool, V2025_11_25);
     let expected = json!({
         "$schema": draft, "type": "object", "required": ["result"],
         "properties": {"result": {
@@ -254,7 +264,7 @@ fn references_follow_a_schema_into_its_wrapping() {
         }},
     });
     assert_eq!(wrapped["outputSchema"], expected);
-    assert_eq!(through::<Tool>(&tool, V2026_07_28), tool);
+    assert_eq!(reencode::<Tool>(&tool, V2026_07_28), tool);
 }
 
 #[test]
@@ -270,7 +280,7 @@ fn forms_are_plain_in_the_first_revision_that_has_them() {
         "text": {"type": "string"},
         "yes": {"type": "boolean", "default": true},
     }));
-    falls_back::<ElicitParams>("ElicitRequest/properties/params", &rich, V2025_11_25, &plain);
+    assert_fallback::<ElicitParams>("ElicitRequest/properties/params", &rich, V2025_11_25, &plain);
 }
 
 #[test]
@@ -280,7 +290,7 @@ fn errors_have_the_code_and_the_id_of_their_revision() {
         let object = error_object(&missing, revision);
         assert_eq!(object.code, if revision == V2026_07_28 { -32602 } else { -32002 });
         assert_eq!(object.data, Some(json!({"uri": "a:b"})));
-        let anonymous = anonymous(revision, &object);
+        let anonymous = error_without_id(revision, &object);
         let expected = if revision < V2025_11_25 { Some(&Value::Null) } else { None };
         assert_eq!(anonymous.get("id"), expected, "{revision}");
         if let Some(schemas) = Schemas::find() {
@@ -290,7 +300,7 @@ fn errors_have_the_code_and_the_id_of_their_revision() {
 }
 
 /// Returns an error response to a message whose id could not be read.
-fn anonymous(revision: Revision, error: &ErrorObject) -> Value {
+fn error_without_id(revision: Revision, error: &ErrorObject) -> Value {
     let unknown = if revision.has(Feature::AnonymousErrors) {
         write::UnknownId::Absent
     } else {

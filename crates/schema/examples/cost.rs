@@ -41,7 +41,7 @@ fn main() {
     let other_valid = |value: &Value| time(50_000, || other.is_valid(black_box(value)));
     row("is it valid: yes", valid(&good), other_valid(&good));
     row("is it valid: no", valid(&bad), other_valid(&bad));
-    let faults = |value: &Value| time(20_000, || ours.faults(black_box(value), 5).is_empty());
+    let faults = |value: &Value| time(20_000, || ours.errors(black_box(value), 5).is_empty());
     let other_faults = |value: &Value| {
         time(20_000, || other.iter_errors(black_box(value)).take(5).all(|error| error.to_string().is_empty()))
     };

@@ -6,44 +6,44 @@ const MAX_DEPTH: u32 = 320;
 
 /// Remaining work. Once exhausted it stays exhausted, and later results are meaningless.
 #[derive(Debug)]
-pub(crate) struct Work {
-    left: u64,
+pub(crate) struct WorkBudget {
+    steps_left: u64,
     depth: u32,
-    over: Option<Over>,
+    error: Option<BudgetError>,
 }
 
 /// Reason why a validation was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum BudgetError {
     Steps,
     Depth,
 }
 
-impl Work {
+impl WorkBudget {
     pub(crate) fn new(steps: u64) -> Self {
-        Self { left: steps, depth: 0, over: None }
+        Self { steps_left: steps, depth: 0, error: None }
     }
 
-    pub(crate) fn over(&self) -> Option<Over> {
-        self.over
+    pub(crate) fn error(&self) -> Option<BudgetError> {
+        self.error
     }
 
     /// Spends work. Returns `false` if less is left.
     pub(crate) fn spend(&mut self, steps: u64) -> bool {
-        if let Some(left) = self.left.checked_sub(steps) {
-            self.left = left;
+        if let Some(left) = self.steps_left.checked_sub(steps) {
+            self.steps_left = left;
             return true;
         }
-        self.left = 0;
-        self.over.get_or_insert(Over::Steps);
+        self.steps_left = 0;
+        self.error.get_or_insert(BudgetError::Steps);
         false
     }
 
-    /// Enters a nesting level until [`Work::leave`]. Returns `false` if the depth or the work is exhausted.
+    /// Enters a nesting level until [`WorkBudget::leave`]. Returns `false` if the depth or the work is exhausted.
     pub(crate) fn enter(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
-            self.left = 0;
-            self.over.get_or_insert(Over::Depth);
+            self.steps_left = 0;
+            self.error.get_or_insert(BudgetError::Depth);
             return false;
         }
         self.depth += 1;

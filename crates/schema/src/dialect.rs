@@ -12,7 +12,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    pub(crate) fn named(name: &Value) -> Result<Self, String> {
+    pub(crate) fn from_uri(name: &Value) -> Result<Self, String> {
         let Some(name) = name.as_str() else { return Err("$schema must be a string".into()) };
         let address = name.trim_end_matches('#');
         let address = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));

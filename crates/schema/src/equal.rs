@@ -5,14 +5,14 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::{Map, Value};
 
-use crate::budget::Work;
+use crate::budget::WorkBudget;
 use crate::number::Number;
 
 /// Maximum number of items that are compared pairwise. Larger arrays are compared by hash.
-const FEW: usize = 12;
+const MAX_PAIRWISE_ITEMS: usize = 12;
 
 /// Compares two values and spends work for every value compared. If the work is exhausted, the result is meaningless.
-pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut Work) -> bool {
+pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut WorkBudget) -> bool {
     match (one, two) {
         (Value::Number(one), Value::Number(two)) => work.spend(1) && Number::of(one) == Number::of(two),
         (Value::String(one), Value::String(two)) => {
@@ -20,16 +20,16 @@ pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut Work) -> bool {
         }
         (Value::Array(one), Value::Array(two)) => {
             one.len() == two.len()
-                && nested(work, |work| one.iter().zip(two).all(|(one, two)| is_equal(one, two, work)))
+                && with_level(work, |work| one.iter().zip(two).all(|(one, two)| is_equal(one, two, work)))
         }
         (Value::Object(one), Value::Object(two)) => {
-            one.len() == two.len() && nested(work, |work| is_equal_object(one, two, work))
+            one.len() == two.len() && with_level(work, |work| is_equal_object(one, two, work))
         }
         (one, two) => work.spend(1) && one == two,
     }
 }
 
-fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mut Work) -> bool {
+fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mut WorkBudget) -> bool {
     one.iter().all(|(key, one)| {
         work.spend(text_cost(key)) && two.get(key).is_some_and(|two| is_equal(one, two, work))
     })
@@ -40,7 +40,7 @@ pub(crate) fn text_cost(text: &str) -> u64 {
     text.len() as u64 / 64
 }
 
-fn nested(work: &mut Work, within: impl FnOnce(&mut Work) -> bool) -> bool {
+fn with_level(work: &mut WorkBudget, within: impl FnOnce(&mut WorkBudget) -> bool) -> bool {
     if !work.enter() {
         return false;
     }
@@ -50,8 +50,8 @@ fn nested(work: &mut Work, within: impl FnOnce(&mut Work) -> bool) -> bool {
 }
 
 /// Reports whether all items are different.
-pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
-    if items.len() <= FEW {
+pub(crate) fn is_unique(items: &[Value], work: &mut WorkBudget) -> bool {
+    if items.len() <= MAX_PAIRWISE_ITEMS {
         return items
             .iter()
             .enumerate()
@@ -60,7 +60,7 @@ pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
     let mut hashes = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         hashes.push((hash(item, work), index));
-        if work.over().is_some() {
+        if work.error().is_some() {
             return false;
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn is_unique(items: &[Value], work: &mut Work) -> bool {
     })
 }
 
-fn hash(value: &Value, work: &mut Work) -> u64 {
+fn hash(value: &Value, work: &mut WorkBudget) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::mem::discriminant(value).hash(&mut hasher);
     // Hashing and sorting cost more than a comparison.
@@ -83,7 +83,7 @@ fn hash(value: &Value, work: &mut Work) -> u64 {
         Value::Null => {}
         Value::Bool(value) => value.hash(&mut hasher),
         Value::Number(number) => match Number::of(number) {
-            Number::Whole(value) => value.hash(&mut hasher),
+            Number::Integer(value) => value.hash(&mut hasher),
             Number::Float(value) => value.to_bits().hash(&mut hasher),
         },
         Value::String(text) => {
@@ -126,7 +126,7 @@ mod tests {
             (json!(null), json!(null), true),
             (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), false),
         ] {
-            let work = &mut Work::new(1000);
+            let work = &mut WorkBudget::new(1000);
             assert_eq!(is_equal(&one, &two, work), expected, "{one} {two}");
             assert_eq!(hash(&one, work) == hash(&two, work), expected, "{one} {two}");
         }
@@ -139,12 +139,12 @@ mod tests {
             items.push(last);
             items
         };
-        let work = &mut Work::new(100_000);
+        let work = &mut WorkBudget::new(100_000);
         assert!(is_unique(&many(json!({"a": 40, "b": [3]})), work));
         assert!(!is_unique(&many(json!({"b": [7.0], "a": 7})), work));
         assert!(is_unique(&[json!(1), json!(true), json!("1")], work));
         assert!(!is_unique(&[json!(1), json!(2), json!(1.0)], work));
-        assert!(work.over().is_none());
+        assert!(work.error().is_none());
     }
 
     #[test]
@@ -153,14 +153,14 @@ mod tests {
         for _ in 0..1_000 {
             deep = json!([deep]);
         }
-        let work = &mut Work::new(u64::MAX);
+        let work = &mut WorkBudget::new(u64::MAX);
         is_equal(&deep, &deep.clone(), work);
-        assert!(work.over().is_some());
-        let work = &mut Work::new(u64::MAX);
+        assert!(work.error().is_some());
+        let work = &mut WorkBudget::new(u64::MAX);
         is_unique(&vec![deep; 20], work);
-        assert!(work.over().is_some());
-        let work = &mut Work::new(100);
+        assert!(work.error().is_some());
+        let work = &mut WorkBudget::new(100);
         is_unique(&vec![json!([1, 2, 3]); 100], work);
-        assert!(work.over().is_some());
+        assert!(work.error().is_some());
     }
 }

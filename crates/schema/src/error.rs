@@ -6,18 +6,18 @@ use std::io;
 use serde_json::Value;
 
 /// Maximum number of bytes of a value that a reason quotes.
-const SHOWN: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 /// Maximum number of bytes of a reason.
-const REASON: usize = 600;
+const MAX_REASON_BYTES: usize = 600;
 
 /// Error in a schema or in a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValidationError {
     pub(crate) path: String,
     pub(crate) reason: String,
 }
 
-impl Fault {
+impl ValidationError {
     /// Returns the location as a JSON pointer into the schema or the value. Empty for the root.
     pub fn path(&self) -> &str {
         &self.path
@@ -29,30 +29,30 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {}: {}", if self.path.is_empty() { "/" } else { &self.path }, self.reason)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ValidationError {}
 
 /// Location in the value, as a linked list on the stack: nothing is allocated until an error is found.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum InstancePath<'a> {
     Root,
-    Key(&'a Place<'a>, &'a str),
-    Index(&'a Place<'a>, usize),
+    Key(&'a InstancePath<'a>, &'a str),
+    Index(&'a InstancePath<'a>, usize),
 }
 
-impl Place<'_> {
+impl InstancePath<'_> {
     pub(crate) fn pointer(&self) -> String {
         let mut steps = Vec::new();
         let mut place = self;
         loop {
             place = match place {
-                Place::Root => break,
-                Place::Key(outer, _) | Place::Index(outer, _) => {
+                InstancePath::Root => break,
+                InstancePath::Key(outer, _) | InstancePath::Index(outer, _) => {
                     steps.push(place);
                     outer
                 }
@@ -61,10 +61,10 @@ impl Place<'_> {
         let mut pointer = String::new();
         for step in steps.into_iter().rev() {
             match step {
-                Place::Key(_, key) => push_step(&mut pointer, key),
+                InstancePath::Key(_, key) => push_token(&mut pointer, key),
                 // Writing to a `String` cannot fail.
-                Place::Index(_, index) => drop(write!(pointer, "/{index}")),
-                Place::Root => {}
+                InstancePath::Index(_, index) => drop(write!(pointer, "/{index}")),
+                InstancePath::Root => {}
             }
         }
         pointer
@@ -72,7 +72,7 @@ impl Place<'_> {
 }
 
 /// Appends a reference token to a JSON pointer.
-pub(crate) fn push_step(pointer: &mut String, key: &str) {
+pub(crate) fn push_token(pointer: &mut String, key: &str) {
     pointer.push('/');
     for one in key.chars() {
         match one {
@@ -84,8 +84,8 @@ pub(crate) fn push_step(pointer: &mut String, key: &str) {
 }
 
 /// Formats a value as JSON, truncated if it is long.
-pub(crate) fn shown(value: &Value) -> String {
-    let mut cut = Cut(Vec::new());
+pub(crate) fn display_value(value: &Value) -> String {
+    let mut cut = TruncatingWriter(Vec::new());
     let whole = serde_json::to_writer(&mut cut, value).is_ok();
     let mut text = String::from_utf8_lossy(&cut.0).into_owned();
     if !whole {
@@ -97,19 +97,19 @@ pub(crate) fn shown(value: &Value) -> String {
 }
 
 /// Truncates a reason: its content may come from untrusted input.
-pub(crate) fn cut(mut reason: String) -> String {
-    if reason.len() > REASON {
-        reason.truncate(reason.floor_char_boundary(REASON));
+pub(crate) fn truncate_reason(mut reason: String) -> String {
+    if reason.len() > MAX_REASON_BYTES {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
         reason.push('…');
     }
     reason
 }
 
-struct Cut(Vec<u8>);
+struct TruncatingWriter(Vec<u8>);
 
-impl io::Write for Cut {
+impl io::Write for TruncatingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = SHOWN - self.0.len();
+        let room = MAX_SHOWN_BYTES - self.0.len();
         if room == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -131,20 +131,20 @@ mod tests {
 
     #[test]
     fn places_are_pointers() {
-        let outer = Place::Key(&Place::Root, "a/b~c");
-        let inner = Place::Index(&outer, 3);
-        assert_eq!(Place::Root.pointer(), "");
-        assert_eq!(Place::Key(&inner, "").pointer(), "/a~1b~0c/3/");
-        let fault = Fault { path: String::new(), reason: "no".into() };
+        let outer = InstancePath::Key(&InstancePath::Root, "a/b~c");
+        let inner = InstancePath::Index(&outer, 3);
+        assert_eq!(InstancePath::Root.pointer(), "");
+        assert_eq!(InstancePath::Key(&inner, "").pointer(), "/a~1b~0c/3/");
+        let fault = ValidationError { path: String::new(), reason: "no".into() };
         assert_eq!(fault.to_string(), "at /: no");
     }
 
     #[test]
     fn long_values_are_cut() {
-        assert_eq!(shown(&json!({"a": [1, "b"]})), r#"{"a":[1,"b"]}"#);
-        assert_eq!(shown(&json!("é".repeat(500))), format!("\"{}…", "é".repeat(99)));
-        assert_eq!(shown(&json!("x".repeat(198))), format!("\"{}\"", "x".repeat(198)));
-        assert_eq!(cut("é".repeat(301)), format!("{}…", "é".repeat(300)));
-        assert_eq!(cut("é".repeat(300)), "é".repeat(300));
+        assert_eq!(display_value(&json!({"a": [1, "b"]})), r#"{"a":[1,"b"]}"#);
+        assert_eq!(display_value(&json!("é".repeat(500))), format!("\"{}…", "é".repeat(99)));
+        assert_eq!(display_value(&json!("x".repeat(198))), format!("\"{}\"", "x".repeat(198)));
+        assert_eq!(truncate_reason("é".repeat(301)), format!("{}…", "é".repeat(300)));
+        assert_eq!(truncate_reason("é".repeat(300)), "é".repeat(300));
     }
 }

@@ -2,13 +2,13 @@
 
 /// Set of indexes in one object or array. The first 64 need no allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct EvaluatedSet {
     first: u64,
     rest: Vec<u64>,
 }
 
-impl Seen {
-    pub(crate) fn add(&mut self, index: usize) {
+impl EvaluatedSet {
+    pub(crate) fn insert(&mut self, index: usize) {
         match (index / 64).checked_sub(1) {
             None => self.first |= 1 << index,
             Some(word) => {
@@ -20,8 +20,8 @@ impl Seen {
         }
     }
 
-    pub(crate) fn add_all(&mut self, count: usize) {
-        (0..count).for_each(|index| self.add(index));
+    pub(crate) fn insert_first(&mut self, count: usize) {
+        (0..count).for_each(|index| self.insert(index));
     }
 
     pub(crate) fn contains(&self, index: usize) -> bool {
@@ -49,11 +49,11 @@ mod tests {
 
     #[test]
     fn places_are_kept_and_merged() {
-        let (mut one, mut two) = (Seen::default(), Seen::default());
-        one.add_all(3);
+        let (mut one, mut two) = (EvaluatedSet::default(), EvaluatedSet::default());
+        one.insert_first(3);
         for index in [63, 64, 127, 128, 1000] {
             assert!(!two.contains(index));
-            two.add(index);
+            two.insert(index);
             assert!(two.contains(index) && !two.contains(index + 2));
         }
         one.merge(&two);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::dialect::{self, Dialect, Shape};
-use crate::error::{Fault, push_step};
+use crate::error::{ValidationError, push_token};
 use crate::node::Id;
 use crate::{Limits, uri};
 
@@ -13,16 +13,16 @@ use crate::{Limits, uri};
 const MAX_DEPTH: usize = 256;
 /// Depth up to which paths are determined; deeper locations are reported without a path. Subschemas are up to two
 /// levels apart, and references can lead deeper.
-const DEEPEST: usize = 2 * MAX_DEPTH;
+const MAX_PATH_DEPTH: usize = 2 * MAX_DEPTH;
 
 /// Subschema and the resource that it belongs to.
-pub(crate) struct Found<'a> {
+pub(crate) struct Subschema<'a> {
     pub(crate) value: &'a Value,
     pub(crate) resource: u32,
 }
 
 /// Schema resource: a part of the document with its own `$id`. The first resource is the document itself.
-struct Resource<'a> {
+struct SchemaResource<'a> {
     base: String,
     root: &'a Value,
     anchors: HashMap<&'a str, &'a Value>,
@@ -32,24 +32,25 @@ struct Resource<'a> {
 pub(crate) struct Index<'a> {
     document: &'a Value,
     pub(crate) dialect: Dialect,
-    pub(crate) found: Vec<Found<'a>>,
+    pub(crate) subschemas: Vec<Subschema<'a>>,
     limits: Limits,
-    resources: Vec<Resource<'a>>,
+    resources: Vec<SchemaResource<'a>>,
     by_base: HashMap<String, u32>,
     /// Subschemas by the address of their value, which is stable for the lifetime of the index.
     by_value: HashMap<*const Value, Id>,
 }
 
 impl<'a> Index<'a> {
-    pub(crate) fn new(document: &'a Value, limits: Limits) -> Result<Self, Fault> {
+    pub(crate) fn new(document: &'a Value, limits: Limits) -> Result<Self, ValidationError> {
         let dialect = match document.get("$schema") {
             None => Dialect::default(),
-            Some(name) => Dialect::named(name).map_err(|reason| Fault { path: "/$schema".into(), reason })?,
+            Some(name) => Dialect::from_uri(name)
+                .map_err(|reason| ValidationError { path: "/$schema".into(), reason })?,
         };
         let mut index = Self {
             document,
             dialect,
-            found: Vec::new(),
+            subschemas: Vec::new(),
             limits,
             resources: Vec::new(),
             by_base: HashMap::new(),
@@ -57,8 +58,8 @@ impl<'a> Index<'a> {
         };
         index.add_resource(String::new(), document);
         index.walk(document, 0, 0)?;
-        if index.found.is_empty() {
-            return Err(Fault {
+        if index.subschemas.is_empty() {
+            return Err(ValidationError {
                 path: String::new(),
                 reason: "a schema must be an object or a boolean".into(),
             });
@@ -81,8 +82,8 @@ impl<'a> Index<'a> {
 
     /// Adds every subschema of `value` that a keyword contains. Values that are not schemas are left to the compiler to
     /// reject.
-    fn walk(&mut self, value: &'a Value, resource: u32, depth: usize) -> Result<(), Fault> {
-        let fault = |reason: String| Err(Fault { path: String::new(), reason });
+    fn walk(&mut self, value: &'a Value, resource: u32, depth: usize) -> Result<(), ValidationError> {
+        let fault = |reason: String| Err(ValidationError { path: String::new(), reason });
         if !(value.is_boolean() || value.is_object()) || self.find(value).is_some() {
             return Ok(());
         }
@@ -92,14 +93,15 @@ impl<'a> Index<'a> {
                 self.limits.depth.min(MAX_DEPTH)
             ));
         }
-        let (Ok(id), true) = (Id::try_from(self.found.len()), self.found.len() < self.limits.subschemas)
+        let (Ok(id), true) =
+            (Id::try_from(self.subschemas.len()), self.subschemas.len() < self.limits.subschemas)
         else {
             return fault(format!("the schema contains more than {} subschemas", self.limits.subschemas));
         };
-        let named = self.name(value, resource);
-        let resource = named.map_err(|reason| Fault { path: self.path(value), reason })?;
+        let named = self.register_names(value, resource);
+        let resource = named.map_err(|reason| ValidationError { path: self.path(value), reason })?;
         self.by_value.insert(value, id);
-        self.found.push(Found { value, resource });
+        self.subschemas.push(Subschema { value, resource });
         for (key, inner) in value.as_object().into_iter().flatten() {
             let Some(shape) = dialect::shape(key) else { continue };
             let depth = depth + 1;
@@ -120,14 +122,14 @@ impl<'a> Index<'a> {
     }
 
     /// Registers the `$id` and the anchors of a subschema. Returns the resource that it belongs to.
-    fn name(&mut self, value: &'a Value, mut resource: u32) -> Result<u32, String> {
+    fn register_names(&mut self, value: &'a Value, mut resource: u32) -> Result<u32, String> {
         let text = |key: &str| match value.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
             Some(_) => Err(format!("{key} must be a string")),
         };
         if let Some(name) = value.get("$schema")
-            && Dialect::named(name)? != self.dialect
+            && Dialect::from_uri(name)? != self.dialect
         {
             return Err("a document cannot use two dialects".into());
         }
@@ -136,7 +138,7 @@ impl<'a> Index<'a> {
         if let Some(id) = text("$id")?.filter(|_| !(old && value.get("$ref").is_some())) {
             let (address, fragment) = id.split_once('#').unwrap_or((id, ""));
             if !address.is_empty() {
-                resource = self.enter(address, value, resource)?;
+                resource = self.enter_resource(address, value, resource)?;
             }
             match fragment {
                 "" => {}
@@ -158,7 +160,7 @@ impl<'a> Index<'a> {
         Ok(resource)
     }
 
-    fn enter(&mut self, address: &str, value: &'a Value, resource: u32) -> Result<u32, String> {
+    fn enter_resource(&mut self, address: &str, value: &'a Value, resource: u32) -> Result<u32, String> {
         let outer = &self.resources[resource as usize];
         let base = uri::resolve(&outer.base, address);
         if self.by_base.contains_key(&base) {
@@ -176,14 +178,14 @@ impl<'a> Index<'a> {
         // There are at most as many resources as subschemas, whose number fits into an `Id`.
         let number = u32::try_from(self.resources.len()).unwrap_or(u32::MAX);
         self.by_base.insert(base.clone(), number);
-        self.resources.push(Resource { base, root, anchors: HashMap::new(), dynamic: HashMap::new() });
+        self.resources.push(SchemaResource { base, root, anchors: HashMap::new(), dynamic: HashMap::new() });
         number
     }
 
     /// Adds the targets of references, which may be at locations where no keyword expects a schema.
-    fn follow_references(&mut self) -> Result<(), Fault> {
+    fn follow_references(&mut self) -> Result<(), ValidationError> {
         let mut next = 0;
-        while let Some(found) = self.found.get(next) {
+        while let Some(found) = self.subschemas.get(next) {
             let (value, resource) = (found.value, found.resource);
             for key in ["$ref", "$dynamicRef"] {
                 let Some(reference) = value.get(key).and_then(Value::as_str) else { continue };
@@ -191,8 +193,10 @@ impl<'a> Index<'a> {
                     continue;
                 }
                 let resolved = self.resolve(reference, resource);
-                let (target, owner) = resolved
-                    .map_err(|reason| Fault { path: format!("{}/{key}", self.path(value)), reason })?;
+                let (target, owner) = resolved.map_err(|reason| ValidationError {
+                    path: format!("{}/{key}", self.path(value)),
+                    reason,
+                })?;
                 self.walk(target, owner, 0)?;
             }
             next += 1;
@@ -229,7 +233,7 @@ impl<'a> Index<'a> {
             };
             value = inner.ok_or_else(missing)?;
             if let Some(id) = self.find(value) {
-                owner = self.found[id as usize].resource;
+                owner = self.subschemas[id as usize].resource;
             }
         }
         Ok((value, owner))
@@ -257,8 +261,8 @@ fn find_part(value: &Value, part: &Value, depth: usize, path: &mut String) -> bo
     }
     let length = path.len();
     let mut step = |key: &str, inner: &Value| {
-        push_step(path, key);
-        let found = depth < DEEPEST && find_part(inner, part, depth + 1, path);
+        push_token(path, key);
+        let found = depth < MAX_PATH_DEPTH && find_part(inner, part, depth + 1, path);
         if !found {
             path.truncate(length);
         }

@@ -37,10 +37,10 @@ mod validate;
 
 use serde_json::Value;
 
-use self::error::cut;
+use self::error::truncate_reason;
 use self::node::{Id, Node};
-use self::validate::Run;
-pub use error::Fault;
+use self::validate::Validation;
+pub use error::ValidationError;
 
 /// Compiled schema.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct Schema {
     root: Id,
     /// Whether a `$dynamicRef` depends on the dynamic scope.
     dynamic: bool,
-    work: u64,
+    max_work: u64,
 }
 
 /// Resource limits of a schema.
@@ -74,27 +74,30 @@ impl Default for Limits {
 
 impl Schema {
     /// Compiles a schema with the default limits.
-    pub fn compile(schema: &Value) -> Result<Self, Fault> {
+    pub fn compile(schema: &Value) -> Result<Self, ValidationError> {
         Self::compile_within(schema, Limits::default())
     }
 
     /// Compiles a schema with the given limits.
-    pub fn compile_within(schema: &Value, limits: Limits) -> Result<Self, Fault> {
-        compile::compile(schema, limits).map_err(|Fault { path, reason }| Fault { path, reason: cut(reason) })
+    pub fn compile_within(schema: &Value, limits: Limits) -> Result<Self, ValidationError> {
+        compile::compile(schema, limits).map_err(|ValidationError { path, reason }| ValidationError {
+            path,
+            reason: truncate_reason(reason),
+        })
     }
 
     /// Reports whether a value is valid. A value that exceeds the limits is not valid.
     pub fn is_valid(&self, value: &Value) -> bool {
-        Run::quiet(self).finish(value).is_empty()
+        Validation::quiet(self).finish(value).is_empty()
     }
 
     /// Validates a value and returns the first error.
-    pub fn check(&self, value: &Value) -> Result<(), Fault> {
-        self.faults(value, 1).pop().map_or(Ok(()), Err)
+    pub fn check(&self, value: &Value) -> Result<(), ValidationError> {
+        self.errors(value, 1).pop().map_or(Ok(()), Err)
     }
 
     /// Returns up to `max` errors of a value. An invalid value has at least one error, even if `max` is 0.
-    pub fn faults(&self, value: &Value, max: usize) -> Vec<Fault> {
-        Run::new(self, max.max(1)).finish(value)
+    pub fn errors(&self, value: &Value, max: usize) -> Vec<ValidationError> {
+        Validation::new(self, max.max(1)).finish(value)
     }
 }

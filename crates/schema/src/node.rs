@@ -16,15 +16,15 @@ pub(crate) type Id = u32;
 pub(crate) struct Node {
     pub(crate) types: Types,
     /// Whether `type` is the only assertion.
-    pub(crate) simple: bool,
+    pub(crate) type_only: bool,
     /// Schema resource that the node belongs to.
     pub(crate) resource: u32,
     pub(crate) values: Option<Box<Values>>,
-    pub(crate) number: Option<Box<Numbers>>,
-    pub(crate) text: Option<Box<Texts>>,
-    pub(crate) array: Option<Box<Arrays>>,
-    pub(crate) object: Option<Box<Objects>>,
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) number: Option<Box<NumberKeywords>>,
+    pub(crate) text: Option<Box<StringKeywords>>,
+    pub(crate) array: Option<Box<ArrayKeywords>>,
+    pub(crate) object: Option<Box<ObjectKeywords>>,
+    pub(crate) in_place: Vec<InPlaceApplicator>,
     pub(crate) unevaluated_items: Option<Id>,
     pub(crate) unevaluated_properties: Option<Id>,
 }
@@ -32,12 +32,12 @@ pub(crate) struct Node {
 impl Node {
     /// Completes the node after all keywords have been added.
     pub(crate) fn finish(mut self) -> Self {
-        self.simple = self.values.is_none()
+        self.type_only = self.values.is_none()
             && self.number.is_none()
             && self.text.is_none()
             && self.array.is_none()
             && self.object.is_none()
-            && self.applied.is_empty()
+            && self.in_place.is_empty()
             && self.unevaluated_items.is_none()
             && self.unevaluated_properties.is_none();
         self
@@ -69,20 +69,20 @@ impl Default for Types {
 impl Types {
     pub(crate) const NONE: Self = Self(0);
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, bits)| Self(*bits))
     }
 
-    pub(crate) fn with(self, other: Self) -> Self {
+    pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    pub(crate) fn allow(self, value: &Value) -> bool {
+    pub(crate) fn allows(self, value: &Value) -> bool {
         let bit = match value {
             Value::Null => 1,
             Value::Bool(_) => 2,
             Value::Number(number) if number.is_i64() || number.is_u64() => INTEGER,
-            Value::Number(number) if Number::of(number).is_whole() => INTEGER,
+            Value::Number(number) if Number::of(number).is_integer() => INTEGER,
             Value::Number(_) => 8,
             Value::String(_) => 16,
             Value::Array(_) => 32,
@@ -116,7 +116,7 @@ pub(crate) struct Bound {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct NumberKeywords {
     pub(crate) minimum: Option<Bound>,
     pub(crate) maximum: Option<Bound>,
     pub(crate) exclusive_minimum: Option<Bound>,
@@ -132,14 +132,14 @@ pub(crate) struct Counts {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct StringKeywords {
     pub(crate) length: Counts,
     pub(crate) pattern: Option<Pattern>,
 }
 
 /// Handling of members and items that no other keyword covers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Rest {
+pub(crate) enum RestSchema {
     /// Allowed, and marked as evaluated.
     Any,
     Never,
@@ -147,10 +147,10 @@ pub(crate) enum Rest {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Arrays {
+pub(crate) struct ArrayKeywords {
     pub(crate) size: Counts,
     pub(crate) prefix: Vec<Id>,
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<RestSchema>,
     pub(crate) contains: Option<Contains>,
     pub(crate) unique: bool,
 }
@@ -160,17 +160,17 @@ pub(crate) struct Contains {
     pub(crate) node: Id,
     pub(crate) count: Counts,
     /// Whether matching items are marked as evaluated.
-    pub(crate) marks: bool,
+    pub(crate) marks_evaluated: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Objects {
+pub(crate) struct ObjectKeywords {
     pub(crate) size: Counts,
     /// Names in `properties` and `required`, sorted.
     pub(crate) members: Vec<Member>,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) patterns: Vec<(Pattern, Id)>,
-    pub(crate) rest: Option<Rest>,
+    pub(crate) rest: Option<RestSchema>,
     pub(crate) names: Option<Id>,
     pub(crate) dependents: Vec<Dependent>,
 }
@@ -184,7 +184,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// Compares names in the order of the table: by length first, which is fast.
-    pub(crate) fn order(&self, name: &str) -> Ordering {
+    pub(crate) fn cmp_name(&self, name: &str) -> Ordering {
         self.name.len().cmp(&name.len()).then_with(|| (*self.name).cmp(name))
     }
 }
@@ -199,16 +199,16 @@ pub(crate) struct Dependent {
 
 /// In-place applicator: a subschema applied to the same value.
 #[derive(Debug)]
-pub(crate) enum Applied {
+pub(crate) enum InPlaceApplicator {
     /// Item of `allOf`, or target of a `$ref`.
-    Each(Id),
+    Apply(Id),
     /// `$dynamicRef`: resolves to the outermost resource in the dynamic scope that has the anchor.
     Dynamic {
         initial: Id,
         targets: Vec<(u32, Id)>,
     },
-    Any(Vec<Id>),
-    One(Vec<Id>),
+    AnyOf(Vec<Id>),
+    OneOf(Vec<Id>),
     /// `not`, with the text of its schema.
     Not(Id, String),
     If {

@@ -4,44 +4,44 @@ use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
 /// 2^100. Integers below it fit into an `i128` with room to spare; above it every float is an integer.
-const WHOLE: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
+const INTEGER_BOUND: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
-/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`WHOLE`] in magnitude.
+/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`INTEGER_BOUND`] in magnitude.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
-    Whole(i128),
+    Integer(i128),
     Float(f64),
 }
 
 impl Number {
     pub(crate) fn of(number: &serde_json::Number) -> Self {
         if let Some(value) = number.as_i64() {
-            return Self::Whole(value.into());
+            return Self::Integer(value.into());
         }
         if let Some(value) = number.as_u64() {
-            return Self::Whole(value.into());
+            return Self::Integer(value.into());
         }
         Self::of_float(number.as_f64().unwrap_or(f64::INFINITY))
     }
 
     fn of_float(value: f64) -> Self {
-        if value.abs() < WHOLE && value.fract() == 0.0 {
+        if value.abs() < INTEGER_BOUND && value.fract() == 0.0 {
             #[expect(clippy::cast_possible_truncation, reason = "the value is an integer below 2^100")]
-            return Self::Whole(value as i128);
+            return Self::Integer(value as i128);
         }
         Self::Float(value)
     }
 
-    pub(crate) fn is_whole(self) -> bool {
+    pub(crate) fn is_integer(self) -> bool {
         match self {
-            Self::Whole(_) => true,
+            Self::Integer(_) => true,
             Self::Float(value) => value.fract() == 0.0,
         }
     }
 
     pub(crate) fn is_positive(self) -> bool {
         match self {
-            Self::Whole(value) => value > 0,
+            Self::Integer(value) => value > 0,
             Self::Float(value) => value > 0.0,
         }
     }
@@ -49,17 +49,17 @@ impl Number {
     /// Compares exactly, also integers that no float can represent with floats.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         match (self, other) {
-            (Self::Whole(one), Self::Whole(two)) => one.cmp(&two),
+            (Self::Integer(one), Self::Integer(two)) => one.cmp(&two),
             (Self::Float(one), Self::Float(two)) => one.total_cmp(&two),
-            (Self::Whole(one), Self::Float(two)) => compare_mixed(one, two),
-            (Self::Float(one), Self::Whole(two)) => compare_mixed(two, one).reverse(),
+            (Self::Integer(one), Self::Float(two)) => compare_mixed(one, two),
+            (Self::Float(one), Self::Integer(two)) => compare_mixed(two, one).reverse(),
         }
     }
 
     /// Reports whether the number is a multiple of a positive number. Floats are treated as the decimal that was
     /// written.
     pub(crate) fn is_multiple_of(self, divisor: Self) -> bool {
-        if let (Self::Whole(value), Self::Whole(divisor)) = (self, divisor) {
+        if let (Self::Integer(value), Self::Integer(divisor)) = (self, divisor) {
             return value.checked_rem(divisor) == Some(0);
         }
         let (value, divisor) = (self.decimal(), divisor.decimal());
@@ -79,7 +79,7 @@ impl Number {
 
     fn decimal(self) -> Decimal {
         match self {
-            Self::Whole(value) => match u64::try_from(value.unsigned_abs()) {
+            Self::Integer(value) => match u64::try_from(value.unsigned_abs()) {
                 Ok(digits) => Decimal { digits, exponent: 0 },
                 #[expect(clippy::cast_precision_loss, reason = "an integer this large was a float")]
                 Err(_) => Decimal::of(value as f64),
@@ -90,7 +90,7 @@ impl Number {
 }
 
 fn compare_mixed(whole: i128, float: f64) -> Ordering {
-    if float.abs() >= WHOLE {
+    if float.abs() >= INTEGER_BOUND {
         return if float > 0.0 { Ordering::Less } else { Ordering::Greater };
     }
     // The float is not an integer, so it is greater than its floor.
@@ -120,7 +120,8 @@ struct Decimal {
 
 impl Decimal {
     fn of(value: f64) -> Self {
-        let mut reader = Reader { digits: 0, fraction: 0, exponent: 0, part: Part::Whole, negative: false };
+        let mut reader =
+            DecimalReader { digits: 0, fraction: 0, exponent: 0, part: Part::Integer, negative: false };
         if !value.is_finite() || write!(reader, "{:e}", value.abs()).is_err() {
             return Self { digits: 1, exponent: i32::MAX / 2 };
         }
@@ -130,7 +131,7 @@ impl Decimal {
 }
 
 /// Parses formatted output without a buffer. A float has at most 17 digits.
-struct Reader {
+struct DecimalReader {
     digits: u64,
     fraction: i32,
     exponent: i32,
@@ -140,12 +141,12 @@ struct Reader {
 
 #[derive(PartialEq)]
 enum Part {
-    Whole,
+    Integer,
     Fraction,
     Exponent,
 }
 
-impl Write for Reader {
+impl Write for DecimalReader {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             match byte {
@@ -242,7 +243,7 @@ mod tests {
         for (text, expected) in
             [("1", true), ("1.0", true), ("-0.0", true), ("1e300", true), ("1.5", false), ("1e-3", false)]
         {
-            assert_eq!(number(text).is_whole(), expected, "{text}");
+            assert_eq!(number(text).is_integer(), expected, "{text}");
         }
     }
 

@@ -47,22 +47,22 @@ fn scheme_length(text: &str) -> usize {
 
 fn without_dots(path: &str) -> String {
     let (root, steps) = path.strip_prefix('/').map_or(("", path), |rest| ("/", rest));
-    let mut kept = Vec::new();
+    let mut segments = Vec::new();
     let mut steps = steps.split('/').peekable();
     while let Some(step) = steps.next() {
         match step {
             "." | ".." => {
                 if step == ".." {
-                    kept.pop();
+                    segments.pop();
                 }
                 if steps.peek().is_none() {
-                    kept.push("");
+                    segments.push("");
                 }
             }
-            step => kept.push(step),
+            step => segments.push(step),
         }
     }
-    format!("{root}{}", kept.join("/"))
+    format!("{root}{}", segments.join("/"))
 }
 
 /// Decodes percent-encoding. Invalid escapes are copied unchanged; if the result is not UTF-8, the text is returned

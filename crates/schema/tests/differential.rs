@@ -184,7 +184,7 @@ fn compare(newest: bool) {
             let tally = if expected { &valid } else { &invalid };
             tally.set(tally.get() + 1);
             prop_assert_eq!(ours.is_valid(&value), expected, "{} {}", schema, value);
-            let faults = ours.faults(&value, 5);
+            let faults = ours.errors(&value, 5);
             prop_assert_eq!(faults.is_empty(), expected, "{} {} {:?}", schema, value, faults);
             for fault in faults {
                 prop_assert!(value.pointer(fault.path()).is_some(), "{} {} {}", schema, value, fault);

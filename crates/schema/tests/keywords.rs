@@ -28,7 +28,7 @@ fn in_draft_07(mut schema: Value) -> Value {
     schema
 }
 
-fn newest(schema: Value, valid: Value, invalid: Value) {
+fn draft_2020_12(schema: Value, valid: Value, invalid: Value) {
     table(&schema, &list(valid), &list(invalid));
 }
 
@@ -117,33 +117,33 @@ fn texts() {
 
 #[test]
 fn arrays_of_2020_12() {
-    newest(json!({"items": {"type": "integer"}}), json!([[], [1, 2], {}, "x"]), json!([[1, "x"]]));
-    newest(json!({"items": false}), json!([[], 1]), json!([[1]]));
-    newest(
+    draft_2020_12(json!({"items": {"type": "integer"}}), json!([[], [1, 2], {}, "x"]), json!([[1, "x"]]));
+    draft_2020_12(json!({"items": false}), json!([[], 1]), json!([[1]]));
+    draft_2020_12(
         json!({"prefixItems": [{"type": "integer"}, {"type": "string"}]}),
         json!([[], [1], [1, "a"], [1, "a", true]]),
         json!([["a"], [1, 2]]),
     );
-    newest(
+    draft_2020_12(
         json!({"prefixItems": [true, {"type": "string"}], "items": {"type": "null"}}),
         json!([[1], [1, "a", null]]),
         json!([[1, "a", 1]]),
     );
-    newest(json!({"prefixItems": [{}, {}], "items": false}), json!([[], [1, 2]]), json!([[1, 2, 3]]));
-    newest(json!({"contains": {"minimum": 5}}), json!([[5], [1, 6], "x"]), json!([[], [1, 2]]));
-    newest(
+    draft_2020_12(json!({"prefixItems": [{}, {}], "items": false}), json!([[], [1, 2]]), json!([[1, 2, 3]]));
+    draft_2020_12(json!({"contains": {"minimum": 5}}), json!([[5], [1, 6], "x"]), json!([[], [1, 2]]));
+    draft_2020_12(
         json!({"contains": {"const": 1}, "minContains": 2, "maxContains": 3}),
         json!([[1, 1], [1, 2, 1, 1]]),
         json!([[1], [1, 1, 1, 1], []]),
     );
-    newest(json!({"contains": {"const": 1}, "minContains": 0}), json!([[], [2], [1]]), json!([]));
-    newest(
+    draft_2020_12(json!({"contains": {"const": 1}, "minContains": 0}), json!([[], [2], [1]]), json!([]));
+    draft_2020_12(
         json!({"contains": {"const": 1}, "minContains": 0, "maxContains": 1}),
         json!([[], [1]]),
         json!([[1, 1]]),
     );
-    newest(json!({"minContains": 2, "maxContains": 0}), json!([[], [1]]), json!([]));
-    newest(json!({"contains": true, "additionalItems": false}), json!([[1]]), json!([[]]));
+    draft_2020_12(json!({"minContains": 2, "maxContains": 0}), json!([[], [1]]), json!([]));
+    draft_2020_12(json!({"contains": true, "additionalItems": false}), json!([[1]]), json!([[]]));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn objects() {
 #[test]
 fn dependents() {
     let invalid = json!([{"a": 1}, {"a": 1, "b": "x"}]);
-    newest(
+    draft_2020_12(
         json!({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"a": {"properties": {"b": {"type": "integer"}}}}}),
         json!([{}, {"b": "x"}, {"a": 1, "b": 2}, 1]),
         invalid.clone(),
@@ -283,7 +283,7 @@ fn the_dialect_counts() {
     // Draft-07 ignores keywords beside a `$ref`.
     let schema = json!({"$ref": "#/definitions/a", "maximum": 3, "definitions": {"a": {"type": "integer"}}});
     draft_07(schema.clone(), json!([5]), json!(["a"]));
-    newest(schema, json!([2]), json!([5, "a"]));
+    draft_2020_12(schema, json!([2]), json!([5, "a"]));
     for name in [
         "https://json-schema.org/draft/2020-12/schema",
         "http://json-schema.org/draft-07/schema",

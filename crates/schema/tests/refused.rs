@@ -120,7 +120,7 @@ fn schemas_that_are_too_large() {
 }
 
 /// Returns a schema that applies another schema to the same value 900 times.
-fn often(schema: &Value) -> Value {
+fn repeated(schema: &Value) -> Value {
     json!({"allOf": vec![json!({"$ref": "#/$defs/x"}); 900], "$defs": {"x": schema}})
 }
 
@@ -165,11 +165,11 @@ fn work_is_bounded() {
         (json!({"allOf": vec![json!({"not": {"pattern": "(a|b)*a(a|b){9}c$"}}); 500]}), json!(random)),
         (json!({"pattern": "^(a?){500}a{500}$"}), json!("a".repeat(200_000))),
         // The cost of a name grows with its length.
-        (often(&json!({"propertyNames": {"minLength": 1}})), json!({ &*long: 1 })),
-        (often(&json!({"not": {"required": [long]}})), json!({ "a": 1 })),
-        (often(&json!({"properties": {&*long: true}})), json!({ &*long: 1 })),
-        (often(&json!({"dependentRequired": {&*long: []}})), json!({ &*long: 1 })),
-        (often(&json!({"not": {"const": {&*long: 1}}})), json!({ &*long: 2 })),
+        (repeated(&json!({"propertyNames": {"minLength": 1}})), json!({ &*long: 1 })),
+        (repeated(&json!({"not": {"required": [long]}})), json!({ "a": 1 })),
+        (repeated(&json!({"properties": {&*long: true}})), json!({ &*long: 1 })),
+        (repeated(&json!({"dependentRequired": {&*long: []}})), json!({ &*long: 1 })),
+        (repeated(&json!({"not": {"const": {&*long: 1}}})), json!({ &*long: 2 })),
     ] {
         let (took, said) = timed(&schema, &value);
         assert!(said.contains("cannot be checked"), "{said}");
@@ -195,10 +195,10 @@ fn nesting_is_bounded() {
     );
 }
 
-fn said(cases: &[(Value, Value, Vec<&str>)]) {
+fn assert_errors(cases: &[(Value, Value, Vec<&str>)]) {
     for (schema, value, expected) in cases {
         let compiled = Schema::compile(schema).unwrap();
-        let said: Vec<String> = compiled.faults(value, 10).iter().map(ToString::to_string).collect();
+        let said: Vec<String> = compiled.errors(value, 10).iter().map(ToString::to_string).collect();
         assert_eq!(&said, expected, "{schema} {value}");
         assert_eq!(compiled.check(value).unwrap_err().to_string(), expected[0], "{schema} {value}");
     }
@@ -206,7 +206,7 @@ fn said(cases: &[(Value, Value, Vec<&str>)]) {
 
 #[test]
 fn faults_of_values_say_what_and_where() {
-    said(&[
+    assert_errors(&[
         (json!({"type": "integer"}), json!("a"), vec!["at /: \"a\" is not of type \"integer\""]),
         (
             json!({"type": ["null", "number", "integer"]}),
@@ -260,7 +260,7 @@ fn faults_of_values_say_what_and_where() {
 
 #[test]
 fn faults_of_members_and_branches_say_what_and_where() {
-    said(&[
+    assert_errors(&[
         (
             json!({"required": ["b", "a"]}),
             json!({}),
@@ -336,7 +336,7 @@ fn there_are_never_more_faults_than_asked_for_and_none_is_long() {
     let schema = Schema::compile(&json!({"items": {"type": "integer"}, "maxItems": 1})).unwrap();
     let value = json!(vec!["x".repeat(10_000); 100]);
     for max in [0, 1, 3, 50] {
-        let faults = schema.faults(&value, max);
+        let faults = schema.errors(&value, max);
         assert_eq!(faults.len(), max.max(1));
         assert!(faults.iter().all(|fault| fault.reason().len() < 300), "{faults:?}");
     }

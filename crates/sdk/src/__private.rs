@@ -3,7 +3,7 @@
 pub use schemars;
 pub use serde;
 
-pub use crate::server::{Item, Register, RequiredState};
+pub use crate::server::{CatalogItem, Register, RequiredState};
 
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub use crate::http::fuzzing as http;
@@ -14,7 +14,7 @@ pub use crate::auth::fuzzing as auth;
 use crate::Result;
 
 /// Records the state types that the handler of an item requires.
-pub fn with_state(item: Result<Item>, required: &[RequiredState]) -> Result<Item> {
+pub fn with_state(item: Result<CatalogItem>, required: &[RequiredState]) -> Result<CatalogItem> {
     item.map(|mut item| {
         item.require_state(required);
         item
@@ -22,6 +22,8 @@ pub fn with_state(item: Result<Item>, required: &[RequiredState]) -> Result<Item
 }
 
 /// Requires a `Send` future at a point where rustc can explain why a future is not `Send`.
-pub fn sendable<F: Future + Send + 'static>(future: F) -> impl Future<Output = F::Output> + Send + 'static {
+pub fn require_send<F: Future + Send + 'static>(
+    future: F,
+) -> impl Future<Output = F::Output> + Send + 'static {
     future
 }

@@ -111,16 +111,16 @@ impl fmt::Display for Error {
 /// Prints the message and each distinct cause, since a failing `main` prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.to_string();
-        f.write_str(&said)?;
+        let mut shown = self.to_string();
+        f.write_str(&shown)?;
         if let ErrorKind::Foreign(error) = &*self.0 {
             let mut source = error.source();
             while let Some(cause) = source {
                 let text = cause.to_string();
                 // Many errors already include the text of their source.
-                if !said.contains(&text) {
+                if !shown.contains(&text) {
                     write!(f, "\n  because: {text}")?;
-                    said = text;
+                    shown = text;
                 }
                 source = cause.source();
             }

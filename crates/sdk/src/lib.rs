@@ -62,8 +62,8 @@ pub use linchpin_protocol::model::{
 pub use linchpin_protocol::{Revision, code};
 pub use linchpin_protocol::{encode, model};
 pub use server::{
-    Args, Audio, Context, Handle, Identity, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs,
-    Progress, Prompt, Register, Resource, ResourceTemplate, Server, Service, State, Tool,
+    Args, Audio, Context, Identity, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Progress,
+    Prompt, Register, Resource, ResourceTemplate, Server, ServerHandle, Service, State, Tool,
 };
 
 #[cfg(feature = "skills")]
@@ -71,9 +71,9 @@ pub use server::Skill;
 #[cfg(feature = "auth")]
 pub use server::{Auth, Dpop};
 #[cfg(feature = "http-server")]
-pub use server::{Http, HttpService, Listening};
+pub use server::{BoundEndpoint, HttpEndpoint, HttpService};
 #[cfg(feature = "rounds")]
-pub use server::{Key, Keys};
+pub use server::{StateKey, StateKeys};
 
 /// Result of a handler or of a server run.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;

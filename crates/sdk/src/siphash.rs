@@ -3,7 +3,7 @@
 
 /// Returns the hash of several parts. Each part is prefixed with its length, so that different lists never produce
 /// the same input.
-pub(crate) fn mark_of(parts: &[&[u8]]) -> u64 {
+pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {
         bytes.extend((part.len() as u64).to_le_bytes());
@@ -19,7 +19,7 @@ fn sip_hash_2_4(key: [u64; 2], bytes: &[u8]) -> u64 {
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    let mut take_in = |word: u64| {
+    let mut absorb = |word: u64| {
         state[3] ^= word;
         round(&mut state);
         round(&mut state);
@@ -27,10 +27,10 @@ fn sip_hash_2_4(key: [u64; 2], bytes: &[u8]) -> u64 {
     };
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
-        take_in(little_endian(word));
+        absorb(little_endian(word));
     }
     // The last word holds the remaining bytes, and the length modulo 256 in its highest byte.
-    take_in(little_endian(words.remainder()) | ((bytes.len() as u64) << 56));
+    absorb(little_endian(words.remainder()) | ((bytes.len() as u64) << 56));
     state[2] ^= 0xff;
     for _ in 0..4 {
         round(&mut state);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn parts_do_not_run_together() {
-        assert_ne!(mark_of(&[b"ab", b"c"]), mark_of(&[b"a", b"bc"]));
-        assert_ne!(mark_of(&[b"abc"]), mark_of(&[b"abc", b""]));
+        assert_ne!(stable_hash(&[b"ab", b"c"]), stable_hash(&[b"a", b"bc"]));
+        assert_ne!(stable_hash(&[b"abc"]), stable_hash(&[b"abc", b""]));
     }
 }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use linchpin::auth::{AuthErrorKind, MemoryStore, OAuth, Secret};
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Switch};
+use linchpin::testing::authority::{Authority, Misbehavior};
 use linchpin::{CallError, Client, ClientError};
 
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
-use signing_in::{BACK, start};
+use signing_in::{REDIRECT_URL, start};
 
 type Left = Arc<Mutex<Option<(String, Secret)>>>;
 
@@ -20,10 +20,11 @@ type Left = Arc<Mutex<Option<(String, Secret)>>>;
 fn leaving(authority: &Authority) -> (OAuth, Left) {
     let left = Left::default();
     let kept = left.clone();
-    let oauth = OAuth::new("A test").clock(authority.clock()).leave(BACK, move |url, rest| {
-        *kept.lock().unwrap() = Some((url, rest));
-        async { Ok(()) }
-    });
+    let oauth =
+        OAuth::new("A test").clock(authority.clock()).on_detached_redirect(REDIRECT_URL, move |url, rest| {
+            *kept.lock().unwrap() = Some((url, rest));
+            async { Ok(()) }
+        });
     (oauth, left)
 }
 
@@ -40,15 +41,15 @@ async fn away(authority: &Authority) -> (String, Secret) {
 
 #[tokio::test]
 async fn another_process_goes_on_where_one_left() {
-    for behaviour in [Authority::honest(), Authority::honest().with(Switch::DpopNonce)] {
+    for behaviour in [Authority::honest(), Authority::honest().with(Misbehavior::DpopNonce)] {
         let authority = start(behaviour).await;
         let (back, rest) = away(&authority).await;
         let other = OAuth::new("A test").clock(authority.clock()).store(MemoryStore::default());
-        other.come_back(&authority.mcp_url(), &Egress::default(), &rest, &back).await.unwrap();
+        other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &rest, &back).await.unwrap();
         assert!(other.granted(&authority.mcp_url()).unwrap().contains("read"));
         let client = Client::http(authority.mcp_url()).auth(other.clone()).connect().await.unwrap();
         client.call("greet", ()).await.unwrap();
-        let again = other.come_back(&authority.mcp_url(), &Egress::default(), &rest, &back).await;
+        let again = other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &rest, &back).await;
         assert_eq!(again.unwrap_err().code(), Some("invalid_grant"), "a code works once");
     }
 }
@@ -59,12 +60,12 @@ async fn what_does_not_belong_together_is_refused() {
     let ((back, _), (_, rest)) = (away(&authority).await, away(&authority).await);
     let other = OAuth::new("A test");
     let (url, egress) = (authority.mcp_url(), Egress::default());
-    let error = other.come_back(&url, &egress, &rest, &back).await.unwrap_err();
+    let error = other.resume_sign_in(&url, &egress, &rest, &back).await.unwrap_err();
     assert_eq!(error.kind(), AuthErrorKind::Callback, "{error}");
-    let error = other.come_back(&url, &egress, &"{}".into(), &back).await.unwrap_err();
+    let error = other.resume_sign_in(&url, &egress, &"{}".into(), &back).await.unwrap_err();
     assert!(error.to_string().contains("sign in again"), "{error}");
     assert_eq!(
-        authority.seen().requests.iter().filter(|request| request.path.ends_with("/token")).count(),
+        authority.observations().requests.iter().filter(|request| request.path.ends_with("/token")).count(),
         0
     );
 }
@@ -74,7 +75,7 @@ async fn somebody_signs_in_before_the_server_wants_it() {
     let authority = start(Authority::honest()).await;
     let (oauth, left) = leaving(&authority);
     let error = oauth.sign_in(&authority.mcp_url(), &Egress::default()).await.unwrap_err();
-    assert_eq!(error.kind(), AuthErrorKind::Away, "{error}");
+    assert_eq!(error.kind(), AuthErrorKind::Redirected, "{error}");
     assert!(left.lock().unwrap().is_some());
 }
 
@@ -86,16 +87,16 @@ async fn what_another_program_has_kept_is_used_when_it_is_told() {
     let (one, two) = (program(), program());
     let (url, egress) = (authority.mcp_url(), Egress::default());
     let (back, rest) = away(&authority).await;
-    one.come_back(&url, &egress, &rest, &back).await.unwrap();
+    one.resume_sign_in(&url, &egress, &rest, &back).await.unwrap();
     let client = Client::http(&url).auth(one.clone()).connect().await.unwrap();
     let used = || {
-        let seen = authority.seen();
+        let seen = authority.observations();
         seen.requests.last().unwrap().header("authorization").to_owned()
     };
     client.call("greet", ()).await.unwrap();
     let first = used();
     let (back, rest) = away(&authority).await;
-    two.come_back(&url, &egress, &rest, &back).await.unwrap();
+    two.resume_sign_in(&url, &egress, &rest, &back).await.unwrap();
     client.call("greet", ()).await.unwrap();
     assert_eq!(used(), first, "not reloaded yet");
     one.reload();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linchpin::Client;
 use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, MemoryStore, OAuth, Secret, TokenStore};
-use linchpin::testing::authority::{Authority, Known, Place, Switch};
+use linchpin::testing::authority::{Authority, AuthorityHost, KnownClient, Misbehavior};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -50,7 +50,7 @@ async fn a_token_that_cannot_be_kept_is_used_all_the_same() {
         authority.expire_tokens();
         client.call("greet", ()).await.unwrap();
     }
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 3, 0));
 }
 
@@ -70,10 +70,10 @@ async fn a_store_that_cannot_be_read_is_in_nobodys_way() {
 
 #[tokio::test]
 async fn a_secret_stays_with_whoever_got_it_first() {
-    let authority = signing_in::start(Authority::honest().with(Switch::IssuerMoves)).await;
-    let oauth =
-        signing_in::oauth(&authority).client_secret(Known::Basic.id(), authority.secret(Known::Basic));
-    let life = signing_in::live(&authority, &oauth).await;
+    let authority = signing_in::start(Authority::honest().with(Misbehavior::IssuerMoves)).await;
+    let oauth = signing_in::oauth(&authority)
+        .client_secret(KnownClient::Basic.id(), authority.secret(KnownClient::Basic));
+    let life = signing_in::run_lifecycle(&authority, &oauth).await;
     let error = life.map_err(|failure| failure.error.to_string()).unwrap_err();
     assert!(error.contains("the client id is registered at"), "{error}");
 }
@@ -84,16 +84,16 @@ async fn a_wrong_secret_costs_nobody_the_sign_in() {
     let store = Arc::new(MemoryStore::default());
     let with = |secret: String| {
         let oauth =
-            signing_in::oauth(&authority).store(store.clone()).client_secret(Known::Basic.id(), secret);
+            signing_in::oauth(&authority).store(store.clone()).client_secret(KnownClient::Basic.id(), secret);
         Client::http(authority.mcp_url()).auth(oauth)
     };
-    let right = authority.secret(Known::Basic);
+    let right = authority.secret(KnownClient::Basic);
     with(right.clone()).connect().await.unwrap().call("greet", ()).await.unwrap();
     authority.advance(Duration::from_hours(2));
     let error = with("wrong".to_owned()).connect().await.unwrap_err().to_string();
     assert!(error.contains("the client id or secret was rejected"), "{error}");
     with(right).connect().await.unwrap().call("greet", ()).await.unwrap();
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 1, 0));
 }
 
@@ -103,7 +103,7 @@ async fn nobody_is_waited_for_in_vain() {
     let (asked, visits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let oauth = {
         let (asked, visits, authority) = (asked.clone(), visits.clone(), authority.clone());
-        OAuth::new("A test").clock(authority.clock()).redirect(signing_in::BACK, move |url| {
+        OAuth::new("A test").clock(authority.clock()).redirect(signing_in::REDIRECT_URL, move |url| {
             let (asked, authority) = (asked.clone(), authority.clone());
             let is_first = visits.fetch_add(1, Ordering::SeqCst) == 0;
             async move {
@@ -114,7 +114,7 @@ async fn nobody_is_waited_for_in_vain() {
                 let redirect = authority.approve(&url).await;
                 redirect
                     .map(|back| back.url)
-                    .map_err(|e| AuthError::new(AuthErrorKind::Person, e.to_string()))
+                    .map_err(|e| AuthError::new(AuthErrorKind::UserAbandoned, e.to_string()))
             }
         })
     };
@@ -138,9 +138,9 @@ async fn who_has_signed_out_elsewhere_stays_out() {
     signing_in::sign_out(&authority, &other).await.unwrap();
     authority.advance(Duration::from_hours(2));
     client.call("greet", ()).await.unwrap();
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!(
-        (seen.authorizations, seen.grants("refresh_token").count()),
+        (seen.authorizations, seen.with_grant_type("refresh_token").count()),
         (2, 0),
         "the user was redirected"
     );
@@ -188,7 +188,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
         client.call("greet", ()).await.unwrap();
         oauth.reload();
     }
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 4, 0));
 
     let kept = store.0.2.notified();
@@ -197,7 +197,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
     authority.advance(Duration::from_hours(2));
     let other = signing_in::oauth(&authority).store(store.clone());
     Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 5, 0), "another process completes it");
 }
 
@@ -216,7 +216,7 @@ async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
     Client::http(authority.mcp_url()).auth(other).connect().await.unwrap();
     oauth.reload();
     client.call("greet", ()).await.unwrap();
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!(
         (seen.authorizations, seen.refreshes, seen.reuses),
         (2, 1, 0),
@@ -233,7 +233,7 @@ async fn who_signs_out_gives_back_what_could_not_be_kept() {
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
     client.call("greet", ()).await.unwrap();
     signing_in::sign_out(&authority, &oauth).await.unwrap();
-    assert!(authority.seen().of("/revoke").count() > 0, "an unstored token is revoked, too");
+    assert!(authority.observations().with_path("/revoke").count() > 0, "an unstored token is revoked, too");
 }
 
 #[tokio::test]
@@ -241,10 +241,10 @@ async fn a_token_that_is_still_good_is_used() {
     let authority = signing_in::start(Authority::honest()).await;
     let client = Client::http(authority.mcp_url()).auth(signing_in::oauth(&authority));
     let client = client.connect().await.unwrap();
-    authority.behave(Authority::honest().with(Switch::TokenHtmlError));
+    authority.set_behaviour(Authority::honest().with(Misbehavior::TokenHtmlError));
     authority.advance(Duration::from_secs(3_600 - 20));
     client.call("greet", ()).await.unwrap();
-    assert_eq!(authority.seen().grants("refresh_token").count(), 1, "it was attempted");
+    assert_eq!(authority.observations().with_grant_type("refresh_token").count(), 1, "it was attempted");
     authority.advance(Duration::from_secs(20));
     let error = client.call("greet", ()).await.unwrap_err().to_string();
     assert!(error.contains("it responded with HTTP 500"), "{error}");
@@ -252,37 +252,37 @@ async fn a_token_that_is_still_good_is_used() {
 
 #[tokio::test]
 async fn an_authority_that_has_moved_is_found_again() {
-    let terminator = tls_proxy::Terminator::start().await;
+    let terminator = tls_proxy::TlsProxy::start().await;
     let origin = |port| format!("https://{}:{port}", tls_proxy::NAME);
     let honest = || Authority::honest().origins(origin(1_000), origin(2_000));
     let before = honest().metadata("token_endpoint", format!("{}/tenant/token", origin(3_000)));
     let authority = signing_in::start(before).await;
-    terminator.route(1_000, authority.address(Place::Resource));
-    terminator.route(2_000, authority.address(Place::Authority));
-    terminator.route(3_000, authority.address(Place::Authority));
+    terminator.route(1_000, authority.address(AuthorityHost::Resource));
+    terminator.route(2_000, authority.address(AuthorityHost::Authority));
+    terminator.route(3_000, authority.address(AuthorityHost::Authority));
     let person = {
         let authority = authority.clone();
         move |url: String| {
             let authority = authority.clone();
             async move {
-                let here = format!("http://{}", authority.address(Place::Authority));
+                let here = format!("http://{}", authority.address(AuthorityHost::Authority));
                 let redirect = authority.approve(&url.replace("https://server.example:2000", &here)).await;
                 redirect
                     .map(|back| back.url)
-                    .map_err(|error| AuthError::new(AuthErrorKind::Person, error.to_string()))
+                    .map_err(|error| AuthError::new(AuthErrorKind::UserAbandoned, error.to_string()))
             }
         }
     };
-    let oauth = OAuth::new("A test").redirect(signing_in::BACK, person).clock(authority.clock());
+    let oauth = OAuth::new("A test").redirect(signing_in::REDIRECT_URL, person).clock(authority.clock());
     let egress = terminator.egress().idle_per_host(0).build().unwrap(); // an open connection would bypass the change
     let client = Client::http(authority.mcp_url()).egress(egress).auth(oauth).connect().await.unwrap();
     client.call("greet", ()).await.unwrap();
-    authority.behave(honest());
+    authority.set_behaviour(honest());
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     terminator.route(3_000, nobody);
     authority.advance(Duration::from_hours(2));
     client.call("greet", ()).await.unwrap();
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.refreshes, seen.reuses), (1, 1, 0));
 }
 
@@ -294,7 +294,7 @@ async fn who_needs_no_person_does_not_wait_for_one() {
     let oauth = {
         let (asked, back, visits, authority) =
             (asked.clone(), back.clone(), visits.clone(), authority.clone());
-        OAuth::new("A test").clock(authority.clock()).redirect(signing_in::BACK, move |url| {
+        OAuth::new("A test").clock(authority.clock()).redirect(signing_in::REDIRECT_URL, move |url| {
             let (asked, back, authority) = (asked.clone(), back.clone(), authority.clone());
             let is_first = visits.fetch_add(1, Ordering::SeqCst) == 0;
             async move {
@@ -305,7 +305,7 @@ async fn who_needs_no_person_does_not_wait_for_one() {
                 let redirect = authority.approve(&url).await;
                 redirect
                     .map(|back| back.url)
-                    .map_err(|e| AuthError::new(AuthErrorKind::Person, e.to_string()))
+                    .map_err(|e| AuthError::new(AuthErrorKind::UserAbandoned, e.to_string()))
             }
         })
     };
@@ -326,10 +326,10 @@ async fn who_needs_no_person_does_not_wait_for_one() {
         }
         client.call("greet", ()).await.unwrap();
     }
-    assert_eq!(authority.seen().refreshes, 4);
+    assert_eq!(authority.observations().refreshes, 4);
     back.notify_one();
     for result in writing.join_all().await {
         result.unwrap();
     }
-    assert_eq!((visits.load(Ordering::SeqCst), authority.seen().reuses), (2, 0));
+    assert_eq!((visits.load(Ordering::SeqCst), authority.observations().reuses), (2, 0));
 }

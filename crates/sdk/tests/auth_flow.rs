@@ -1,7 +1,7 @@
 //! OAuth flow without a network: the state machine receives scripted responses and returns its next request.
 #![cfg(feature = "http-client")]
 
-use linchpin::__private::auth::{Driven, drive, is_signed_by_itself};
+use linchpin::__private::auth::{FlowTrace, is_signed_by_itself, run_flow};
 
 const RESOURCE: &str =
     r#"{"resource":"https://public.example/mcp","authorization_servers":["https://auth.example/t"]}"#;
@@ -11,9 +11,9 @@ const AUTHORITY: &str = r#"{"issuer":"https://auth.example/t","authorization_end
 const CLIENT: &str = r#"{"client_id":"c"}"#;
 const TOKEN: &str = r#"{"access_token":"t","token_type":"Bearer"}"#;
 
-fn flow(redirect: &str, replies: &[(u16, &str)]) -> Driven {
+fn flow(redirect: &str, replies: &[(u16, &str)]) -> FlowTrace {
     let mut replies = replies.iter();
-    drive(r#"Bearer scope="a""#, redirect, || {
+    run_flow(r#"Bearer scope="a""#, redirect, || {
         replies.next().map(|(status, body)| (*status, body.as_bytes().to_vec()))
     })
 }
@@ -23,7 +23,7 @@ fn the_whole_way() {
     let driven = flow("code=c", &[(200, RESOURCE), (200, AUTHORITY), (201, CLIENT), (200, TOKEN)]);
     assert!(driven.has_token);
     assert_eq!(driven.posted, ["https://auth.example/r", "https://auth.example/k"]);
-    let [visited] = &driven.visited[..] else { panic!("{driven:?}") };
+    let [visited] = &driven.redirected_to[..] else { panic!("{driven:?}") };
     assert!(visited.starts_with("https://auth.example/a?x=y&response_type=code&client_id=c&"), "{visited}");
     assert!(visited.contains("&scope=a%20offline_access&"), "{visited}");
 }
@@ -38,7 +38,7 @@ fn other_places_are_tried() {
     let of_old = flow("code=c", &[missing, missing, missing, missing, (201, CLIENT), (200, TOKEN)]);
     assert!(of_old.has_token);
     assert_eq!(of_old.posted, ["https://public.example/register", "https://public.example/token"]);
-    assert!(of_old.visited[0].starts_with("https://public.example/authorize?"));
+    assert!(of_old.redirected_to[0].starts_with("https://public.example/authorize?"));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn what_is_broken_does_not_lead_to_the_weaker_way() {
     for broken in [(500, ""), (200, "<html>"), (200, r#"{"resource":"https://evil.example"}"#)] {
         let driven = flow("code=c", &[broken, (404, ""), (404, ""), (404, ""), (201, CLIENT), (200, TOKEN)]);
         assert_eq!(
-            (driven.posted.len(), driven.visited.len(), driven.has_token),
+            (driven.posted.len(), driven.redirected_to.len(), driven.has_token),
             (0, 0, false),
             "{broken:?}"
         );
@@ -61,7 +61,7 @@ fn nobody_is_led_astray() {
     for authority in [evil, no_pkce, posing] {
         let driven =
             flow("code=c", &[(200, RESOURCE), (200, &authority), (404, ""), (404, ""), (200, TOKEN)]);
-        assert_eq!((driven.visited.len(), driven.has_token), (0, false), "{authority}");
+        assert_eq!((driven.redirected_to.len(), driven.has_token), (0, false), "{authority}");
     }
     let another = flow(
         "code=c&iss=https%3A%2F%2Fevil.example",

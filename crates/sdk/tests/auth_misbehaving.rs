@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HttpScript, Reply};
 use linchpin::Client;
 use linchpin::auth::OAuth;
-use linchpin::testing::authority::{Authority, Behaviour, Seen, Switch};
+use linchpin::testing::authority::{Authority, Behaviour, Misbehavior, Observations};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -21,426 +21,426 @@ mod signing_in;
 
 /// Where the lifecycle ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY,
 /// CANARY elsewhere.
-const TABLE: &[(Switch, &str)] = &[
+const TABLE: &[(Misbehavior, &str)] = &[
     (
-        Switch::ChallengeMissing,
+        Misbehavior::ChallengeMissing,
         "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
     (
-        Switch::ChallengeMalformed,
+        Misbehavior::ChallengeMalformed,
         "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
-    (Switch::ChallengeSeveral, "fine"),
-    (Switch::ChallengeHuge, "fine"),
-    (Switch::ChallengeElsewhere, "fine"),
+    (Misbehavior::ChallengeSeveral, "fine"),
+    (Misbehavior::ChallengeHuge, "fine"),
+    (Misbehavior::ChallengeElsewhere, "fine"),
     (
-        Switch::UnauthorizedForever,
+        Misbehavior::UnauthorizedForever,
         "connecting: the server rejected the token that `ISSUER` has just issued for it: contact the \
          operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ForbiddenForever,
+        Misbehavior::ForbiddenForever,
         "needing more: the server requires the scope `write` for this request, but the token already has \
          it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceElsewhere,
+        Misbehavior::ResourceElsewhere,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `https://stranger.example/mcp`, but this server is `MCP`; a \
          token for one must not be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceOtherPath,
+        Misbehavior::ResourceOtherPath,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `SERVER/other`, but this server is `MCP`; a token for one must \
          not \
          be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourcePrefix,
+        Misbehavior::ResourcePrefix,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `MCP-evil`, but this server is `MCP`; a token for one must not \
          be \
          sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceMissing,
+        Misbehavior::ResourceMissing,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it has no `resource` (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::NoAuthorizationServers,
+        Misbehavior::NoAuthorizationServers,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it has no `authorization_servers` (HTTP_AUTHORIZATION)",
     ),
-    (Switch::FirstServerBroken, "fine"),
-    (Switch::NoResourceMetadata, "fine"),
-    (Switch::NoMetadata, "fine"),
-    (Switch::ResourceMetadataAtRoot, "fine"),
+    (Misbehavior::FirstServerBroken, "fine"),
+    (Misbehavior::NoResourceMetadata, "fine"),
+    (Misbehavior::NoMetadata, "fine"),
+    (Misbehavior::ResourceMetadataAtRoot, "fine"),
     (
-        Switch::ResourceMetadataHtml,
+        Misbehavior::ResourceMetadataHtml,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it does not conform to RFC 9728 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceMetadataEndless,
+        Misbehavior::ResourceMetadataEndless,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: the response of `127.0.0.1` is larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceMetadataSilent,
+        Misbehavior::ResourceMetadataSilent,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: no response within 10 seconds (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::ResourceMetadataRedirects,
+        Misbehavior::ResourceMetadataRedirects,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: `SERVER` redirects to `CANARY`: redirects to another origin are not followed; use its \
          URL instead if you trust it (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssuerWrong,
+        Misbehavior::IssuerWrong,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is \
          `https://stranger.example` but must be exactly `ISSUER`; it may be an impersonation \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssuerTrailingSlash,
+        Misbehavior::IssuerTrailingSlash,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is `ISSUER/` \
          but must be exactly `ISSUER`; it may be an impersonation (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssuerMissing,
+        Misbehavior::IssuerMissing,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no `issuer` \
          (HTTP_AUTHORIZATION)",
     ),
-    (Switch::IssuerMoves, "fine"),
+    (Misbehavior::IssuerMoves, "fine"),
     (
-        Switch::PkceMissing,
+        Misbehavior::PkceMissing,
         "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
          `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::PkcePlain,
+        Misbehavior::PkcePlain,
         "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
          `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::EndpointsPlainHttp,
+        Misbehavior::EndpointsPlainHttp,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: `http://auth.example.com/authorization_endpoint` uses \
          plain `http`, but `https` is required (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEndpointPrivate,
+        Misbehavior::TokenEndpointPrivate,
         "connecting: token request at `https://10.0.0.1/token` failed: refused to connect to `10.0.0.1`: \
          10.0.0.1 is a private address, and this URL was discovered on the network, not configured, so it \
          may only lead to public addresses: to permit it, allow its network in the egress policy \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEndpointLinkLocal,
+        Misbehavior::TokenEndpointLinkLocal,
         "connecting: token request at `https://169.254.169.254/token` failed: refused to connect to \
          `169.254.169.254`: 169.254.169.254 is a link-local or metadata address, and this URL was \
          discovered on the network, not configured, so it may only lead to public addresses: to permit \
          it, allow its network in the egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEndpointPrivateIpv6,
+        Misbehavior::TokenEndpointPrivateIpv6,
         "connecting: token request at `https://[fd00::1]/token` failed: refused to connect to \
          `[fd00::1]`: fd00::1 is a private address, and this URL was discovered on the network, not \
          configured, so it may only lead to public addresses: to permit it, allow its network in the \
          egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEndpointMissing,
+        Misbehavior::TokenEndpointMissing,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no \
          `token_endpoint` (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RegistrationEndpointPrivate,
+        Misbehavior::RegistrationEndpointPrivate,
         "connecting: client registration at `https://10.0.0.1/register` failed: refused to connect to \
          `10.0.0.1`: 10.0.0.1 is a private address, and this URL was discovered on the network, not \
          configured, so it may only lead to public addresses: to permit it, allow its network in the \
          egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::AuthorizationEndpointJavascript,
+        Misbehavior::AuthorizationEndpointJavascript,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it must begin with https:// or \
          http:// (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::AuthorizationEndpointFile,
+        Misbehavior::AuthorizationEndpointFile,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: only https:// and http:// are \
          supported (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::AuthorizationEndpointUserinfo,
+        Misbehavior::AuthorizationEndpointUserinfo,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains a user name or \
          password; send them in a header instead (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::AuthorizationEndpointCommand,
+        Misbehavior::AuthorizationEndpointCommand,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains the character ' \
          '; encode it as %20 (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataTooLarge,
+        Misbehavior::MetadataTooLarge,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
          larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataEndless,
+        Misbehavior::MetadataEndless,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
          larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataSilent,
+        Misbehavior::MetadataSilent,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: no response within 10 seconds \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataRedirects,
+        Misbehavior::MetadataRedirects,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
          `CANARY`: redirects to another origin are not followed; use its URL instead if you trust it \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataRedirectLoop,
+        Misbehavior::MetadataRedirectLoop,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
          `AUTHORITY`: too many redirects, at most 3 are followed (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataHtml,
+        Misbehavior::MetadataHtml,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataInvalidJson,
+        Misbehavior::MetadataInvalidJson,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 16) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::MetadataDuplicateKeys,
+        Misbehavior::MetadataDuplicateKeys,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 45) (HTTP_AUTHORIZATION)",
     ),
-    (Switch::MetadataOpenIdOnly, "fine"),
-    (Switch::NoClientDocuments, "fine"),
+    (Misbehavior::MetadataOpenIdOnly, "fine"),
+    (Misbehavior::NoClientDocuments, "fine"),
     (
-        Switch::RegistrationMissing,
+        Misbehavior::RegistrationMissing,
         "connecting: `ISSUER` does not know this client and does not support dynamic registration: register \
          it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RegistrationRefused,
+        Misbehavior::RegistrationRefused,
         "connecting: `ISSUER` did not register this client: error `invalid_redirect_uri` \
          (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m); register it there manually and set its client id \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RegistrationHtml,
+        Misbehavior::RegistrationHtml,
         "connecting: `ISSUER` did not register this client: it responded with HTTP 403 and an HTML page; \
          register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RegistrationOtherRedirect,
+        Misbehavior::RegistrationOtherRedirect,
         "connecting: `ISSUER` did not register this client: it did not register the requested redirect URI; \
          register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RegistrationWithoutClientId,
+        Misbehavior::RegistrationWithoutClientId,
         "connecting: `ISSUER` did not register this client: its response has no `client_id`; register it \
          there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::StateMixedUp,
+        Misbehavior::StateMixedUp,
         "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::StateMissing,
+        Misbehavior::StateMissing,
         "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssWrong,
+        Misbehavior::IssWrong,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssMissing,
+        Misbehavior::IssMissing,
         "connecting: the redirect lacks the `iss` parameter that `ISSUER` announces; sign in again \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::IssNormalized,
+        Misbehavior::IssNormalized,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
-    (Switch::IssUnannounced, "fine"),
-    (Switch::IssUnsupported, "fine"),
+    (Misbehavior::IssUnannounced, "fine"),
+    (Misbehavior::IssUnsupported, "fine"),
     (
-        Switch::AccessDenied,
+        Misbehavior::AccessDenied,
         "connecting: `ISSUER` denied authorization: error `access_denied` \
          (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::AccessDeniedIssWrong,
+        Misbehavior::AccessDeniedIssWrong,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::CodeMissing,
+        Misbehavior::CodeMissing,
         "connecting: the redirect has no authorization code; sign in again (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::CodeUsed,
+        Misbehavior::CodeUsed,
         "connecting: `ISSUER` issued no token: error `invalid_grant` (the code was already used) \
          (HTTP_AUTHORIZATION)",
     ),
-    (Switch::CodeTwice, "fine"),
+    (Misbehavior::CodeTwice, "fine"),
     (
-        Switch::TokenRedirects,
+        Misbehavior::TokenRedirects,
         "connecting: `ISSUER` issued no token: it responded with HTTP 307, a redirect, which is not \
          followed with secrets (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenHtmlOk,
+        Misbehavior::TokenHtmlOk,
         "connecting: `ISSUER` issued no token: it responded with an HTML page instead of a token \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenHtmlError,
+        Misbehavior::TokenHtmlError,
         "connecting: `ISSUER` issued no token: it responded with HTTP 500 and an HTML page; try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenError,
+        Misbehavior::TokenError,
         "connecting: `ISSUER` issued no token: error `invalid_grant` (denied[2J]0;ownedSet-Cookie: \
          a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEchoes,
+        Misbehavior::TokenEchoes,
         "connecting: `ISSUER` issued no token: error `invalid_request` (grant_type authorization_code, code \
          …, code_verifier \
          …, redirect_uri http://127.0.0.1:9/callback, resource MCP) (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEmpty,
+        Misbehavior::TokenEmpty,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 0) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenInvalidJson,
+        Misbehavior::TokenInvalidJson,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 86) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenDuplicateKeys,
+        Misbehavior::TokenDuplicateKeys,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column \
          186) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenMissing,
+        Misbehavior::TokenMissing,
         "connecting: `ISSUER` issued no token: its response has no `access_token` (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenTypeMissing,
+        Misbehavior::TokenTypeMissing,
         "connecting: `ISSUER` issued no token: its response has no `token_type` (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenTypeUnknown,
+        Misbehavior::TokenTypeUnknown,
         "connecting: `ISSUER` issued no token: its token has the unsupported type `mac` \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenTooLarge,
+        Misbehavior::TokenTooLarge,
         "connecting: `ISSUER` issued no token: its token is too long for a header (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenNewline,
+        Misbehavior::TokenNewline,
         "connecting: `ISSUER` issued no token: its token has characters that are not allowed in a header \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenSilent,
+        Misbehavior::TokenSilent,
         "connecting: token request at `ISSUER/token` failed: no response within 10 seconds \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::TokenEndless,
+        Misbehavior::TokenEndless,
         "connecting: token request at `ISSUER/token` failed: the response of `127.0.0.1` is larger than \
          1048576 bytes (HTTP_AUTHORIZATION)",
     ),
-    (Switch::ExpiresMissing, "fine"),
-    (Switch::ExpiresNegative, "fine"),
-    (Switch::ExpiresHuge, "fine"),
-    (Switch::ExpiresText, "fine"),
+    (Misbehavior::ExpiresMissing, "fine"),
+    (Misbehavior::ExpiresNegative, "fine"),
+    (Misbehavior::ExpiresHuge, "fine"),
+    (Misbehavior::ExpiresText, "fine"),
     (
-        Switch::ScopesFewer,
+        Misbehavior::ScopesFewer,
         "needing more: the server requires the scope `write` for this request, but it was requested and not \
          granted: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
-    (Switch::RefreshMissing, "fine"),
-    (Switch::RefreshOffline, "fine"),
-    (Switch::RefreshStays, "fine"),
-    (Switch::RefreshRevoked, "fine"),
-    (Switch::RefreshRefused, "fine"),
+    (Misbehavior::RefreshMissing, "fine"),
+    (Misbehavior::RefreshOffline, "fine"),
+    (Misbehavior::RefreshStays, "fine"),
+    (Misbehavior::RefreshRevoked, "fine"),
+    (Misbehavior::RefreshRefused, "fine"),
     (
-        Switch::RefreshUnavailable,
+        Misbehavior::RefreshUnavailable,
         "after the end of the token: `ISSUER` issued no token: it responded with HTTP 503 and an HTML page; \
          try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Switch::RevocationFails,
+        Misbehavior::RevocationFails,
         "signing out: the stored token is deleted, but `ISSUER` did not revoke it: it responded with HTTP \
          503 and an HTML page; try again later",
     ),
-    (Switch::Dpop, "fine"),
-    (Switch::DpopNonce, "fine"),
+    (Misbehavior::Dpop, "fine"),
+    (Misbehavior::DpopNonce, "fine"),
     (
-        Switch::DpopNonceForever,
+        Misbehavior::DpopNonceForever,
         "connecting: `ISSUER` issued no token: error `use_dpop_nonce` (a nonce is required) \
          (HTTP_AUTHORIZATION)",
     ),
 ];
 
 /// Runs a lifecycle with an authority that behaves like this. Advances the clock while a request stays unanswered.
-async fn outcome(behaviour: Behaviour) -> (String, Seen) {
+async fn outcome(behaviour: Behaviour) -> (String, Observations) {
     let authority = signing_in::start(behaviour).await;
     let oauth = signing_in::oauth(&authority);
-    let mut life = std::pin::pin!(signing_in::live(&authority, &oauth));
+    let mut life = std::pin::pin!(signing_in::run_lifecycle(&authority, &oauth));
     let outcome = tokio::select! {
         outcome = &mut life => outcome,
-        () = authority.until(|seen| seen.unanswered > 0) => {
+        () = authority.wait_until(|seen| seen.unanswered > 0) => {
             tokio::time::pause();
             let outcome = life.await;
             tokio::time::resume();
@@ -451,7 +451,7 @@ async fn outcome(behaviour: Behaviour) -> (String, Seen) {
         Ok(()) => "fine".to_owned(),
         Err(failure) => format!("{}: {}", failure.step, failure.error),
     };
-    (authority.masked(&text), authority.seen())
+    (authority.masked(&text), authority.observations())
 }
 
 #[tokio::test]
@@ -460,15 +460,15 @@ async fn what_a_person_reads() {
         let (text, seen) = outcome(Authority::honest().with(switch)).await;
         assert_eq!(text, expected, "{switch:?}");
         // Another origin may serve the metadata of a resource; it is still validated against the resource.
-        assert_eq!(seen.canary > 0, switch == Switch::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.canary > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: a used code or token is not sent again");
         let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
         assert!(seen.requests.iter().all(|request| is_safe(&request.query)), "{switch:?}");
         assert!(!text.contains(char::is_control), "{switch:?}");
     }
     let told: BTreeSet<_> = TABLE.iter().map(|(switch, _)| switch).collect();
-    assert_eq!(told, Switch::ALL.iter().collect(), "each of them once");
-    assert_eq!(TABLE.len(), Switch::ALL.len());
+    assert_eq!(told, Misbehavior::ALL.iter().collect(), "each of them once");
+    assert_eq!(TABLE.len(), Misbehavior::ALL.len());
 }
 
 #[tokio::test]
@@ -486,13 +486,13 @@ async fn an_honest_life() {
 #[tokio::test]
 async fn tokens_are_renewed_where_they_can_be() {
     for (switch, authorizations, tried, refreshes) in [
-        (Switch::RefreshOffline, 3, 3, 2),
-        (Switch::RefreshStays, 3, 3, 2),
-        (Switch::RefreshRevoked, 5, 3, 0),
-        (Switch::RefreshMissing, 5, 0, 0),
+        (Misbehavior::RefreshOffline, 3, 3, 2),
+        (Misbehavior::RefreshStays, 3, 3, 2),
+        (Misbehavior::RefreshRevoked, 5, 3, 0),
+        (Misbehavior::RefreshMissing, 5, 0, 0),
     ] {
         let (_, seen) = outcome(Authority::honest().with(switch)).await;
-        let tried_so_often = seen.grants("refresh_token").count();
+        let tried_so_often = seen.with_grant_type("refresh_token").count();
         let counts = (seen.authorizations, tried_so_often, seen.refreshes);
         assert_eq!(counts, (authorizations, tried, refreshes), "{switch:?}");
     }
@@ -538,9 +538,9 @@ async fn an_answer_that_drips_is_given_up_in_time() {
 
 #[tokio::test]
 async fn another_authority_means_another_registration() {
-    let (_, seen) = outcome(Authority::honest().with(Switch::IssuerMoves)).await;
+    let (_, seen) = outcome(Authority::honest().with(Misbehavior::IssuerMoves)).await;
     let ids = |path| {
-        let requests = seen.of(path).filter_map(|request| request.parameter("client_id"));
+        let requests = seen.with_path(path).filter_map(|request| request.parameter("client_id"));
         requests.collect::<BTreeSet<_>>()
     };
     let (before, after) = (ids("/tenant/token"), ids("/moved/token"));
@@ -549,14 +549,14 @@ async fn another_authority_means_another_registration() {
 
 #[tokio::test]
 async fn a_passing_failure_costs_nothing() {
-    let authority = signing_in::start(Authority::honest().with(Switch::RefreshUnavailable)).await;
+    let authority = signing_in::start(Authority::honest().with(Misbehavior::RefreshUnavailable)).await;
     let oauth = signing_in::oauth(&authority);
     let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
     authority.expire_tokens();
     client.call("greet", ()).await.unwrap_err();
     client.call("greet", ()).await.unwrap();
     assert_eq!(
-        (authority.seen().refreshes, authority.seen().authorizations),
+        (authority.observations().refreshes, authority.observations().authorizations),
         (1, 1),
         "the user is not redirected again"
     );
@@ -564,7 +564,8 @@ async fn a_passing_failure_costs_nothing() {
 
 #[tokio::test]
 async fn nobody_is_asked_for_ever() {
-    let behaviour = Authority::honest().with(Switch::UnauthorizedForever).with(Switch::RefreshMissing);
+    let behaviour =
+        Authority::honest().with(Misbehavior::UnauthorizedForever).with(Misbehavior::RefreshMissing);
     let behaviour =
         behaviour.challenge("Bearer error=invalid_token, error_description=\"it is for another\"");
     let (text, seen) = outcome(behaviour).await;
@@ -575,7 +576,7 @@ async fn nobody_is_asked_for_ever() {
 
 #[tokio::test]
 async fn what_was_found_elsewhere_is_no_reason() {
-    let behaviour = Authority::honest().with(Switch::ChallengeElsewhere).with(Switch::IssuerWrong);
+    let behaviour = Authority::honest().with(Misbehavior::ChallengeElsewhere).with(Misbehavior::IssuerWrong);
     let (text, _) = outcome(behaviour).await;
     assert!(text.contains("its issuer is `https://stranger.example`"), "{text}");
 }

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Known, Learned, Place};
+use linchpin::testing::authority::{Authority, AuthorityHost, KnownClient, UrlField};
 use linchpin::{Auth, Client, Server};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -28,7 +28,7 @@ mod tls_proxy;
 
 use canary::Canary;
 use http::{HttpScript, Reply};
-use tls_proxy::Terminator;
+use tls_proxy::TlsProxy;
 
 /// Path of the discovered URL.
 const PATH: &str = "/learned";
@@ -47,7 +47,7 @@ struct Count {
 struct Stage {
     authority: Arc<Authority>,
     egress: Egress,
-    site: Learned,
+    site: UrlField,
     /// URLs that the user would have been redirected to.
     shown: Arc<Mutex<Vec<String>>>,
     /// Discovered URLs that responded.
@@ -55,13 +55,13 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(site: Learned, index: u16, terminator: &Terminator) -> Self {
+    async fn new(site: UrlField, index: u16, terminator: &TlsProxy) -> Self {
         let (resource, tokens) = (1_000 + index, 2_000 + index);
         let origin = |port| format!("https://{}:{port}", tls_proxy::NAME);
         let behaviour = Authority::honest().origins(origin(resource), origin(tokens));
         let authority = signing_in::start(behaviour).await;
-        terminator.route(resource, authority.address(Place::Resource));
-        terminator.route(tokens, authority.address(Place::Authority));
+        terminator.route(resource, authority.address(AuthorityHost::Resource));
+        terminator.route(tokens, authority.address(AuthorityHost::Authority));
         let egress = terminator.egress().build().unwrap();
         Stage { authority, egress, site, shown: Arc::default(), answered: Arc::default() }
     }
@@ -75,19 +75,19 @@ impl Stage {
                 let public = authority.issuer().replace("/tenant", "");
                 if !url.starts_with(&public) {
                     shown.lock().unwrap().push(url);
-                    return Err(AuthError::new(AuthErrorKind::Person, "not opened"));
+                    return Err(AuthError::new(AuthErrorKind::UserAbandoned, "not opened"));
                 }
-                let here = format!("http://{}", authority.address(Place::Authority));
+                let here = format!("http://{}", authority.address(AuthorityHost::Authority));
                 let redirect = authority.approve(&url.replace(&public, &here)).await;
                 let failed =
-                    |error: linchpin::Error| AuthError::new(AuthErrorKind::Person, error.to_string());
+                    |error: linchpin::Error| AuthError::new(AuthErrorKind::UserAbandoned, error.to_string());
                 redirect.map(|redirect| redirect.url).map_err(failed)
             }
         };
-        let oauth = OAuth::new("A test").redirect(signing_in::BACK, visit);
+        let oauth = OAuth::new("A test").redirect(signing_in::REDIRECT_URL, visit);
         let oauth = match self.site {
-            Learned::RegistrationEndpoint => oauth,
-            _ => oauth.client(Known::Public.id()),
+            UrlField::RegistrationEndpoint => oauth,
+            _ => oauth.client(KnownClient::Public.id()),
         };
         let (origin, answered) = (url.trim_end_matches(PATH).to_owned(), self.answered.clone());
         oauth.on_step(move |step| {
@@ -99,8 +99,8 @@ impl Stage {
 
     /// Does what uses this URL: signing in and out, or for keys, sending a token to a server.
     async fn try_url(&self, url: &str) -> Result<(), Box<dyn std::error::Error>> {
-        self.authority.behave(Authority::honest().naming(self.site, url));
-        if self.site == Learned::JwksUri {
+        self.authority.set_behaviour(Authority::honest().with_url(self.site, url));
+        if self.site == UrlField::JwksUri {
             return self.show_token().await;
         }
         let (oauth, server) = (self.oauth(url), self.authority.mcp_url());
@@ -136,7 +136,7 @@ fn urls(port: u16) -> impl Iterator<Item = String> {
 }
 
 /// Tries all spellings at one location. Each attempt fails, or the URL is not used.
-async fn try_all(site: Learned, index: u16, port: u16, terminator: Arc<Terminator>) -> Count {
+async fn try_all(site: UrlField, index: u16, port: u16, terminator: Arc<TlsProxy>) -> Count {
     let (stage, mut count) = (Stage::new(site, index, &terminator).await, Count::default());
     for url in urls(port) {
         count.tried += 1;
@@ -148,7 +148,7 @@ async fn try_all(site: Learned, index: u16, port: u16, terminator: Arc<Terminato
 }
 
 /// Tries all spellings in the `endpoint` event of HTTP+SSE; returns their number.
-async fn try_endpoints(port: u16, terminator: Arc<Terminator>) -> usize {
+async fn try_endpoints(port: u16, terminator: Arc<TlsProxy>) -> usize {
     let place = Arc::<Mutex<String>>::default();
     let named = place.clone();
     let script = HttpScript::start(move |_| {
@@ -169,9 +169,9 @@ async fn try_endpoints(port: u16, terminator: Arc<Terminator>) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_spelling_is_connected_to_from_anywhere() {
     let canary = Canary::open(&["127.0.0.2", "127.0.0.1", "::1"]);
-    let terminator = Arc::new(Terminator::start().await);
+    let terminator = Arc::new(TlsProxy::start().await);
     let mut trying = JoinSet::new();
-    for (index, site) in (0..).zip(Learned::ALL) {
+    for (index, site) in (0..).zip(UrlField::ALL) {
         let (terminator, port) = (terminator.clone(), canary.port());
         trying.spawn(async move { (site, try_all(site, index, port, terminator).await) });
     }
@@ -186,43 +186,43 @@ async fn no_spelling_is_connected_to_from_anywhere() {
     eprintln!("tried={tried} connects={connects}");
     assert_eq!((tried, connects), (320 * 9, 0));
     // Here discovery continues without it: the well-known URLs are tried next.
-    for (_, count) in counts.iter().filter(|(site, _)| *site != Learned::ResourceMetadata) {
+    for (_, count) in counts.iter().filter(|(site, _)| *site != UrlField::ResourceMetadata) {
         assert_eq!(count.failed, count.tried);
     }
     assert_eq!(terminator.elsewhere(), 0, "only public addresses were dialled");
     // Where a name leads only DNS knows, and behind a proxy that is up to the proxy. Literal addresses are checked
     // here.
     let names = private_address_forms::hosts().into_iter().filter(|host| host.ends_with(".nip.example"));
-    assert_eq!(terminator.strangers(), names.collect());
+    assert_eq!(terminator.unknown_hosts(), names.collect());
 }
 
 #[tokio::test]
 async fn another_public_url_is_used() {
-    let terminator = Terminator::start().await;
+    let terminator = TlsProxy::start().await;
     let script = HttpScript::start(|_| Reply::status(500)).await;
     let elsewhere = terminator.route(4_000, script.address);
     let mut used = Vec::new();
-    for (index, site) in (0..).zip(Learned::ALL) {
+    for (index, site) in (0..).zip(UrlField::ALL) {
         let stage = Stage::new(site, index, &terminator).await;
         let (before, url) = (script.connections(), format!("{elsewhere}{PATH}"));
         let result = stage.try_url(&url).await;
         let is_shown = !stage.shown.lock().unwrap().is_empty();
         used.push((site, script.connections() > before, is_shown, result.is_ok()));
-        stage.authority.behave(Authority::honest());
+        stage.authority.set_behaviour(Authority::honest());
         let (oauth, server) = (stage.oauth(&url), stage.authority.mcp_url());
         let client = Client::http(server).egress(stage.egress.clone()).auth(oauth).connect().await;
         client.unwrap().call("greet", ()).await.unwrap();
     }
     // Connected to, shown to the user, and not an obstacle.
     let expected = [
-        (Learned::ResourceMetadata, true, false, true),
-        (Learned::Issuer, true, false, false),
-        (Learned::AuthorizationEndpoint, false, true, false),
-        (Learned::TokenEndpoint, true, false, false),
-        (Learned::RegistrationEndpoint, true, false, false),
-        (Learned::JwksUri, true, false, false),
-        (Learned::RevocationEndpoint, true, false, false),
-        (Learned::MetadataRedirect, false, false, false),
+        (UrlField::ResourceMetadata, true, false, true),
+        (UrlField::Issuer, true, false, false),
+        (UrlField::AuthorizationEndpoint, false, true, false),
+        (UrlField::TokenEndpoint, true, false, false),
+        (UrlField::RegistrationEndpoint, true, false, false),
+        (UrlField::JwksUri, true, false, false),
+        (UrlField::RevocationEndpoint, true, false, false),
+        (UrlField::MetadataRedirect, false, false, false),
     ];
     assert_eq!(used, expected);
 }

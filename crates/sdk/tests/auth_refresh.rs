@@ -45,13 +45,13 @@ async fn each_expiry_is_one_refresh() {
             called.unwrap().unwrap();
         }
     }
-    let seen = authority.seen();
+    let seen = authority.observations();
     let (refreshes, requests) = (seen.refreshes, seen.requests.len());
     let (reuses, revoked, took) = (seen.reuses, seen.revoked_families, begun.elapsed());
     eprintln!(
         "callers={CALLERS} expiries={EXPIRIES} refreshes={refreshes} reuses={reuses} revoked={revoked} \
          requests={requests} in {took:.1?}"
     );
-    assert_eq!((seen.grants("refresh_token").count(), refreshes), (EXPIRIES, EXPIRIES));
+    assert_eq!((seen.with_grant_type("refresh_token").count(), refreshes), (EXPIRIES, EXPIRIES));
     assert_eq!((reuses, revoked, seen.authorizations), (0, 0, 1));
 }

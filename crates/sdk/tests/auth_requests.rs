@@ -8,10 +8,10 @@ use std::time::Duration;
 use http::HeaderMap;
 use linchpin::Client;
 use linchpin::auth::{
-    AuthError, AuthErrorKind, AuthFuture, Authorize, Credentials, MemoryStore, OAuth, Refusal, Request,
+    AuthError, AuthErrorKind, AuthFuture, AuthRejection, Authorize, Credentials, MemoryStore, OAuth, Request,
     Secret, TokenStore,
 };
-use linchpin::testing::authority::{Authority, Behaviour, Place, Seen};
+use linchpin::testing::authority::{Authority, AuthorityHost, Behaviour, Observations};
 use serde_json::Value;
 
 #[path = "support/signing_in.rs"]
@@ -19,7 +19,7 @@ mod signing_in;
 #[path = "support/tls_proxy.rs"]
 mod tls_proxy;
 
-use tls_proxy::Terminator;
+use tls_proxy::TlsProxy;
 
 /// Whether a token was stored or sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +70,12 @@ impl Authorize for Noting {
         })
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
-        self.0.refused(request, refusal)
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+        self.0.on_rejected(request, refusal)
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.0.answered(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.0.on_response(request, mark, status, headers);
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_token_is_kept_before_it_is_used() {
         .collect();
     tokens.dedup();
     assert_eq!(
-        (tokens.len(), authority.seen().refreshes),
+        (tokens.len(), authority.observations().refreshes),
         (3, 2),
         "one token was issued, and two were refreshed"
     );
@@ -109,26 +109,27 @@ async fn a_token_is_kept_before_it_is_used() {
 
 /// Signs in to `https://server.example/mcp`, whose authority is at another port of the same host, and refreshes the
 /// token.
-async fn public(behaviour: Behaviour) -> Seen {
-    let (terminator, own) = (Terminator::start().await, format!("https://{}", tls_proxy::NAME));
+async fn public(behaviour: Behaviour) -> Observations {
+    let (terminator, own) = (TlsProxy::start().await, format!("https://{}", tls_proxy::NAME));
     let authority = signing_in::start(behaviour.origins(&own, format!("{own}:2000"))).await;
-    terminator.route(443, authority.address(Place::Resource));
-    terminator.route(2000, authority.address(Place::Authority));
-    let here = format!("http://{}", authority.address(Place::Authority));
+    terminator.route(443, authority.address(AuthorityHost::Resource));
+    terminator.route(2000, authority.address(AuthorityHost::Authority));
+    let here = format!("http://{}", authority.address(AuthorityHost::Authority));
     let person = authority.clone();
     let visit = move |url: String| {
         let (person, url) = (person.clone(), url.replace(&format!("{own}:2000"), &here));
         async move {
-            let failed = |error: linchpin::Error| AuthError::new(AuthErrorKind::Person, error.to_string());
+            let failed =
+                |error: linchpin::Error| AuthError::new(AuthErrorKind::UserAbandoned, error.to_string());
             person.approve(&url).await.map(|redirect| redirect.url).map_err(failed)
         }
     };
-    let oauth = OAuth::new("A test").redirect(signing_in::BACK, visit).clock(authority.clock());
+    let oauth = OAuth::new("A test").redirect(signing_in::REDIRECT_URL, visit).clock(authority.clock());
     let client = Client::http(authority.mcp_url()).egress(terminator.egress().build().unwrap()).auth(oauth);
     let client = client.connect().await.unwrap();
     authority.expire_tokens();
     client.call("greet", ()).await.unwrap();
-    authority.seen()
+    authority.observations()
 }
 
 #[tokio::test]
@@ -143,7 +144,7 @@ async fn the_resource_is_named_as_it_names_itself() {
         "https://server.example",
     ] {
         let seen = public(Authority::honest().resource_metadata("resource", resource)).await;
-        let asked = seen.of("/authorize").chain(seen.of("/token"));
+        let asked = seen.with_path("/authorize").chain(seen.with_path("/token"));
         let named: Vec<_> = asked.map(|request| request.parameter("resource").unwrap()).collect();
         assert_eq!(named, [resource; 3], "for the code, the token and the next one");
     }
@@ -159,8 +160,9 @@ async fn asked(set_up: impl Fn(OAuth) -> OAuth, back: &str) -> (Value, Option<St
     };
     let oauth = set_up(OAuth::new("A test").redirect(back, visit).clock(authority.clock()));
     Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
-    let seen = authority.seen();
-    let (registered, asked) = (seen.of("/register").next().unwrap(), seen.of("/authorize").next().unwrap());
+    let seen = authority.observations();
+    let (registered, asked) =
+        (seen.with_path("/register").next().unwrap(), seen.with_path("/authorize").next().unwrap());
     (registered.json(), asked.parameter("scope"), asked.parameter("prompt"))
 }
 
@@ -180,13 +182,13 @@ async fn a_website_registers_as_one() {
 
 #[tokio::test]
 async fn offline_access_is_asked_for_unless_nobody_wants_it() {
-    let (registered, scope, prompt) = asked(|oauth| oauth, signing_in::BACK).await;
+    let (registered, scope, prompt) = asked(|oauth| oauth, signing_in::REDIRECT_URL).await;
     assert_eq!(
         (registered["scope"].as_str(), scope.as_deref()),
         (Some("read offline_access"), Some("read offline_access"))
     );
     assert_eq!(prompt.as_deref(), Some("consent"));
-    let (registered, scope, prompt) = asked(OAuth::without_offline_access, signing_in::BACK).await;
+    let (registered, scope, prompt) = asked(OAuth::without_offline_access, signing_in::REDIRECT_URL).await;
     assert_eq!((registered["scope"].as_str(), scope.as_deref()), (Some("read"), Some("read")));
     assert_eq!(prompt, None);
 }

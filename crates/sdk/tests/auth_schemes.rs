@@ -24,7 +24,7 @@ async fn assert_sent(revision: Revision, auth: impl Authorize, header: &str, val
     let methods = script.methods();
     assert!(wanted.iter().all(|wanted| methods.iter().any(|method| method == wanted)), "{methods:?}");
     let names = ["authorization", "x-api-key"];
-    for seen in script.seen() {
+    for seen in script.received() {
         let expected = names.map(|name| if name == header { value } else { "" });
         assert_eq!(names.map(|name| seen.header(name)), expected, "{}", seen.method());
     }

@@ -12,11 +12,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use http::HeaderMap;
 use linchpin::auth::{
-    Algorithm, ApiKey, AuthFuture, Authorize, Basic, Bearer, Credentials, FileStore, IdentityProvider, OAuth,
-    PrivateKey, Refusal, Request, Secret, TokenStore,
+    Algorithm, ApiKey, AuthFuture, AuthRejection, Authorize, Basic, Bearer, Credentials, FileStore,
+    IdentityProvider, OAuth, PrivateKey, Request, Secret, TokenStore,
 };
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Behaviour, Known, Switch};
+use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehavior};
 use linchpin::{Client, ClientBuilder};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ mod log_capture;
 #[path = "support/signing_in.rs"]
 mod signing_in;
 
-use log_capture::Ears;
+use log_capture::LogCapture;
 
 const DOCUMENT: &str = "https://app.example/client.json";
 
@@ -33,15 +33,15 @@ const DOCUMENT: &str = "https://app.example/client.json";
 type Make = fn(&Arc<Authority>) -> OAuth;
 
 fn public(authority: &Arc<Authority>) -> OAuth {
-    signing_in::oauth(authority).client(Known::Public.id())
+    signing_in::oauth(authority).client(KnownClient::Public.id())
 }
 
 fn basic(authority: &Arc<Authority>) -> OAuth {
-    signing_in::oauth(authority).client_secret(Known::Basic.id(), authority.secret(Known::Basic))
+    signing_in::oauth(authority).client_secret(KnownClient::Basic.id(), authority.secret(KnownClient::Basic))
 }
 
 fn post(authority: &Arc<Authority>) -> OAuth {
-    signing_in::oauth(authority).client_secret(Known::Post.id(), authority.secret(Known::Post))
+    signing_in::oauth(authority).client_secret(KnownClient::Post.id(), authority.secret(KnownClient::Post))
 }
 
 fn key(authority: &Authority) -> PrivateKey {
@@ -49,7 +49,7 @@ fn key(authority: &Authority) -> PrivateKey {
 }
 
 fn signed(authority: &Arc<Authority>) -> OAuth {
-    signing_in::oauth(authority).client_key(Known::Signed.id(), key(authority))
+    signing_in::oauth(authority).client_key(KnownClient::Signed.id(), key(authority))
 }
 
 fn document(authority: &Arc<Authority>) -> OAuth {
@@ -57,11 +57,12 @@ fn document(authority: &Arc<Authority>) -> OAuth {
 }
 
 fn credentials(authority: &Arc<Authority>) -> OAuth {
-    OAuth::client_credentials(Known::Basic.id(), authority.secret(Known::Basic)).clock(authority.clock())
+    OAuth::client_credentials(KnownClient::Basic.id(), authority.secret(KnownClient::Basic))
+        .clock(authority.clock())
 }
 
 fn signed_credentials(authority: &Arc<Authority>) -> OAuth {
-    OAuth::private_key_jwt(Known::Signed.id(), key(authority)).clock(authority.clock())
+    OAuth::private_key_jwt(KnownClient::Signed.id(), key(authority)).clock(authority.clock())
 }
 
 fn workload(authority: &Arc<Authority>) -> OAuth {
@@ -70,7 +71,7 @@ fn workload(authority: &Arc<Authority>) -> OAuth {
         let token = platform.workload_token().unwrap();
         async move { Ok(Secret::from(token)) }
     };
-    OAuth::workload(Known::Public.id(), assertion).clock(clock)
+    OAuth::workload(KnownClient::Public.id(), assertion).clock(clock)
 }
 
 fn enterprise(authority: &Arc<Authority>) -> OAuth {
@@ -81,7 +82,7 @@ fn enterprise(authority: &Arc<Authority>) -> OAuth {
     };
     let provider = IdentityProvider::new(format!("{}/token", authority.idp()), "idp-client", id_token);
     let oauth = OAuth::enterprise(provider).clock(authority.clock());
-    oauth.client_secret(Known::Basic.id(), authority.secret(Known::Basic))
+    oauth.client_secret(KnownClient::Basic.id(), authority.secret(KnownClient::Basic))
 }
 
 fn folder() -> PathBuf {
@@ -95,8 +96,7 @@ fn kept(authority: &Arc<Authority>) -> OAuth {
 
 fn ways() -> Vec<(&'static str, Behaviour, Make)> {
     let honest = Authority::honest;
-    let about =
-        json!({ "client_id": DOCUMENT, "client_name": "A test", "redirect_uris": [signing_in::BACK] });
+    let about = json!({ "client_id": DOCUMENT, "client_name": "A test", "redirect_uris": [signing_in::REDIRECT_URL] });
     vec![
         ("registered", honest(), signing_in::oauth),
         ("public", honest(), public),
@@ -113,60 +113,61 @@ fn ways() -> Vec<(&'static str, Behaviour, Make)> {
         ("workload", honest(), workload),
         ("enterprise", honest(), enterprise),
         ("kept in files", honest(), kept),
-        ("bound", honest().with(Switch::Dpop), basic),
-        ("bound with nonces", honest().with(Switch::DpopNonce), signed),
-        ("as of old", honest().with(Switch::NoMetadata), public),
+        ("bound", honest().with(Misbehavior::Dpop), basic),
+        ("bound with nonces", honest().with(Misbehavior::DpopNonce), signed),
+        ("as of old", honest().with(Misbehavior::NoMetadata), public),
     ]
 }
 
 /// Prints everything that passes between a client and its authorization scheme.
 struct Tap {
     oauth: OAuth,
-    ears: Ears,
+    ears: LogCapture,
 }
 
 impl Authorize for Tap {
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
         Box::pin(async move {
             let credentials = self.oauth.credentials(request).await;
-            self.ears.hear(&format!("{request:?} {credentials:?}"));
+            self.ears.append(&format!("{request:?} {credentials:?}"));
             credentials
         })
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
-        self.ears.hear(&format!("{request:?} {refusal:?}"));
-        self.oauth.refused(request, refusal)
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+        self.ears.append(&format!("{request:?} {refusal:?}"));
+        self.oauth.on_rejected(request, refusal)
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.answered(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, mark, status, headers);
     }
 }
 
 /// Records the text of an error and of its sources.
-fn hear_error(ears: &Ears, error: &(dyn Error + 'static)) {
-    ears.hear(&format!("{error} {error:?} {error:#?}"));
+fn hear_error(ears: &LogCapture, error: &(dyn Error + 'static)) {
+    ears.append(&format!("{error} {error:?} {error:#?}"));
     if let Some(source) = error.source() {
         hear_error(ears, source);
     }
 }
 
 /// Runs a lifecycle with an authority; returns the authority and the final outcome.
-async fn live(behaviour: Behaviour, make: Make, ears: &Ears) -> (Arc<Authority>, String) {
+async fn live(behaviour: Behaviour, make: Make, ears: &LogCapture) -> (Arc<Authority>, String) {
     let authority = signing_in::start(behaviour).await;
     let step = ears.clone();
-    let oauth = make(&authority).on_step(move |told| step.hear(&format!("{told:?}")));
+    let oauth = make(&authority).on_step(move |told| step.append(&format!("{told:?}")));
     let hop = ears.clone();
-    let egress = Egress::builder().on_hop(move |told| hop.hear(&format!("{told:?}"))).build().unwrap();
+    let egress =
+        Egress::builder().on_connect_step(move |told| hop.append(&format!("{told:?}"))).build().unwrap();
     let (line, message) = (ears.clone(), ears.clone());
     let tap = Tap { oauth: oauth.clone(), ears: ears.clone() };
     let set_up = |client: ClientBuilder<_>| {
         let client = client.auth(tap).egress(egress);
-        client.on_diagnostic(move |text| line.hear(text)).on_message(move |_, text| message.hear(text))
+        client.on_diagnostic(move |text| line.append(text)).on_message(move |_, text| message.append(text))
     };
-    let lived = signing_in::live_with(&authority, &oauth, set_up).await;
-    ears.hear(&format!("{oauth:?}"));
+    let lived = signing_in::run_lifecycle_with(&authority, &oauth, set_up).await;
+    ears.append(&format!("{oauth:?}"));
     let end = match lived {
         Ok(()) => "fine".to_owned(),
         Err(failure) => {
@@ -180,7 +181,7 @@ async fn live(behaviour: Behaviour, make: Make, ears: &Ears) -> (Arc<Authority>,
 /// Returns all secrets that passed through an authority, and the key of its client.
 fn secrets(authority: &Authority) -> BTreeSet<String> {
     let mut secrets: BTreeSet<_> = authority.secrets().into_iter().collect();
-    for request in authority.seen().requests {
+    for request in authority.observations().requests {
         let headers = ["authorization", "dpop"].map(|name| request.header(name).to_owned());
         let words = headers.iter().filter_map(|text| text.split(' ').next_back()).map(str::to_owned);
         secrets.extend(words.filter(|word| !word.is_empty()));
@@ -240,12 +241,13 @@ fn every_spelling_is_found() {
 }
 
 /// Runs clients with static credentials that are rejected.
-async fn fixed(ears: &Ears) -> BTreeSet<String> {
+async fn fixed(ears: &LogCapture) -> BTreeSet<String> {
     let authority = signing_in::start(Authority::honest()).await;
-    let secrets = ["bearer", "key", "word"].map(|name| format!("{name}-{}", authority.secret(Known::Basic)));
+    let secrets =
+        ["bearer", "key", "word"].map(|name| format!("{name}-{}", authority.secret(KnownClient::Basic)));
     let [bearer, key, word] = secrets.clone();
     let (bearer, key, word) = (Bearer::new(bearer), ApiKey::new("x-api-key", key), Basic::new("user", word));
-    ears.hear(&format!("{bearer:?} {key:?} {word:?} {:?}", (bearer.clone(), key.clone(), word.clone())));
+    ears.append(&format!("{bearer:?} {key:?} {word:?} {:?}", (bearer.clone(), key.clone(), word.clone())));
     let client = || Client::http(authority.mcp_url());
     for refused in [client().auth(bearer), client().auth(key), client().auth(word)] {
         hear_error(ears, &refused.connect().await.unwrap_err());
@@ -280,14 +282,14 @@ fn fainting(authority: &Arc<Authority>) -> OAuth {
             panic!("the person fainted")
         }
     };
-    basic(authority).redirect(signing_in::BACK, visit)
+    basic(authority).redirect(signing_in::REDIRECT_URL, visit)
 }
 
 /// Runs clients whose application code panics in the middle of a sign-in.
-async fn panics(ears: &Ears) -> BTreeSet<String> {
+async fn panics(ears: &LogCapture) -> BTreeSet<String> {
     let (heard, before) = (ears.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {
-        heard.hear(&panic.to_string());
+        heard.append(&panic.to_string());
         before(panic);
     }));
     let authority = signing_in::start(Authority::honest()).await;
@@ -306,13 +308,13 @@ async fn panics(ears: &Ears) -> BTreeSet<String> {
     for panic in ["unexpected step AuthStep {", "the store fell over", "the person fainted"] {
         assert!(said.contains(panic), "{panic}: {said}");
     }
-    ears.hear(&said);
-    assert_eq!(authority.seen().authorizations, 3, "secrets were issued");
+    ears.append(&said);
+    assert_eq!(authority.observations().authorizations, 3, "secrets were issued");
     secrets(&authority)
 }
 
 /// Returns the content of the files of a store after a sign-in.
-async fn in_files(ears: &Ears) -> BTreeSet<String> {
+async fn in_files(ears: &LogCapture) -> BTreeSet<String> {
     let authority = signing_in::start(Authority::honest()).await;
     let oauth = kept(&authority);
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
@@ -322,7 +324,7 @@ async fn in_files(ears: &Ears) -> BTreeSet<String> {
     let written: Vec<_> = files.iter().map(|path| std::fs::read(path).unwrap()).collect();
     assert!(written.concat().len() > 500, "{files:?}");
     for bytes in written {
-        ears.hear(&String::from_utf8_lossy(&bytes));
+        ears.append(&String::from_utf8_lossy(&bytes));
     }
     let secrets = secrets(&authority);
     signing_in::sign_out(&authority, &oauth).await.unwrap();
@@ -331,7 +333,7 @@ async fn in_files(ears: &Ears) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn no_secret_is_shown() {
-    let ears = Ears::default();
+    let ears = LogCapture::default();
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let (mut flows, mut checked, mut bytes) = (0, 0, 0);
     let mut check = |secrets: &BTreeSet<String>, what: &str, is_whole: bool| {
@@ -348,7 +350,7 @@ async fn no_secret_is_shown() {
         assert_eq!(end, "fine", "{name}");
         check(&secrets(&authority), name, true);
     }
-    let loud = Switch::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
+    let loud = Misbehavior::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
     for &switch in loud {
         let (authority, _) = live(Authority::honest().with(switch), basic, &ears).await;
         check(&secrets(&authority), &format!("{switch:?}"), true);

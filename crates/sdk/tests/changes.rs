@@ -4,7 +4,9 @@
 mod support;
 
 use linchpin::model::key;
-use linchpin::{Handle, NoArgs, Prompt, Resource, ResourceTemplate, Revision, Server, Service, Tool, args};
+use linchpin::{
+    NoArgs, Prompt, Resource, ResourceTemplate, Revision, Server, ServerHandle, Service, Tool, args,
+};
 use serde_json::{Value, json};
 use support::{Clock, Peer, STATELESS, fault, initialize, session_revisions};
 
@@ -29,7 +31,7 @@ fn template(uri: &str) -> impl linchpin::server::Register {
     ResourceTemplate::new(uri, "new").handler(|Path { path }| async move { path })
 }
 
-fn service() -> (Service, Handle) {
+fn service() -> (Service, ServerHandle) {
     let mut server = Server::new("test", "1").add(resource("a:1"));
     let handle = server.handle();
     // All changes arrive together: the handler runs on the only thread of the runtime.
@@ -64,7 +66,7 @@ fn listen(peer: &mut Peer, filter: &Value) -> (Value, Value) {
 type Change<'a> = (&'static str, Box<dyn Fn() + 'a>);
 
 /// Changes of each kind.
-fn changes(handle: &Handle) -> [Change<'_>; 10] {
+fn changes(handle: &ServerHandle) -> [Change<'_>; 10] {
     let told = [
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",

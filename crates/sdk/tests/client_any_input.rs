@@ -7,7 +7,7 @@ mod paused;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::{ElicitAction, ElicitResult, Root};
 use linchpin::testing::{Reaction, Script};
 use linchpin::{Client, LogLevel, Revision};
@@ -136,18 +136,19 @@ fn in_pieces(bytes: &[u8], cuts: &[usize]) -> Reaction {
 async fn survives(revision: Revision, bytes: Vec<u8>, cuts: Vec<usize>) -> Result<(), TestCaseError> {
     let done = json!({ "resultType": "complete", "content": [] });
     let asked = AtomicUsize::new(0);
-    let script =
-        Script::speaking(revision).on("tools/call", move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+    let script = Script::with_revision(revision).on("tools/call", move |_| {
+        match asked.fetch_add(1, Ordering::Relaxed) {
             0 => in_pieces(&bytes, &cuts).bytes("\n").result(done.clone()),
             _ => Reaction::new().result(done.clone()),
-        });
+        }
+    });
     let script = script.on("logging/setLevel", |_| json!({})).on("subscriptions/listen", |request| {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": request["id"] });
         Reaction::new().notify("notifications/subscriptions/acknowledged", &json!({ "_meta": meta }))
     });
     let decline = || ElicitResult { action: ElicitAction::Decline, content: None, meta: None };
     let client = Client::over(script)
-        .eras(Eras::new())
+        .revision_cache(RevisionCache::new())
         .revisions([revision])
         .max_response(4_000)
         .roots([Root { uri: "file:///".into(), name: None, meta: None }])
@@ -160,7 +161,7 @@ async fn survives(revision: Revision, bytes: Vec<u8>, cuts: Vec<usize>) -> Resul
     let first = timeout(Duration::from_mins(1), client.call("x", ()).progress(|_| ()).into_future()).await;
     let Ok(first) = first else { return Err(TestCaseError::fail("the call hangs")) };
     if let Err(error) = first {
-        prop_assert!(error.to_string().contains("more than 4000 bytes"), "{}", error);
+        prop_assert!(error.to_string().contains("larger than 4000 bytes"), "{}", error);
     }
     pass(Duration::from_secs(1)).await; // until the rest has arrived
     let second = client.call("x", ()).await;
@@ -188,7 +189,7 @@ proptest! {
         let script = Script::new().on("server/discover", move |_| opening.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         let connected = runtime.unwrap().block_on(async {
-            timeout(Duration::from_mins(10), Client::over(script).eras(Eras::new()).connect()).await
+            timeout(Duration::from_mins(10), Client::over(script).revision_cache(RevisionCache::new()).connect()).await
         });
         prop_assert!(connected.is_ok(), "connecting hangs");
     }

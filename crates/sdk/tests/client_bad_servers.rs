@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::CallError;
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::ElicitResult;
 use linchpin::testing::{Reaction, Script};
 use linchpin::{Client, ClientError, Revision};
@@ -19,14 +19,16 @@ const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn connect(script: &Script) -> Client {
-    Client::over(script.clone()).eras(Eras::new()).timeout(SECOND).connect().await.unwrap()
+    Client::over(script.clone()).revision_cache(RevisionCache::new()).timeout(SECOND).connect().await.unwrap()
 }
 
 /// A script with the tool `bad`, which has the given reaction, and the tool `good`, which works.
 fn script(revision: Revision, bad: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Script {
-    Script::speaking(revision).on("tools/call", move |request| match request["params"]["name"].as_str() {
-        Some("bad") => bad(request),
-        _ => Reaction::new().result(good()),
+    Script::with_revision(revision).on("tools/call", move |request| {
+        match request["params"]["name"].as_str() {
+            Some("bad") => bad(request),
+            _ => Reaction::new().result(good()),
+        }
     })
 }
 
@@ -154,7 +156,7 @@ async fn a_flood_of_notifications_is_told_and_the_answer_found() {
     };
     let told = Arc::new(AtomicUsize::new(0));
     let count = told.clone();
-    let client = Client::over(script(Revision::LATEST_SESSION, flood)).eras(Eras::new());
+    let client = Client::over(script(Revision::LATEST_SESSION, flood)).revision_cache(RevisionCache::new());
     let client = client.on_notification(move |_, _| {
         count.fetch_add(1, Ordering::Relaxed);
     });
@@ -167,12 +169,16 @@ async fn a_message_that_is_too_long_fails_what_waits_and_is_skipped() {
     for revision in ERAS {
         let long = format!("\"{}\"", "x".repeat(20_000));
         let script = script(revision, move |_| Reaction::new().raw(&long));
-        let client =
-            Client::over(script.clone()).eras(Eras::new()).max_response(10_000).connect().await.unwrap();
+        let client = Client::over(script.clone())
+            .revision_cache(RevisionCache::new())
+            .max_response(10_000)
+            .connect()
+            .await
+            .unwrap();
         let begun = Instant::now();
         let error = bad_then_good(&client).await.unwrap_err().to_string();
         assert_eq!(begun.elapsed(), Duration::ZERO);
-        assert!(error.contains("more than 10000 bytes"), "{error}");
+        assert!(error.contains("larger than 10000 bytes"), "{error}");
     }
 }
 
@@ -199,18 +205,24 @@ async fn an_answer_may_come_in_pieces() {
 #[tokio::test(start_paused = true)]
 async fn lists_end() {
     for revision in ERAS {
-        let same = Script::speaking(revision).on("tools/list", |_| json!({ "tools": [], "nextCursor": "a" }));
+        let same =
+            Script::with_revision(revision).on("tools/list", |_| json!({ "tools": [], "nextCursor": "a" }));
         let error = connect(&same).await.tools().all().await.unwrap_err();
-        assert!(matches!(error, ClientError::EndlessList { method: "tools/list", .. }), "{error:?}");
+        assert!(matches!(error, ClientError::ListTooLong { method: "tools/list", .. }), "{error:?}");
         assert_eq!(same.received("tools/list").len(), 2);
 
         let pages = AtomicUsize::new(0);
-        let new = Script::speaking(revision).on("prompts/list", move |_| {
+        let new = Script::with_revision(revision).on("prompts/list", move |_| {
             json!({ "prompts": [], "nextCursor": pages.fetch_add(1, Ordering::Relaxed).to_string() })
         });
-        let client = Client::over(new.clone()).eras(Eras::new()).max_pages(50).connect().await.unwrap();
+        let client = Client::over(new.clone())
+            .revision_cache(RevisionCache::new())
+            .max_pages(50)
+            .connect()
+            .await
+            .unwrap();
         let error = client.prompts().all().await.unwrap_err();
-        assert!(matches!(error, ClientError::EndlessList { pages: 50, .. }), "{error:?}");
+        assert!(matches!(error, ClientError::ListTooLong { pages: 50, .. }), "{error:?}");
         assert_eq!(new.received("prompts/list").len(), 50);
         client.call("good", ()).await.unwrap_err(); // the connection is still open
         assert!(!client.is_closed());
@@ -220,7 +232,7 @@ async fn lists_end() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_failed_can_be_asked_for_again() {
     let asked = AtomicUsize::new(0);
-    let script = Script::speaking(Revision::LATEST).on("tools/list", move |request| {
+    let script = Script::with_revision(Revision::LATEST).on("tools/list", move |request| {
         match asked.fetch_add(1, Ordering::Relaxed) {
             0 => Reaction::new().result(json!({ "tools": [], "nextCursor": "second" })),
             1 => Reaction::new().error(-32603, "not now"),
@@ -243,7 +255,7 @@ async fn questions_that_were_not_offered_are_refused() {
     for method in ["elicitation/create", "sampling/createMessage", "roots/list", "x/own"] {
         let params =
             if method.starts_with('e') { ask.clone() } else { json!({ "messages": [], "maxTokens": 1 }) };
-        let pushed = Reaction::new().ask("q", method, &params);
+        let pushed = Reaction::new().request("q", method, &params);
         let script =
             script(Revision::LATEST_SESSION, move |_| pushed.clone().wait(SECOND / 2).result(good()));
         bad_then_good(&connect(&script).await).await.unwrap();
@@ -254,7 +266,10 @@ async fn questions_that_were_not_offered_are_refused() {
         let required = json!({ "resultType": "input_required", "inputRequests": asked, "requestState": "s" });
         let script = self::script(Revision::LATEST, move |_| Reaction::new().result(required.clone()));
         let error = bad_then_good(&connect(&script).await).await.unwrap_err();
-        assert!(matches!(&error, ClientError::NotOffered { method: named } if named == method), "{error:?}");
+        assert!(
+            matches!(&error, ClientError::UnsupportedByClient { method: named } if named == method),
+            "{error:?}"
+        );
     }
 }
 
@@ -264,9 +279,9 @@ async fn questions_that_the_revision_does_not_have_are_refused() {
     for (revision, code) in
         [(Revision::V2025_03_26, Some(-32601)), (Revision::V2025_06_18, None), (Revision::V2025_11_25, None)]
     {
-        let pushed = Reaction::new().ask("q", "elicitation/create", &ask);
+        let pushed = Reaction::new().request("q", "elicitation/create", &ask);
         let script = script(revision, move |_| pushed.clone().wait(SECOND / 2).result(good()));
-        let client = Client::over(script.clone()).eras(Eras::new()).timeout(SECOND);
+        let client = Client::over(script.clone()).revision_cache(RevisionCache::new()).timeout(SECOND);
         let client = client.on_elicit(|_| async { Ok(ElicitResult::decline()) });
         bad_then_good(&client.connect().await.unwrap()).await.unwrap();
         let answer = timeout(SECOND, script.wait_for(|message| message["id"] == "q")).await.unwrap();
@@ -277,7 +292,7 @@ async fn questions_that_the_revision_does_not_have_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_request_in_the_stateless_era_is_not_answered() {
     let script =
-        script(Revision::LATEST, |_| Reaction::new().ask(1, "roots/list", &json!({})).result(good()));
+        script(Revision::LATEST, |_| Reaction::new().request(1, "roots/list", &json!({})).result(good()));
     bad_then_good(&connect(&script).await).await.unwrap();
     assert!(script.messages().iter().all(|message| message.get("method").is_some()));
 }
@@ -294,7 +309,8 @@ async fn results_of_another_kind_are_not_taken() {
         let (read, listed) = (result.clone(), result);
         let script =
             script.on("resources/read", move |_| read.clone()).on("tools/list", move |_| listed.clone());
-        let client = Client::over(script).eras(Eras::new()).max_rounds(3).connect().await.unwrap();
+        let client =
+            Client::over(script).revision_cache(RevisionCache::new()).max_rounds(3).connect().await.unwrap();
         let error = bad_then_good(&client).await.unwrap_err();
         match wrong {
             "task" => assert!(matches!(error, ClientError::Malformed { .. }), "{error:?}"),

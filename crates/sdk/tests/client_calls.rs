@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use linchpin::CallError;
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::{CreateMessageResult, ElicitAction, ElicitResult, Role, Root, SamplingContent};
-use linchpin::testing::{Reaction, Script, Streams};
+use linchpin::testing::{Reaction, Script, StreamTransport};
 use linchpin::{Client, ClientBuilder, ClientError, Content, Error, Revision};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
 const SECOND: Duration = Duration::from_secs(1);
 
 fn client(script: &Script) -> ClientBuilder {
-    Client::over(script.clone()).eras(Eras::new())
+    Client::over(script.clone()).revision_cache(RevisionCache::new())
 }
 
 fn done() -> Value {
@@ -27,7 +27,7 @@ fn done() -> Value {
 
 /// Reports progress every 600 ms, `times` times, then finishes.
 fn busy(revision: Revision, times: usize) -> Script {
-    Script::speaking(revision).on("tools/call", move |request| {
+    Script::with_revision(revision).on("tools/call", move |request| {
         let token = request["params"]["_meta"]["progressToken"].clone();
         let step = |all: Reaction, step: usize| {
             let params = json!({ "progressToken": token, "progress": step });
@@ -65,7 +65,7 @@ async fn progress_extends_the_time_up_to_a_cap() {
 async fn dropping_a_call_cancels_it() {
     for revision in ERAS {
         for text_ids in [false, true] {
-            let script = Script::speaking(revision).on("tools/call", |_| Reaction::new());
+            let script = Script::with_revision(revision).on("tools/call", |_| Reaction::new());
             let builder = client(&script);
             let builder = if text_ids { builder.string_ids() } else { builder };
             let client = builder.connect().await.unwrap();
@@ -105,14 +105,13 @@ async fn results_are_held_against_output_schemas() {
         json!({ "type": "object", "properties": { "sum": { "type": "integer" } }, "required": ["sum"] });
     for revision in ERAS {
         let tool = json!({ "name": "add", "inputSchema": { "type": "object" }, "outputSchema": schema });
-        let script = Script::speaking(revision).on("tools/list", move |_| json!({ "tools": [tool] })).on(
-            "tools/call",
-            |request| {
+        let script = Script::with_revision(revision)
+            .on("tools/list", move |_| json!({ "tools": [tool] }))
+            .on("tools/call", |request| {
                 let mut result = request["params"]["arguments"].clone();
                 result["content"] = json!([]);
                 result
-            },
-        );
+            });
         let client = client(&script).connect().await.unwrap();
         let wrong = || client.call("add", json!({ "structuredContent": { "sum": "three" } }));
         wrong().await.unwrap(); // no output schema is known yet
@@ -171,8 +170,8 @@ async fn handlers_answer_questions_that_are_pushed_in_a_session() {
         let questions =
             questions().into_iter().filter(|(method, ..)| has_forms || *method != "elicitation/create");
         for (method, params, path, expected) in questions {
-            let asked = Reaction::new().ask("q", method, &params);
-            let script = Script::speaking(revision)
+            let asked = Reaction::new().request("q", method, &params);
+            let script = Script::with_revision(revision)
                 .on("tools/call", move |_| asked.clone().wait(SECOND).result(done()));
             able(&script).connect().await.unwrap().call("ask", ()).await.unwrap();
             let answer = script.wait_for(|message| message["id"] == "q").await;
@@ -185,14 +184,15 @@ async fn handlers_answer_questions_that_are_pushed_in_a_session() {
 async fn handlers_answer_questions_that_come_as_a_result() {
     for (method, params, path, expected) in questions() {
         let asked = json!({ "q": { "method": method, "params": params } });
-        let script = Script::speaking(Revision::LATEST).on("tools/call", move |request| {
-            match request["params"].get("inputResponses") {
+        let script =
+            Script::with_revision(Revision::LATEST).on("tools/call", move |request| match request["params"]
+                .get("inputResponses")
+            {
                 None => {
                     json!({ "resultType": "input_required", "inputRequests": asked, "requestState": "s" })
                 }
                 Some(_) => done(),
-            }
-        });
+            });
         able(&script).connect().await.unwrap().call("ask", json!({ "kept": 1 })).await.unwrap();
         let again = &script.received("tools/call")[1]["params"];
         assert_eq!(again["inputResponses"]["q"].pointer(path), Some(&expected), "{method}: {again}");
@@ -204,8 +204,8 @@ async fn handlers_answer_questions_that_come_as_a_result() {
 async fn handlers_that_fail_or_panic_are_told_as_errors() {
     for message in ["fail", "panic"] {
         let form = json!({ "message": message, "requestedSchema": { "type": "object", "properties": {} } });
-        let asked = Reaction::new().ask("q", "elicitation/create", &form);
-        let script = Script::speaking(Revision::LATEST_SESSION)
+        let asked = Reaction::new().request("q", "elicitation/create", &form);
+        let script = Script::with_revision(Revision::LATEST_SESSION)
             .on("tools/call", move |_| asked.clone().wait(SECOND).result(done()));
         let client = able(&script).connect().await.unwrap();
         client.call("ask", ()).await.unwrap();
@@ -214,19 +214,19 @@ async fn handlers_that_fail_or_panic_are_told_as_errors() {
         assert!(answer["error"]["code"].is_i64(), "{answer}");
 
         let asked = json!({ "q": { "method": "elicitation/create", "params": form } });
-        let script = Script::speaking(Revision::LATEST)
+        let script = Script::with_revision(Revision::LATEST)
             .on("tools/call", move |_| json!({ "resultType": "input_required", "inputRequests": asked }));
         let error = able(&script).connect().await.unwrap().call("ask", ()).await.unwrap_err();
-        assert!(matches!(error, ClientError::Question { .. }), "{error:?}");
+        assert!(matches!(error, ClientError::ServerRequest { .. }), "{error:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_withdrawn_is_not_answered() {
-    let script = Script::speaking(Revision::LATEST_SESSION).on("tools/call", |_| {
+    let script = Script::with_revision(Revision::LATEST_SESSION).on("tools/call", |_| {
         let cancelled = json!({ "requestId": "q" });
         Reaction::new()
-            .ask(
+            .request(
                 "q",
                 "elicitation/create",
                 &json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } }),
@@ -244,7 +244,7 @@ async fn a_question_that_is_withdrawn_is_not_answered() {
 async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
     // It reads one line, responds, and holds the pipe, which is full after the next line.
     let kept = Arc::new(Mutex::new(Vec::new()));
-    let deaf = Streams::new("deaf", {
+    let deaf = StreamTransport::new("deaf", {
         let kept = kept.clone();
         move || {
             let (input, to_server) = pipe()?;
@@ -262,7 +262,7 @@ async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
             Ok((from_server, to_server))
         }
     });
-    let client = Client::over(deaf).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::over(deaf).revision_cache(RevisionCache::new()).connect().await.unwrap();
     let large = json!({ "text": "x".repeat(2 << 20) });
     for _ in 0..3 {
         let call = client.call("tool", &large).timeout(Duration::from_millis(50)).into_future();
@@ -274,7 +274,7 @@ async fn a_server_that_does_not_read_does_not_keep_a_call_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
-    let script = Script::speaking(Revision::LATEST).on("subscriptions/listen", |request| {
+    let script = Script::with_revision(Revision::LATEST).on("subscriptions/listen", |request| {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": request["id"] });
         let params = json!({ "_meta": meta, "notifications": {} });
         let opened = Reaction::new().notify("notifications/subscriptions/acknowledged", &params);

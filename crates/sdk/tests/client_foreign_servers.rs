@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::{CompletionReference, ElicitResult, TaskStatus};
 use linchpin::testing::{Reaction, Script};
 use linchpin::{CallError, Client, ClientBuilder, ClientError, Revision};
-use log_capture::Ears;
+use log_capture::LogCapture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
 const SECOND: Duration = Duration::from_secs(1);
 
 fn client(script: &Script) -> ClientBuilder {
-    Client::over(script.clone()).eras(Eras::new())
+    Client::over(script.clone()).revision_cache(RevisionCache::new())
 }
 
 /// A script of one revision with these capabilities.
@@ -56,7 +56,7 @@ async fn a_server_that_announces_no_changes_is_not_listened_to() {
 
 #[tokio::test(start_paused = true)]
 async fn log_events_name_the_server() {
-    let ears = Ears::default();
+    let ears = LogCapture::default();
     let _listening = tracing::subscriber::set_default(ears.clone());
     let script = with(Revision::LATEST, json!({ "tools": { "listChanged": true } }));
     client(&script).on_list_changed(|_| ()).label("files").connect().await.unwrap();
@@ -232,7 +232,7 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
         let tools = client.tools().listing().await.unwrap();
         let names: Vec<_> = tools.items.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["good", "exact", "good", "exact"], "{revision}: two pages");
-        let left_out: Vec<_> = tools.left_out.iter().map(|left| (&*left.name, &*left.reason)).collect();
+        let left_out: Vec<_> = tools.skipped.iter().map(|left| (&*left.name, &*left.reason)).collect();
         assert_eq!(left_out.len(), 6);
         assert_eq!(left_out[0].0, "bad");
         assert!(left_out[0].1.starts_with("malformed at \"/description\": "), "{left_out:?}");
@@ -240,18 +240,18 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
         assert_eq!(left_out[2].0, "entry 3");
         assert_eq!(left_out[4].0, "entry 7", "the position in the list, not in the page");
         let resources = client.resources().listing().await.unwrap();
-        assert_eq!((resources.items.len(), &*resources.left_out[0].name), (2, "a:bad"));
+        assert_eq!((resources.items.len(), &*resources.skipped[0].name), (2, "a:bad"));
         let templates = client.resource_templates().listing().await.unwrap();
-        assert_eq!((templates.items.len(), &*templates.left_out[0].name), (2, "a:{bad}"));
+        assert_eq!((templates.items.len(), &*templates.skipped[0].name), (2, "a:{bad}"));
         let mut prompts = client.prompts();
         assert_eq!(prompts.next_page().await.unwrap().unwrap().len(), 1);
-        assert_eq!((prompts.left_out().len(), &*prompts.left_out()[0].name), (1, "bad"));
+        assert_eq!((prompts.skipped().len(), &*prompts.skipped()[0].name), (1, "bad"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn malformed_entries_without_end_are_not_reported_one_by_one() {
-    let (ears, entries) = (Ears::default(), |count: usize| vec![json!(1); count]);
+    let (ears, entries) = (LogCapture::default(), |count: usize| vec![json!(1); count]);
     let _listening = tracing::subscriber::set_default(ears.clone());
     let script = with(Revision::LATEST_SESSION, json!({ "tools": {}, "prompts": {} }));
     let script = script
@@ -262,13 +262,16 @@ async fn malformed_entries_without_end_are_not_reported_one_by_one() {
         .on("prompts/list", move |_| json!({ "prompts": entries(100_001) }));
     let client = client(&script).label("sloppy").connect().await.unwrap();
     let tools = client.tools().listing().await.unwrap();
-    assert_eq!((tools.items.len(), tools.left_out.len()), (0, 1_000));
-    assert_eq!(tools.left_out[999].name, "entry 999");
+    assert_eq!((tools.items.len(), tools.skipped.len()), (0, 1_000));
+    assert_eq!(tools.skipped[999].name, "entry 999");
     let said = ears.take();
-    assert!(said.matches("left out").count() == 1 && said.contains("count=1600"), "{said}");
+    assert!(
+        said.matches("skipped unusable list entries").count() == 1 && said.contains("count=1600"),
+        "{said}"
+    );
     assert!(!said.contains("entry 1"), "{said}");
     let error = client.prompts().listing().await.unwrap_err();
-    assert!(matches!(error, ClientError::EndlessList { method: "prompts/list", pages: 1 }), "{error:?}");
+    assert!(matches!(error, ClientError::ListTooLong { method: "prompts/list", pages: 1 }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]

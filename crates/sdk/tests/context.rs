@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use support::{Clock, Peer, STATELESS, failure, initialize, session_revisions, stateless};
 use tokio::sync::Semaphore;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Greeting(&'static str);
 
@@ -206,7 +206,7 @@ fn a_request_that_is_given_up_is_not_answered() {
             let id = peer.send("tools/call", json!({"name": tool, "_meta": {"progressToken": 1}}));
             peer.alive();
             peer.notify("notifications/cancelled", json!({"requestId": id, "reason": "changed my mind"}));
-            assert_eq!(heard.recv_timeout(PATIENCE), Ok(expected), "{tool} in {revision}");
+            assert_eq!(heard.recv_timeout(TEST_TIMEOUT), Ok(expected), "{tool} in {revision}");
             peer.alive();
             peer.notify("notifications/cancelled", json!({"requestId": id})); // too late
             peer.alive();
@@ -243,7 +243,7 @@ fn tools_that_take_too_long_fail() {
         let mut peer = Peer::open_paused(revision, Server::new("test", "1").add(slow).add(quick));
         assert_eq!(peer.call_text("quick", json!({})), "in time");
         assert_eq!(failure(&peer.call("slow", json!({}))), "the tool `slow` did not finish within 60s");
-        assert_eq!(heard.recv_timeout(PATIENCE), Ok("dropped"));
+        assert_eq!(heard.recv_timeout(TEST_TIMEOUT), Ok("dropped"));
         peer.alive();
         peer.close();
     }
@@ -293,6 +293,6 @@ fn handlers_without_their_state_say_what_is_missing_to_the_author() {
     let said = failure(&peer.call("needs", json!({})));
     assert_eq!(said, "The tool `needs` failed because of an internal error.");
     let expected = "the handler takes a State<context::Greeting>: call .state(value) on the server";
-    assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), expected);
+    assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), expected);
     peer.close();
 }

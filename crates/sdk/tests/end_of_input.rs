@@ -14,7 +14,7 @@ use spec_check::Transcript;
 use support::{Clock, Peer, fault, runtime, stateless};
 use tokio::sync::Semaphore;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[args]
 struct Echo {
@@ -72,7 +72,7 @@ fn a_handler_may_take_its_time_after_the_end() {
         });
         let mut peer = Peer::open(revision, server);
         peer.send("tools/call", json!({"name": "gate", "_meta": {"progressToken": "t"}}));
-        heard.recv_timeout(PATIENCE).unwrap();
+        heard.recv_timeout(TEST_TIMEOUT).unwrap();
         let ending = std::thread::spawn(move || peer.end());
         gate.add_permits(1);
         let (rest, ended) = ending.join().unwrap();
@@ -100,7 +100,7 @@ fn who_takes_too_long_is_answered_with_an_error() {
         let mut peer = Peer::open_paused(revision, server);
         let given_up = peer.send("tools/call", json!({"name": "watching"}));
         peer.notify("notifications/cancelled", json!({"requestId": given_up}));
-        heard.recv_timeout(PATIENCE).unwrap();
+        heard.recv_timeout(TEST_TIMEOUT).unwrap();
         let never = [(); 2].map(|()| peer.send("tools/call", json!({"name": "never"})));
         let (mut rest, ended) = peer.end();
         ended.unwrap();
@@ -193,7 +193,7 @@ fn broken_streams_end_the_server_in_words() {
 /// Timeout, so that a failing test does not hang.
 fn in_time<T>(work: impl Future<Output = T>) -> T {
     runtime(Clock::Real)
-        .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("it finishes in time") })
+        .block_on(async { tokio::time::timeout(TEST_TIMEOUT, work).await.expect("it finishes in time") })
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::testing::faults::{Fault, FaultEvent};
 use linchpin::testing::{Faults, Random, in_memory};
 use linchpin::{Client, ClientError, Context, NoArgs, Revision, Server, Service, args};
@@ -26,7 +26,7 @@ const WORKERS: u64 = 2;
 /// Limit of one conversation in paused time.
 const LIMIT: Duration = Duration::from_hours(1);
 /// Limit in real time without progress of the workers. Only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[args]
 struct Echo {
@@ -53,7 +53,7 @@ fn service() -> Service {
 
 /// Runs the client actions that the seed determines; returns the first unexpected outcome.
 async fn talk(client: &Client, random: &mut Random, faults: &Faults) -> Result<(), String> {
-    for _ in 0..3 + random.below(4) {
+    for _ in 0..3 + random.next_below(4) {
         let outcome = act(client, random).await;
         if let Err(error) = &outcome
             && error.to_string().trim().is_empty()
@@ -79,7 +79,7 @@ async fn talk(client: &Client, random: &mut Random, faults: &Faults) -> Result<(
 
 async fn act(client: &Client, random: &mut Random) -> Result<(), ClientError> {
     let echo = || client.call("echo", json!({ "message": "hello" }));
-    match random.below(9) {
+    match random.next_below(9) {
         0 => drop(client.tools().all().await?),
         1 => drop(client.read("memory://status").await?),
         2 => drop(client.prompt("greet", [("", ""); 0]).await?),
@@ -94,8 +94,8 @@ async fn act(client: &Client, random: &mut Random) -> Result<(), ClientError> {
         }
         6 => {
             // Dropped while in flight, which cancels it.
-            let patience = Duration::from_millis(random.next() % 5_000);
-            let _ = timeout(patience, client.call("never", ()).into_future()).await;
+            let limit = Duration::from_millis(random.next() % 5_000);
+            let _ = timeout(limit, client.call("never", ()).into_future()).await;
         }
         7 => client.ping().await?,
         _ => drop(echo().await?),
@@ -106,8 +106,8 @@ async fn act(client: &Client, random: &mut Random) -> Result<(), ClientError> {
 async fn scenario(seed: u64, service: &Service) -> (Vec<FaultEvent>, Result<(), String>) {
     let faults = Faults::new(in_memory(service), seed);
     let mut random = Random::new(!seed);
-    let mut builder = Client::over(faults.clone()).eras(Eras::new());
-    if random.below(2) == 0 {
+    let mut builder = Client::over(faults.clone()).revision_cache(RevisionCache::new());
+    if random.next_below(2) == 0 {
         builder = builder.revisions([*random.pick(&Revision::ALL)]);
     }
     let talked = async {
@@ -170,7 +170,7 @@ fn every_conversation_ends_whatever_the_line_does() {
     drop(report);
     let mut met = HashMap::<_, usize>::new();
     for _ in 0..SCENARIOS {
-        let log = match reports.recv_timeout(PATIENCE) {
+        let log = match reports.recv_timeout(TEST_TIMEOUT) {
             Ok(Ok(log)) => log,
             Ok(Err(failure)) => panic!("{failure}"),
             Err(error) => panic!("one of the seeds {current:?} does not finish in real time: {error}"),

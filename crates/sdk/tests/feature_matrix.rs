@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::Changed;
+use linchpin::client::ListChanged;
 use linchpin::model::{CompletionReference, CreateMessageResult, ElicitResult, Root};
 use linchpin::testing::{Case, Direction, Transcript, matrix};
 use linchpin::{
@@ -96,7 +96,7 @@ async fn connect(case: &Case, transcript: &Transcript, told: &Arc<Told>) -> Resu
         .on_sample(|_| async { Ok(CreateMessageResult::text("a model", "42")) })
         .roots([Root { uri: "file:///tmp/a".into(), name: None, meta: None }])
         .on_log(LogLevel::Info, move |log| logs.tell(log.data.as_str().unwrap_or_default()))
-        .on_list_changed(move |list| lists.tell(if list == Changed::Tools { "tools" } else { "others" }))
+        .on_list_changed(move |list| lists.tell(if list == ListChanged::Tools { "tools" } else { "others" }))
         .on_resource_updated(move |uri| updates.tell(uri))
         .connect()
         .await

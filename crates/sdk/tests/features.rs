@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use linchpin::model::{GetPromptResult, Meta, key};
-use linchpin::server::Completing;
+use linchpin::server::CompletionRequest;
 use linchpin::{
     Content, Context, Error, Json, LogLevel, NoArgs, Prompt, PromptMessage, Resource, ResourceContents,
     ResourceTemplate, Result, Revision, Server, args, prompt,
@@ -133,7 +133,7 @@ fn prompts() -> Server {
         ["python", "rust", "ruby"].into_iter().filter(|name| name.starts_with(&typed)).collect::<Vec<_>>()
     };
     let chosen =
-        |request: Completing| async move { vec![format!("{}{:?}", request.value, request.arguments)] };
+        |request: CompletionRequest| async move { vec![format!("{}{:?}", request.value, request.arguments)] };
     Server::new("prompts", "1")
         .add(
             Prompt::new("review")

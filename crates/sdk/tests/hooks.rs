@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use linchpin::server::{Listed, Next, Request, Response};
+use linchpin::server::{DefinitionRef, Next, Request, Response};
 use linchpin::{
     Context, Error, NoArgs, Prompt, Resource, ResourceTemplate, Result, Revision, Server, Service, Tool, args,
 };
@@ -20,9 +20,9 @@ struct Add {
 
 /// Recorded events, in order.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
+struct EventLog(Arc<Mutex<Vec<String>>>);
 
-impl Seen {
+impl EventLog {
     fn note(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
@@ -90,7 +90,7 @@ fn with_and_without_layers(watched: impl Fn() -> Server) -> [Service; 2] {
 
 #[test]
 fn instrumentation_is_told_of_every_request() {
-    let seen = Seen::default();
+    let seen = EventLog::default();
     let watched = || {
         let seen = seen.clone();
         server().instrument(move |event| {
@@ -140,7 +140,7 @@ fn instrumentation_is_told_of_every_request() {
 
 #[test]
 fn the_reporter_gets_the_detail_that_clients_do_not() {
-    let seen = Seen::default();
+    let seen = EventLog::default();
     let watched = || {
         let seen = seen.clone();
         server().on_error(move |report| {
@@ -195,7 +195,7 @@ fn layers_do_not_change_what_they_let_through() {
 
 #[test]
 fn layers_see_change_refuse_and_answer() {
-    let seen = Seen::default();
+    let seen = EventLog::default();
     let (outer, inner) = (seen.clone(), seen.clone());
     let server = server()
         .layer(move |request: Request, next: Next| {
@@ -237,7 +237,7 @@ fn layers_see_change_refuse_and_answer() {
 
 #[test]
 fn what_is_not_visible_does_not_exist() {
-    let hide = |item: Listed<'_>, cx: &Context| {
+    let hide = |item: DefinitionRef<'_>, cx: &Context| {
         !item.name().contains("secret") || cx.meta().contains_key("example.com/admin")
     };
     let server = || {

@@ -10,11 +10,11 @@ mod manual_clock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HttpScript, PATIENCE, Reply, SESSION, client, connect, said, server, speak, text};
-use linchpin::client::Eras;
+use http::{HttpScript, Reply, SESSION, TEST_TIMEOUT, client, connect, plain_reply, said, server, text};
+use linchpin::client::RevisionCache;
 use linchpin::transport::Direction;
 use linchpin::{CallError, Client, ClientError, Revision};
-use manual_clock::Still;
+use manual_clock::ManualClock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -57,7 +57,7 @@ async fn the_headers_of_a_session_are_those_of_its_revision() {
         client.call("echo", ()).await.unwrap();
         script.wait_for("GET", 1).await;
         client.close().await;
-        for seen in script.seen() {
+        for seen in script.received() {
             assert_eq!(seen.header("accept"), "application/json, text/event-stream", "{seen:?}");
             let is_opening = ["server/discover", "initialize"].contains(&seen.method());
             let session = if is_opening { "" } else { SESSION };
@@ -89,7 +89,7 @@ async fn in_the_stateless_era_headers_repeat_the_message() {
     assert!(matches!(task, Err(ClientError::Call(CallError::Rejected(error))) if error.code == -32601));
     client.close().await;
     let seen: Vec<_> = script
-        .seen()
+        .received()
         .iter()
         .map(|seen| {
             assert_eq!(seen.header("mcp-method"), seen.method());
@@ -146,7 +146,7 @@ async fn an_answer_is_one_message_or_a_stream_under_whatever_content_type() {
             })
             .await;
             let client = connect(&script).await;
-            let called = timeout(PATIENCE, client.call("echo", ())).await.unwrap();
+            let called = timeout(TEST_TIMEOUT, client.call("echo", ())).await.unwrap();
             assert_eq!(said(&called.unwrap()), "hi", "{revision}: {number}");
         }
     }
@@ -177,7 +177,7 @@ async fn own_headers_go_with_every_request_and_some_are_refused() {
     client.call("echo", ()).await.unwrap();
     script.wait_for("GET", 1).await;
     client.close().await;
-    assert!(script.seen().iter().all(|seen| seen.header("x-api-key") == "secret"));
+    assert!(script.received().iter().all(|seen| seen.header("x-api-key") == "secret"));
     for (name, value) in [
         ("Mcp-Session-Id", "x"),
         ("mcp-param-region", "x"),
@@ -195,11 +195,11 @@ async fn own_headers_go_with_every_request_and_some_are_refused() {
 #[tokio::test]
 async fn wrong_urls_are_named_and_servers_that_are_not_there() {
     for url in ["", "not a url", "ftp://example.com/", "http://", "/mcp"] {
-        let refused = Client::http(url).eras(Eras::new()).connect().await.unwrap_err();
+        let refused = Client::http(url).revision_cache(RevisionCache::new()).connect().await.unwrap_err();
         assert!(matches!(refused, ClientError::Open { .. }), "{url}: {refused}");
     }
     let gone = server(Revision::LATEST, |_| None).await.url();
-    let refused = Client::http(&gone).eras(Eras::new()).connect().await.unwrap_err();
+    let refused = Client::http(&gone).revision_cache(RevisionCache::new()).connect().await.unwrap_err();
     assert!(matches!(refused, ClientError::Open { .. }), "{refused:?}");
 }
 
@@ -226,10 +226,16 @@ async fn a_session_that_cannot_be_used_is_ended() {
 async fn requests_go_through_a_proxy() {
     // The proxy only needs to see the request; its response does not lead anywhere.
     let proxy = HttpScript::start(|_| Reply::status(502)).await;
-    let through = Client::http("http://server.example:8080/mcp").eras(Eras::new()).proxy(&proxy.origin());
+    let through = Client::http("http://server.example:8080/mcp")
+        .revision_cache(RevisionCache::new())
+        .proxy(&proxy.origin());
     let refused = through.connect().await.unwrap_err();
     assert!(matches!(refused, ClientError::Open { .. }), "{refused:?}");
-    let wrong = Client::http("http://server.example/mcp").eras(Eras::new()).proxy("nonsense").connect().await;
+    let wrong = Client::http("http://server.example/mcp")
+        .revision_cache(RevisionCache::new())
+        .proxy("nonsense")
+        .connect()
+        .await;
     assert!(matches!(wrong, Err(ClientError::Open { .. })), "{wrong:?}");
 }
 
@@ -288,13 +294,13 @@ async fn initialized_has_arrived_before_the_next_request() {
         assert!(script.of("logging/setLevel").is_empty());
         held.notify_one();
     };
-    timeout(PATIENCE, async { tokio::join!(connecting, server) }).await.unwrap();
+    timeout(TEST_TIMEOUT, async { tokio::join!(connecting, server) }).await.unwrap();
     assert_eq!(script.of("logging/setLevel").len(), 1);
 }
 
 #[tokio::test]
 async fn giving_up_closes_the_stream_or_says_so_as_the_era_has_it() {
-    let (clock, limit) = (Still::stand(), Duration::from_mins(1));
+    let (clock, limit) = (ManualClock::stop(), Duration::from_mins(1));
     for revision in ERAS {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
@@ -302,25 +308,25 @@ async fn giving_up_closes_the_stream_or_says_so_as_the_era_has_it() {
             let hangs = seen.is("tools/call") && seen.body["params"]["name"] != "echo";
             let reply =
                 if seen.body["params"]["name"] == "streams" { Reply::events() } else { Reply::default() };
-            hangs.then(|| reply.hang(&told))
+            hangs.then(|| reply.until_closed(&told))
         })
         .await;
         let client = connect(&script).await;
         for (tool, number) in [("streams", 1), ("is silent", 2)] {
             let end = async {
                 script.wait_for("tools/call", number).await;
-                clock.pass(limit).await;
+                clock.advance(limit).await;
             };
             let call = client.call(tool, ()).timeout(limit).into_future();
             let late = tokio::join!(call, end).0.unwrap_err();
             assert!(matches!(late, ClientError::Call(CallError::TimedOut(_))), "{late:?}");
-            timeout(PATIENCE, gone.notified()).await.expect("the exchange is still running");
+            timeout(TEST_TIMEOUT, gone.notified()).await.expect("the exchange is still running");
         }
         tokio::select! {
             ended = client.call("streams", ()).into_future() => panic!("{ended:?}"),
             _ = script.wait_for("tools/call", 3) => {}
         }
-        timeout(PATIENCE, gone.notified()).await.expect("the exchange is still running");
+        timeout(TEST_TIMEOUT, gone.notified()).await.expect("the exchange is still running");
         client.call("echo", ()).await.unwrap();
         let cancelled = script.of("notifications/cancelled").len();
         assert_eq!(cancelled, if revision == Revision::LATEST { 0 } else { 3 }, "{revision}");
@@ -359,12 +365,12 @@ async fn a_silent_server_is_greeted_and_its_silence_ended() {
     let gone = Arc::new(Notify::new());
     let told = gone.clone();
     let script = server(Revision::LATEST_SESSION, move |seen| {
-        seen.is("server/discover").then(|| Reply::default().hang(&told))
+        seen.is("server/discover").then(|| Reply::default().until_closed(&told))
     })
     .await;
     let client = client(&script).probe_timeout(Duration::from_millis(20)).connect().await.unwrap();
     assert_eq!(client.revision(), Revision::LATEST_SESSION);
-    timeout(PATIENCE, gone.notified()).await.expect("the probe is still running");
+    timeout(TEST_TIMEOUT, gone.notified()).await.expect("the probe is still running");
 }
 
 #[tokio::test]
@@ -417,10 +423,10 @@ async fn a_greeting_that_is_answered_too_late_changes_nothing() {
     let script = HttpScript::start(move |seen| {
         let [discovered, greeted, called] = &until;
         match seen.method() {
-            "server/discover" => speak(Revision::LATEST, seen).after(discovered),
-            "initialize" => speak(Revision::LATEST_SESSION, seen).after(greeted),
-            "tools/call" => speak(Revision::LATEST, seen).after(called),
-            _ => speak(Revision::LATEST, seen),
+            "server/discover" => plain_reply(Revision::LATEST, seen).after(discovered),
+            "initialize" => plain_reply(Revision::LATEST_SESSION, seen).after(greeted),
+            "tools/call" => plain_reply(Revision::LATEST, seen).after(called),
+            _ => plain_reply(Revision::LATEST, seen),
         }
     })
     .await;
@@ -443,17 +449,18 @@ async fn a_greeting_that_is_answered_too_late_changes_nothing() {
         while lines.recv().await.unwrap() != "response to initialize: 200 OK" {}
         called.notify_one();
     };
-    let (said_late, ()) = timeout(PATIENCE, async { tokio::join!(call, answers) }).await.expect("it hangs");
+    let (said_late, ()) =
+        timeout(TEST_TIMEOUT, async { tokio::join!(call, answers) }).await.expect("it hangs");
     assert_eq!(said(&said_late.unwrap()), "echo");
     client.tools().all().await.unwrap();
-    assert!(script.seen().iter().all(|seen| seen.header("mcp-session-id").is_empty()));
+    assert!(script.received().iter().all(|seen| seen.header("mcp-session-id").is_empty()));
 }
 
 #[tokio::test]
 async fn texts_stay_readable_whatever_the_session_is_called() {
     let script = server(Revision::LATEST_SESSION, |seen| {
         let greeted = seen.is("initialize");
-        greeted.then(|| speak(Revision::LATEST_SESSION, seen).with_header("mcp-session-id", "e"))
+        greeted.then(|| plain_reply(Revision::LATEST_SESSION, seen).with_header("mcp-session-id", "e"))
     })
     .await;
     let lines = Arc::new(Mutex::new(Vec::<String>::new()));

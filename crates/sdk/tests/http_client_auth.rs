@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{Reply, client, server};
-use linchpin::auth::{AuthFuture, Authorize, Credentials, Refusal, Request};
+use linchpin::auth::{AuthFuture, AuthRejection, Authorize, Credentials, Request};
 use linchpin::{ClientError, Revision};
 use serde_json::json;
 use tokio::sync::Notify;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 struct Noting {
     /// Whether each request runs in the background.
     background: Arc<Mutex<Vec<bool>>>,
-    refusals: Arc<Mutex<Vec<Refusal>>>,
+    refusals: Arc<Mutex<Vec<AuthRejection>>>,
 }
 
 impl Authorize for Noting {
@@ -28,7 +28,7 @@ impl Authorize for Noting {
         Box::pin(async { Ok(Credentials::default()) })
     }
 
-    fn refused<'a>(&'a self, _: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+    fn on_rejected<'a>(&'a self, _: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
         self.refusals.lock().unwrap().push(refusal);
         Box::pin(async { Ok(false) })
     }
@@ -42,7 +42,7 @@ async fn nobody_waits_for_a_stream_of_changes_that_is_opened_again() {
         let stream = Reply::events().event(&seen.acknowledgement(&json!({})));
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.close(),
-            _ => stream.hang(&end),
+            _ => stream.until_closed(&end),
         })
     })
     .await;

@@ -11,9 +11,9 @@ mod manual_clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, text};
+use http::{HttpScript, ReceivedRequest, Reply, TEST_TIMEOUT, client, connect, said, server, text};
 use linchpin::{CallError, Client, ClientError, Revision};
-use manual_clock::Still;
+use manual_clock::ManualClock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
@@ -22,13 +22,16 @@ use tokio::time::timeout;
 const ERAS: [Revision; 2] = [Revision::LATEST_SESSION, Revision::LATEST];
 
 /// A server whose tool `bad` gets the given response.
-async fn bad(revision: Revision, answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> HttpScript {
+async fn bad(
+    revision: Revision,
+    answer: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
+) -> HttpScript {
     server(revision, move |seen| (seen.body["params"]["name"] == "bad").then(|| answer(seen))).await
 }
 
 /// Calls the bad tool, then the good one, which must work.
 async fn bad_then_good(client: &Client) -> ClientError {
-    let failed = timeout(PATIENCE, client.call("bad", ())).await.expect("it hangs").unwrap_err();
+    let failed = timeout(TEST_TIMEOUT, client.call("bad", ())).await.expect("it hangs").unwrap_err();
     assert_eq!(said(&client.call("good", ()).await.unwrap()), "good");
     failed
 }
@@ -53,12 +56,12 @@ async fn a_body_above_the_limit_is_not_read() {
         );
         let large = json!({ "jsonrpc": "2.0", "x": "x".repeat(LIMIT) }).to_string();
         let bodies = [
-            Reply::default().bytes(announced.as_bytes()).hang(&Arc::new(Notify::new())),
+            Reply::default().bytes(announced.as_bytes()).until_closed(&Arc::new(Notify::new())),
             Reply::new(200, &[("content-type", "application/json")], large.as_bytes()),
             // Without an end, and without a length.
             (0..64)
                 .fold(Reply::chunked(&[]).chunk(b"{"), |reply, _| reply.chunk(&[b' '; 1_024]))
-                .hang(&Arc::new(Notify::new())),
+                .until_closed(&Arc::new(Notify::new())),
         ];
         for (number, body) in bodies.into_iter().enumerate() {
             let script = bad(revision, move |_| body.clone()).await;
@@ -71,7 +74,7 @@ async fn a_body_above_the_limit_is_not_read() {
 
 /// Endless whitespace.
 fn blanks(reply: Reply) -> Reply {
-    (0..64).fold(reply, |reply, _| reply.chunk(&[b' '; 1_024])).hang(&Arc::new(Notify::new()))
+    (0..64).fold(reply, |reply, _| reply.chunk(&[b' '; 1_024])).until_closed(&Arc::new(Notify::new()))
 }
 
 #[tokio::test]
@@ -112,7 +115,7 @@ async fn a_message_may_come_after_blanks() {
 
 #[tokio::test]
 async fn a_body_of_exactly_the_limit_is_read() {
-    let answer = |seen: &Seen, length: usize| {
+    let answer = |seen: &ReceivedRequest, length: usize| {
         let mut answer = seen.answer(&text("x")).to_string();
         answer += &" ".repeat(length - answer.len());
         answer
@@ -141,7 +144,7 @@ async fn an_event_above_the_limit_ends_its_stream() {
         ];
         for (number, events) in events.into_iter().enumerate() {
             let gone = gone.clone();
-            let script = bad(revision, move |_| events.clone().hang(&gone)).await;
+            let script = bad(revision, move |_| events.clone().until_closed(&gone)).await;
             let client = client(&script).max_response(4_096).connect().await.unwrap();
             let failed = bad_then_good(&client).await;
             assert_eq!(code(&failed), "SSE_EVENT_DATA_TOO_LARGE", "{number}: {failed}");
@@ -162,7 +165,8 @@ async fn event_data_that_is_no_message_is_named() {
     for revision in ERAS {
         for data in data {
             let script =
-                bad(revision, move |_| Reply::events().chunk(data).hang(&Arc::new(Notify::new()))).await;
+                bad(revision, move |_| Reply::events().chunk(data).until_closed(&Arc::new(Notify::new())))
+                    .await;
             let failed = bad_then_good(&connect(&script).await).await;
             assert_eq!(code(&failed), "INVALID_SSE_EVENT_DATA", "{failed}");
         }
@@ -221,7 +225,7 @@ async fn an_error_in_a_refusal_is_the_answer_whatever_its_id() {
 async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
     for revision in ERAS {
         for streams in [false, true] {
-            let reply = move |seen: &Seen| {
+            let reply = move |seen: &ReceivedRequest| {
                 let answer = seen.answer(&text("answer"));
                 if streams { Reply::events().event(&answer).end() } else { Reply::json(&answer) }
             };
@@ -235,7 +239,7 @@ async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
             let whole = 250;
             let mut answered = 0;
             for cut in 1..whole {
-                match timeout(PATIENCE, client.call(cut.to_string(), ())).await.expect("it hangs") {
+                match timeout(TEST_TIMEOUT, client.call(cut.to_string(), ())).await.expect("it hangs") {
                     Ok(result) => {
                         assert_eq!(said(&result), "answer");
                         answered += 1;
@@ -252,13 +256,13 @@ async fn an_answer_that_is_cut_at_any_byte_is_lost_at_once() {
 
 #[tokio::test]
 async fn a_stream_without_end_does_not_keep_a_call_beyond_its_time() {
-    let (clock, limit) = (Still::stand(), Duration::from_mins(1));
+    let (clock, limit) = (ManualClock::stop(), Duration::from_mins(1));
     for revision in ERAS {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
         let script = bad(revision, move |_| {
             let notice = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
-            (0..5_000).fold(Reply::events(), |reply, _| reply.event(&notice)).hang(&told)
+            (0..5_000).fold(Reply::events(), |reply, _| reply.event(&notice)).until_closed(&told)
         })
         .await;
         let heard = Arc::new(Semaphore::new(0));
@@ -266,13 +270,13 @@ async fn a_stream_without_end_does_not_keep_a_call_beyond_its_time() {
         let client = client(&script).timeout(limit).on_notification(move |_, _| hear.add_permits(1));
         let client = client.connect().await.unwrap();
         let end = async {
-            let all = timeout(PATIENCE, heard.acquire_many(5_000)).await;
+            let all = timeout(TEST_TIMEOUT, heard.acquire_many(5_000)).await;
             all.expect("the stream is not read").unwrap().forget();
-            clock.pass(limit).await;
+            clock.advance(limit).await;
         };
         let failed = tokio::join!(client.call("bad", ()).into_future(), end).0.unwrap_err();
         assert!(matches!(failed, ClientError::Call(CallError::TimedOut(_))), "{failed:?}");
-        timeout(PATIENCE, gone.notified()).await.expect("the stream is still open");
+        timeout(TEST_TIMEOUT, gone.notified()).await.expect("the stream is still open");
     }
 }
 
@@ -282,10 +286,11 @@ async fn a_stream_that_goes_on_after_the_answer_does_not_keep_it() {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
         let script =
-            bad(revision, move |seen| Reply::events().event(&seen.answer(&text("done"))).hang(&told)).await;
+            bad(revision, move |seen| Reply::events().event(&seen.answer(&text("done"))).until_closed(&told))
+                .await;
         let client = connect(&script).await;
-        assert_eq!(said(&timeout(PATIENCE, client.call("bad", ())).await.unwrap().unwrap()), "done");
-        timeout(PATIENCE, gone.notified()).await.expect("the stream is still open");
+        assert_eq!(said(&timeout(TEST_TIMEOUT, client.call("bad", ())).await.unwrap().unwrap()), "done");
+        timeout(TEST_TIMEOUT, gone.notified()).await.expect("the stream is still open");
     }
 }
 
@@ -304,7 +309,7 @@ async fn session_ids_that_no_server_may_give_are_not_taken() {
     for id in ["with space", "", &"x".repeat(5_000), "gr\u{fc}n"] {
         let id = id.to_owned();
         let script = HttpScript::start(move |seen| {
-            let plain = http::speak(Revision::LATEST_SESSION, seen);
+            let plain = http::plain_reply(Revision::LATEST_SESSION, seen);
             if seen.is("initialize") { plain.with_header("mcp-session-id", &id) } else { plain }
         })
         .await;
@@ -324,8 +329,8 @@ async fn arguments_cannot_write_headers() {
     let long = client.read("x".repeat(20_000)).await.unwrap_err();
     assert_eq!(code(&long), "HTTP_REQUEST", "{long}");
     client.close().await;
-    assert_eq!(script.seen().len(), 7);
-    for seen in script.seen() {
+    assert_eq!(script.received().len(), 7);
+    for seen in script.received() {
         assert!(!seen.headers.contains_key("x-evil"), "{seen:?}");
         let name = seen.header("mcp-name");
         assert!(name.is_empty() || name.starts_with("=?base64?"), "{seen:?}");
@@ -380,7 +385,8 @@ fn a_client_whose_runtime_has_ended_does_not_hang() {
         (script, client)
     });
     drop(first);
-    let lost = second.block_on(async { timeout(PATIENCE, client.call("echo", ())).await.expect("it hangs") });
+    let lost =
+        second.block_on(async { timeout(TEST_TIMEOUT, client.call("echo", ())).await.expect("it hangs") });
     assert!(matches!(lost, Err(ClientError::OutcomeUnknown { .. })), "{lost:?}");
     drop((client, script));
 }

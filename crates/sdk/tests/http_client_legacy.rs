@@ -8,8 +8,8 @@ mod http;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HttpScript, PATIENCE, Reply, Seen, Speaking, said, speak};
-use linchpin::client::Eras;
+use http::{HttpScript, MessageStream, ReceivedRequest, Reply, TEST_TIMEOUT, plain_reply, said};
+use linchpin::client::RevisionCache;
 use linchpin::{CallError, Client, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -19,19 +19,19 @@ const OLD: Revision = Revision::V2024_11_05;
 /// A server with HTTP+SSE at `/sse`; `endpoint` is the data of its first event.
 async fn old(
     first: &'static str,
-    special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
-) -> (HttpScript, Speaking) {
-    let stream = Speaking::default();
+    special: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
+) -> (HttpScript, MessageStream) {
+    let stream = MessageStream::default();
     let to_client = stream.clone();
     let script = HttpScript::start(move |seen| {
         if let Some(reply) = special(seen) {
             return reply;
         }
         match (&*seen.verb, &*seen.path) {
-            ("GET", "/sse") => Reply::events().chunk(first.as_bytes()).speaking(&to_client),
+            ("GET", "/sse") => Reply::events().chunk(first.as_bytes()).then_stream(&to_client),
             ("POST", path) if path.starts_with("/messages") => {
                 if seen.body.get("id").is_some() && seen.body.get("method").is_some() {
-                    to_client.say(&body_of(&speak(OLD, seen)));
+                    to_client.send(&body_of(&plain_reply(OLD, seen)));
                 }
                 Reply::new(202, &[], b"Accepted")
             }
@@ -58,7 +58,7 @@ async fn it_is_found_when_both_eras_fail() {
     let lines = Arc::new(Mutex::new(Vec::<String>::new()));
     let told = lines.clone();
     let client = Client::http(url(&script))
-        .eras(Eras::new())
+        .revision_cache(RevisionCache::new())
         .header("x-key", "k")
         .on_diagnostic(move |line| told.lock().unwrap().push(line.to_owned()))
         .connect()
@@ -68,8 +68,11 @@ async fn it_is_found_when_both_eras_fail() {
     assert_eq!(client.tools().all().await.unwrap().len(), 1);
     assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo");
     client.close().await;
-    let asked: Vec<_> =
-        script.seen().iter().map(|seen| format!("{} {} {}", seen.verb, seen.path, seen.method())).collect();
+    let asked: Vec<_> = script
+        .received()
+        .iter()
+        .map(|seen| format!("{} {} {}", seen.verb, seen.path, seen.method()))
+        .collect();
     let endpoint = "POST /messages?sessionId=5ecret";
     let expected = [
         "POST /sse server/discover".to_owned(),
@@ -81,7 +84,7 @@ async fn it_is_found_when_both_eras_fail() {
         format!("{endpoint} tools/call"),
     ];
     assert_eq!(asked, expected);
-    assert!(script.seen().iter().all(|seen| seen.header("x-key") == "k"));
+    assert!(script.received().iter().all(|seen| seen.header("x-key") == "k"));
     let lines = lines.lock().unwrap().join("\n");
     assert!(!lines.contains("5ecret") && !lines.contains("/messages"), "{lines}");
 }
@@ -89,11 +92,11 @@ async fn it_is_found_when_both_eras_fail() {
 #[tokio::test]
 async fn it_can_be_asked_for() {
     let (script, _) = old(ENDPOINT, |_| None).await;
-    let client = Client::sse(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::sse(url(&script)).revision_cache(RevisionCache::new()).connect().await.unwrap();
     client.call("echo", ()).await.unwrap();
     assert_eq!(script.methods(), ["GET", "initialize", "notifications/initialized", "tools/call"]);
     let (script, _) = old(ENDPOINT, |_| None).await;
-    let refused = Client::sse(script.url()).eras(Eras::new()).connect().await.unwrap_err();
+    let refused = Client::sse(script.url()).revision_cache(RevisionCache::new()).connect().await.unwrap_err();
     assert!(
         matches!(&refused, ClientError::Open { .. }) && refused.to_string().contains("404"),
         "{refused:?}"
@@ -113,33 +116,38 @@ async fn an_endpoint_elsewhere_is_refused() {
         "data: /messages\n\n",
     ] {
         let (script, _) = old(first, |_| None).await;
-        let refused = timeout(PATIENCE, Client::sse(url(&script)).eras(Eras::new()).connect()).await.unwrap();
+        let refused =
+            timeout(TEST_TIMEOUT, Client::sse(url(&script)).revision_cache(RevisionCache::new()).connect())
+                .await
+                .unwrap();
         assert!(matches!(refused, Err(ClientError::Open { .. })), "{first}: {refused:?}");
         // Detected or not, the first error is reported.
         let refused =
-            timeout(PATIENCE, Client::http(url(&script)).eras(Eras::new()).connect()).await.unwrap();
+            timeout(TEST_TIMEOUT, Client::http(url(&script)).revision_cache(RevisionCache::new()).connect())
+                .await
+                .unwrap();
         let refused = refused.unwrap_err();
         assert!(
             matches!(&refused, ClientError::Call(CallError::Transport { status: Some(404), .. })),
             "{first}: {refused:?}"
         );
-        assert_eq!(script.seen().iter().filter(|seen| seen.path != "/sse").count(), 0);
+        assert_eq!(script.received().iter().filter(|seen| seen.path != "/sse").count(), 0);
     }
 }
 
 #[tokio::test]
 async fn absolute_and_relative_endpoints_of_the_same_origin_work() {
     let own = Arc::new(Mutex::new(String::new()));
-    let stream = Speaking::default();
+    let stream = MessageStream::default();
     let (to_client, place) = (stream.clone(), own.clone());
     let script = HttpScript::start(move |seen| match &*seen.verb {
         "GET" => {
             let first = format!("event: endpoint\ndata: {}\n\n", place.lock().unwrap());
-            Reply::events().chunk(first.as_bytes()).speaking(&to_client)
+            Reply::events().chunk(first.as_bytes()).then_stream(&to_client)
         }
         _ if seen.path.starts_with("/messages") => {
             if seen.body.get("id").is_some() {
-                to_client.say(&body_of(&speak(OLD, seen)));
+                to_client.send(&body_of(&plain_reply(OLD, seen)));
             }
             Reply::status(202)
         }
@@ -150,7 +158,7 @@ async fn absolute_and_relative_endpoints_of_the_same_origin_work() {
         [format!("{}/messages", script.origin()), "messages".to_owned(), "/messages?x=1".to_owned()]
     {
         own.lock().unwrap().clone_from(&endpoint);
-        let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+        let client = Client::http(url(&script)).revision_cache(RevisionCache::new()).connect().await.unwrap();
         assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo", "{endpoint}");
         client.close().await;
     }
@@ -160,13 +168,13 @@ async fn absolute_and_relative_endpoints_of_the_same_origin_work() {
 async fn the_end_of_the_stream_is_the_end_of_the_connection() {
     let (script, stream) =
         old(ENDPOINT, |seen| (seen.body["params"]["name"] == "hangs").then(|| Reply::status(202))).await;
-    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::http(url(&script)).revision_cache(RevisionCache::new()).connect().await.unwrap();
     let call = client.call("hangs", ()).into_future();
     let cut = async {
         script.wait_for("tools/call", 1).await;
         stream.cut();
     };
-    let (lost, ()) = timeout(PATIENCE, async { tokio::join!(call, cut) }).await.unwrap();
+    let (lost, ()) = timeout(TEST_TIMEOUT, async { tokio::join!(call, cut) }).await.unwrap();
     assert!(matches!(lost, Err(ClientError::OutcomeUnknown { .. })), "{lost:?}");
     let closed = client.tools().all().await.unwrap_err();
     assert!(matches!(closed, ClientError::Call(CallError::Closed(_))), "{closed:?}");
@@ -177,7 +185,7 @@ async fn the_end_of_the_stream_is_the_end_of_the_connection() {
 async fn a_refused_message_fails_its_request_and_no_other() {
     let (script, _) =
         old(ENDPOINT, |seen| (seen.body["params"]["name"] == "no").then(|| Reply::status(500))).await;
-    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::http(url(&script)).revision_cache(RevisionCache::new()).connect().await.unwrap();
     let refused = client.call("no", ()).await.unwrap_err();
     assert!(
         matches!(refused, ClientError::Call(CallError::Transport { status: Some(500), .. })),
@@ -197,7 +205,7 @@ async fn the_id_of_the_session_is_never_shown() {
     let lines = Arc::new(Mutex::new(Vec::<String>::new()));
     let told = lines.clone();
     let client = Client::http(url(&script))
-        .eras(Eras::new())
+        .revision_cache(RevisionCache::new())
         .on_diagnostic(move |line| told.lock().unwrap().push(line.to_owned()))
         .connect()
         .await
@@ -212,12 +220,12 @@ async fn the_id_of_the_session_is_never_shown() {
 async fn giving_up_is_said() {
     let (script, stream) =
         old(ENDPOINT, |seen| (seen.body["params"]["name"] == "hangs").then(|| Reply::status(202))).await;
-    let client = Client::http(url(&script)).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::http(url(&script)).revision_cache(RevisionCache::new()).connect().await.unwrap();
     client.call("hangs", ()).timeout(Duration::from_millis(20)).await.unwrap_err();
     let cancelled = script.wait_for("notifications/cancelled", 1).await;
     assert_eq!(cancelled[0].path, "/messages?sessionId=5ecret");
     // Its late response matches no request, and invalid messages are skipped.
-    stream.say(&json!({ "jsonrpc": "2.0", "id": cancelled[0].body["params"]["requestId"], "result": {} }));
-    stream.say(&json!("noise"));
+    stream.send(&json!({ "jsonrpc": "2.0", "id": cancelled[0].body["params"]["requestId"], "result": {} }));
+    stream.send(&json!("noise"));
     client.call("echo", ()).await.unwrap();
 }

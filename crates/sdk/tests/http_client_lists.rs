@@ -8,13 +8,13 @@ mod http;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server};
-use linchpin::client::Changed;
+use http::{HttpScript, ReceivedRequest, Reply, TEST_TIMEOUT, client, connect, said, server};
+use linchpin::client::ListChanged;
 use linchpin::{CallError, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-fn listed(seen: &Seen, tools: &Value, ttl: i64) -> Reply {
+fn listed(seen: &ReceivedRequest, tools: &Value, ttl: i64) -> Reply {
     let result = json!({ "resultType": "complete", "tools": tools, "ttlMs": ttl, "cacheScope": "private" });
     Reply::json(&seen.answer(&result))
 }
@@ -95,7 +95,7 @@ async fn a_notice_of_a_change_ends_freshness() {
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": seen.body["id"] });
         let notice = |method: &str| json!({ "jsonrpc": "2.0", "method": method, "params": { "_meta": meta, "notifications": {} } });
         let stream = Reply::events().event(&notice("notifications/subscriptions/acknowledged")).wait(&until);
-        seen.is("subscriptions/listen").then(|| stream.event(&notice("notifications/tools/list_changed")).hang(&end))
+        seen.is("subscriptions/listen").then(|| stream.event(&notice("notifications/tools/list_changed")).until_closed(&end))
     })
     .await;
     let (told, mut changes) = mpsc::channel(8);
@@ -105,7 +105,7 @@ async fn a_notice_of_a_change_ends_freshness() {
     client.tools().all().await.unwrap();
     assert_eq!(script.of("tools/list").len(), 1);
     say.notify_one();
-    assert_eq!(tokio::time::timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+    assert_eq!(tokio::time::timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
     client.tools().all().await.unwrap();
     assert_eq!(script.of("tools/list").len(), 2);
 }
@@ -145,7 +145,7 @@ async fn parameters_are_repeated_in_headers() {
         client.call("sql", arguments).await.unwrap();
         client.call("echo", json!({ "region": "x" })).await.unwrap();
         let calls = script.of("tools/call");
-        let mirrored = |seen: &Seen| -> Vec<_> {
+        let mirrored = |seen: &ReceivedRequest| -> Vec<_> {
             seen.headers
                 .iter()
                 .filter(|(name, _)| name.starts_with("mcp-param-") || *name == "x-evil")
@@ -188,9 +188,9 @@ async fn tools_whose_headers_are_not_defined_well_are_left_out() {
         let names: Vec<_> = listing.items.into_iter().map(|tool| tool.name).collect();
         if revision == Revision::LATEST {
             assert_eq!(names, ["good"]);
-            let left_out: Vec<_> = listing.left_out.iter().map(|left| &*left.name).collect();
+            let left_out: Vec<_> = listing.skipped.iter().map(|left| &*left.name).collect();
             assert_eq!(left_out, ["bad-0", "bad-1", "bad-2", "bad-3"]);
-            let reason = &listing.left_out[0].reason;
+            let reason = &listing.skipped[0].reason;
             assert!(reason.contains("`x-mcp-header` at /properties/a"), "{reason}");
             for number in 0..bad.len() {
                 let name = format!("skipped the tool `bad-{number}`");

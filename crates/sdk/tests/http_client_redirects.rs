@@ -8,7 +8,7 @@ mod http;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use http::{HttpScript, Reply, client, connect, said, server, speak};
+use http::{HttpScript, Reply, client, connect, plain_reply, said, server};
 use linchpin::egress::Redirects;
 use linchpin::transport::http::HeadersRequest;
 use linchpin::{CallError, ClientError, Error, Revision};
@@ -35,12 +35,12 @@ async fn headers_are_provided_for_each_request() {
         }
         client.close().await;
         let mut tokens: Vec<_> =
-            script.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect();
+            script.received().iter().map(|seen| seen.header("authorization").to_owned()).collect();
         tokens.sort();
         tokens.dedup();
-        assert_eq!(tokens.len(), script.seen().len(), "{tokens:?}");
+        assert_eq!(tokens.len(), script.received().len(), "{tokens:?}");
         let asked = asked.lock().unwrap();
-        assert_eq!(asked.len(), script.seen().len());
+        assert_eq!(asked.len(), script.received().len());
         assert_eq!(asked[0], format!("POST {}", script.url()));
         assert_eq!(asked.iter().any(|asked| asked.starts_with("DELETE ")), revision != Revision::LATEST);
     }
@@ -54,13 +54,13 @@ async fn a_refused_request_is_sent_once_more_with_other_headers() {
         if seen.header("authorization") != format!("Bearer {}", known.load(Ordering::SeqCst)) {
             return Reply::new(401, &[("www-authenticate", "Bearer error=\"invalid_token\"")], b"");
         }
-        speak(Revision::LATEST, seen)
+        plain_reply(Revision::LATEST, seen)
     })
     .await;
     let (current, refusals) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (token, note) = (current.clone(), refusals.clone());
     let provider = move |request: HeadersRequest| {
-        if let Some(challenge) = request.refused {
+        if let Some(challenge) = request.challenge {
             note.lock().unwrap().push(challenge);
             token.fetch_add(1, Ordering::SeqCst);
         }
@@ -78,14 +78,14 @@ async fn a_refused_request_is_sent_once_more_with_other_headers() {
     );
     // Not without limit.
     valid.store(99, Ordering::SeqCst);
-    let before = script.seen().len();
+    let before = script.received().len();
     let refused = client.call("echo", ()).await.unwrap_err();
     let ClientError::Call(CallError::Transport { code, status, message }) = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!((*code, *status), ("HTTP_UNAUTHORIZED", Some(401)));
     assert!(message.contains("(Bearer)"), "{message}");
-    assert_eq!(script.seen().len(), before + 2);
+    assert_eq!(script.received().len(), before + 2);
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn redirects_within_the_origin_are_followed_with_everything() {
         let client = client(&script).header("authorization", "Bearer secret").connect().await.unwrap();
         assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo");
         client.close().await;
-        assert!(script.seen().iter().all(|seen| seen.header("authorization") == "Bearer secret"));
+        assert!(script.received().iter().all(|seen| seen.header("authorization") == "Bearer secret"));
         let calls = script.of("tools/call");
         let paths: Vec<_> = calls.iter().map(|seen| &*seen.path).collect();
         assert_eq!(paths, ["/mcp", "/v2/mcp"]);
@@ -147,7 +147,7 @@ async fn redirects_elsewhere_take_no_secrets_with_them() {
     assert_eq!(said(&client.call("echo", ()).await.unwrap()), "echo");
     assert_eq!(elsewhere.methods(), ["server/discover", "tools/call"]);
     assert_eq!(script.methods(), elsewhere.methods());
-    for seen in elsewhere.seen() {
+    for seen in elsewhere.received() {
         assert!(!format!("{:?}", seen.headers).contains("secret"), "{seen:?}");
         assert_eq!(seen.header("host"), elsewhere.origin().trim_start_matches("http://"));
     }
@@ -178,7 +178,7 @@ async fn redirects_stay_at_home_if_they_are_told_to() {
         assert!(refused.to_string().contains("use its URL instead"), "{refused}");
         client.close().await;
     }
-    assert_eq!(elsewhere.seen().len(), 0, "not even the arguments get there");
+    assert_eq!(elsewhere.received().len(), 0, "not even the arguments get there");
 }
 
 #[tokio::test]
@@ -211,6 +211,6 @@ async fn a_post_is_not_made_a_get() {
             panic!("{failed:?}")
         };
         assert_eq!(*given, status);
-        assert!(script.seen().iter().all(|seen| seen.verb == "POST" && seen.path == "/mcp"));
+        assert!(script.received().iter().all(|seen| seen.verb == "POST" && seen.path == "/mcp"));
     }
 }

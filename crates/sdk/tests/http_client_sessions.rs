@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use http::{HttpScript, PATIENCE, Reply, Seen, client, connect, said, server, speak, text};
-use linchpin::client::Changed;
+use http::{
+    HttpScript, ReceivedRequest, Reply, TEST_TIMEOUT, client, connect, plain_reply, said, server, text,
+};
+use linchpin::client::ListChanged;
 use linchpin::{CallError, Client, ClientError, LogLevel, Revision};
-use manual_clock::Still;
+use manual_clock::ManualClock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -37,7 +39,10 @@ impl Forgetful {
         format!("session-{}", self.known.load(Ordering::SeqCst))
     }
 
-    async fn start(&self, special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
+    async fn start(
+        &self,
+        special: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
+    ) -> HttpScript {
         let this = self.clone();
         HttpScript::start(move |seen| {
             if seen.is("initialize") {
@@ -52,7 +57,7 @@ impl Forgetful {
             if !given.is_empty() && given != this.id() {
                 return Reply::json_with(404, &[], &seen.error(-32001, "Session not found"));
             }
-            special(seen).unwrap_or_else(|| speak(SESSION, seen))
+            special(seen).unwrap_or_else(|| plain_reply(SESSION, seen))
         })
         .await
     }
@@ -166,7 +171,7 @@ async fn who_watches_again_at_once_is_not_unsubscribed() {
     let answer = Arc::new(Notify::new());
     let until = answer.clone();
     let script = server(SESSION, move |seen| {
-        seen.is("resources/unsubscribe").then(|| speak(SESSION, seen).after(&until))
+        seen.is("resources/unsubscribe").then(|| plain_reply(SESSION, seen).after(&until))
     })
     .await;
     let client = connect(&script).await;
@@ -182,7 +187,7 @@ async fn who_watches_again_at_once_is_not_unsubscribed() {
 
 #[tokio::test]
 async fn a_subscription_that_is_refused_is_not_ended() {
-    let refuse = |seen: &Seen| {
+    let refuse = |seen: &ReceivedRequest| {
         let refused = seen.body["params"]["uri"] == "memo://secret";
         refused.then(|| Reply::json(&seen.error(-32602, "no")))
     };
@@ -219,7 +224,7 @@ async fn a_session_of_another_revision_is_not_taken() {
     let script = HttpScript::start(move |seen| {
         let revision = *now.lock().unwrap();
         let lost = revision != SESSION && !seen.is("initialize");
-        if lost { Reply::status(404) } else { speak(revision, seen) }
+        if lost { Reply::status(404) } else { plain_reply(revision, seen) }
     })
     .await;
     let client = connect(&script).await;
@@ -246,7 +251,7 @@ async fn a_method_that_is_not_found_is_no_lost_session() {
 }
 
 /// Responds to each GET with the next reply.
-fn in_order(replies: Vec<Reply>) -> impl Fn(&Seen) -> Option<Reply> + Send + Sync {
+fn in_order(replies: Vec<Reply>) -> impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync {
     let replies = Mutex::new(replies.into_iter());
     move |seen| {
         let next = || replies.lock().unwrap().next().unwrap_or_else(|| Reply::status(500));
@@ -302,7 +307,7 @@ async fn a_stream_that_was_cut_is_taken_up_again_without_loss_or_repetition() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hear = told.clone();
     let call = client.call("slow", ()).progress(move |progress| hear.lock().unwrap().push(progress.done()));
-    assert_eq!(said(&timeout(PATIENCE, call).await.unwrap().unwrap()), "done");
+    assert_eq!(said(&timeout(TEST_TIMEOUT, call).await.unwrap().unwrap()), "done");
     assert_eq!(*told.lock().unwrap(), [1.0, 2.0, 3.0, 4.0]);
     assert_eq!(script.of("tools/call").len(), 1);
     let resumed: Vec<_> =
@@ -314,7 +319,7 @@ async fn a_stream_that_was_cut_is_taken_up_again_without_loss_or_repetition() {
 
 #[tokio::test]
 async fn the_pause_that_the_server_asks_for_is_kept() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     let answer = Arc::new(Mutex::new(None::<Value>));
     let script = server(SESSION, move |seen| {
         if seen.is("tools/call") {
@@ -331,20 +336,20 @@ async fn the_pause_that_the_server_asks_for_is_kept() {
     let is_resumed = || script.of("GET").iter().any(|seen| seen.headers.contains_key("last-event-id"));
     let pause = async {
         while !told.recv().await.unwrap().contains("tools/call was cut") {}
-        clock.pass(Duration::from_millis(290)).await;
+        clock.advance(Duration::from_millis(290)).await;
         // Later messages arrive after earlier ones.
         client.ping().await.unwrap();
         assert!(!is_resumed());
-        clock.pass(Duration::from_millis(10)).await;
+        clock.advance(Duration::from_millis(10)).await;
     };
     let call = client.call("slow", ()).into_future();
-    let (called, ()) = timeout(PATIENCE, async { tokio::join!(call, pause) }).await.unwrap();
+    let (called, ()) = timeout(TEST_TIMEOUT, async { tokio::join!(call, pause) }).await.unwrap();
     assert!(called.is_ok() && is_resumed());
 }
 
 #[tokio::test]
 async fn a_cut_without_an_event_id_is_said_at_once() {
-    let _clock = Still::stand(); // a waiting task would never wake up
+    let _clock = ManualClock::stop(); // a waiting task would never wake up
     for revision in [SESSION, Revision::LATEST] {
         let script = server(revision, move |seen| {
             let id = if revision == SESSION { "" } else { "id: 7\n" };
@@ -353,7 +358,7 @@ async fn a_cut_without_an_event_id_is_said_at_once() {
         })
         .await;
         let client = connect(&script).await;
-        let lost = timeout(PATIENCE, client.call("echo", ())).await.unwrap().unwrap_err();
+        let lost = timeout(TEST_TIMEOUT, client.call("echo", ())).await.unwrap().unwrap_err();
         assert!(matches!(&lost, ClientError::OutcomeUnknown { .. }), "{lost:?}");
         assert_eq!(script.of("tools/call").len(), 1);
         assert!(script.of("GET").iter().all(|seen| !seen.headers.contains_key("last-event-id")));
@@ -388,7 +393,7 @@ async fn reconnects_have_an_end() {
         })
         .await;
         let client = client(&script).max_reconnects(3).connect().await.unwrap();
-        let lost = timeout(PATIENCE, client.call("echo", ())).await.unwrap().unwrap_err();
+        let lost = timeout(TEST_TIMEOUT, client.call("echo", ())).await.unwrap().unwrap_err();
         assert!(
             matches!(&lost, ClientError::OutcomeUnknown { reason, .. } if reason.contains("3 reconnects")),
             "{lost:?}"
@@ -409,7 +414,7 @@ async fn a_server_that_does_not_resume_ends_the_call() {
         })
         .await;
         let client = connect(&script).await;
-        let lost = timeout(PATIENCE, client.call("echo", ())).await.unwrap().unwrap_err();
+        let lost = timeout(TEST_TIMEOUT, client.call("echo", ())).await.unwrap().unwrap_err();
         assert!(matches!(&lost, ClientError::OutcomeUnknown { .. }), "{lost:?}");
     }
 }
@@ -420,25 +425,25 @@ async fn a_silent_stream_counts_as_cut() {
         let gone = Arc::new(Notify::new());
         let told = gone.clone();
         let script = server(revision, move |seen| {
-            seen.is("tools/call").then(|| Reply::events().chunk(b": here\n\n").hang(&told))
+            seen.is("tools/call").then(|| Reply::events().chunk(b": here\n\n").until_closed(&told))
         })
         .await;
         let client = client(&script).read_timeout(Duration::from_millis(50)).connect().await.unwrap();
-        let lost = timeout(PATIENCE, client.call("echo", ())).await.unwrap().unwrap_err();
+        let lost = timeout(TEST_TIMEOUT, client.call("echo", ())).await.unwrap().unwrap_err();
         assert!(
             matches!(&lost, ClientError::OutcomeUnknown { reason, .. } if reason.contains("silent")),
             "{lost:?}"
         );
-        timeout(PATIENCE, gone.notified()).await.unwrap();
+        timeout(TEST_TIMEOUT, gone.notified()).await.unwrap();
     }
 }
 
 /// A server that reports changed tools on the standalone stream.
-async fn telling(gets: Vec<Reply>) -> (HttpScript, Client, mpsc::Receiver<Changed>) {
+async fn telling(gets: Vec<Reply>) -> (HttpScript, Client, mpsc::Receiver<ListChanged>) {
     let gets = Mutex::new(gets.into_iter());
     let end = Arc::new(Notify::new());
     let script = server(SESSION, move |seen| {
-        let last = || Reply::events().hang(&end);
+        let last = || Reply::events().until_closed(&end);
         seen.is("GET").then(|| gets.lock().unwrap().next().unwrap_or_else(last))
     })
     .await;
@@ -469,7 +474,7 @@ async fn an_event_that_begins_with_the_answer_and_ends_after_it_is_heard() {
         client(&script).on_list_changed(move |list| told.try_send(list).unwrap()).connect().await.unwrap();
     assert_eq!(said(&client.call("echo", ()).await.unwrap()), "done");
     go_on.notify_one();
-    assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+    assert_eq!(timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
 }
 
 #[tokio::test]
@@ -482,7 +487,7 @@ async fn the_stream_of_the_session_is_read_and_taken_up_again() {
     let (script, _client, mut changes) =
         telling(vec![first, second, Reply::status(502), Reply::status(409), third]).await;
     for _ in 0..3 {
-        assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+        assert_eq!(timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
     }
     let gets = script.wait_for("GET", 6).await;
     let ids: Vec<_> = gets.iter().map(|seen| seen.header("last-event-id")).collect();
@@ -496,7 +501,8 @@ async fn questions_on_the_stream_of_the_session_are_answered() {
     let ask = json!({ "jsonrpc": "2.0", "id": "q", "method": "ping" });
     let end = Arc::new(Notify::new());
     let script =
-        server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().event(&ask).hang(&end))).await;
+        server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().event(&ask).until_closed(&end)))
+            .await;
     let _client = connect(&script).await;
     let answers = script.wait_for("a response", 1).await;
     assert_eq!(answers[0].body, json!({ "jsonrpc": "2.0", "id": "q", "result": {} }));
@@ -513,7 +519,7 @@ async fn a_session_that_is_lost_while_nothing_is_asked_is_renewed() {
             let reply = if seen.header("mcp-session-id") == "session-0" {
                 Reply::events().chunk(b"retry: 1\n\n").wait(&until).close()
             } else {
-                Reply::events().hang(&end)
+                Reply::events().until_closed(&end)
             };
             seen.is("GET").then_some(reply)
         })
@@ -544,7 +550,7 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.event(&tools_changed()).close(),
             1 => Reply::status(503),
-            _ => stream.hang(&end),
+            _ => stream.until_closed(&end),
         })
     })
     .await;
@@ -553,7 +559,7 @@ async fn a_stream_of_changes_is_opened_again_in_the_stateless_era() {
         client(&script).on_list_changed(move |list| told.try_send(list).unwrap()).connect().await.unwrap();
     // One for the notification, and one for possibly missed changes.
     for _ in 0..2 {
-        assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+        assert_eq!(timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
     }
     assert_eq!(script.of("subscriptions/listen").len(), 3);
 }
@@ -568,7 +574,7 @@ async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
         let ended = seen.answer(&json!({ "resultType": "complete", "_meta": meta }));
         seen.is("subscriptions/listen").then(|| match opened.fetch_add(1, Ordering::SeqCst) {
             0 => stream.event(&ended).end(),
-            _ => stream.hang(&end),
+            _ => stream.until_closed(&end),
         })
     })
     .await;
@@ -576,7 +582,7 @@ async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
     let client = client(&script).on_resource_updated(move |uri| told.try_send(uri).unwrap());
     let client = client.connect().await.unwrap();
     let _watched = client.subscribe("memo://a").await.unwrap();
-    assert_eq!(timeout(PATIENCE, updated.recv()).await.unwrap().unwrap(), "memo://a");
+    assert_eq!(timeout(TEST_TIMEOUT, updated.recv()).await.unwrap().unwrap(), "memo://a");
     assert_eq!(script.of("subscriptions/listen").len(), 2);
 }
 

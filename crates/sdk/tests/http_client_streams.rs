@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{HttpScript, PATIENCE, Reply, Seen, client, server, speak};
-use linchpin::client::Changed;
-use linchpin::transport::http::Http;
+use http::{HttpScript, ReceivedRequest, Reply, TEST_TIMEOUT, client, plain_reply, server};
+use linchpin::client::ListChanged;
+use linchpin::transport::http::HttpTransport;
 use linchpin::{Client, ClientBuilder, LogLevel, Revision};
-use manual_clock::Still;
+use manual_clock::ManualClock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 const SESSION: Revision = Revision::LATEST_SESSION;
 /// Longer than any delay before a stream is resumed.
-const PAUSE: Duration = Duration::from_secs(6);
+const RECONNECT_WAIT: Duration = Duration::from_secs(6);
 
 /// Diagnostics of a client.
 struct Told(mpsc::Receiver<String>);
@@ -37,13 +37,13 @@ impl Told {
                 all.push(line);
             }
         };
-        let said = timeout(PATIENCE, said).await;
+        let said = timeout(TEST_TIMEOUT, said).await;
         all.truncate(20);
         said.unwrap_or_else(|_| panic!("{part:?} was not reported: {all:?}"));
     }
 }
 
-fn telling(builder: ClientBuilder<Http>) -> (ClientBuilder<Http>, Told) {
+fn telling(builder: ClientBuilder<HttpTransport>) -> (ClientBuilder<HttpTransport>, Told) {
     let (tell, told) = mpsc::channel(1_000);
     (builder.on_diagnostic(move |line| drop(tell.try_send(line.to_owned()))), Told(told))
 }
@@ -53,21 +53,23 @@ fn tools_changed() -> Value {
 }
 
 /// A server with numbered sessions; only the newest one is valid.
-async fn numbering(special: impl Fn(&Seen, usize) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
+async fn numbering(
+    special: impl Fn(&ReceivedRequest, usize) -> Option<Reply> + Send + Sync + 'static,
+) -> HttpScript {
     let opened = AtomicUsize::new(0);
     HttpScript::start(move |seen| {
         if seen.is("initialize") {
             let id = format!("session-{}", opened.fetch_add(1, Ordering::SeqCst));
-            return speak(SESSION, seen).with_header("mcp-session-id", &id);
+            return plain_reply(SESSION, seen).with_header("mcp-session-id", &id);
         }
         let number = seen.header("mcp-session-id").strip_prefix("session-");
         let special = number.and_then(|number| special(seen, number.parse().unwrap()));
-        special.unwrap_or_else(|| speak(SESSION, seen))
+        special.unwrap_or_else(|| plain_reply(SESSION, seen))
     })
     .await
 }
 
-fn lost(seen: &Seen) -> Reply {
+fn lost(seen: &ReceivedRequest) -> Reply {
     Reply::json_with(404, &[], &seen.error(-32001, "Session not found"))
 }
 
@@ -84,7 +86,7 @@ async fn a_server_without_a_stream_keeps_its_session() {
 
 #[tokio::test]
 async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     // The second of two servers never knows the session.
     let gets = AtomicUsize::new(0);
     let script = numbering(move |seen, _| {
@@ -95,7 +97,7 @@ async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
     let (builder, mut told) = telling(client(&script));
     let client = builder.connect().await.unwrap();
     told.until("was cut").await;
-    clock.pass(PAUSE).await;
+    clock.advance(RECONNECT_WAIT).await;
     told.until("the server has no standalone stream").await;
     client.call("echo", ()).await.unwrap();
     let gets: Vec<_> = script.of("GET").iter().map(|seen| seen.header("mcp-session-id").to_owned()).collect();
@@ -105,7 +107,7 @@ async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
 
 #[tokio::test]
 async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_not_for_ever() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     let streams: Mutex<Vec<usize>> = Mutex::default();
     let script = numbering(move |seen, number| {
         if !seen.is("GET") {
@@ -121,7 +123,7 @@ async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_no
     let client = builder.connect().await.unwrap();
     for pause in [100, 200, 400] {
         told.until("was cut").await;
-        clock.pass(Duration::from_millis(pause)).await;
+        clock.advance(Duration::from_millis(pause)).await;
     }
     told.until("is abandoned").await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (4, 7));
@@ -130,7 +132,7 @@ async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_no
 
 #[tokio::test]
 async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
-    let (clock, cut) = (Still::stand(), Arc::new(Notify::new()));
+    let (clock, cut) = (ManualClock::stop(), Arc::new(Notify::new()));
     let until = cut.clone();
     let script =
         server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().wait(&until).close())).await;
@@ -138,17 +140,17 @@ async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
         told.until("the stream is open").await;
-        clock.pass(Duration::from_mins(1)).await;
+        clock.advance(Duration::from_mins(1)).await;
         cut.notify_one();
         told.until("reconnecting").await;
-        clock.pass(PAUSE).await;
+        clock.advance(RECONNECT_WAIT).await;
     }
     told.until("the stream is open").await;
 }
 
 #[tokio::test]
 async fn a_stream_whose_messages_have_no_ids_is_healthy() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     let script =
         server(SESSION, |seen| seen.is("GET").then(|| Reply::events().event(&tools_changed()).close())).await;
     let (tell, mut changes) = mpsc::channel(8);
@@ -157,8 +159,8 @@ async fn a_stream_whose_messages_have_no_ids_is_healthy() {
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
         told.until("reconnecting").await;
-        clock.pass(PAUSE).await;
-        assert_eq!(timeout(PATIENCE, changes.recv()).await.unwrap(), Some(Changed::Tools));
+        clock.advance(RECONNECT_WAIT).await;
+        assert_eq!(timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
     }
 }
 
@@ -175,15 +177,15 @@ async fn priming(retry: &'static str) -> HttpScript {
 
 #[tokio::test]
 async fn a_stream_that_names_ids_and_brings_nothing_is_given_up() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     let script = priming("0").await;
     let (builder, mut told) = telling(client(&script).max_reconnects(3));
     let _client = builder.connect().await.unwrap();
     for (number, pause) in [100, 200, 400].into_iter().enumerate() {
         told.until("reconnecting").await;
-        clock.pass(Duration::from_millis(pause - 5)).await;
+        clock.advance(Duration::from_millis(pause - 5)).await;
         assert_eq!(script.of("GET").len(), number + 1);
-        clock.pass(Duration::from_millis(5)).await;
+        clock.advance(Duration::from_millis(5)).await;
     }
     told.until("is abandoned").await;
     assert_eq!(script.of("GET").len(), 4);
@@ -191,27 +193,27 @@ async fn a_stream_that_names_ids_and_brings_nothing_is_given_up() {
 
 #[tokio::test]
 async fn a_stream_that_brings_no_messages_is_given_up() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     for events in ["event: error\ndata: no stream here\n\n", "data: no stream here\n\n", ": ping\n\n"] {
         let events = Reply::events().chunk(events.as_bytes()).close();
         let script = server(SESSION, move |seen| seen.is("GET").then(|| events.clone())).await;
         let (builder, mut told) = telling(client(&script).max_reconnects(1));
         let _client = builder.connect().await.unwrap();
         told.until("reconnecting").await;
-        clock.pass(PAUSE).await;
+        clock.advance(RECONNECT_WAIT).await;
         told.until("is abandoned").await;
     }
 }
 
 #[tokio::test]
 async fn a_server_that_wants_to_be_asked_now_and_then_is() {
-    let clock = Still::stand();
+    let clock = ManualClock::stop();
     let script = priming("5000").await;
     let (builder, mut told) = telling(client(&script).max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
         told.until("reconnecting").await;
-        clock.pass(PAUSE).await;
+        clock.advance(RECONNECT_WAIT).await;
     }
     script.wait_for("GET", 5).await;
 }

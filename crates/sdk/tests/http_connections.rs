@@ -6,25 +6,25 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use linchpin::{Context, Http, NoArgs};
+use linchpin::{Context, HttpEndpoint, NoArgs};
 use serde_json::{Value, json};
-use support::call_scenarios::Scene;
-use support::sockets::{PATIENCE, Site, Socket};
+use support::call_scenarios::CallControls;
+use support::sockets::{Socket, TEST_TIMEOUT, TestServer};
 use support::web::modern;
 use support::{initialize, stateless};
 
-const SHORT: Duration = Duration::from_millis(300);
-const LONG: Duration = Duration::from_mins(5);
-const USUAL: &str =
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+const LONG_TIMEOUT: Duration = Duration::from_mins(5);
+const DEFAULT_HEADERS: &str =
     "Host: localhost\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
 
-fn http(scene: &Scene) -> Http {
-    scene.server().http().connection_timeouts(LONG, LONG, LONG)
+fn http(scene: &CallControls) -> HttpEndpoint {
+    scene.server().http().connection_timeouts(LONG_TIMEOUT, LONG_TIMEOUT, LONG_TIMEOUT)
 }
 
 /// Returns a request with additional headers.
 fn post(body: &str, more: &str) -> String {
-    format!("POST /mcp HTTP/1.1\r\n{USUAL}{more}Content-Length: {}\r\n\r\n{body}", body.len())
+    format!("POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}{more}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Returns a stateless request.
@@ -44,7 +44,7 @@ fn wait(count: u32) -> String {
 }
 
 /// Checks that the server responds.
-fn is_alive(site: &Site) {
+fn is_alive(site: &TestServer) {
     let mut socket = site.connect();
     socket.write(echo(7));
     let answer = socket.response().unwrap();
@@ -59,7 +59,7 @@ fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = attempt() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "it was closed each time");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it was closed each time");
     }
 }
 
@@ -70,8 +70,12 @@ fn block<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_silent_connection_is_closed() {
-    let scene = Scene::new();
-    let site = Site::start(scene.server().http().connection_timeouts(SHORT, LONG, LONG));
+    let scene = CallControls::new();
+    let site = TestServer::start(scene.server().http().connection_timeouts(
+        SHORT_TIMEOUT,
+        LONG_TIMEOUT,
+        LONG_TIMEOUT,
+    ));
     let mut all: Vec<_> = (0..50).map(|_| site.connect()).collect();
     let answer = eventually(|| {
         let mut other = site.connect();
@@ -91,8 +95,12 @@ fn a_silent_connection_is_closed() {
 
 #[test]
 fn a_head_that_does_not_end_is_not_waited_for() {
-    let scene = Scene::new();
-    let site = Site::start(scene.server().http().connection_timeouts(LONG, SHORT, LONG));
+    let scene = CallControls::new();
+    let site = TestServer::start(scene.server().http().connection_timeouts(
+        LONG_TIMEOUT,
+        SHORT_TIMEOUT,
+        LONG_TIMEOUT,
+    ));
     let mut stuck = site.connect();
     stuck.write("POST /mcp HTTP/1.1\r\nHost: loc");
     assert_eq!(stuck.end(), "");
@@ -103,7 +111,7 @@ fn a_head_that_does_not_end_is_not_waited_for() {
     let mut bytes = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: ".bytes().chain(std::iter::repeat(b'x'));
     let mut byte = [0];
     loop {
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
         let sent = dribbling.try_write([bytes.next().unwrap()]);
         match std::io::Read::read(&mut dribbling.stream, &mut byte) {
             Ok(0) => break,
@@ -123,8 +131,12 @@ fn a_head_that_does_not_end_is_not_waited_for() {
 
 #[test]
 fn an_idle_connection_is_closed_after_its_time() {
-    let scene = Scene::new();
-    let site = Site::start(scene.server().http().connection_timeouts(LONG, LONG, SHORT));
+    let scene = CallControls::new();
+    let site = TestServer::start(scene.server().http().connection_timeouts(
+        LONG_TIMEOUT,
+        LONG_TIMEOUT,
+        SHORT_TIMEOUT,
+    ));
     let mut socket = eventually(|| {
         let mut socket = site.connect();
         let mut serves = |id| socket.try_write(echo(id)) && socket.response().is_some();
@@ -145,8 +157,8 @@ fn an_idle_connection_is_closed_after_its_time() {
 
 #[test]
 fn a_dribbled_body_is_given_up() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene).body_timeout(SHORT));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene).body_timeout(SHORT_TIMEOUT));
     let mut socket = site.connect();
     let request = echo(1);
     socket.write(&request[..request.len() - 1]);
@@ -154,18 +166,20 @@ fn a_dribbled_body_is_given_up() {
     assert_eq!(answer.status, 408, "{}", answer.body);
     assert_eq!(socket.end(), "", "the start of the next request is unknown");
     let mut chunked = site.connect();
-    chunked.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js"));
+    chunked.write(format!(
+        "POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}Transfer-Encoding: chunked\r\n\r\n5\r\n{{\"js"
+    ));
     assert_eq!(chunked.response().unwrap().status, 408);
     is_alive(&site);
 }
 
 /// Server with a tool whose result exceeds any socket buffer.
-fn shouting(scene: &Scene) -> linchpin::Server {
+fn shouting(scene: &CallControls) -> linchpin::Server {
     let shout = scene.clone();
     scene.server().tool("shout", "", move |_: NoArgs, cx: Context| {
         let scene = shout.clone();
         async move {
-            let _alive = support::live_counter::Alive::new(&scene.alive);
+            let _alive = support::live_counter::LiveCounter::new(&scene.running);
             scene.changed.notify_waiters();
             for step in 1.. {
                 cx.progress((f64::from(step), 1e9, "x".repeat(16 << 10)));
@@ -182,9 +196,12 @@ fn shout() -> String {
 
 #[test]
 fn a_client_that_does_not_read_is_cut() {
-    let scene = Scene::new();
-    let site =
-        Site::start(shouting(&scene).http().write_timeout(SHORT).connection_timeouts(LONG, LONG, LONG));
+    let scene = CallControls::new();
+    let site = TestServer::start(shouting(&scene).http().write_timeout(SHORT_TIMEOUT).connection_timeouts(
+        LONG_TIMEOUT,
+        LONG_TIMEOUT,
+        LONG_TIMEOUT,
+    ));
     let mut deaf: Vec<_> = (0..3).map(|_| site.connect()).collect();
     for socket in &mut deaf {
         socket.write(shout());
@@ -193,14 +210,14 @@ fn a_client_that_does_not_read_is_cut() {
         assert_eq!(socket.head().unwrap().0, 200);
     }
     site.until_tasks(0);
-    assert_eq!(scene.alive(), 0, "its calls were cancelled");
+    assert_eq!(scene.running(), 0, "its calls were cancelled");
     is_alive(&site);
 }
 
 #[test]
 fn connections_are_bounded() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene).max_connections(2));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene).max_connections(2));
     let mut first = site.connect();
     first.write(echo(1));
     first.response().unwrap();
@@ -213,7 +230,7 @@ fn connections_are_bounded() {
     site.until_tasks(2);
     assert_eq!(first.end(), "", "the one that was idle for longest");
 
-    let site = Site::start(http(&scene).max_connections_per_address(2));
+    let site = TestServer::start(http(&scene).max_connections_per_address(2));
     let mut known: Vec<_> = (0..2).map(|_| site.connect()).collect();
     for socket in &mut known {
         socket.write(echo(1));
@@ -230,7 +247,7 @@ fn connections_are_bounded() {
 
 #[test]
 fn requests_in_one_go_are_answered_one_by_one() {
-    let site = Site::start(http(&Scene::new()));
+    let site = TestServer::start(http(&CallControls::new()));
     let mut socket = site.connect();
     socket.write((0..20).map(echo).collect::<String>());
     for id in 0..20 {
@@ -246,7 +263,7 @@ fn requests_in_one_go_are_answered_one_by_one() {
 
 #[test]
 fn targets_and_versions_of_http() {
-    let site = Site::start(http(&Scene::new()));
+    let site = TestServer::start(http(&CallControls::new()));
     let request = echo(1);
     for (from, to, status) in [
         ("POST /mcp HTTP/1.1", "POST http://localhost/mcp HTTP/1.1", 200),
@@ -273,8 +290,8 @@ fn targets_and_versions_of_http() {
 
 #[test]
 fn a_stream_to_a_client_of_http_1_0_ends_with_the_connection() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene));
     let mut socket = site.connect();
     socket.write(wait(3).replace("HTTP/1.1", "HTTP/1.0"));
     scene.step(3);
@@ -286,7 +303,7 @@ fn a_stream_to_a_client_of_http_1_0_ends_with_the_connection() {
 
 #[test]
 fn those_who_ask_first_are_told_to_go_on() {
-    let site = Site::start(scene_with_cap().http());
+    let site = TestServer::start(scene_with_cap().http());
     let mut socket = site.connect();
     let request = echo(1);
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
@@ -299,30 +316,30 @@ fn those_who_ask_first_are_told_to_go_on() {
         [("Content-Length: 99999999\r\n", 413), ("Content-Encoding: gzip\r\nContent-Length: 5\r\n", 415)]
     {
         let mut socket = site.connect();
-        socket.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}{more}Expect: 100-continue\r\n\r\n"));
+        socket.write(format!("POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}{more}Expect: 100-continue\r\n\r\n"));
         assert_eq!(socket.response().unwrap().status, status);
     }
 }
 
 fn scene_with_cap() -> linchpin::Server {
-    Scene::new().server().max_message(64 << 10)
+    CallControls::new().server().max_message(64 << 10)
 }
 
 #[test]
 fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
-    let site = Site::start(scene_with_cap().http());
+    let site = TestServer::start(scene_with_cap().http());
     let long = format!("{{\"x\":\"{}\"}}", "x".repeat(100 << 10));
     for _ in 0..20 {
         let mut socket = site.connect();
         socket.write(post(&long, ""));
         assert_eq!(socket.response().unwrap().status, 413);
         let mut chunked = site.connect();
-        chunked.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n"));
+        chunked.write(format!("POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}Transfer-Encoding: chunked\r\n\r\n"));
         chunked.write(format!("{:x}\r\n{long}\r\n0\r\n\r\n", long.len()));
         assert_eq!(chunked.response().unwrap().status, 413);
     }
     // Also if much is in flight when the response is decided.
-    let site_of_default = Site::start(Scene::new().server().http());
+    let site_of_default = TestServer::start(CallControls::new().server().http());
     let longer = "x".repeat(7 << 20);
     for _ in 0..5 {
         let mut socket = site_of_default.connect();
@@ -331,7 +348,7 @@ fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
     }
     // A client that does not stop sending is cut off.
     let mut endless = site.connect();
-    endless.write(format!("POST /mcp HTTP/1.1\r\n{USUAL}Transfer-Encoding: chunked\r\n\r\n"));
+    endless.write(format!("POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}Transfer-Encoding: chunked\r\n\r\n"));
     let chunk = format!("{:x}\r\n{}\r\n", 64 << 10, "x".repeat(64 << 10));
     let mut sent = 0;
     while endless.try_write(&chunk) {
@@ -343,7 +360,7 @@ fn a_body_that_is_too_long_is_refused_so_that_its_sender_learns_it() {
 
 #[test]
 fn heads_are_bounded() {
-    let site = Site::start(http(&Scene::new()));
+    let site = TestServer::start(http(&CallControls::new()));
     for (more, status) in [
         (format!("X: {}\r\n", "x".repeat(10 << 10)), 200),
         (format!("X: {}\r\n", "x".repeat(20 << 10)), 431),
@@ -365,7 +382,7 @@ fn heads_are_bounded() {
 
 #[test]
 fn what_is_no_http_is_turned_away() {
-    let site = Site::start(http(&Scene::new()));
+    let site = TestServer::start(http(&CallControls::new()));
     let request = echo(1);
     let body = request.split_once("\r\n\r\n").unwrap().1;
     let length = format!("Content-Length: {}\r\n", body.len());
@@ -415,12 +432,12 @@ fn what_is_no_http_is_turned_away() {
 
 #[test]
 fn two_lengths_are_one_request() {
-    let site = Site::start(http(&Scene::new()));
+    let site = TestServer::start(http(&CallControls::new()));
     let hidden = echo(2);
     let body = format!("0\r\n\r\n{hidden}");
     let mut socket = site.connect();
     socket.write(format!(
-        "POST /mcp HTTP/1.1\r\n{USUAL}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n{body}",
+        "POST /mcp HTTP/1.1\r\n{DEFAULT_HEADERS}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n{body}",
         body.len()
     ));
     let said = socket.end();
@@ -431,8 +448,8 @@ fn two_lengths_are_one_request() {
 
 #[test]
 fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene));
     let open = post(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-11-25", &json!({}))}).to_string(), "");
     let mut first = site.connect();
     first.write(&open);
@@ -455,7 +472,7 @@ fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
         }
         is_alive(&site); // so all earlier connections have been accepted
         site.until_tasks(1);
-        assert_eq!(scene.alive(), 0);
+        assert_eq!(scene.running(), 0);
     }
     eprintln!("{cuts} connections were cut");
     let mut back = site.connect();
@@ -467,8 +484,8 @@ fn a_client_that_closes_at_any_byte_leaves_nothing_behind() {
 
 #[test]
 fn a_disconnect_is_noticed_while_a_call_works() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene));
     for streams in [false, true] {
         let mut socket = site.connect();
         socket.write(wait(3));
@@ -482,13 +499,13 @@ fn a_disconnect_is_noticed_while_a_call_works() {
         block(scene.until_alive(0));
         site.until_tasks(0);
     }
-    assert_eq!(scene.ended(), 0);
+    assert_eq!(scene.finished(), 0);
 }
 
 #[test]
 fn a_server_ends_in_good_order() {
-    let scene = Scene::new();
-    let mut site = Site::start(http(&scene).legacy_sse());
+    let scene = CallControls::new();
+    let mut site = TestServer::start(http(&scene).legacy_sse());
     let (mut silent, mut idle, mut busy, mut listening, mut old) =
         (site.connect(), site.connect(), site.connect(), site.connect(), site.connect());
     idle.write(echo(1));
@@ -511,19 +528,19 @@ fn a_server_ends_in_good_order() {
     let answer = busy.response().unwrap();
     assert!(answer.body.contains("1 steps"), "{}", answer.body);
     assert_eq!(busy.end(), "");
-    assert!(site.ended() < PATIENCE);
+    assert!(site.stop_and_wait() < TEST_TIMEOUT);
 }
 
 #[test]
 fn a_server_does_not_wait_for_ever() {
-    let scene = Scene::new();
-    let site = Site::start(scene.server().shutdown_timeout(SHORT).http());
+    let scene = CallControls::new();
+    let site = TestServer::start(scene.server().shutdown_timeout(SHORT_TIMEOUT).http());
     let mut busy = site.connect();
     busy.write(wait(1));
     block(scene.until_alive(1));
-    assert!(site.ended() < PATIENCE);
+    assert!(site.stop_and_wait() < TEST_TIMEOUT);
     assert_eq!(busy.end(), "");
-    assert_eq!(scene.alive(), 0);
+    assert_eq!(scene.running(), 0);
 }
 
 /// Process that `a_process_is_told_to_end` starts: the test binary itself, with an address to serve.
@@ -546,7 +563,7 @@ impl Process {
         loop {
             match Socket::connect(address) {
                 Ok(socket) => return socket,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+                Err(error) => assert!(begun.elapsed() < TEST_TIMEOUT, "{error}"),
             }
             assert_eq!(self.0.try_wait().unwrap(), None);
             std::thread::yield_now();
@@ -603,8 +620,8 @@ fn a_process_is_told_to_end() {
 
 #[test]
 fn a_session_over_sockets() {
-    let scene = Scene::new();
-    let site = Site::start(http(&scene));
+    let scene = CallControls::new();
+    let site = TestServer::start(http(&scene));
     let mut socket = site.connect();
     let params = initialize("2025-11-25", &json!({}));
     socket.write(post(

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use http::{HttpScript, PATIENCE, Reply, Seen, client, said, speak, text};
+use http::{HttpScript, ReceivedRequest, Reply, TEST_TIMEOUT, client, plain_reply, said, text};
 use linchpin::testing::Random;
 use linchpin::{Client, ClientError, Revision};
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 const SEED: u64 = 20_260_728;
 /// Number of cut streams: resumable ones, and as many for each kind of unresumable stream.
-const RESUMED: usize = 6_000;
-const LOST: usize = 2_000;
+const RESUMABLE_COUNT: usize = 6_000;
+const UNRESUMABLE_COUNT: usize = 2_000;
 /// Number of concurrent calls.
 const AT_ONCE: usize = 32;
 /// Notifications before a response.
@@ -63,18 +63,18 @@ impl Calls {
         let whole = reply.end();
         // A stream that is always cut near its end would never finish.
         let luck = if from < NOTICES { 1 } else { 9 };
-        if from > 0 && random.below(luck + 1) < luck {
+        if from > 0 && random.next_below(luck + 1) < luck {
             return whole;
         }
-        let at = 1 + random.below(whole.len() - 1);
+        let at = 1 + random.next_below(whole.len() - 1);
         // Most cuts are within the events: the head is a small part of a stream.
-        let at = if at < head { head + random.below(whole.len() - head) } else { at };
+        let at = if at < head { head + random.next_below(whole.len() - head) } else { at };
         self.cuts += 1;
         *is_resumable |= ids && at >= first_end;
         whole.cut_after(at)
     }
 
-    fn called(&mut self, seen: &Seen, ids: bool) -> Reply {
+    fn called(&mut self, seen: &ReceivedRequest, ids: bool) -> Reply {
         let name = seen.body["params"]["name"].as_str().unwrap().to_owned();
         let token = &seen.body["params"]["_meta"]["progressToken"];
         let notice = |number: usize| {
@@ -102,7 +102,7 @@ async fn server(revision: Revision, ids: bool, calls: &Arc<Mutex<Calls>>) -> Htt
     HttpScript::start(move |seen| match (seen.method(), seen.headers.get("last-event-id")) {
         ("tools/call", _) => calls.lock().unwrap().called(seen, ids),
         ("GET", Some(last)) => calls.lock().unwrap().resumed(last),
-        _ => speak(revision, seen),
+        _ => plain_reply(revision, seen),
     })
     .await
 }
@@ -119,7 +119,7 @@ async fn call(client: Client, name: String) -> Outcome {
     let told = Arc::new(Mutex::new(Vec::new()));
     let hear = told.clone();
     let call = client.call(&name, ()).progress(move |progress| hear.lock().unwrap().push(progress.done()));
-    let result = timeout(PATIENCE * 3, call).await.unwrap_or_else(|_| panic!("{name} hangs"));
+    let result = timeout(TEST_TIMEOUT * 3, call).await.unwrap_or_else(|_| panic!("{name} hangs"));
     let told = told.lock().unwrap().clone();
     Outcome { result: result.map(|result| said(&result).to_owned()), told, name, at: Instant::now() }
 }
@@ -146,7 +146,7 @@ async fn streams_with_event_ids_lose_nothing() {
     let script = server(Revision::LATEST_SESSION, true, &calls).await;
     let client = client(&script).max_reconnects(1_000).connect().await.unwrap();
     let (mut resumed, mut lost) = (0, 0);
-    run(&client, &calls, RESUMED, |outcome| {
+    run(&client, &calls, RESUMABLE_COUNT, |outcome| {
         let Outcome { name, result, told, .. } = outcome;
         let is_resumable = calls.lock().unwrap().known[name].is_resumable;
         let expected: Vec<f64> = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0][..NOTICES].to_vec();
@@ -163,7 +163,7 @@ async fn streams_with_event_ids_lose_nothing() {
         }
     })
     .await;
-    assert!(resumed > RESUMED / 10 && lost > 0, "{resumed} resumed, {lost} lost");
+    assert!(resumed > RESUMABLE_COUNT / 10 && lost > 0, "{resumed} resumed, {lost} lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -173,7 +173,7 @@ async fn other_streams_are_lost_at_once() {
         let script = server(revision, ids, &calls).await;
         let client = client(&script).connect().await.unwrap();
         let (mut lost, mut late) = (0, 0);
-        run(&client, &calls, LOST, |outcome| {
+        run(&client, &calls, UNRESUMABLE_COUNT, |outcome| {
             let Outcome { name, result, told, at } = outcome;
             let in_order: Vec<f64> = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0][..told.len()].to_vec();
             assert_eq!(told, &in_order, "{name} of seed {SEED}");
@@ -189,7 +189,7 @@ async fn other_streams_are_lost_at_once() {
             }
         })
         .await;
-        assert!(lost > LOST / 2, "{lost}");
+        assert!(lost > UNRESUMABLE_COUNT / 2, "{lost}");
         // The machine may be busy for a moment.
         assert!(late <= lost / 100, "{late} of {lost} calls learned late of their cut");
         assert!(script.of("GET").iter().all(|seen| !seen.headers.contains_key("last-event-id")));

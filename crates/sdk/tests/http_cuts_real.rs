@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::testing::Random;
 use linchpin::{Client, ClientError, Context, Revision, Server, args};
 use serde_json::json;
@@ -57,7 +57,7 @@ impl Breaking {
     async fn carry(self: Arc<Self>, mut client: TcpStream) {
         let Ok(mut server) = TcpStream::connect(&self.server).await else { return };
         let is_whole = *self.whole.lock().unwrap();
-        let mut left = if is_whole { usize::MAX } else { 1 + self.random.lock().unwrap().below(1_500) };
+        let mut left = if is_whole { usize::MAX } else { 1 + self.random.lock().unwrap().next_below(1_500) };
         let (mut up, mut down) = ([0; 4096], [0; 4096]);
         loop {
             tokio::select! {
@@ -137,7 +137,8 @@ async fn scene(revision: Revision) -> (Vec<Ended>, Done, usize) {
     let mut background = JoinSet::new();
     let (url, line) = breaking(&endpoint.url(), &mut background).await;
     background.spawn(async { endpoint.run_until(std::future::pending()).await.unwrap() });
-    let client = Client::http(url).max_reconnects(1_000).revisions([revision]).eras(Eras::new());
+    let client =
+        Client::http(url).max_reconnects(1_000).revisions([revision]).revision_cache(RevisionCache::new());
     let client = client.connect().await.unwrap();
     *line.whole.lock().unwrap() = false;
     let ended = calls(&client).await;

@@ -7,9 +7,9 @@ mod support;
 use http::StatusCode;
 use linchpin::Revision;
 use serde_json::json;
-use support::call_scenarios::Scene;
+use support::call_scenarios::CallControls;
 use support::initialize;
-use support::web::{Guest, post, serve};
+use support::web::{TestClient, post, serve};
 
 /// Fewer without optimization: the whole flood would take minutes. The limit is 10,000 sessions.
 const FLOOD: usize = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };
@@ -22,7 +22,7 @@ fn resident() -> usize {
 
 #[tokio::test]
 async fn a_flood_of_initialize_is_bounded_in_memory() {
-    let web = serve(Scene::new().server().http());
+    let web = serve(CallControls::new().server().http());
     let params = initialize("2025-11-25", &json!({}));
     let opening = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string();
     let open = async |count: usize| {
@@ -36,6 +36,6 @@ async fn a_flood_of_initialize_is_bounded_in_memory() {
     let grown = resident().saturating_sub(before);
     eprintln!("{FLOOD} initialize: {} KiB more", grown >> 10);
     assert!(grown <= 32 << 20, "{grown} bytes");
-    let guest = Guest::open(&web, Revision::LATEST_SESSION).await;
+    let guest = TestClient::open(&web, Revision::LATEST_SESSION).await;
     assert_eq!(guest.ask("ping", json!({})).await.status, StatusCode::OK);
 }

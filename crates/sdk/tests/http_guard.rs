@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use linchpin::Revision;
 use linchpin::server::HttpService;
 use serde_json::json;
-use support::call_scenarios::Scene;
-use support::web::{self, Events, Guest, borrowed, serve};
+use support::call_scenarios::CallControls;
+use support::web::{self, Events, TestClient, borrowed, serve};
 use support::{STATELESS, initialize};
 
 /// Header value, and whether it is allowed. Two values are two headers.
@@ -88,9 +88,9 @@ fn set(headers: &mut HeaderMap, name: &'static str, values: &[String]) {
 
 /// Returns one request for everything that is served, with the status when allowed.
 async fn doors(web: &HttpService) -> (Vec<(&'static str, Request<String>, StatusCode)>, Events) {
-    let modern = Guest::new(web, STATELESS);
+    let modern = TestClient::new(web, STATELESS);
     let list = modern.message("tools/list", json!({}));
-    let session = Guest::open(web, Revision::LATEST_SESSION).await;
+    let session = TestClient::open(web, Revision::LATEST_SESSION).await;
     let id = [("mcp-session-id", session.session.as_deref().unwrap())];
     let empty = |method: Method, path: &str| web::request(method, path).body(String::new()).unwrap();
     let opening = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-11-25", &json!({}))});
@@ -112,7 +112,7 @@ async fn doors(web: &HttpService) -> (Vec<(&'static str, Request<String>, Status
 
 #[tokio::test]
 async fn every_host_with_every_origin_at_every_door() {
-    let http = Scene::new().server().http().legacy_sse();
+    let http = CallControls::new().server().http().legacy_sse();
     let http =
         http.allow_host("mcp.example:8443").allow_host("other.example").allow_origin("https://app.example");
     let web = serve(http);
@@ -148,8 +148,8 @@ async fn every_host_with_every_origin_at_every_door() {
 
 #[tokio::test]
 async fn a_target_that_names_a_host_must_name_a_known_one() {
-    let web = serve(Scene::new().server().http());
-    let modern = Guest::new(&web, STATELESS);
+    let web = serve(CallControls::new().server().http());
+    let modern = TestClient::new(&web, STATELESS);
     let list = modern.message("tools/list", json!({}));
     for (target, host, expected) in [
         ("http://localhost:8080/mcp", "localhost:8080", 200),
@@ -167,8 +167,8 @@ async fn a_target_that_names_a_host_must_name_a_known_one() {
 
 #[tokio::test]
 async fn what_a_browser_says_of_a_page_counts() {
-    let web = serve(Scene::new().server().http().allow_origin("https://app.example"));
-    let modern = Guest::new(&web, STATELESS);
+    let web = serve(CallControls::new().server().http().allow_origin("https://app.example"));
+    let modern = TestClient::new(&web, STATELESS);
     let list = modern.message("tools/list", json!({}));
     for (site, origin, expected) in [
         ("cross-site", "", 403),
@@ -186,8 +186,8 @@ async fn what_a_browser_says_of_a_page_counts() {
 
 #[tokio::test]
 async fn any_host_is_let_in_only_on_request() {
-    let web = serve(Scene::new().server().http().allow_any_host());
-    let modern = Guest::new(&web, STATELESS);
+    let web = serve(CallControls::new().server().http().allow_any_host());
+    let modern = TestClient::new(&web, STATELESS);
     let list = modern.message("tools/list", json!({}));
     for (host, origin, expected) in [
         ("evil.example", "", 200),

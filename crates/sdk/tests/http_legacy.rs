@@ -11,9 +11,9 @@ use linchpin::Revision;
 use linchpin::server::HttpService;
 use serde_json::{Value, json};
 use spec_check::Transcript;
-use support::call_scenarios::Scene;
+use support::call_scenarios::CallControls;
 use support::paused::pass;
-use support::web::{self, Answer, Beside, Events, Guest, serve, text_of};
+use support::web::{self, Answer, BackgroundTask, Events, TestClient, serve, text_of};
 use support::{STATELESS, initialize};
 
 const FIRST: Revision = Revision::V2024_11_05;
@@ -21,14 +21,14 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Client of the revision 2024-11-05.
 struct Old {
-    guest: Guest,
+    guest: TestClient,
     address: String,
     events: Events,
     transcript: Transcript,
     next: i64,
 }
 
-fn line(guest: &Guest, path: &str) -> impl Future<Output = Answer> {
+fn line(guest: &TestClient, path: &str) -> impl Future<Output = Answer> {
     let request = web::with(
         web::request(Method::GET, path).body(String::new()).unwrap(),
         &web::borrowed(&guest.always),
@@ -39,10 +39,10 @@ fn line(guest: &Guest, path: &str) -> impl Future<Output = Answer> {
 
 impl Old {
     async fn connect(web: &HttpService, path: &str) -> Self {
-        Self::connect_as(Guest::new(web, FIRST), path).await
+        Self::connect_as(TestClient::new(web, FIRST), path).await
     }
 
-    async fn connect_as(guest: Guest, path: &str) -> Self {
+    async fn connect_as(guest: TestClient, path: &str) -> Self {
         let mut events = line(&guest, path).await.events();
         let first = events.event().await.unwrap();
         assert_eq!((first.name.as_deref(), &first.id), (Some("endpoint"), &None));
@@ -92,7 +92,7 @@ impl Old {
 }
 
 /// Posts without `Accept`, as old clients do.
-async fn post_to(guest: &Guest, address: &str, message: &Value) -> Answer {
+async fn post_to(guest: &TestClient, address: &str, message: &Value) -> Answer {
     let request = web::request(Method::POST, address).body(message.to_string()).unwrap();
     let request = web::with(request, &[("accept", "")]);
     guest.handle(web::with(request, &web::borrowed(&guest.always))).await
@@ -100,7 +100,7 @@ async fn post_to(guest: &Guest, address: &str, message: &Value) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn messages_go_by_post_and_answers_come_on_the_stream() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let service = scene.server().build().unwrap();
     let web = serve(service.http().legacy_sse());
     for path in ["/mcp", "/sse"] {
@@ -136,7 +136,7 @@ async fn messages_go_by_post_and_answers_come_on_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_ends_everything() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().legacy_sse());
     let mut old = Old::connect(&web, "/sse").await;
     old.send("tools/call", json!({"name": "wait", "arguments": {"count": 1}})).await;
@@ -144,14 +144,14 @@ async fn a_stream_that_ends_ends_everything() {
     let (guest, address) = (old.guest.clone(), old.address.clone());
     drop(old);
     scene.until_alive(0).await;
-    assert_eq!(scene.ended(), 0);
+    assert_eq!(scene.finished(), 0);
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
     assert_eq!(post_to(&guest, &address, &ping).await.refusal().await, (404, -32600));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_is_not_answered() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().legacy_sse());
     let mut old = Old::connect(&web, "/sse").await;
     let id = old.send("tools/call", json!({"name": "wait", "arguments": {"count": 1}})).await;
@@ -164,7 +164,7 @@ async fn a_cancelled_request_is_not_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_wrong_with_a_post() {
-    let web = serve(Scene::new().server().max_message(2_000).http().legacy_sse());
+    let web = serve(CallControls::new().server().max_message(2_000).http().legacy_sse());
     let mut old = Old::connect(&web, "/sse").await;
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
     let id = old.address.rsplit('=').next().unwrap().to_owned();
@@ -177,7 +177,7 @@ async fn what_is_wrong_with_a_post() {
         assert_eq!(post_to(&old.guest, &address, &ping).await.refusal().await, (404, -32600), "{address}");
     }
     // Sessions of one transport do not exist in the other.
-    let session = Guest::open(&web, Revision::LATEST_SESSION).await.session.unwrap();
+    let session = TestClient::open(&web, Revision::LATEST_SESSION).await.session.unwrap();
     assert_eq!(
         post_to(&old.guest, &format!("/mcp?sessionId={session}"), &ping).await.status,
         StatusCode::NOT_FOUND
@@ -200,8 +200,8 @@ async fn what_is_wrong_with_a_post() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_there_only_on_request() {
-    let web = serve(Scene::new().server().http());
-    let guest = Guest::new(&web, FIRST);
+    let web = serve(CallControls::new().server().http());
+    let guest = TestClient::new(&web, FIRST);
     let nothing = line(&guest, "/sse").await;
     assert_eq!(
         (nothing.status.as_u16(), nothing.header("content-type")),
@@ -212,20 +212,20 @@ async fn it_is_there_only_on_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_its_principals_and_they_are_bounded() {
-    let http = Scene::new().server().http().legacy_sse().max_sessions(4).max_sessions_per_principal(2);
+    let http = CallControls::new().server().http().legacy_sse().max_sessions(4).max_sessions_per_principal(2);
     let web =
         serve(http.principal(|parts| {
             Ok(parts.headers.get("x-user").map(|user| user.to_str().unwrap().to_owned()))
         }));
     let ada = || {
-        let mut guest = Guest::new(&web, FIRST);
+        let mut guest = TestClient::new(&web, FIRST);
         guest.always.push(("x-user", "ada".into()));
         guest
     };
     let mut first = Old::connect_as(ada(), "/sse").await;
     assert_eq!(first.call("who", json!({})).await, "ada");
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
-    let stranger = Guest::new(&web, FIRST);
+    let stranger = TestClient::new(&web, FIRST);
     assert_eq!(post_to(&stranger, &first.address, &ping).await.refusal().await, (404, -32600));
     let second = Old::connect_as(ada(), "/sse").await;
     assert_eq!(line(&ada(), "/sse").await.refusal().await, (503, -32600));
@@ -237,7 +237,7 @@ async fn a_stream_is_its_principals_and_they_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_server_answers_first() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().legacy_sse());
     let mut old = Old::connect(&web, "/sse").await;
     old.send("tools/call", json!({"name": "wait", "arguments": {"count": 1}})).await;
@@ -251,7 +251,7 @@ async fn the_end_of_the_server_answers_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_not_answered_without_end() {
-    let web = serve(Scene::new().server().http().legacy_sse());
+    let web = serve(CallControls::new().server().http().legacy_sse());
     let mut old = Old::connect(&web, "/sse").await;
     let long = "x".repeat(100 << 10);
     let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "echo", "arguments": {"message": long}}});
@@ -269,10 +269,10 @@ async fn a_client_that_does_not_read_is_not_answered_without_end() {
 
 #[tokio::test]
 async fn one_url_serves_clients_of_all_revisions_at_once() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().legacy_sse());
     let first = web.clone();
-    let old = Beside::start(async move {
+    let old = BackgroundTask::start(async move {
         let mut old = Old::connect(&first, "/mcp").await;
         for turn in 0..200 {
             assert_eq!(
@@ -284,8 +284,8 @@ async fn one_url_serves_clients_of_all_revisions_at_once() {
     });
     let others = Revision::ALL.into_iter().filter(|revision| *revision != FIRST).map(|revision| {
         let web = web.clone();
-        Beside::start(async move {
-            let guest = Guest::open(&web, revision).await;
+        BackgroundTask::start(async move {
+            let guest = TestClient::open(&web, revision).await;
             assert_eq!(guest.session.is_some(), revision != STATELESS);
             for turn in 0..200 {
                 let said = format!("{revision} {turn}");

@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use linchpin::server::Body;
-use linchpin::server::web::{Addresses, Bodies, Guard};
-use support::sockets::{PATIENCE, Site};
+use linchpin::server::web::{BodyReader, ConnectionAddresses, OriginGuard};
+use support::sockets::{TEST_TIMEOUT, TestServer};
 use tokio::sync::Notify;
 use tower_service::Service;
 
 /// Service that echoes the request.
 #[derive(Clone)]
 struct Echo {
-    bodies: Arc<Bodies>,
+    bodies: Arc<BodyReader>,
     waits: SyncSender<()>,
     go_on: Arc<Notify>,
 }
@@ -31,15 +31,15 @@ impl Echo {
     /// Creates the service, and a receiver that is notified when a request waits.
     fn new() -> (Self, Receiver<()>) {
         let (waits, told) = sync_channel(8);
-        (Echo { bodies: Arc::new(Bodies::new(1 << 20)), waits, go_on: Arc::default() }, told)
+        (Echo { bodies: Arc::new(BodyReader::new(1 << 20)), waits, go_on: Arc::default() }, told)
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (parts, body) = request.into_parts();
-        let Addresses { peer, local } = *parts.extensions.get().unwrap();
-        let who = match Guard::default().check(&parts, local.map(|address| address.ip())) {
+        let ConnectionAddresses { peer, local } = *parts.extensions.get().unwrap();
+        let who = match OriginGuard::default().check(&parts, local.map(|address| address.ip())) {
             Ok(()) => format!("{peer} {} ", local.unwrap()),
-            Err(stranger) => stranger.text().to_owned(),
+            Err(stranger) => stranger.message().to_owned(),
         };
         let body = match self.bodies.read(&parts, body, 10).await {
             Ok(whole) => String::from_utf8(whole.bytes.to_vec()).unwrap(),
@@ -74,7 +74,7 @@ fn post(path: &str, host: &str, body: &str) -> String {
 
 #[test]
 fn a_service_is_asked_and_knows_who_asks() {
-    let site = Site::serving(|listener| listener, Echo::new().0);
+    let site = TestServer::serving(|listener| listener, Echo::new().0);
     let mut socket = site.connect();
     let peer = socket.stream.local_addr().unwrap();
     for (body, expected) in [("hello", "hello"), ("0123456789", "0123456789"), ("0123456789+", "TooLarge")] {
@@ -84,31 +84,32 @@ fn a_service_is_asked_and_knows_who_asks() {
     socket.write(post("/", "evil.example", ""));
     let answer = socket.response().unwrap();
     assert!(answer.body.starts_with("this Host is not allowed"), "{}", answer.body);
-    site.ended();
+    site.stop_and_wait();
 }
 
 #[test]
 fn what_has_begun_is_finished_before_the_end() {
     let (echo, told) = Echo::new();
-    let mut site = Site::serving(|listener| listener.shutdown_timeout(Duration::from_mins(1)), echo.clone());
+    let mut site =
+        TestServer::serving(|listener| listener.shutdown_timeout(Duration::from_mins(1)), echo.clone());
     let mut socket = site.connect();
     socket.write(post("/wait", "localhost", "late"));
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(TEST_TIMEOUT).unwrap();
     site.stop();
     echo.go_on.notify_one();
     assert!(socket.response().unwrap().body.ends_with(" late"));
     assert_eq!(socket.end(), "");
-    site.ended();
+    site.stop_and_wait();
 }
 
 #[test]
 fn what_does_not_end_in_time_is_given_up() {
     let (echo, told) = Echo::new();
-    let site = Site::serving(|listener| listener.shutdown_timeout(Duration::ZERO), echo);
+    let site = TestServer::serving(|listener| listener.shutdown_timeout(Duration::ZERO), echo);
     let mut socket = site.connect();
     socket.write(post("/wait", "localhost", "never"));
-    told.recv_timeout(PATIENCE).unwrap();
-    assert!(site.ended() < PATIENCE);
+    told.recv_timeout(TEST_TIMEOUT).unwrap();
+    assert!(site.stop_and_wait() < TEST_TIMEOUT);
     assert!(socket.response().is_none());
 }
 
@@ -116,7 +117,7 @@ fn what_does_not_end_in_time_is_given_up() {
 fn there_are_no_more_connections_than_may_be() {
     for limit in [1, 2] {
         let (echo, told) = Echo::new();
-        let site = Site::serving(
+        let site = TestServer::serving(
             |listener| match limit {
                 1 => listener.max_connections(2),
                 _ => listener.max_connections_per_address(2),
@@ -126,7 +127,7 @@ fn there_are_no_more_connections_than_may_be() {
         let mut known: Vec<_> = (0..2).map(|_| site.connect()).collect();
         for socket in &mut known {
             socket.write(post("/wait", "localhost", "x"));
-            told.recv_timeout(PATIENCE).unwrap();
+            told.recv_timeout(TEST_TIMEOUT).unwrap();
         }
         let mut third = site.connect();
         let refused = third.response().unwrap();
@@ -148,11 +149,11 @@ fn there_are_no_more_connections_than_may_be() {
 #[test]
 fn idle_connections_make_room_for_new_ones() {
     let (echo, told) = Echo::new();
-    let site = Site::serving(|listener| listener.max_connections(4), echo.clone());
+    let site = TestServer::serving(|listener| listener.max_connections(4), echo.clone());
     // One connection is busy, one has been used, and two have never sent anything.
     let mut busy = site.connect();
     busy.write(post("/wait", "localhost", "busy"));
-    told.recv_timeout(PATIENCE).unwrap();
+    told.recv_timeout(TEST_TIMEOUT).unwrap();
     let mut used = site.connect();
     used.write(post("/", "localhost", "x"));
     assert_eq!(used.response().unwrap().status, 200);
@@ -172,14 +173,14 @@ fn idle_connections_make_room_for_new_ones() {
 
 #[test]
 fn requests_whose_bodies_do_not_arrive_make_room() {
-    let site = Site::serving(|listener| listener.max_connections(2), Echo::new().0);
+    let site = TestServer::serving(|listener| listener.max_connections(2), Echo::new().0);
     let mut slow: Vec<_> = (0..2).map(|_| site.connect()).collect();
     for socket in &mut slow {
         socket
             .write("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
         assert_eq!(socket.head().unwrap().0, 100, "the body is being read");
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let mut new = site.connect();
         // The server may have refused it already.

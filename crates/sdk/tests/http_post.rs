@@ -10,8 +10,8 @@ use http::{Method, StatusCode};
 use linchpin::server::HttpService;
 use linchpin::{Revision, Server};
 use serde_json::{Value, json};
-use support::call_scenarios::Scene;
-use support::web::{self, Guest, Pieces, borrowed, modern, post, serve, with};
+use support::call_scenarios::CallControls;
+use support::web::{self, ChunkedBody, TestClient, borrowed, modern, post, serve, with};
 use support::{STATELESS, fault, initialize, session_revisions, stateless};
 
 const INVALID_REQUEST: i64 = -32600;
@@ -22,7 +22,7 @@ const LACKS: i64 = -32021;
 const VERSION: i64 = -32022;
 
 fn endpoint() -> HttpService {
-    serve(Scene::new().server().http())
+    serve(CallControls::new().server().http())
 }
 
 fn ping(id: i64) -> Value {
@@ -30,16 +30,16 @@ fn ping(id: i64) -> Value {
 }
 
 /// Returns the status and error code of a message with additional headers.
-async fn refused(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> (u16, i64) {
-    guest.note(message);
+async fn refused(guest: &TestClient, message: &Value, headers: &[(&str, &str)]) -> (u16, i64) {
+    guest.record_sent(message);
     let own = guest.headers(message);
     let request = with(post(message, &borrowed(&own)), headers);
     guest.handle(request).await.refusal().await
 }
 
 /// Returns the status of a message with additional headers.
-async fn status(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> u16 {
-    guest.note(message);
+async fn status(guest: &TestClient, message: &Value, headers: &[(&str, &str)]) -> u16 {
+    guest.record_sent(message);
     let own = guest.headers(message);
     guest.handle(with(post(message, &borrowed(&own)), headers)).await.status.as_u16()
 }
@@ -48,7 +48,7 @@ async fn status(guest: &Guest, message: &Value, headers: &[(&str, &str)]) -> u16
 async fn quick_calls_are_answered_with_one_message_in_every_revision() {
     let web = endpoint();
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         assert_eq!(guest.session.is_some(), revision != STATELESS);
         assert_eq!(guest.call_text("echo", json!({"message": "hi"})).await, "hi", "{revision}");
         let list = guest.ask("tools/list", json!({})).await;
@@ -80,7 +80,7 @@ async fn only_json_is_taken() {
         ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json ;x"];
     let mut counts = (0, 0);
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let message = guest.message("tools/list", json!({}));
         for content in wrong {
             assert_eq!(
@@ -135,7 +135,7 @@ async fn clients_must_take_both_kinds_of_answers() {
         "text/html, application/json, */*;q=0.8",
     ];
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let message = guest.message("tools/list", json!({}));
         for accept in wrong {
             assert_eq!(
@@ -156,7 +156,7 @@ async fn clients_must_take_both_kinds_of_answers() {
 async fn the_version_header_of_sessions() {
     let web = endpoint();
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let message = guest.message("tools/list", json!({}));
         assert_eq!(
             status(&guest, &message, &[("mcp-protocol-version", "")]).await,
@@ -195,7 +195,7 @@ async fn the_version_header_of_sessions() {
 async fn sessions_must_be_named_and_known() {
     let web = endpoint();
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let id = guest.session.clone().unwrap();
         assert_eq!(id.len(), 64, "256 bits");
         for message in [
@@ -237,7 +237,7 @@ async fn sessions_must_be_named_and_known() {
         let unknown = "0".repeat(64);
         assert_eq!(refused(&guest, &again, &[("mcp-session-id", &unknown)]).await, (404, INVALID_REQUEST));
         // The stateless era ignores the session id.
-        let modern = Guest::new(&web, STATELESS);
+        let modern = TestClient::new(&web, STATELESS);
         let message = modern.message("tools/list", json!({}));
         assert_eq!(status(&modern, &message, &[("mcp-session-id", "whatever")]).await, 200);
     }
@@ -246,7 +246,7 @@ async fn sessions_must_be_named_and_known() {
 #[tokio::test]
 async fn headers_must_repeat_the_body_without_sessions() {
     let web = endpoint();
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     let call = guest.message("tools/call", json!({"name": "echo", "arguments": {"message": "m"}}));
     let list = guest.message("tools/list", json!({}));
     let read = guest.message("resources/read", json!({"uri": "memo://größe"}));
@@ -286,7 +286,7 @@ async fn headers_must_repeat_the_body_without_sessions() {
 #[tokio::test]
 async fn mirrored_parameters_must_say_the_same() {
     let web = endpoint();
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     let call =
         |arguments: Value| guest.message("tools/call", json!({"name": "region", "arguments": arguments}));
     let (west, both, none) =
@@ -317,14 +317,14 @@ async fn mirrored_parameters_must_say_the_same() {
         assert_eq!(status(&guest, message, headers).await, 200, "{headers:?}");
     }
     // Sessions do not use these headers.
-    let guest = Guest::open(&web, Revision::LATEST_SESSION).await;
+    let guest = TestClient::open(&web, Revision::LATEST_SESSION).await;
     assert_eq!(guest.call_text("region", json!({"region": "west"})).await, "there");
 }
 
 #[tokio::test]
 async fn what_requests_without_sessions_must_carry() {
     let web = endpoint();
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     let bare = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     assert_eq!(refused(&guest, &bare, &[]).await, (400, INVALID_PARAMS));
     let keys = ["io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"];
@@ -338,7 +338,7 @@ async fn what_requests_without_sessions_must_carry() {
     let mut future = guest.message("tools/list", json!({}));
     future["params"]["_meta"][keys[0]] = json!("2099-01-01");
     assert_eq!(refused(&guest, &future, &[]).await, (400, MISMATCH));
-    guest.note(&future);
+    guest.record_sent(&future);
     let answer = guest
         .handle(with(
             post(&future, &borrowed(&guest.headers(&future))),
@@ -360,7 +360,7 @@ async fn what_requests_without_sessions_must_carry() {
 async fn unknown_methods_are_not_found_only_without_sessions() {
     let web = endpoint();
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let expected = if revision == STATELESS { 404 } else { 200 };
         for method in ["no/such", "tools/cal", "x"] {
             let answer = guest.ask(method, json!({})).await;
@@ -378,7 +378,7 @@ async fn unknown_methods_are_not_found_only_without_sessions() {
 async fn notifications_and_answers_are_taken_without_a_word() {
     let web = endpoint();
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         for method in ["notifications/roots/list_changed", "notifications/cancelled", "acme/own"] {
             let answer = guest.notify(method, Value::Null).await;
             assert_eq!((answer.status, answer.header("content-type")), (StatusCode::ACCEPTED, None));
@@ -404,7 +404,7 @@ async fn a_notification_is_answered_without_a_word_whatever_its_handler_says() {
         });
     let web = serve(server.http());
     for revision in [STATELESS, Revision::LATEST_SESSION] {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let answer = guest.notify("acme/own", json!({})).await;
         assert_eq!((answer.status, answer.text().await), (StatusCode::ACCEPTED, String::new()), "{revision}");
     }
@@ -415,7 +415,7 @@ async fn batches_are_of_one_revision() {
     let web = endpoint();
     let note = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let call = |id: i64| {
             let params = json!({"name": "echo", "arguments": {"message": format!("m{id}")}});
             json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
@@ -449,7 +449,7 @@ async fn batches_are_of_one_revision() {
     }
     let opening = json!([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize("2025-03-26", &json!({}))}]);
     assert_eq!(
-        Guest::new(&web, Revision::V2025_03_26).send(&opening).await.refusal().await,
+        TestClient::new(&web, Revision::V2025_03_26).send(&opening).await.refusal().await,
         (400, INVALID_REQUEST)
     );
 }
@@ -511,7 +511,7 @@ async fn what_cannot_be_read_in_one_way_is_refused() {
     let web = endpoint();
     let mut count = 0;
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         for (body, code) in smuggled() {
             if body == "[1]" && revision == Revision::V2025_03_26 {
                 continue; // a batch with an invalid message
@@ -545,7 +545,7 @@ async fn what_cannot_be_read_in_one_way_is_refused() {
 
 #[tokio::test]
 async fn bodies_that_are_too_long_are_not_read() {
-    let web = serve(Scene::new().server().max_message(1_000).http());
+    let web = serve(CallControls::new().server().max_message(1_000).http());
     for (length, pieces) in [
         (Some(1_001), vec![]),
         (Some(u64::MAX), vec![]),
@@ -553,7 +553,7 @@ async fn bodies_that_are_too_long_are_not_read() {
         (None, vec![Some(Bytes::from(vec![b' '; 1_001]))]),
         (None, vec![Some(Bytes::from(vec![b' '; 1_000])), Some(Bytes::from_static(b" "))]),
     ] {
-        let body = Pieces { pieces: pieces.into(), length };
+        let body = ChunkedBody { pieces: pieces.into(), length };
         let request = web::request(Method::POST, "/mcp").body(body).unwrap();
         let answer = web.handle(request).await;
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -569,9 +569,9 @@ async fn bodies_that_are_too_long_are_not_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_given_up() {
-    let web = serve(Scene::new().server().http().body_timeout(Duration::from_secs(7)));
+    let web = serve(CallControls::new().server().http().body_timeout(Duration::from_secs(7)));
     let begun = tokio::time::Instant::now();
-    let body = Pieces { pieces: vec![Some(Bytes::from_static(b"{\"json")), None].into(), length: None };
+    let body = ChunkedBody { pieces: vec![Some(Bytes::from_static(b"{\"json")), None].into(), length: None };
     let answer = web.handle(web::request(Method::POST, "/mcp").body(body).unwrap()).await;
     assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
     assert_eq!(begun.elapsed(), Duration::from_secs(7));
@@ -586,14 +586,14 @@ async fn a_body_in_pieces_is_read_as_a_whole() {
     for size in 1..text.len() {
         let pieces = text.as_bytes().chunks(size).map(|piece| Some(Bytes::copy_from_slice(piece))).collect();
         let request = with(web::request(Method::POST, "/mcp").body(()).unwrap(), &borrowed(&headers));
-        let answer = web.handle(request.map(|()| Pieces { pieces, length: None })).await;
+        let answer = web.handle(request.map(|()| ChunkedBody { pieces, length: None })).await;
         assert_eq!(answer.status(), StatusCode::OK, "{size}");
     }
 }
 
 #[tokio::test]
 async fn other_paths_and_methods() {
-    let guest = Guest::new(&endpoint(), STATELESS);
+    let guest = TestClient::new(&endpoint(), STATELESS);
     for path in ["/", "/mcp/", "/MCP", "/mcp/x", "/mc", "//mcp", "/%6dcp", "/sse", "/messages", "*"] {
         let request = web::request(Method::POST, path).body(ping(1).to_string()).unwrap();
         let answer = guest.handle(request).await;
@@ -640,15 +640,15 @@ async fn other_paths_and_methods() {
 
 #[tokio::test]
 async fn pages_are_told_of_allowed_origins_only() {
-    let web = serve(Scene::new().server().http().allow_origin("https://app.example"));
-    let guest = Guest::new(&web, STATELESS);
+    let web = serve(CallControls::new().server().http().allow_origin("https://app.example"));
+    let guest = TestClient::new(&web, STATELESS);
     let page = |origin: &'static str| [("origin", origin), ("access-control-request-method", "POST")];
     let options = |headers: &[(&str, &str)]| {
         with(web::request(Method::OPTIONS, "/mcp").body(String::new()).unwrap(), headers)
     };
     let answer = guest.handle(options(&page("https://app.example"))).await;
     assert_eq!(answer.status, StatusCode::NO_CONTENT);
-    let headers = web::all(&answer.headers);
+    let headers = web::header_map(&answer.headers);
     assert_eq!(headers["access-control-allow-origin"], "https://app.example");
     assert_eq!(headers["access-control-allow-methods"], "GET, POST, DELETE");
     assert_eq!(headers["vary"], "origin");
@@ -691,8 +691,9 @@ async fn pages_are_told_of_allowed_origins_only() {
 
 #[tokio::test]
 async fn a_server_of_one_era_says_so_to_the_other() {
-    let modern_only = serve(Scene::new().server().protocol_version(STATELESS.as_str()).http().legacy_sse());
-    let guest = Guest::new(&modern_only, Revision::LATEST_SESSION);
+    let modern_only =
+        serve(CallControls::new().server().protocol_version(STATELESS.as_str()).http().legacy_sse());
+    let guest = TestClient::new(&modern_only, Revision::LATEST_SESSION);
     let answer = guest.ask("initialize", initialize("2025-11-25", &json!({}))).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let text = answer.text().await;
@@ -701,29 +702,29 @@ async fn a_server_of_one_era_says_so_to_the_other() {
         let request = web::request(method, "/mcp").body(String::new()).unwrap();
         assert_eq!(guest.handle(request).await.status, StatusCode::METHOD_NOT_ALLOWED);
     }
-    let modern = Guest::new(&modern_only, STATELESS);
+    let modern = TestClient::new(&modern_only, STATELESS);
     assert_eq!(modern.call_text("echo", json!({"message": "m"})).await, "m");
-    let old_only = serve(Scene::new().server().protocol_version("2025-06-18").http());
+    let old_only = serve(CallControls::new().server().protocol_version("2025-06-18").http());
     let message = modern.message("tools/list", json!({}));
-    let guest = Guest::new(&old_only, STATELESS);
-    guest.note(&message);
+    let guest = TestClient::new(&old_only, STATELESS);
+    guest.record_sent(&message);
     let answer = guest.handle(post(&message, &borrowed(&guest.headers(&message)))).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(answer.text().await.contains("2025-06-18"));
-    let guest = Guest::open(&old_only, Revision::V2025_06_18).await;
+    let guest = TestClient::open(&old_only, Revision::V2025_06_18).await;
     assert_eq!(guest.call_text("echo", json!({"message": "m"})).await, "m");
 }
 
 #[tokio::test]
 async fn without_sessions_old_clients_are_served_one_by_one() {
-    let web = serve(Scene::new().server().http().stateless());
+    let web = serve(CallControls::new().server().http().stateless());
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         assert_eq!(guest.session, None);
         let mut message = guest.message("tools/call", json!({"name": "echo", "arguments": {"message": "m"}}));
         let version = [("mcp-protocol-version", revision.as_str())];
         let known: &[_] = if revision >= Revision::V2025_06_18 { &version } else { &[] };
-        guest.note(&message);
+        guest.record_sent(&message);
         let own = guest.headers(&message);
         let answer = guest.handle(with(post(&message, &borrowed(&own)), known)).await;
         assert_eq!(web::text_of(&answer.message().await), "m", "{revision}");
@@ -760,7 +761,7 @@ async fn without_sessions_old_clients_are_served_one_by_one() {
 
 #[tokio::test]
 async fn settings_that_make_no_sense_are_told() {
-    let http = || Scene::new().server().http();
+    let http = || CallControls::new().server().http();
     for path in ["mcp", "", "/a?b", "/a#b", "/a b", "/a\nb", "http://x/mcp", "*"] {
         assert!(http().path(path).into_service().is_err(), "{path:?}");
     }

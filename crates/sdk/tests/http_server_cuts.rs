@@ -9,7 +9,7 @@ use linchpin::server::HttpService;
 use linchpin::{Context, Revision, Server};
 use serde_json::{Value, json};
 use support::call_scenarios::Count;
-use support::web::{Beside, Events, Guest, serve, text_of};
+use support::web::{BackgroundTask, Events, TestClient, serve, text_of};
 
 const SESSIONS: u64 = 8;
 const CALLS: usize = 40;
@@ -56,7 +56,7 @@ async fn read(events: &mut Events, most: u64, seen: &mut Vec<Value>) -> bool {
 }
 
 /// Runs one call whose stream is cut after some messages, repeatedly. Returns the number of cuts.
-async fn cut_call(guest: &Guest, dice: &mut Dice) -> usize {
+async fn cut_call(guest: &TestClient, dice: &mut Dice) -> usize {
     let count = 1 + dice.roll(30);
     let answer = guest.watch("chat", json!({"count": count})).await;
     let (mut events, mut seen, mut cuts) = (answer.events(), Vec::new(), 0);
@@ -86,9 +86,9 @@ async fn calls() {
     let web = endpoint();
     let workers = (1..=SESSIONS).map(|seed| {
         let web = web.clone();
-        Beside::start(async move {
+        BackgroundTask::start(async move {
             let revision = if seed % 2 == 0 { Revision::LATEST_SESSION } else { Revision::V2025_03_26 };
-            let (guest, mut dice, mut cuts) = (Guest::open(&web, revision).await, Dice(seed), 0);
+            let (guest, mut dice, mut cuts) = (TestClient::open(&web, revision).await, Dice(seed), 0);
             for _ in 0..CALLS {
                 cuts += cut_call(&guest, &mut dice).await;
             }
@@ -108,10 +108,10 @@ async fn the_stream_of_no_request() {
     let web = endpoint();
     let workers = (1..=SESSIONS).map(|seed| {
         let web = web.clone();
-        Beside::start(async move {
-            let guest = Guest::open(&web, Revision::LATEST_SESSION).await;
+        BackgroundTask::start(async move {
+            let guest = TestClient::open(&web, Revision::LATEST_SESSION).await;
             let (mut dice, teller, count) = (Dice(seed), guest.clone(), 300);
-            let telling = Beside::start(async move {
+            let telling = BackgroundTask::start(async move {
                 for number in 0..count {
                     assert_eq!(teller.call_text("tell", json!({"count": number})).await, "told");
                     tokio::task::yield_now().await;
@@ -145,10 +145,10 @@ async fn the_stream_of_no_request() {
 async fn two_who_want_the_same_stream() {
     let web = endpoint();
     for _ in 0..100 {
-        let guest = Guest::open(&web, Revision::LATEST_SESSION).await;
+        let guest = TestClient::open(&web, Revision::LATEST_SESSION).await;
         let both = [(); 4].map(|()| {
             let guest = guest.clone();
-            Beside::start(async move { guest.get(None).await })
+            BackgroundTask::start(async move { guest.get(None).await })
         });
         let mut answers = Vec::new();
         for one in both {

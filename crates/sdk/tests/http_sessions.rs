@@ -12,28 +12,30 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::request::Parts;
-use linchpin::server::{EventStore, HttpService, KeptEvent, Refusal, SavedSession, SessionKey, SessionStore};
+use linchpin::server::{
+    EventStore, HttpService, PrincipalError, SavedSession, SessionKey, SessionStore, StoredEvent,
+};
 use linchpin::{Context, NoArgs, Revision};
 use serde_json::{Value, json};
-use support::call_scenarios::Scene;
-use support::log_capture::Ears;
+use support::call_scenarios::CallControls;
+use support::log_capture::LogCapture;
 use support::paused::pass;
-use support::web::{self, Beside, Guest, borrowed, post, serve, text_of};
+use support::web::{self, BackgroundTask, TestClient, borrowed, post, serve, text_of};
 use support::{STATELESS, initialize, session_revisions};
 use tokio::task::JoinSet;
 
 const LATEST: Revision = Revision::LATEST_SESSION;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn identify(parts: &Parts) -> Result<Option<String>, Refusal> {
+fn identify(parts: &Parts) -> Result<Option<String>, PrincipalError> {
     match parts.headers.get("x-user").map(|user| user.to_str().unwrap()) {
-        Some("nobody") => Err(Refusal::Unauthorized),
-        Some("banned") => Err(Refusal::Forbidden),
+        Some("nobody") => Err(PrincipalError::Unauthorized),
+        Some("banned") => Err(PrincipalError::Forbidden),
         user => Ok(user.map(str::to_owned)),
     }
 }
 
-async fn is_alive(guest: &Guest) -> bool {
+async fn is_alive(guest: &TestClient) -> bool {
     match guest.ask("ping", json!({})).await.status {
         StatusCode::OK => true,
         StatusCode::NOT_FOUND => false,
@@ -43,10 +45,10 @@ async fn is_alive(guest: &Guest) -> bool {
 
 #[tokio::test]
 async fn a_session_is_opened_used_and_ended() {
-    let web = serve(Scene::new().server().http());
+    let web = serve(CallControls::new().server().http());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
-        let other = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
+        let other = TestClient::open(&web, revision).await;
         assert_ne!(guest.session, other.session);
         for (message, before) in [("a", ""), ("b", "a"), ("c", "b")] {
             assert_eq!(guest.call_text("remember", json!({"message": message})).await, before);
@@ -67,30 +69,30 @@ async fn a_session_is_opened_used_and_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_session_ends_what_goes_on_in_it() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http());
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut stream = guest.get(None).await.events();
     assert_eq!(stream.event().await.unwrap().data.as_deref(), Some(""));
     // One call that is already a stream, and one that may still become one.
     let mut call = guest.watch("wait", json!({"count": 2})).await.events();
     assert_eq!(call.event().await.unwrap().data.as_deref(), Some(""));
     let young = guest.clone();
-    let pending = Beside::start(async move { young.call("wait", json!({"count": 1})).await });
+    let pending = BackgroundTask::start(async move { young.call("wait", json!({"count": 1})).await });
     scene.until_alive(2).await;
     assert_eq!(guest.delete().await.status, StatusCode::NO_CONTENT);
     assert_eq!((stream.next().await, call.next().await), (None, None));
     assert_eq!(pending.end().await.events().rest().await, Vec::<Value>::new());
     scene.until_alive(0).await;
-    assert_eq!(scene.ended(), 0, "they were cancelled");
+    assert_eq!(scene.finished(), 0, "they were cancelled");
 }
 
 #[tokio::test]
 async fn a_session_is_its_principals() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().principal(identify));
     let mut refused = 0;
-    let ada = Guest::open_as(&web, LATEST, "ada").await;
+    let ada = TestClient::open_as(&web, LATEST, "ada").await;
     assert_eq!(ada.call_text("who", json!({})).await, "ada");
     for who in ["bob", "Ada", "", "ada "] {
         let mut thief = ada.clone();
@@ -133,8 +135,8 @@ async fn a_session_is_its_principals() {
 
 #[tokio::test]
 async fn ids_cannot_be_guessed() {
-    let web = serve(Scene::new().server().http());
-    let guest = Guest::open(&web, LATEST).await;
+    let web = serve(CallControls::new().server().http());
+    let guest = TestClient::open(&web, LATEST).await;
     let id = guest.session.clone().unwrap();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let mut guesses = 0;
@@ -164,9 +166,9 @@ async fn ids_cannot_be_guessed() {
 
 #[tokio::test(start_paused = true)]
 async fn idle_sessions_end_and_used_ones_do_not() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().session_ttl(80 * SECOND));
-    let [idle, used, streaming, working] = [(); 4].map(|()| Guest::new(&web, LATEST));
+    let [idle, used, streaming, working] = [(); 4].map(|()| TestClient::new(&web, LATEST));
     let mut guests = [idle, used, streaming, working];
     for guest in &mut guests {
         guest.initialize().await;
@@ -174,7 +176,7 @@ async fn idle_sessions_end_and_used_ones_do_not() {
     let [idle, used, streaming, working] = guests;
     let stream = streaming.get(None).await;
     let busy = working.clone();
-    let call = Beside::start(async move { busy.call("wait", json!({"count": 1})).await });
+    let call = BackgroundTask::start(async move { busy.call("wait", json!({"count": 1})).await });
     scene.until_alive(1).await;
     for _ in 0..10 {
         pass(20 * SECOND).await;
@@ -194,40 +196,40 @@ async fn idle_sessions_end_and_used_ones_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn work_does_not_keep_a_session_that_its_client_has_left() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().session_ttl(80 * SECOND).max_sessions(2));
     // By time.
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+    let call = BackgroundTask::start(async move { caller.call("wait", json!({"count": 1})).await });
     scene.until_alive(1).await;
     drop(call);
     pass(60 * SECOND).await;
-    assert_eq!(scene.alive(), 1);
+    assert_eq!(scene.running(), 1);
     pass(60 * SECOND).await;
-    assert_eq!(scene.alive(), 0);
+    assert_eq!(scene.running(), 0);
     assert!(!is_alive(&guest).await);
     // By other sessions.
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+    let call = BackgroundTask::start(async move { caller.call("wait", json!({"count": 1})).await });
     scene.until_alive(1).await;
     drop(call);
     for _ in 0..2 {
         pass(SECOND).await;
-        Guest::open(&web, LATEST).await;
+        TestClient::open(&web, LATEST).await;
     }
     pass(SECOND).await;
-    assert_eq!((scene.alive(), scene.ended()), (0, 0));
+    assert_eq!((scene.running(), scene.finished()), (0, 0));
     assert!(!is_alive(&guest).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_session_that_is_idle_for_longest_goes_first() {
-    let web = serve(Scene::new().server().http().max_sessions(4));
+    let web = serve(CallControls::new().server().http().max_sessions(4));
     let mut guests = Vec::new();
     for _ in 0..4 {
-        guests.push(Guest::open(&web, LATEST).await);
+        guests.push(TestClient::open(&web, LATEST).await);
         pass(SECOND).await;
     }
     // The oldest session is used last, the newest first.
@@ -237,7 +239,7 @@ async fn the_session_that_is_idle_for_longest_goes_first() {
     }
     let mut known = vec![2, 1, 3, 0];
     for _ in 0..4 {
-        let new = Guest::open(&web, LATEST).await;
+        let new = TestClient::open(&web, LATEST).await;
         pass(SECOND).await;
         let gone = known.remove(0);
         assert_eq!(guests[gone].delete().await.status, StatusCode::NOT_FOUND, "{gone} was idle for longest");
@@ -247,30 +249,30 @@ async fn the_session_that_is_idle_for_longest_goes_first() {
 
 #[tokio::test(start_paused = true)]
 async fn a_principal_at_its_bound_lets_its_own_go() {
-    let http = Scene::new().server().http().principal(identify);
+    let http = CallControls::new().server().http().principal(identify);
     let web = serve(http.max_sessions_per_principal(2).max_sessions(5));
-    let bob = Guest::open_as(&web, LATEST, "bob").await;
-    let anonymous = Guest::open(&web, LATEST).await;
+    let bob = TestClient::open_as(&web, LATEST, "bob").await;
+    let anonymous = TestClient::open(&web, LATEST).await;
     pass(SECOND).await;
     let mut adas = Vec::new();
     for _ in 0..2 {
-        adas.push(Guest::open_as(&web, LATEST, "ada").await);
+        adas.push(TestClient::open_as(&web, LATEST, "ada").await);
         pass(SECOND).await;
     }
     assert!(is_alive(&adas[0]).await);
     pass(SECOND).await;
-    let third = Guest::open_as(&web, LATEST, "ada").await;
+    let third = TestClient::open_as(&web, LATEST, "ada").await;
     assert!(!is_alive(&adas[1]).await, "of her own, and the one idle for longest");
     assert!(is_alive(&adas[0]).await && is_alive(&third).await);
     // While all her sessions are in use she gets no more, but others do.
     let streams = (adas[0].get(None).await, third.get(None).await);
-    let mut fourth = Guest::new(&web, LATEST);
+    let mut fourth = TestClient::new(&web, LATEST);
     fourth.always = vec![("x-user", "ada".into())];
     let opening = fourth.message("initialize", initialize("2025-11-25", &json!({})));
     let answer = fourth.send(&opening).await;
     assert_eq!(answer.header("retry-after"), Some("5"));
     assert_eq!(answer.refusal().await, (503, -32600));
-    let eve = Guest::open_as(&web, LATEST, "eve").await;
+    let eve = TestClient::open_as(&web, LATEST, "eve").await;
     assert!(is_alive(&eve).await && is_alive(&bob).await && is_alive(&anonymous).await);
     // A session that has ended no longer counts.
     assert_eq!(third.delete().await.status, StatusCode::NO_CONTENT);
@@ -281,15 +283,15 @@ async fn a_principal_at_its_bound_lets_its_own_go() {
 
 #[tokio::test(start_paused = true)]
 async fn there_is_no_room_while_all_are_in_use() {
-    let web = serve(Scene::new().server().http().max_sessions(3));
+    let web = serve(CallControls::new().server().http().max_sessions(3));
     let mut guests = Vec::new();
     let mut streams = Vec::new();
     for _ in 0..3 {
-        let guest = Guest::open(&web, LATEST).await;
+        let guest = TestClient::open(&web, LATEST).await;
         streams.push(guest.get(None).await);
         guests.push(guest);
     }
-    let late = Guest::new(&web, LATEST);
+    let late = TestClient::new(&web, LATEST);
     let opening = late.message("initialize", initialize("2025-11-25", &json!({})));
     for _ in 0..3 {
         let answer = late.send(&opening).await;
@@ -298,15 +300,15 @@ async fn there_is_no_room_while_all_are_in_use() {
         pass(SECOND).await;
     }
     // The stateless era needs no session.
-    assert_eq!(Guest::new(&web, STATELESS).call_text("echo", json!({"message": "m"})).await, "m");
+    assert_eq!(TestClient::new(&web, STATELESS).call_text("echo", json!({"message": "m"})).await, "m");
     streams.remove(1);
-    let new = Guest::open(&web, LATEST).await;
+    let new = TestClient::open(&web, LATEST).await;
     assert!(is_alive(&new).await && !is_alive(&guests[1]).await && is_alive(&guests[0]).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_requests_at_once_cannot_have_the_same_id() {
-    let (scene, both) = (Scene::new(), Arc::new(Barrier::new(2)));
+    let (scene, both) = (CallControls::new(), Arc::new(Barrier::new(2)));
     let meet = scene.clone();
     let server = scene.server().tool("meet", "", move |_: NoArgs, cx: Context| {
         let (scene, both) = (meet.clone(), both.clone());
@@ -317,7 +319,7 @@ async fn two_requests_at_once_cannot_have_the_same_id() {
     });
     let web = serve(server.http().stream_after(20 * SECOND));
     for ends in [false, true] {
-        let guest = Guest::open(&web, LATEST).await;
+        let guest = TestClient::open(&web, LATEST).await;
         let message = guest.message("tools/call", json!({"name": "meet"}));
         let mut calls = JoinSet::new();
         for _ in 0..2 {
@@ -338,11 +340,11 @@ async fn two_requests_at_once_cannot_have_the_same_id() {
 
 #[tokio::test(start_paused = true)]
 async fn session_ids_are_never_shown() {
-    let ears = Ears::default();
+    let ears = LogCapture::default();
     // For every thread: a callsite first hit by a thread without the subscriber would stay disabled for all.
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
-    let (show, scene) = (shown.clone(), Scene::new());
+    let (show, scene) = (shown.clone(), CallControls::new());
     let server = scene.server().tool("show", "", move |_: NoArgs, cx: Context| {
         let parts = cx.http().unwrap();
         write!(show.lock().unwrap(), "{parts:?}").unwrap();
@@ -354,7 +356,7 @@ async fn session_ids_are_never_shown() {
         Ok(None)
     });
     let web = serve(http);
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     assert_eq!(guest.call_text("show", json!({})).await, "shown");
     let mut call = guest.watch("wait", json!({"count": 3})).await.events();
     scene.step(1);
@@ -400,13 +402,13 @@ struct Memo {
 #[derive(Clone, Default)]
 struct Shared {
     sessions: Arc<Mutex<HashMap<SessionKey, SavedSession>>>,
-    events: Arc<Mutex<Vec<Kept>>>,
+    events: Arc<Mutex<Vec<SharedEvent>>>,
     loads: Arc<AtomicUsize>,
     /// Number of saves in progress.
     saves: Arc<AtomicUsize>,
 }
 
-type Kept = (SessionKey, u32, KeptEvent);
+type SharedEvent = (SessionKey, u32, StoredEvent);
 type Coming<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl SessionStore for Shared {
@@ -433,28 +435,28 @@ impl SessionStore for Shared {
 }
 
 impl EventStore for Shared {
-    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent) {
+    fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent) {
         self.events.lock().unwrap().push((*session, stream, event));
     }
 
-    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> Coming<Vec<KeptEvent>> {
+    fn load_after(&self, session: &SessionKey, stream: u32, number: u64) -> Coming<Vec<StoredEvent>> {
         let events = self.events.lock().unwrap();
-        let of = |kept: &&Kept| kept.0 == *session && kept.1 == stream && kept.2.number > number;
+        let of = |kept: &&SharedEvent| kept.0 == *session && kept.1 == stream && kept.2.number > number;
         let found = events.iter().filter(of).map(|kept| kept.2.clone()).collect();
         Box::pin(std::future::ready(found))
     }
 
-    fn forget(&self, session: &SessionKey) {
+    fn delete(&self, session: &SessionKey) {
         self.events.lock().unwrap().retain(|kept| kept.0 != *session);
     }
 }
 
-fn sharing(scene: &Scene, shared: &Shared) -> HttpService {
+fn sharing(scene: &CallControls, shared: &Shared) -> HttpService {
     let http = scene.server().http().principal(identify).session_store(shared.clone());
     serve(http.event_store(shared.clone()).max_sessions_per_principal(2))
 }
 
-fn moved(guest: &Guest, to: &HttpService) -> Guest {
+fn moved(guest: &TestClient, to: &HttpService) -> TestClient {
     let mut guest = guest.clone();
     guest.web = to.clone();
     guest
@@ -462,24 +464,24 @@ fn moved(guest: &Guest, to: &HttpService) -> Guest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn changes_at_once_are_all_kept_and_none_after_the_end() {
-    let (scene, shared) = (Scene::new(), Shared::default());
+    let (scene, shared) = (CallControls::new(), Shared::default());
     let memos = |Memo { number }| async move { number };
     let server = scene.server().resource_template("memo://{number}", "memos", memos);
     let web = serve(server.http().principal(identify).session_store(shared.clone()));
     for _ in 0..50 {
-        let guest = Guest::open_as(&web, LATEST, "ada").await;
+        let guest = TestClient::open_as(&web, LATEST, "ada").await;
         let uris: Vec<_> = (0..20).map(|number| format!("memo://{number}")).collect();
         let subscribe = |uri: &String| {
             let (guest, uri) = (guest.clone(), uri.clone());
             async move { guest.ask("resources/subscribe", json!({ "uri": uri })).await.status }
         };
-        let asked: Vec<_> = uris.iter().map(|uri| Beside::start(subscribe(uri))).collect();
+        let asked: Vec<_> = uris.iter().map(|uri| BackgroundTask::start(subscribe(uri))).collect();
         for asked in asked {
             assert_eq!(asked.end().await, StatusCode::OK);
         }
         let saved = shared.sessions.lock().unwrap().values().next().unwrap().subscriptions.clone();
         assert_eq!(BTreeSet::from_iter(saved), BTreeSet::from_iter(uris.clone()));
-        let asked: Vec<_> = uris.iter().map(|uri| Beside::start(subscribe(uri))).collect();
+        let asked: Vec<_> = uris.iter().map(|uri| BackgroundTask::start(subscribe(uri))).collect();
         assert_eq!(guest.delete().await.status, StatusCode::NO_CONTENT);
         for asked in asked {
             asked.end().await;
@@ -490,12 +492,12 @@ async fn changes_at_once_are_all_kept_and_none_after_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_goes_on_at_another_endpoint() {
-    let (scene, shared) = (Scene::new(), Shared::default());
+    let (scene, shared) = (CallControls::new(), Shared::default());
     let (here, service) = (sharing(&scene, &shared), scene.server().build().unwrap());
     let http = service.http().principal(identify).session_store(shared.clone());
     let there = serve(http.event_store(shared.clone()));
     for revision in session_revisions() {
-        let guest = Guest::open_as(&here, revision, "ada").await;
+        let guest = TestClient::open_as(&here, revision, "ada").await;
         assert_eq!(guest.ask("logging/setLevel", json!({"level": "error"})).await.status, StatusCode::OK);
         assert_eq!(
             guest.ask("resources/subscribe", json!({"uri": "memo://one"})).await.status,
@@ -537,20 +539,20 @@ async fn a_session_goes_on_at_another_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn opening_a_session_again_takes_the_place_of_one() {
-    let (scene, shared) = (Scene::new(), Shared::default());
+    let (scene, shared) = (CallControls::new(), Shared::default());
     let (here, there) = (sharing(&scene, &shared), sharing(&scene, &shared));
-    let guest = Guest::open_as(&here, LATEST, "ada").await;
+    let guest = TestClient::open_as(&here, LATEST, "ada").await;
     let elsewhere = moved(&guest, &there);
     let all = (0..20).map(|_| {
         let guest = elsewhere.clone();
-        Beside::start(async move { is_alive(&guest).await })
+        BackgroundTask::start(async move { is_alive(&guest).await })
     });
     for alive in all.collect::<Vec<_>>() {
         assert!(alive.end().await);
     }
     // Two sessions fit, and this is one of them, however many have opened it.
     pass(SECOND).await;
-    let second = Guest::open_as(&there, LATEST, "ada").await;
+    let second = TestClient::open_as(&there, LATEST, "ada").await;
     assert!(is_alive(&second).await);
     let loads = shared.loads.load(Ordering::SeqCst);
     assert!(is_alive(&elsewhere).await);
@@ -559,9 +561,9 @@ async fn opening_a_session_again_takes_the_place_of_one() {
 
 #[tokio::test(start_paused = true)]
 async fn events_of_two_endpoints_are_not_mistaken_for_each_other() {
-    let (scene, shared) = (Scene::new(), Shared::default());
+    let (scene, shared) = (CallControls::new(), Shared::default());
     let (here, there) = (sharing(&scene, &shared), sharing(&scene, &shared));
-    let guest = Guest::open_as(&here, LATEST, "ada").await;
+    let guest = TestClient::open_as(&here, LATEST, "ada").await;
     let mut call = guest.watch("talk", json!({"count": 3})).await.events();
     assert_eq!(call.message().await["params"]["progress"], 1.0);
     let seen = call.last.clone().unwrap();

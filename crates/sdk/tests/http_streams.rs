@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use http::StatusCode;
 use linchpin::model::LogLevel;
-use linchpin::server::{EventStore, HttpService, KeptEvent, SessionKey};
+use linchpin::server::{EventStore, HttpService, SessionKey, StoredEvent};
 use linchpin::{Context, NoArgs, Revision, Service, Tool};
 use serde_json::{Value, json};
-use support::call_scenarios::{Count, Scene};
+use support::call_scenarios::{CallControls, Count};
 use support::paused::pass;
-use support::task_server::Works;
-use support::web::{Beside, Events, Guest, serve, text_of};
+use support::task_server::TaskControls;
+use support::web::{BackgroundTask, Events, TestClient, serve, text_of};
 use support::{STATELESS, session_revisions};
 use tokio::time::Instant;
 
 const LATEST: Revision = Revision::LATEST_SESSION;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn endpoint(scene: &Scene) -> (HttpService, Service) {
+fn endpoint(scene: &CallControls) -> (HttpService, Service) {
     let service = scene.server().build().unwrap();
     (serve(service.http()), service)
 }
@@ -41,9 +41,9 @@ async fn primed(events: &mut Events) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_before_the_answer_makes_a_stream() {
-    let (web, _) = endpoint(&Scene::new());
+    let (web, _) = endpoint(&CallControls::new());
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let quiet = guest.call("talk", json!({"count": 3})).await;
         assert_eq!(text_of(&quiet.message().await), "talked", "no progress was requested");
         let mut events = guest.watch("talk", json!({"count": 2})).await.events();
@@ -68,9 +68,9 @@ async fn what_is_sent_before_the_answer_makes_a_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn log_messages_travel_with_their_call() {
-    let (web, _) = endpoint(&Scene::new());
+    let (web, _) = endpoint(&CallControls::new());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let mut stream = guest.get(None).await.events();
         let messages = guest.call("log", json!({})).await.events().rest().await;
         assert_eq!((&messages[0]["params"]["data"], messages.len()), (&json!("careful"), 2));
@@ -81,7 +81,7 @@ async fn log_messages_travel_with_their_call() {
         }
         assert!(stream.is_quiet(SECOND).await);
     }
-    let guest = Guest::open(&web, STATELESS).await;
+    let guest = TestClient::open(&web, STATELESS).await;
     assert_eq!(guest.call_text("log", json!({})).await, "logged", "no log messages were requested");
     let meta = json!({"io.modelcontextprotocol/logLevel": "info"});
     let params = json!({"name": "log", "arguments": {}, "_meta": meta});
@@ -90,13 +90,13 @@ async fn log_messages_travel_with_their_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_takes_long_becomes_a_stream_where_clients_can_come_back() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().stream_after(5 * SECOND));
     for revision in Revision::ALL {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let begun = Instant::now();
         let (gate, caller) = (scene.clone(), guest.clone());
-        let ending = Beside::start(async move {
+        let ending = BackgroundTask::start(async move {
             pass(60 * SECOND).await;
             gate.step(1);
         });
@@ -114,7 +114,7 @@ async fn a_call_that_takes_long_becomes_a_stream_where_clients_can_come_back() {
         ending.end().await;
         // Just in time.
         let gate = scene.clone();
-        let ending = Beside::start(async move {
+        let ending = BackgroundTask::start(async move {
             pass(4 * SECOND).await;
             gate.step(1);
         });
@@ -125,9 +125,9 @@ async fn a_call_that_takes_long_becomes_a_stream_where_clients_can_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_asked_on_the_stream_of_their_call() {
-    let (web, _) = endpoint(&Scene::new());
+    let (web, _) = endpoint(&CallControls::new());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let mut stream = guest.get(None).await.events();
         let mut asked = vec![
             ("roots", "roots/list", json!({"roots": [{"uri": "file:///a"}]}), "1 roots"),
@@ -164,8 +164,8 @@ async fn questions_are_asked_on_the_stream_of_their_call() {
 
 #[tokio::test(start_paused = true)]
 async fn without_sessions_questions_travel_with_the_answer() {
-    let (web, _) = endpoint(&Scene::new());
-    let guest = Guest::new(&web, STATELESS);
+    let (web, _) = endpoint(&CallControls::new());
+    let guest = TestClient::new(&web, STATELESS);
     let answer = guest.call("ask", json!({})).await.message().await;
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
     let (key, _) = answer["result"]["inputRequests"].as_object().unwrap().iter().next().unwrap();
@@ -177,11 +177,11 @@ async fn without_sessions_questions_travel_with_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_are_told_on_the_stream_that_belongs_to_no_request() {
-    let (web, service) = endpoint(&Scene::new());
+    let (web, service) = endpoint(&CallControls::new());
     let handle = service.handle();
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
-        let deaf = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
+        let deaf = TestClient::open(&web, revision).await;
         assert_eq!(
             guest.ask("resources/subscribe", json!({"uri": "memo://one"})).await.status,
             StatusCode::OK
@@ -223,9 +223,9 @@ async fn changes_are_told_on_the_stream_that_belongs_to_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_has_one_such_stream() {
-    let (web, service) = endpoint(&Scene::new());
+    let (web, service) = endpoint(&CallControls::new());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let stream = guest.get(None).await;
         assert_eq!(stream.status, StatusCode::OK);
         assert_eq!(guest.get(None).await.refusal().await, (409, -32600));
@@ -254,11 +254,11 @@ async fn a_session_has_one_such_stream() {
 async fn a_client_comes_back_to_the_stream_of_its_call_from_any_event() {
     for revision in session_revisions() {
         for cut in 0..4 {
-            let scene = Scene::new();
+            let scene = CallControls::new();
             let (web, _) = endpoint(&scene);
-            let guest = Guest::open(&web, revision).await;
+            let guest = TestClient::open(&web, revision).await;
             let caller = guest.clone();
-            let call = Beside::start(async move { caller.watch("wait", json!({"count": 5})).await });
+            let call = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 5})).await });
             scene.until_alive(1).await;
             scene.step(1);
             let mut call = call.end().await.events();
@@ -281,22 +281,22 @@ async fn a_client_comes_back_to_the_stream_of_its_call_from_any_event() {
             }
             assert_eq!(progress(&seen), [1.0, 2.0, 3.0, 4.0], "{revision}, cut at {cut}");
             assert_eq!((seen.len(), text_of(&seen[4])), (5, "5 steps".to_owned()));
-            assert_eq!(scene.ended(), 1);
+            assert_eq!(scene.finished(), 1);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_or_doubled_however_often_a_stream_is_cut() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let steps: u32 = 200;
     let mut call = guest.watch("wait", json!({"count": steps})).await.events();
     let mut seen = Vec::new();
     let mut last = primed(&mut call).await;
     for turn in 0..1_000u32 {
-        if scene.ended() == 1 && seen.len() == steps as usize {
+        if scene.finished() == 1 && seen.len() == steps as usize {
             break;
         }
         scene.step((turn % 3) as usize);
@@ -317,9 +317,9 @@ async fn nothing_is_lost_or_doubled_however_often_a_stream_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_comes_back_to_the_stream_of_no_request() {
-    let (web, service) = endpoint(&Scene::new());
+    let (web, service) = endpoint(&CallControls::new());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let mut stream = guest.get(None).await.events();
         service.handle().tools_changed();
         stream.message().await;
@@ -344,9 +344,9 @@ async fn a_client_comes_back_to_the_stream_of_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_longer_known_is_a_gap_and_never_silence() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut calls = Vec::new();
     for _ in 0..12 {
         let mut call = guest.watch("talk", json!({"count": 1_500})).await.events();
@@ -385,20 +385,20 @@ async fn what_is_no_longer_known_is_a_gap_and_never_silence() {
         }
     }
     // Events of another session are not found by their numbers.
-    let other = Guest::open(&web, LATEST).await;
+    let other = TestClient::open(&web, LATEST).await;
     assert_eq!(other.get(Some(&last[1_000])).await.refusal().await, (400, -32600));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_lets_its_stream_go_and_the_client_comes_back() {
     for revision in Revision::ALL {
-        let scene = Scene::new();
+        let scene = CallControls::new();
         let (web, _) = endpoint(&scene);
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         if revision != LATEST {
             // The stream could not be resumed.
             let caller = guest.clone();
-            let call = Beside::start(async move { caller.call("leave", json!({})).await });
+            let call = BackgroundTask::start(async move { caller.call("leave", json!({})).await });
             scene.until_alive(1).await;
             scene.step(1);
             assert_eq!(text_of(&call.end().await.message().await), "1 steps", "{revision}");
@@ -409,7 +409,7 @@ async fn a_call_lets_its_stream_go_and_the_client_comes_back() {
         let event = call.event().await.unwrap();
         assert_eq!((event.retry, event.data), (Some(3_000), None));
         assert_eq!(call.event().await, None, "the connection is closed");
-        assert_eq!(scene.alive(), 1, "and the call is not");
+        assert_eq!(scene.running(), 1, "and the call is not");
         pass(3 * SECOND).await;
         let mut back = guest.get(Some(&last)).await.events();
         scene.step(1);
@@ -420,7 +420,7 @@ async fn a_call_lets_its_stream_go_and_the_client_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_is_let_go_also_after_something_was_sent() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let leave = scene.clone();
     let server = scene.server().tool("later", "", move |_: NoArgs, cx: Context| {
         let scene = leave.clone();
@@ -435,7 +435,7 @@ async fn a_stream_is_let_go_also_after_something_was_sent() {
     });
     let web = serve(server.http());
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let mut call = guest.watch("later", json!({})).await.events();
         assert_eq!(call.message().await["params"]["progress"], 1.0);
         scene.step(1);
@@ -457,44 +457,44 @@ async fn a_stream_is_let_go_also_after_something_was_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disconnect_gives_a_request_up_without_a_session() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     // While the response is pending, and while it streams.
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+    let call = BackgroundTask::start(async move { caller.call("wait", json!({"count": 1})).await });
     scene.until_alive(1).await;
     drop(call);
     scene.until_alive(0).await;
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.watch("wait", json!({"count": 5})).await });
+    let call = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 5})).await });
     scene.until_alive(1).await;
     scene.step(1);
     let mut call = call.end().await.events();
     call.message().await;
-    assert_eq!(scene.alive(), 1);
+    assert_eq!(scene.running(), 1);
     drop(call);
     scene.until_alive(0).await;
-    assert_eq!(scene.ended(), 0);
+    assert_eq!(scene.finished(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_disconnect_never_gives_a_request_of_a_session_up() {
     for revision in session_revisions() {
-        let scene = Scene::new();
+        let scene = CallControls::new();
         let (web, _) = endpoint(&scene);
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let caller = guest.clone();
-        let call = Beside::start(async move { caller.watch("wait", json!({"count": 2})).await });
+        let call = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 2})).await });
         scene.until_alive(1).await;
         drop(call);
         pass(SECOND / 2).await;
-        assert_eq!(scene.alive(), 1);
+        assert_eq!(scene.running(), 1);
         scene.step(2);
         scene.until_alive(0).await;
-        assert_eq!(scene.ended(), 1, "{revision}: it finished, though its response cannot be delivered");
+        assert_eq!(scene.finished(), 1, "{revision}: it finished, though its response cannot be delivered");
         let caller = guest.clone();
-        let call = Beside::start(async move { caller.watch("wait", json!({"count": 3})).await });
+        let call = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 3})).await });
         scene.until_alive(1).await;
         scene.step(1);
         let mut call = call.end().await.events();
@@ -503,31 +503,31 @@ async fn a_disconnect_never_gives_a_request_of_a_session_up() {
         drop(call);
         scene.step(2);
         scene.until_alive(0).await;
-        assert_eq!(scene.ended(), 2);
-        let rest = guest.get(Some(&last)).await.events().rest().await;
-        assert_eq!((progress(&rest), text_of(&rest[1])), (vec![2.0], "3 steps".to_owned()));
+        assert_eq!(scene.finished(), 2);
+        let flow_state = guest.get(Some(&last)).await.events().rest().await;
+        assert_eq!((progress(&flow_state), text_of(&flow_state[1])), (vec![2.0], "3 steps".to_owned()));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn questions_of_a_call_whose_way_was_cut_are_asked_elsewhere() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let ask = scene.clone();
     let server = scene.server().tool("ask_later", "", move |_: NoArgs, cx: Context| {
         let scene = ask.clone();
         async move {
             scene.gate.acquire().await.unwrap().forget();
             let roots = cx.roots().await?.len();
-            scene.ended.fetch_add(roots, std::sync::atomic::Ordering::SeqCst);
+            scene.finished.fetch_add(roots, std::sync::atomic::Ordering::SeqCst);
             Ok::<_, linchpin::Error>("asked")
         }
     });
     let web = serve(server.http());
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut stream = guest.get(None).await.events();
     primed(&mut stream).await;
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.call("ask_later", json!({})).await });
+    let call = BackgroundTask::start(async move { caller.call("ask_later", json!({})).await });
     pass(SECOND / 2).await;
     drop(call); // before any event that it could resume from
     scene.step(1);
@@ -535,15 +535,15 @@ async fn questions_of_a_call_whose_way_was_cut_are_asked_elsewhere() {
     assert_eq!(question["method"], "roots/list");
     guest.reply(&question, json!({"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]})).await;
     pass(SECOND).await;
-    assert_eq!(scene.ended(), 2);
+    assert_eq!(scene.finished(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_request_ends_without_an_answer() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let message = guest.message(
             "tools/call",
             json!({"name": "wait", "arguments": {"count": 2}, "_meta": {"progressToken": 1}}),
@@ -551,7 +551,7 @@ async fn a_cancelled_request_ends_without_an_answer() {
         let cancel = json!({"requestId": message["id"], "reason": "enough"});
         for streams in [false, true] {
             let (caller, sent) = (guest.clone(), message.clone());
-            let call = Beside::start(async move { caller.send(&sent).await });
+            let call = BackgroundTask::start(async move { caller.send(&sent).await });
             scene.until_alive(1).await;
             let mut expected = 0;
             if streams {
@@ -568,15 +568,15 @@ async fn a_cancelled_request_ends_without_an_answer() {
             assert_eq!(answer.events().rest().await.len(), expected, "{revision}");
             // The id is free again.
         }
-        assert_eq!(scene.ended(), 0);
+        assert_eq!(scene.finished(), 0);
         // Another session cannot cancel it.
-        let other = Guest::open(&web, revision).await;
+        let other = TestClient::open(&web, revision).await;
         let (caller, sent) = (guest.clone(), message.clone());
-        let call = Beside::start(async move { caller.send(&sent).await });
+        let call = BackgroundTask::start(async move { caller.send(&sent).await });
         scene.until_alive(1).await;
         other.notify("notifications/cancelled", cancel.clone()).await;
         pass(SECOND / 4).await;
-        assert_eq!(scene.alive(), 1);
+        assert_eq!(scene.running(), 1);
         guest.notify("notifications/cancelled", cancel).await;
         call.end().await;
     }
@@ -584,7 +584,7 @@ async fn a_cancelled_request_ends_without_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_says_much_to_nobody_comes_to_its_end() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let gate = scene.clone();
     let server = scene.server().tool("shout", "", move |Count { count }, cx: Context| {
         let scene = gate.clone();
@@ -595,74 +595,74 @@ async fn a_call_that_says_much_to_nobody_comes_to_its_end() {
                 cx.log(LogLevel::Error, "x".repeat(64 << 10));
                 tokio::task::yield_now().await;
             }
-            scene.ended.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            scene.finished.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             "z".repeat(2 << 20)
         }
     });
     let web = serve(server.http());
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut call = guest.watch("shout", json!({"count": 40})).await.events();
     call.message().await;
     let last = call.last.clone().unwrap();
     drop(call);
     scene.step(1);
     pass(SECOND).await;
-    assert_eq!(scene.ended(), 1);
+    assert_eq!(scene.finished(), 1);
     let rest = guest.get(Some(&last)).await.events().rest().await;
     assert_eq!(rest.len(), 41, "all of it was stored");
     assert_eq!(text_of(&rest[40]).len(), 2 << 20);
     // A stream that cannot be resumed is not stored, and ends as well.
     let caller = guest.clone();
-    let call = Beside::start(async move { caller.call("shout", json!({"count": 40})).await });
+    let call = BackgroundTask::start(async move { caller.call("shout", json!({"count": 40})).await });
     pass(SECOND / 2).await;
     drop(call);
     scene.step(1);
     pass(SECOND).await;
-    assert_eq!(scene.ended(), 2);
+    assert_eq!(scene.finished(), 2);
 }
 
 /// Counts stored events.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<(SessionKey, u32, KeptEvent)>>>);
+struct TestEventStore(Arc<Mutex<Vec<(SessionKey, u32, StoredEvent)>>>);
 
-impl EventStore for Kept {
-    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent) {
+impl EventStore for TestEventStore {
+    fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent) {
         self.0.lock().unwrap().push((*session, stream, event));
     }
 
-    fn after(
+    fn load_after(
         &self,
         session: &SessionKey,
         stream: u32,
         number: u64,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Vec<KeptEvent>> + Send>> {
+    ) -> std::pin::Pin<Box<dyn Future<Output = Vec<StoredEvent>> + Send>> {
         let all = self.0.lock().unwrap();
         let found =
             all.iter().filter(|kept| kept.0 == *session && kept.1 == stream && kept.2.number > number);
         Box::pin(std::future::ready(found.map(|kept| kept.2.clone()).collect()))
     }
 
-    fn forget(&self, session: &SessionKey) {
+    fn delete(&self, session: &SessionKey) {
         self.0.lock().unwrap().retain(|kept| kept.0 != *session);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_of_a_session_that_has_ended() {
-    let (scene, kept) = (Scene::new(), Kept::default());
+    let (scene, kept) = (CallControls::new(), TestEventStore::default());
     let service = scene.server().build().unwrap();
     let web = serve(service.http().event_store(kept.clone()));
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let stream = guest.get(None).await;
         let caller = guest.clone();
-        let call = Beside::start(async move { caller.watch("wait", json!({"count": 9})).await });
+        let call = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 9})).await });
         scene.until_alive(1).await;
         scene.step(1);
         let mut call = call.end().await.events();
         call.message().await;
         let caller = guest.clone();
-        let cut = Beside::start(async move { caller.watch("wait", json!({"count": 9})).await });
+        let cut = BackgroundTask::start(async move { caller.watch("wait", json!({"count": 9})).await });
         scene.until_alive(2).await;
         scene.step(2);
         let mut cut = cut.end().await.events();
@@ -684,12 +684,12 @@ async fn nothing_is_kept_of_a_session_that_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_stream_shows_that_it_lives() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let web = serve(scene.server().http().keep_alive(7 * SECOND).legacy_sse());
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut stream = guest.get(None).await.events();
     primed(&mut stream).await;
-    let listener = Guest::new(&web, STATELESS);
+    let listener = TestClient::new(&web, STATELESS);
     let mut listening = listener.ask("subscriptions/listen", json!({"notifications": {}})).await.events();
     listening.message().await;
     let mut call = guest.call("wait", json!({"count": 1})).await.events();
@@ -706,10 +706,10 @@ async fn a_quiet_stream_shows_that_it_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_are_told_to_those_who_listen() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, service) = endpoint(&scene);
     let handle = service.handle();
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     let wish = json!({"toolsListChanged": true, "resourceSubscriptions": ["memo://one", "memo://none"]});
     let message = guest.message("subscriptions/listen", json!({"notifications": wish}));
     let mut listening = guest.send(&message).await.events();
@@ -745,9 +745,9 @@ async fn changes_are_told_to_those_who_listen() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_are_told_to_those_who_listen() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let web = serve(works.server().http());
-    let guest = Guest::new(&web, STATELESS);
+    let guest = TestClient::new(&web, STATELESS);
     let extension = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
     let with_tasks = |mut params: Value| {
         params["_meta"] = json!({"io.modelcontextprotocol/clientCapabilities": extension});
@@ -770,10 +770,10 @@ async fn tasks_are_told_to_those_who_listen() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_of_a_session_are_told_on_the_stream_of_no_request() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let web = serve(works.server().http());
-    let guest = Guest::open(&web, LATEST).await;
-    let other = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
+    let other = TestClient::open(&web, LATEST).await;
     let (mut stream, mut foreign) = (guest.get(None).await.events(), other.get(None).await.events());
     primed(&mut stream).await;
     primed(&mut foreign).await;
@@ -814,9 +814,9 @@ async fn tasks_of_a_session_are_told_on_the_stream_of_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn sessions_do_not_see_each_other() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
-    let (one, two) = (Guest::open(&web, LATEST).await, Guest::open(&web, LATEST).await);
+    let (one, two) = (TestClient::open(&web, LATEST).await, TestClient::open(&web, LATEST).await);
     // The same ids and tokens everywhere.
     let message = |who: &str| {
         let params = json!({"name": "ask", "arguments": {"who": who}, "_meta": {"progressToken": "same"}});
@@ -840,13 +840,13 @@ async fn sessions_do_not_see_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_server_ends_streams_and_answers_calls() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, _) = endpoint(&scene);
     for revision in session_revisions() {
-        let guest = Guest::open(&web, revision).await;
+        let guest = TestClient::open(&web, revision).await;
         let stream = guest.get(None).await.events();
         let caller = guest.clone();
-        let call = Beside::start(async move { caller.call("wait", json!({"count": 1})).await });
+        let call = BackgroundTask::start(async move { caller.call("wait", json!({"count": 1})).await });
         scene.until_alive(1).await;
         let asking = guest.call("roots", json!({})).await.events();
         web.close_streams();
@@ -860,9 +860,9 @@ async fn the_end_of_the_server_ends_streams_and_answers_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_added_later_is_told_and_called() {
-    let scene = Scene::new();
+    let scene = CallControls::new();
     let (web, service) = endpoint(&scene);
-    let guest = Guest::open(&web, LATEST).await;
+    let guest = TestClient::open(&web, LATEST).await;
     let mut stream = guest.get(None).await.events();
     service.handle().add(Tool::new("new").handler(|| async { "new" })).unwrap();
     assert_eq!(stream.message().await["method"], "notifications/tools/list_changed");

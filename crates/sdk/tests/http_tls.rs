@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use linchpin::egress::{self, Egress, EgressError, EgressErrorKind, Target};
 use linchpin::server::Body;
 use linchpin::server::web::{Listener, Tls};
-use support::sockets::Site;
+use support::sockets::TestServer;
 use tower_service::Service;
 
 const AUTHORITY: &[u8] = include_bytes!("egress/certificates/authority.pem");
@@ -45,16 +45,16 @@ impl Service<Request<Incoming>> for Hello {
 
 /// Returns the response to a client that trusts the authority, over its own connection.
 #[tokio::main(flavor = "current_thread")]
-async fn answer(site: &Site) -> Result<String, EgressError> {
-    let target = Target::typed(&format!("https://{}/", site.address)).unwrap();
+async fn answer(site: &TestServer) -> Result<String, EgressError> {
+    let target = Target::configured(&format!("https://{}/", site.address)).unwrap();
     let egress = Egress::builder().root_certificate(AUTHORITY).build().unwrap();
     let answer = egress.send(Request::new(egress::Body::empty()), &target).await?;
     Ok(String::from_utf8(answer.into_body().read_to_end(100).await?.to_vec()).unwrap())
 }
 
-fn secure(settings: impl FnOnce(Listener) -> Listener) -> (Site, Tls) {
+fn secure(settings: impl FnOnce(Listener) -> Listener) -> (TestServer, Tls) {
     let tls = Tls::new(SERVER, KEY).unwrap();
-    (Site::serving(|listener| settings(listener.tls(&tls)), Hello), tls)
+    (TestServer::serving(|listener| settings(listener.tls(&tls)), Hello), tls)
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn whoever_speaks_tls_is_answered_and_nobody_else() {
     plain.write(PLAIN);
     let said = plain.end();
     assert!(!said.contains("HTTP") && !said.contains("hello"), "{said}");
-    site.ended();
+    site.stop_and_wait();
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn whoever_stalls_in_the_middle_is_cut_and_holds_nobody_up() {
     let mut slow = site.connect();
     slow.write("\x16\x03\x01");
     site.until_tasks(1);
-    assert!(site.ended() < LONG, "shutdown does not wait for it");
+    assert!(site.stop_and_wait() < LONG, "shutdown does not wait for it");
     assert_eq!(slow.end(), "");
 }
 
@@ -116,11 +116,11 @@ fn a_certificate_is_replaced_and_one_that_is_wrong_is_not_taken() {
 
 #[test]
 fn those_with_another_address_are_closed_before_anything_is_read() {
-    let site = Site::serving(|listener| listener.only_from(|address| !address.is_loopback()), Hello);
+    let site = TestServer::serving(|listener| listener.only_from(|address| !address.is_loopback()), Hello);
     let mut socket = site.connect();
     let _ = socket.try_write(PLAIN); // it may already be closed
     assert_eq!(socket.end(), "");
-    let site = Site::serving(|listener| listener.only_from(|address| address.is_loopback()), Hello);
+    let site = TestServer::serving(|listener| listener.only_from(|address| address.is_loopback()), Hello);
     let mut socket = site.connect();
     socket.write(PLAIN);
     assert_eq!(socket.response().unwrap().body, "hello");

@@ -12,7 +12,7 @@ use linchpin::{
     Tool, ToolOutput, args,
 };
 use serde_json::{Value, json};
-use support::{STATELESS, Tap, of};
+use support::{STATELESS, SchemaTap, of};
 
 /// First revision with form elicitation, and first with URL elicitation and tools in sampling.
 const FORMS: Revision = Revision::ALL[2];
@@ -143,7 +143,7 @@ async fn the_same_tools_ask_in_every_revision() {
     for revision in Revision::ALL {
         // Parked calls resume; without parking each round trip replays the call from the start.
         for service in [build(), build().without_parking()] {
-            let tap = Tap::new(&service);
+            let tap = SchemaTap::new(&service);
             let client = connect(tap.client(revision)).await;
             assert_eq!(call(&client, "think").await.to_text(), "42", "{revision}");
             assert_eq!(call(&client, "folders").await.to_text(), "file:///tmp/a", "{revision}");
@@ -177,7 +177,7 @@ async fn the_same_tools_ask_in_every_revision() {
 async fn resources_and_prompts_ask_too() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision >= FORMS) {
         for service in [build(), build().without_parking()] {
-            let tap = Tap::new(&service);
+            let tap = SchemaTap::new(&service);
             let client = connect(tap.client(revision)).await;
             let read = client.read("a:greeting").await.unwrap();
             assert_eq!(read.contents[0].text.as_deref(), Some("Ada is 36"), "{revision}");
@@ -191,7 +191,7 @@ async fn resources_and_prompts_ask_too() {
 #[tokio::test]
 async fn joined_questions_are_one_round_or_two_requests() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision >= FORMS) {
-        let tap = Tap::new(&build());
+        let tap = SchemaTap::new(&build());
         let client = connect(tap.client(revision)).await;
         tap.messages();
         assert_eq!(call(&client, "greet").await.to_text(), "Ada is 36");
@@ -213,7 +213,7 @@ async fn joined_questions_are_one_round_or_two_requests() {
 #[tokio::test]
 async fn a_task_that_a_handler_has_started_asks_once_too() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision >= FORMS) {
-        let tap = Tap::new(&build());
+        let tap = SchemaTap::new(&build());
         let client = connect(tap.client(revision)).await;
         tap.messages();
         assert_eq!(call(&client, "from_a_task").await.to_text(), "Ada is 36");
@@ -239,7 +239,7 @@ async fn a_user_who_gives_no_answer_is_an_error_that_the_model_reads() {
                 "the user cancelled the elicitation",
             ),
         ] {
-            let tap = Tap::new(&build());
+            let tap = SchemaTap::new(&build());
             let (on_form, on_url) = (no.clone(), no);
             let client = tap.client(revision).on_elicit(move |_| std::future::ready(Ok(on_form.clone())));
             let client = client.on_elicit_url(move |_| std::future::ready(Ok(on_url.clone())));
@@ -258,7 +258,7 @@ async fn a_user_who_gives_no_answer_is_an_error_that_the_model_reads() {
 #[tokio::test]
 async fn what_does_not_fit_the_form_is_said_with_its_place() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision >= FORMS) {
-        let tap = Tap::new(&build());
+        let tap = SchemaTap::new(&build());
         let client = tap.client(revision).on_elicit(|ask| async move {
             let who = ask.message.starts_with("Who");
             Ok(ElicitResult::accept(if who { json!({"name": "Ada"}) } else { json!({"age": "old"}) }))
@@ -301,7 +301,7 @@ async fn a_client_that_cannot_be_asked_is_told_what_it_lacks() {
         ("greeting", json!({"elicitation": {"form": {}}})),
     ];
     for revision in Revision::ALL {
-        let tap = Tap::new(&build());
+        let tap = SchemaTap::new(&build());
         let client = tap.client(revision).connect().await.unwrap();
         assert_eq!(call(&client, "maybe").await.to_text(), "nobody", "{revision}");
         for (name, capability) in &lacks {
@@ -339,7 +339,7 @@ async fn a_visit_has_a_name_of_its_own_where_the_revision_wants_one() {
     };
     for revision in [URLS, STATELESS] {
         let service = Server::new("asks", "1").tool("pay", "", tool).build().unwrap();
-        let tap = Tap::new(&service);
+        let tap = SchemaTap::new(&service);
         let client = tap.client(revision).on_elicit_url(|_| async { Ok(ElicitResult::accept(Value::Null)) });
         let client = client.connect().await.unwrap();
         assert_eq!(call(&client, "pay").await.to_text(), "done");
@@ -366,7 +366,7 @@ async fn a_client_is_notified_when_the_user_has_finished_on_the_page() {
     };
     let service = Server::new("asks", "1").tool("pay", "", tool).build().unwrap();
     for revision in [URLS, STATELESS] {
-        let tap = Tap::new(&service);
+        let tap = SchemaTap::new(&service);
         let client = tap.client(revision).on_elicit_url(|_| async { Ok(ElicitResult::accept(Value::Null)) });
         let client = client.connect().await.unwrap();
         assert_eq!(call(&client, "pay").await.to_text(), "on the way");

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use linchpin::model::{CreateMessageResult, ElicitResult, Root, TaskSupport, extension};
 use linchpin::testing::matrix;
-use linchpin::{Context, Error, Key, Keys, NoArgs, Result, Server, Service, Tool, args};
+use linchpin::{Context, Error, NoArgs, Result, Server, Service, StateKey, StateKeys, Tool, args};
 use serde_json::{Value, json};
-use support::rounds::{Rounds, asked, filled, named};
+use support::rounds::{Rounds, filled, input_required, named};
 use support::{failure, fault, handled, stateless_with, text};
 
 #[args]
@@ -59,7 +59,7 @@ async fn impatient(_: NoArgs, cx: Context) -> Result<String> {
 
 fn server() -> Server {
     Server::new("names", "1")
-        .keys(Keys::new(Key::new(&[7; 32])))
+        .keys(StateKeys::new(StateKey::new(&[7; 32])))
         .add(Tool::new("greet").read_only().handler(greet))
         .add(Tool::new("three").read_only().handler(three))
         .add(Tool::new("two").read_only().handler(two))
@@ -96,7 +96,7 @@ async fn the_name_is_the_key() {
     let service = instance();
     let call = Rounds::tool("greet", json!({}));
     let asked = call.begin(&service).await;
-    assert_eq!(asked.questions["user_name"]["method"], "elicitation/create");
+    assert_eq!(asked.input_requests["user_name"]["method"], "elicitation/create");
     assert_eq!(call.finish(&service, &asked.state, named("user_name", "Ada")).await, "Hello, Ada!");
     let call = Rounds::tool("impatient", json!({}));
     let asked = call.begin(&service).await;
@@ -107,10 +107,10 @@ async fn the_name_is_the_key() {
 async fn named_and_numbered_questions_go_on_on_another_instance() {
     let call = Rounds::tool("two", json!({}));
     let first = call.begin(&instance()).await;
-    let second = asked(&call.retry(&instance(), &first.state, named("q1", "A")).await);
-    assert_eq!(second.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["second"]);
-    let third = asked(&call.retry(&instance(), &second.state, named("second", "B")).await);
-    assert_eq!(third.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["q3"]);
+    let second = input_required(&call.retry(&instance(), &first.state, named("q1", "A")).await);
+    assert_eq!(second.input_requests.as_object().unwrap().keys().collect::<Vec<_>>(), ["second"]);
+    let third = input_required(&call.retry(&instance(), &second.state, named("second", "B")).await);
+    assert_eq!(third.input_requests.as_object().unwrap().keys().collect::<Vec<_>>(), ["q3"]);
     assert_eq!(call.finish(&instance(), &third.state, named("q3", "C")).await, "A B C");
 }
 
@@ -126,12 +126,24 @@ async fn an_answer_may_come_with_the_call() {
     let mut answers = named("user_name", "Ada");
     answers["unknown"] = json!({"action": "accept", "content": {"any": "thing"}});
     assert_eq!(text(&with_answers("greet", answers.clone()).await["result"]), "Hello, Ada!");
-    let rest = asked(&with_answers("three", answers).await);
-    assert_eq!(rest.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["client_roots", "greeting"]);
-    assert!(asked(&with_answers("greet", named("other", "Ada")).await).questions.get("user_name").is_some());
-    assert!(asked(&with_answers("greet", Value::Null).await).questions.get("user_name").is_some());
+    let rest = input_required(&with_answers("three", answers).await);
+    assert_eq!(
+        rest.input_requests.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["client_roots", "greeting"]
+    );
+    assert!(
+        input_required(&with_answers("greet", named("other", "Ada")).await)
+            .input_requests
+            .get("user_name")
+            .is_some()
+    );
+    assert!(
+        input_required(&with_answers("greet", Value::Null).await).input_requests.get("user_name").is_some()
+    );
     // Unnamed input requests cannot get a response in advance.
-    assert!(asked(&with_answers("two", named("q1", "Ada")).await).questions.get("q1").is_some());
+    assert!(
+        input_required(&with_answers("two", named("q1", "Ada")).await).input_requests.get("q1").is_some()
+    );
     for (answers, path) in
         [(json!({"user_name": 12345}), "/inputResponses/user_name"), (json!([1]), "/inputResponses")]
     {
@@ -160,7 +172,7 @@ async fn a_call_that_asks_something_else_by_the_same_name_cannot_go_on() {
             Ok::<_, Error>(cx.named("name").elicit::<Name>(question).await?.name)
         };
         Server::new("fickle", "1")
-            .keys(Keys::new(Key::new(&[7; 32])))
+            .keys(StateKeys::new(StateKey::new(&[7; 32])))
             .add(Tool::new("fickle").read_only().handler(fickle))
             .build()
             .unwrap()

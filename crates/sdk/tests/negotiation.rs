@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::CallError;
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::Root;
 use linchpin::testing::{Reaction, Script};
 use linchpin::transport::Transport;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const SECOND: Duration = Duration::from_secs(1);
 
 async fn connect(script: &Script) -> Result<Client, ClientError> {
-    Client::over(script.clone()).eras(Eras::new()).connect().await
+    Client::over(script.clone()).revision_cache(RevisionCache::new()).connect().await
 }
 
 /// Returns the methods sent to a script, in order.
@@ -35,11 +35,11 @@ fn session_revisions() -> impl Iterator<Item = Revision> {
 #[tokio::test(start_paused = true)]
 async fn every_revision_is_found() {
     for revision in session_revisions() {
-        let script = Script::speaking(revision);
+        let script = Script::with_revision(revision);
         assert_eq!(connect(&script).await.unwrap().revision(), revision);
         assert_eq!(methods(&script), ["server/discover", "initialize", "notifications/initialized"]);
     }
-    let script = Script::speaking(Revision::LATEST);
+    let script = Script::with_revision(Revision::LATEST);
     assert_eq!(connect(&script).await.unwrap().revision(), Revision::LATEST);
     assert_eq!(methods(&script), ["server/discover"]);
 }
@@ -55,7 +55,7 @@ async fn whatever_error_answers_the_probe_a_session_is_tried() {
         || Reaction::new().error_with(-32022, "Unsupported", &json!({ "supported": ["2025-06-18"] })),
     ];
     for error in errors {
-        let script = Script::speaking(Revision::V2025_06_18).on("server/discover", move |_| error());
+        let script = Script::with_revision(Revision::V2025_06_18).on("server/discover", move |_| error());
         assert_eq!(connect(&script).await.unwrap().revision(), Revision::V2025_06_18);
         assert_eq!(script.connections(), 1);
     }
@@ -63,10 +63,14 @@ async fn whatever_error_answers_the_probe_a_session_is_tried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_silent_is_greeted_as_of_old() {
-    let script = Script::speaking(Revision::V2024_11_05).on("server/discover", |_| Reaction::new());
+    let script = Script::with_revision(Revision::V2024_11_05).on("server/discover", |_| Reaction::new());
     let begun = Instant::now();
-    let client =
-        Client::over(script.clone()).eras(Eras::new()).probe_timeout(SECOND).connect().await.unwrap();
+    let client = Client::over(script.clone())
+        .revision_cache(RevisionCache::new())
+        .probe_timeout(SECOND)
+        .connect()
+        .await
+        .unwrap();
     assert_eq!((client.revision(), begun.elapsed()), (Revision::V2024_11_05, SECOND));
     assert_eq!(methods(&script), ["server/discover", "initialize", "notifications/initialized"]);
 }
@@ -84,7 +88,12 @@ async fn a_server_that_takes_long_to_start_is_waited_for() {
     let begun = Instant::now();
     let silent = |_: &Value| Reaction::new();
     let silent = Script::new().on("server/discover", silent).on("initialize", silent);
-    let error = Client::over(silent).eras(Eras::new()).open_timeout(SECOND * 10).connect().await.unwrap_err();
+    let error = Client::over(silent)
+        .revision_cache(RevisionCache::new())
+        .open_timeout(SECOND * 10)
+        .connect()
+        .await
+        .unwrap_err();
     assert!(matches!(error, ClientError::Call(CallError::TimedOut(_))), "{error:?}");
     assert_eq!(begun.elapsed(), SECOND * 10);
 }
@@ -92,7 +101,7 @@ async fn a_server_that_takes_long_to_start_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_dies_of_the_probe_is_started_again() {
     for wait in [Duration::ZERO, SECOND] {
-        let script = Script::speaking(Revision::V2025_03_26)
+        let script = Script::with_revision(Revision::V2025_03_26)
             .on("server/discover", move |_| Reaction::new().wait(wait).close("it panicked"));
         assert_eq!(connect(&script).await.unwrap().revision(), Revision::V2025_03_26);
         assert_eq!(script.connections(), 2);
@@ -142,11 +151,12 @@ async fn revisions_that_nobody_knows_are_named() {
     assert_eq!(stubborn.received("server/discover").len(), 2);
 
     // The revisions that the client is restricted to apply, too.
-    let script = Script::speaking(Revision::V2025_03_26);
-    let only = Client::over(script.clone()).eras(Eras::new()).revisions([Revision::V2025_11_25]);
+    let script = Script::with_revision(Revision::V2025_03_26);
+    let only =
+        Client::over(script.clone()).revision_cache(RevisionCache::new()).revisions([Revision::V2025_11_25]);
     let error = only.connect().await.unwrap_err();
     assert!(matches!(error, ClientError::UnsupportedVersion { .. }), "{error:?}");
-    let only = Client::over(script).eras(Eras::new()).revisions([Revision::LATEST]);
+    let only = Client::over(script).revision_cache(RevisionCache::new()).revisions([Revision::LATEST]);
     assert!(matches!(only.connect().await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
 }
 
@@ -161,15 +171,19 @@ async fn a_malformed_greeting_says_what_is_wrong() {
 #[tokio::test(start_paused = true)]
 async fn what_a_server_speaks_is_remembered() {
     for revision in Revision::ALL {
-        let (eras, script) = (Eras::new(), Script::speaking(revision));
+        let (eras, script) = (RevisionCache::new(), Script::with_revision(revision));
         for _ in 0..2 {
-            let client = Client::over(script.clone()).eras(eras.clone()).connect().await.unwrap();
+            let client = Client::over(script.clone()).revision_cache(eras.clone()).connect().await.unwrap();
             assert_eq!(client.revision(), revision);
         }
         let probes = if revision == Revision::LATEST { 2 } else { 1 };
         assert_eq!(script.received("server/discover").len(), probes);
-        assert_eq!(eras.find(&script.name()), Some(revision));
-        assert_eq!(Eras::of(eras.known()).find(&script.name()), Some(revision), "it can be persisted");
+        assert_eq!(eras.get(&script.name()), Some(revision));
+        assert_eq!(
+            RevisionCache::from_entries(eras.entries()).get(&script.name()),
+            Some(revision),
+            "it can be persisted"
+        );
     }
 }
 
@@ -180,23 +194,23 @@ async fn a_memory_that_is_wrong_is_mended() {
         (Revision::LATEST_SESSION, Revision::LATEST),
         (Revision::V2024_11_05, Revision::V2025_06_18),
     ] {
-        let (eras, script) = (Eras::new(), Script::speaking(spoken));
+        let (eras, script) = (RevisionCache::new(), Script::with_revision(spoken));
         eras.set(&script.name(), remembered);
-        let client = Client::over(script.clone()).eras(eras.clone()).connect().await.unwrap();
+        let client = Client::over(script.clone()).revision_cache(eras.clone()).connect().await.unwrap();
         assert_eq!(client.revision(), spoken);
-        assert_eq!(eras.find(&script.name()), Some(spoken));
+        assert_eq!(eras.get(&script.name()), Some(spoken));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_may_ask_as_soon_as_the_session_is_open() {
     let opened = AtomicUsize::new(0);
-    let script = Script::speaking(Revision::V2025_06_18).on("notifications/initialized", move |_| {
+    let script = Script::with_revision(Revision::V2025_06_18).on("notifications/initialized", move |_| {
         opened.fetch_add(1, Ordering::Relaxed);
-        Reaction::new().ask("roots", "roots/list", &json!({}))
+        Reaction::new().request("roots", "roots/list", &json!({}))
     });
     let root = Root { uri: "file:///work".into(), name: None, meta: None };
-    let client = Client::over(script.clone()).eras(Eras::new()).roots([root]);
+    let client = Client::over(script.clone()).revision_cache(RevisionCache::new()).roots([root]);
     let _client = client.connect().await.unwrap();
     let answer =
         tokio::time::timeout(SECOND, script.wait_for(|message| message["id"] == "roots")).await.unwrap();
@@ -209,7 +223,7 @@ async fn a_server_may_ping_before_the_session_is_open() {
         "protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": { "name": "x", "version": "1" },
     });
     let script = Script::new().on("initialize", move |_| {
-        Reaction::new().ask("ping", "ping", &json!({})).wait(SECOND).result(greeted.clone())
+        Reaction::new().request("ping", "ping", &json!({})).wait(SECOND).result(greeted.clone())
     });
     connect(&script).await.unwrap();
     let answer = script.messages().into_iter().find(|message| message["id"] == "ping");

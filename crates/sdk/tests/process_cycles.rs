@@ -19,7 +19,7 @@ const CYCLES: usize = 1_000;
 const AT_ONCE: usize = 8;
 const TAG: &str = "LINCHPIN_CYCLES_TAG";
 /// Timeout for threads and processes to finish after the last client is gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Responds to `initialize` only. Its children: one that ignores `SIGTERM`, one that has left the process group, one
 /// whose parent has exited. All of them hold its standard output open.
@@ -128,7 +128,7 @@ async fn settled(tag: &str) -> usize {
         if left == (0, 0, 0) {
             return descriptors();
         }
-        assert!(begun.elapsed() < PATIENCE, "{left:?} processes, zombies and threads are left");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{left:?} processes, zombies and threads are left");
         tokio::task::yield_now().await;
     }
 }

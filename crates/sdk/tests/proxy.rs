@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::{Changed, Eras};
+use linchpin::client::{ListChanged, RevisionCache};
 use linchpin::model::{CompletionReference, CreateMessageResult, ElicitResult, Root};
 use linchpin::{
     Client, ClientBuilder, ClientError, Context, Error, NoArgs, Prompt, ResourceTemplate, Result, Revision,
@@ -15,8 +15,8 @@ use linchpin::{
 };
 use linchpin_jsonrpc::CallError;
 use serde_json::json;
-use support::live_counter::Alive;
-use support::{STATELESS, Tap};
+use support::live_counter::LiveCounter;
+use support::{STATELESS, SchemaTap};
 use tokio::sync::Notify;
 
 const FORMS: Revision = Revision::ALL[2];
@@ -85,7 +85,8 @@ fn behind() -> Server {
 
 /// Connects a client for a proxy: with one revision, and forwarding server requests.
 async fn upstream(service: &Service, revision: Revision) -> Client {
-    let client = service.client().eras(Eras::new()).revisions([revision]).forwarding();
+    let client =
+        service.client().revision_cache(RevisionCache::new()).revisions([revision]).forward_server_requests();
     client.connect().await.unwrap()
 }
 
@@ -107,7 +108,7 @@ async fn connect(client: ClientBuilder) -> Client {
 }
 
 async fn in_memory(service: &Service, revision: Revision) -> Client {
-    connect(service.client().eras(Eras::new()).revisions([revision])).await
+    connect(service.client().revision_cache(RevisionCache::new()).revisions([revision])).await
 }
 
 fn pairs() -> impl Iterator<Item = (Revision, Revision)> {
@@ -124,7 +125,7 @@ fn rejection<T: std::fmt::Debug>(result: std::result::Result<T, ClientError>) ->
 #[tokio::test]
 async fn everything_passes_between_all_revisions() {
     for (down, up) in pairs() {
-        let tap = Tap::new(&front(&behind().build().unwrap(), up).await);
+        let tap = SchemaTap::new(&front(&behind().build().unwrap(), up).await);
         let client = connect(tap.client(down)).await;
         let pair = format!("{down} before {up}");
         let tools = client.tools().all().await.unwrap();
@@ -163,7 +164,7 @@ async fn everything_passes_between_all_revisions() {
 #[tokio::test]
 async fn questions_reach_whoever_made_the_call() {
     for (down, up) in pairs() {
-        let tap = Tap::new(&front(&behind().build().unwrap(), up).await);
+        let tap = SchemaTap::new(&front(&behind().build().unwrap(), up).await);
         let client = connect(tap.client(down)).await;
         let pair = format!("{down} before {up}");
         assert_eq!(client.call("think", ()).await.unwrap().to_text(), "42", "{pair}");
@@ -182,7 +183,7 @@ async fn questions_reach_whoever_made_the_call() {
 #[tokio::test]
 async fn a_client_that_cannot_be_asked_is_told_so_in_its_own_way() {
     for (down, up) in pairs() {
-        let tap = Tap::new(&front(&behind().build().unwrap(), up).await);
+        let tap = SchemaTap::new(&front(&behind().build().unwrap(), up).await);
         let client = tap.client(down).connect().await.unwrap();
         for tool in ["ask", "think", "folders"] {
             match client.call(tool, ()).await {
@@ -222,7 +223,7 @@ async fn a_call_that_is_given_up_is_given_up_behind() {
         let alive = Arc::new(AtomicUsize::new(0));
         let counted = alive.clone();
         let hang = move || {
-            let alive = Alive::new(&counted);
+            let alive = LiveCounter::new(&counted);
             async move {
                 std::future::pending::<()>().await;
                 drop(alive);
@@ -248,12 +249,14 @@ async fn changes_behind_are_changes_in_front() {
     for (down, up) in pairs() {
         let service = behind().build().unwrap();
         let front = front(&service, up).await;
-        let (changed, told) = (Arc::new(Notify::new()), Arc::<Mutex<Vec<Changed>>>::default());
+        let (changed, told) = (Arc::new(Notify::new()), Arc::<Mutex<Vec<ListChanged>>>::default());
         let (notify, tell) = (changed.clone(), told.clone());
-        let client = front.client().eras(Eras::new()).revisions([down]).on_list_changed(move |list| {
-            tell.lock().unwrap().push(list);
-            notify.notify_one();
-        });
+        let client = front.client().revision_cache(RevisionCache::new()).revisions([down]).on_list_changed(
+            move |list| {
+                tell.lock().unwrap().push(list);
+                notify.notify_one();
+            },
+        );
         let client = client.connect().await.unwrap();
         let pair = format!("{down} before {up}");
         service.handle().add(Tool::new("new").handler(|| async { "new" })).unwrap();
@@ -270,7 +273,7 @@ async fn changes_behind_are_changes_in_front() {
         changed.notified().await;
         assert_eq!(client.resources().all().await.unwrap(), [], "{pair}");
         assert_eq!(client.resource_templates().all().await.unwrap(), [], "{pair}");
-        let expected = [Changed::Tools, Changed::Tools, Changed::Prompts, Changed::Resources];
+        let expected = [ListChanged::Tools, ListChanged::Tools, ListChanged::Prompts, ListChanged::Resources];
         assert_eq!(*told.lock().unwrap(), expected, "{pair}");
     }
 }
@@ -318,7 +321,7 @@ async fn a_server_behind_that_is_gone_is_a_clear_error() {
 async fn nothing_keeps_the_server_behind_when_the_one_in_front_is_gone() {
     for (down, up) in pairs() {
         let alive = Arc::new(AtomicUsize::new(0));
-        let service = behind().state(Alive::new(&alive)).build().unwrap();
+        let service = behind().state(LiveCounter::new(&alive)).build().unwrap();
         let front = front(&service, up).await;
         drop(service);
         let client = in_memory(&front, down).await;
@@ -335,7 +338,7 @@ async fn calls_at_the_same_time_are_not_mixed_up() {
     for up in Revision::ALL.into_iter().filter(|up| *up >= FORMS) {
         let front = front(&behind().build().unwrap(), up).await;
         let named = async |name: &'static str| {
-            let client = front.client().eras(Eras::new()).on_elicit(move |_| async move {
+            let client = front.client().revision_cache(RevisionCache::new()).on_elicit(move |_| async move {
                 settle().await;
                 Ok(ElicitResult::accept(json!({"name": name})))
             });

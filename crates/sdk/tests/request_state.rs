@@ -4,9 +4,9 @@
 
 mod support;
 
-use linchpin::{Context, Key, Keys, Prompt, Result, Server, Service, Tool, args};
+use linchpin::{Context, Prompt, Result, Server, Service, StateKey, StateKeys, Tool, args};
 use serde_json::{Value, json};
-use support::rounds::{Rounds, asked, named};
+use support::rounds::{Rounds, input_required, named};
 use support::{Clock, Peer, STATELESS, session_revisions};
 
 #[args]
@@ -36,7 +36,7 @@ async fn pay(payment: Payment, cx: Context) -> Result<String> {
 #[args]
 struct Nothing {}
 
-fn server(keys: Keys) -> Server {
+fn server(keys: StateKeys) -> Server {
     Server::new("bank", "1")
         .keys(keys)
         .add(Tool::new("pay").handler(pay))
@@ -46,11 +46,11 @@ fn server(keys: Keys) -> Server {
         )
 }
 
-fn key(byte: u8) -> Key {
-    Key::new(&[byte; 32])
+fn key(byte: u8) -> StateKey {
+    StateKey::new(&[byte; 32])
 }
 
-fn instance(keys: Keys) -> Service {
+fn instance(keys: StateKeys) -> Service {
     server(keys).build().unwrap()
 }
 
@@ -60,14 +60,14 @@ fn call(name: &str) -> Rounds {
 
 /// A state that this server did not issue for this request.
 async fn check_refused(rounds: &Rounds, service: &Service, state: &Value, what: &str) {
-    let (code, path, message) = rounds.refused(service, state, named("q1", "Ada")).await;
+    let (code, path, message) = rounds.expect_error(service, state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")), "{what}");
     assert!(message.contains("this state was not issued for this request"), "{what}: {message}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_changed_character_is_refused_and_does_no_harm() {
-    let here = instance(Keys::new(key(1)));
+    let here = instance(StateKeys::new(key(1)));
     let state = call("pay").begin(&here).await.state;
     let text = state.as_str().unwrap();
     for at in 0..text.len() {
@@ -83,7 +83,7 @@ async fn every_changed_character_is_refused_and_does_no_harm() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_state_is_refused() {
-    let here = instance(Keys::new(key(1)));
+    let here = instance(StateKeys::new(key(1)));
     let state = call("pay").begin(&here).await.state;
     let text = state.as_str().unwrap();
     for length in 0..text.len() {
@@ -95,23 +95,26 @@ async fn what_is_no_state_is_refused() {
         check_refused(&call("pay"), &here, &json!(wrong), "no state").await;
     }
     for wrong in [json!(1), json!(true), json!([state]), json!({"state": state})] {
-        let (code, path, message) = call("pay").refused(&here, &wrong, named("q1", "Ada")).await;
+        let (code, path, message) = call("pay").expect_error(&here, &wrong, named("q1", "Ada")).await;
         assert_eq!((code, path), (-32602, json!("/requestState")), "{wrong}");
         assert!(message.contains("must be a string"), "{message}");
     }
     // A null state counts as none: the call starts.
-    asked(&call("pay").retry(&here, &Value::Null, named("q1", "Ada")).await);
+    input_required(&call("pay").retry(&here, &Value::Null, named("q1", "Ada")).await);
     assert_eq!(call("pay").finish(&here, &state, named("q1", "Ada")).await, "3 to Ada AB");
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_can_be_shared_changed_and_kept_apart() {
-    let (old, new) = (instance(Keys::new(key(1))), instance(Keys::new(key(2)).or(key(1))));
+    let (old, new) = (instance(StateKeys::new(key(1))), instance(StateKeys::new(key(2)).with_older(key(1))));
     let pay = call("pay_again");
     let state = pay.begin(&old).await.state;
-    check_refused(&pay, &instance(Keys::new(key(2))), &state, "another key").await;
-    check_refused(&pay, &instance(Keys::new(Key::random())), &state, "a key of its own").await;
-    assert_eq!(pay.finish(&instance(Keys::new(key(1))), &state, named("q1", "Ada")).await, "3 to Ada AB");
+    check_refused(&pay, &instance(StateKeys::new(key(2))), &state, "another key").await;
+    check_refused(&pay, &instance(StateKeys::new(StateKey::random())), &state, "a key of its own").await;
+    assert_eq!(
+        pay.finish(&instance(StateKeys::new(key(1))), &state, named("q1", "Ada")).await,
+        "3 to Ada AB"
+    );
     assert_eq!(pay.finish(&new, &state, named("q1", "Ada")).await, "3 to Ada AB", "the old key opens");
     let state = pay.begin(&new).await.state;
     check_refused(&pay, &old, &state, "the new key seals").await;
@@ -123,13 +126,13 @@ async fn keys_can_be_shared_changed_and_kept_apart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_state_is_for_one_principal_one_server_and_one_request() {
-    let here = instance(Keys::new(key(1)));
+    let here = instance(StateKeys::new(key(1)));
     let (ada, eve) = (here.for_principal("ada"), here.for_principal("eve"));
     let pay = call("pay_again");
     let state = pay.begin(&ada).await.state;
     check_refused(&pay, &eve, &state, "another principal").await;
     check_refused(&pay, &here, &state, "no principal").await;
-    let other = server(Keys::new(key(1))).audience("another bank").build().unwrap();
+    let other = server(StateKeys::new(key(1))).audience("another bank").build().unwrap();
     check_refused(&pay, &other.for_principal("ada"), &state, "another audience").await;
     let to = json!({"street": "A", "town": "B"});
     for (what, other) in [
@@ -151,7 +154,7 @@ async fn a_state_is_for_one_principal_one_server_and_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn malformed_answers_are_refused_with_their_place_and_can_be_corrected() {
-    let here = instance(Keys::new(key(1)));
+    let here = instance(StateKeys::new(key(1)));
     for (name, service) in [("pay", here.clone()), ("pay_again", here.without_parking())] {
         let pay = call(name);
         let state = pay.begin(&service).await.state;
@@ -164,7 +167,7 @@ async fn malformed_answers_are_refused_with_their_place_and_can_be_corrected() {
             (json!(["Ada"]), "/inputResponses"),
             (json!(1), "/inputResponses"),
         ] {
-            let (code, path, message) = pay.refused(&service, &state, wrong.clone()).await;
+            let (code, path, message) = pay.expect_error(&service, &state, wrong.clone()).await;
             assert_eq!((code, path), (-32602, json!(place)), "{wrong}: {message}");
         }
         assert_eq!(pay.finish(&service, &state, named("q1", "Ada")).await, "3 to Ada AB", "{name}");
@@ -173,7 +176,7 @@ async fn malformed_answers_are_refused_with_their_place_and_can_be_corrected() {
 
 #[test]
 fn requests_that_take_no_rounds_do_not_look_at_state() {
-    let service = instance(Keys::new(key(1)));
+    let service = instance(StateKeys::new(key(1)));
     let mut peer = Peer::open_with(STATELESS, service.clone(), Clock::Real, &json!({}));
     for method in ["tools/list", "prompts/list", "server/discover"] {
         peer.result(method, json!({"requestState": "what?", "inputResponses": {"q1": 1}}));

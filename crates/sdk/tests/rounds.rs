@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use linchpin::server::{Next, Request};
-use linchpin::{Context, Key, Keys, NoArgs, Prompt, Result, Server, Service, Tool, args};
+use linchpin::{Context, NoArgs, Prompt, Result, Server, Service, StateKey, StateKeys, Tool, args};
 use serde_json::{Value, json};
 use support::failure;
-use support::live_counter::Alive;
-use support::rounds::{Rounds, asked, filled, named};
+use support::live_counter::LiveCounter;
+use support::rounds::{Rounds, filled, input_required, named};
 use tokio::sync::Semaphore;
 use tokio::time::advance;
 
 const MINUTE: Duration = Duration::from_mins(1);
-const LOST: &str = "the server no longer holds it, and running it again might repeat its effects";
+const MSG_CALL_EXPIRED: &str = "the server no longer holds it, and running it again might repeat its effects";
 
 #[args]
 struct Name {
@@ -70,13 +70,13 @@ async fn stepped(_: NoArgs, cx: Context) -> Result<String> {
 
 const KEY: [u8; 32] = [7; 32];
 const ONCE: [&str; 2] = ["unmarked", "destructive"];
-const AGAIN: [&str; 3] = ["read_only", "idempotent", "additive"];
+const REPEATABLE_TOOLS: [&str; 3] = ["read_only", "idempotent", "additive"];
 
 /// Creates an instance; all are identical.
 fn server(done: &Arc<Done>) -> Server {
     Server::new("bank", "1")
         .state(done.clone())
-        .keys(Keys::new(Key::new(&KEY)))
+        .keys(StateKeys::new(StateKey::new(&KEY)))
         .add(Tool::new("unmarked").handler(pay))
         .add(Tool::new("destructive").destructive(true).handler(pay))
         .add(Tool::new("read_only").read_only().handler(pay))
@@ -96,7 +96,7 @@ fn tool(name: &str) -> Rounds {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_is_taken_up_again() {
-    for name in ONCE.iter().chain(&AGAIN) {
+    for name in ONCE.iter().chain(&REPEATABLE_TOOLS) {
         let done = Arc::default();
         let here = instance(&done);
         let state = tool(name).begin(&here).await.state;
@@ -107,7 +107,7 @@ async fn a_call_that_waits_is_taken_up_again() {
 
 #[tokio::test(start_paused = true)]
 async fn another_instance_does_a_harmless_call_again() {
-    for name in AGAIN {
+    for name in REPEATABLE_TOOLS {
         let done = Arc::default();
         let (here, there) = (instance(&done), instance(&done));
         let state = tool(name).begin(&here).await.state;
@@ -127,8 +127,8 @@ async fn a_call_may_go_from_instance_to_instance_and_back() {
     let done = Arc::default();
     let (here, there) = (instance(&done), instance(&done));
     let state = tool("stepped").begin(&here).await.state;
-    let round = asked(&tool("stepped").retry(&there, &state, named("q1", "Ada")).await);
-    assert_eq!(round.questions.as_object().unwrap().keys().collect::<Vec<_>>(), ["q2"]);
+    let round = input_required(&tool("stepped").retry(&there, &state, named("q1", "Ada")).await);
+    assert_eq!(round.input_requests.as_object().unwrap().keys().collect::<Vec<_>>(), ["q2"]);
     // The first instance still holds the call as of the previous round trip.
     assert_eq!(tool("stepped").finish(&here, &round.state, named("q2", "Bob")).await, "1 Ada 2 Bob");
     assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((3, 1), 2), "each step runs once");
@@ -141,7 +141,7 @@ async fn a_call_that_might_do_harm_is_never_done_twice() {
         let (here, there) = (instance(&done), instance(&done));
         let state = tool(name).begin(&here).await.state;
         let answer = tool(name).retry(&there, &state, named("q1", "Ada")).await;
-        assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+        assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
         assert_eq!(done.runs(), (1, 0), "{name}");
         // The instance that holds it can still resume it.
         assert_eq!(tool(name).finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
@@ -174,7 +174,7 @@ async fn the_tool_that_a_layer_chose_decides_whether_a_call_is_done_again() {
         let (here, there) = (instance().build().unwrap(), instance().build().unwrap());
         let state = call.begin(&here).await.state;
         let answer = call.retry(&there, &state, named("q1", "Ada")).await;
-        assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+        assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
         assert_eq!(done.runs(), (1, 0), "{to}");
         assert_eq!(call.finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
         assert_eq!(done.runs(), (1, 1), "{to}");
@@ -192,11 +192,11 @@ async fn a_layer_that_asks_first_does_not_lead_to_a_tool_that_runs_twice() {
     let instance = || renaming(&done, "read_only", "destructive", true).build().unwrap();
     let (here, there, call) = (instance(), instance(), tool("read_only"));
     let first = call.begin(&here).await.state;
-    let second = asked(&call.retry(&here, &first, named("q1", "yes")).await).state;
+    let second = input_required(&call.retry(&here, &first, named("q1", "yes")).await).state;
     assert_eq!(call.finish(&here, &second, named("q2", "Ada")).await, "paid Ada");
     for (state, key) in [(first, "q1"), (second, "q2")] {
         let answer = call.retry(&there, &state, named(key, "Eve")).await;
-        assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+        assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
     }
     assert_eq!(done.runs(), (1, 1));
 }
@@ -214,7 +214,7 @@ async fn steps_of_a_layer_are_not_those_of_the_tool() {
     let (here, there, call) = (instance(), instance(), tool("destructive"));
     let state = call.begin(&here).await.state;
     let answer = call.retry(&there, &state, named("q1", "Ada")).await;
-    assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
     assert_eq!(done.runs(), (1, 0));
 }
 
@@ -233,16 +233,18 @@ async fn steps_of_a_layer_after_the_tool_are_not_those_of_the_tool() {
     };
     let (here, there, call) = (instance(), instance(), tool("destructive"));
     let state = call.begin(&here).await.state;
-    let state = asked(&call.retry(&here, &state, named("q1", "Ada")).await).state;
+    let state = input_required(&call.retry(&here, &state, named("q1", "Ada")).await).state;
     let answer = call.retry(&there, &state, named("q2", "Bob")).await;
-    assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
     assert_eq!(done.runs(), (1, 1), "the tool ran once");
     assert_eq!(call.finish(&here, &state, named("q2", "Bob")).await, "paid Ada");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_had_to_make_room_is_lost_or_done_again() {
-    for (name, again) in ONCE.map(|name| (name, false)).into_iter().chain(AGAIN.map(|name| (name, true))) {
+    for (name, again) in
+        ONCE.map(|name| (name, false)).into_iter().chain(REPEATABLE_TOOLS.map(|name| (name, true)))
+    {
         let done = Arc::default();
         let here = server(&done).max_parked(1).build().unwrap();
         let state = tool(name).begin(&here).await.state;
@@ -252,7 +254,7 @@ async fn a_call_that_had_to_make_room_is_lost_or_done_again() {
             assert_eq!(support::text(&answer["result"]), "paid Ada");
             assert_eq!(done.runs(), (3, 1), "{name}");
         } else {
-            assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+            assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
             assert_eq!(done.runs(), (2, 0), "{name}");
         }
     }
@@ -263,14 +265,14 @@ async fn the_time_to_answer_is_bounded_by_the_clock_and_by_what_is_held() {
     let (clock, done) = (Arc::new(AtomicUsize::new(1_000_000)), Arc::default());
     let now = clock.clone();
     let now = move || SystemTime::UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst) as u64);
-    let here = server(&done).question_timeout(MINUTE).clock(now).build().unwrap();
+    let here = server(&done).input_timeout(MINUTE).clock(now).build().unwrap();
     let call = tool("read_only");
     let state = call.begin(&here).await.state;
     clock.fetch_add(60, Ordering::SeqCst);
     assert_eq!(call.finish(&here, &state, named("q1", "Ada")).await, "paid Ada");
     let state = call.begin(&here).await.state;
     clock.fetch_add(61, Ordering::SeqCst);
-    let (code, path, message) = call.refused(&here, &state, named("q1", "Ada")).await;
+    let (code, path, message) = call.expect_error(&here, &state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
     assert!(message.contains("the state has expired"), "{message}");
     // The state is still valid, but the call was evicted.
@@ -278,7 +280,7 @@ async fn the_time_to_answer_is_bounded_by_the_clock_and_by_what_is_held() {
     let (lost, kept) = (once.begin(&here).await.state, again.begin(&here).await.state);
     advance(MINUTE * 2).await;
     let answer = once.retry(&here, &lost, named("q1", "Ada")).await;
-    assert!(failure(&answer["result"]).contains(LOST), "{answer}");
+    assert!(failure(&answer["result"]).contains(MSG_CALL_EXPIRED), "{answer}");
     assert_eq!(again.finish(&here, &kept, named("q1", "Ada")).await, "paid Ada");
 }
 
@@ -297,11 +299,11 @@ async fn the_same_round_twice_gives_the_same_answer() {
     let here = instance(&done);
     let call = tool("stepped");
     let first = call.begin(&here).await.state;
-    let second = asked(&call.retry(&here, &first, named("q1", "Ada")).await);
-    let repeated = asked(&call.retry(&here, &first, named("q1", "Ada")).await);
+    let second = input_required(&call.retry(&here, &first, named("q1", "Ada")).await);
+    let repeated = input_required(&call.retry(&here, &first, named("q1", "Ada")).await);
     assert_eq!(second.state, repeated.state);
     assert_eq!(call.finish(&here, &repeated.state, named("q2", "Bob")).await, "1 Ada 2 Bob");
-    let (code, path, message) = call.refused(&here, &first, named("q1", "Ada")).await;
+    let (code, path, message) = call.expect_error(&here, &first, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
     assert!(message.contains("already used"), "{message}");
     assert_eq!((done.runs(), done.steps.load(Ordering::SeqCst)), ((1, 1), 2));
@@ -321,7 +323,7 @@ fn waits(done: &Arc<Done>, sign: &Arc<Semaphore>) -> Service {
             Result::Ok(format!("paid {name}"))
         }
     };
-    let server = Server::new("bank", "1").state(done.clone()).keys(Keys::new(Key::new(&KEY)));
+    let server = Server::new("bank", "1").state(done.clone()).keys(StateKeys::new(StateKey::new(&KEY)));
     server.add(Tool::new("pay").idempotent().handler(tool)).build().unwrap()
 }
 
@@ -364,7 +366,7 @@ async fn what_is_held_is_bounded_in_number_and_in_age() {
     let alive = Arc::new(AtomicUsize::new(0));
     let counted = alive.clone();
     let tool_that_counts = move |_: NoArgs, cx: Context| {
-        let alive = Alive::new(&counted);
+        let alive = LiveCounter::new(&counted);
         async move {
             let name = cx.elicit::<Name>("Who?").await?.name;
             drop(alive);
@@ -372,7 +374,7 @@ async fn what_is_held_is_bounded_in_number_and_in_age() {
         }
     };
     let server = Server::new("bank", "1").tool("pay", "", tool_that_counts);
-    let here = server.max_parked(3).question_timeout(MINUTE).build().unwrap();
+    let here = server.max_parked(3).input_timeout(MINUTE).build().unwrap();
     for call in 1..=10 {
         tool("pay").begin(&here).await;
         assert_eq!(alive.load(Ordering::SeqCst), call.min(3));
@@ -390,20 +392,20 @@ async fn missing_answers_are_asked_for_again_and_others_are_ignored() {
         Result::Ok(format!("{} {}", one?.name, two?.name))
     };
     let instance = || {
-        let server = Server::new("bank", "1").keys(Keys::new(Key::new(&KEY)));
+        let server = Server::new("bank", "1").keys(StateKeys::new(StateKey::new(&KEY)));
         server.add(Tool::new("both").read_only().handler(both)).build().unwrap()
     };
     for service in [instance(), instance().without_parking()] {
         let call = tool("both");
         let round = call.begin(&service).await;
-        assert_eq!(round.questions.as_object().unwrap().len(), 2);
-        let none = asked(&call.retry(&service, &round.state, json!({})).await);
-        assert_eq!(none.questions, round.questions);
+        assert_eq!(round.input_requests.as_object().unwrap().len(), 2);
+        let none = input_required(&call.retry(&service, &round.state, json!({})).await);
+        assert_eq!(none.input_requests, round.input_requests);
         let mut answers = named("q2", "Bob");
         answers["q9"] = filled(json!({"name": "Eve"}));
         answers["other"] = json!([1, 2, 3]);
-        let one = asked(&call.retry(&service, &none.state, answers).await);
-        assert_eq!(one.questions, json!({"q1": round.questions["q1"]}));
+        let one = input_required(&call.retry(&service, &none.state, answers).await);
+        assert_eq!(one.input_requests, json!({"q1": round.input_requests["q1"]}));
         let mut answers = named("q1", "Ada");
         answers["q2"] = filled(json!({"name": "Eve"})); // already has a response
         assert_eq!(call.finish(&service, &one.state, answers).await, "Ada Bob");
@@ -428,7 +430,7 @@ async fn branches_that_ask_in_another_order_when_done_again_get_their_own_answer
         let mut round = call.begin(&service).await;
         let text = loop {
             let mut answers = json!({});
-            for (key, question) in round.questions.as_object().unwrap() {
+            for (key, question) in round.input_requests.as_object().unwrap() {
                 let message = question["params"]["message"].as_str().unwrap();
                 said.push(message.to_owned());
                 let initial = message.chars().next().unwrap();
@@ -438,7 +440,7 @@ async fn branches_that_ask_in_another_order_when_done_again_get_their_own_answer
             if answer["result"]["resultType"] != "input_required" {
                 break support::text(&answer["result"]);
             }
-            round = asked(&answer);
+            round = input_required(&answer);
         };
         assert_eq!(text, "LM RM", "parks: {parks}");
         said.sort();
@@ -460,7 +462,7 @@ async fn a_handler_that_asks_something_else_when_done_again_fails_safely() {
     assert!(failure(&answer["result"]).contains("its replay requested different input"), "{answer}");
     let prompt = Rounds::of("prompts/get", json!({"name": "moody"}));
     let state = prompt.begin(&service).await.state;
-    let (code, _, message) = prompt.refused(&service, &state, named("q1", "Ada")).await;
+    let (code, _, message) = prompt.expect_error(&service, &state, named("q1", "Ada")).await;
     assert_eq!(code, -32603);
     assert!(message.contains("its replay requested different input"), "{message}");
 }
@@ -497,7 +499,7 @@ async fn a_call_that_knows_too_much_to_travel_stays_where_it_is() {
     let (call, prompt) = (tool("long"), Rounds::of("prompts/get", json!({"name": "long"})));
     let begin = async |rounds: &Rounds| -> Value {
         let state = rounds.begin(&here).await.state;
-        asked(&rounds.retry(&here, &state, named("q1", &"x".repeat(100_000))).await).state
+        input_required(&rounds.retry(&here, &state, named("q1", &"x".repeat(100_000))).await).state
     };
     let state = begin(&call).await;
     assert!(state.as_str().unwrap().len() < 1_000);
@@ -505,7 +507,7 @@ async fn a_call_that_knows_too_much_to_travel_stays_where_it_is() {
     assert!(failure(&answer["result"]).contains("no longer holds it"), "{answer}");
     assert_eq!(call.finish(&here, &state, named("q2", "Bob")).await, "100000 Bob");
     let state = begin(&prompt).await;
-    let (code, _, message) = prompt.refused(&there, &state, named("q2", "Bob")).await;
+    let (code, _, message) = prompt.expect_error(&there, &state, named("q2", "Bob")).await;
     assert_eq!(code, -32603);
     assert!(message.contains("no longer holds it"), "{message}");
 }

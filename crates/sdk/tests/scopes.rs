@@ -124,12 +124,13 @@ async fn a_call_that_goes_on_needs_its_scopes_still() {
     let may = service.for_identity(Identity::new("ada").with_scopes(["files:write"]));
     let rounds = Rounds::tool("ask", json!({}));
     let asked = rounds.begin(&may).await;
-    let key = asked.questions.as_object().unwrap().keys().next().unwrap();
-    let refused =
-        rounds.refused(&service.for_identity(Identity::new("ada")), &asked.state, named(key, "Ada")).await;
+    let key = asked.input_requests.as_object().unwrap().keys().next().unwrap();
+    let refused = rounds
+        .expect_error(&service.for_identity(Identity::new("ada")), &asked.state, named(key, "Ada"))
+        .await;
     assert_eq!(refused.0, -32600);
     let bob = service.for_identity(Identity::new("bob").with_scopes(["files:write"]));
-    assert_eq!(rounds.refused(&bob, &asked.state, named(key, "Ada")).await.0, -32602);
+    assert_eq!(rounds.expect_error(&bob, &asked.state, named(key, "Ada")).await.0, -32602);
     assert_eq!(rounds.finish(&may, &asked.state, named(key, "Ada")).await, "Ada");
 }
 
@@ -160,9 +161,13 @@ async fn a_call_that_a_layer_led_elsewhere_goes_on_with_the_scopes_of_that_tool(
     let rounds = Rounds::tool("free", json!({}));
     let state = rounds.begin(&may).await.state;
     let answers = || named("q1", "Ada");
-    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "the call continues");
+    assert_eq!(rounds.expect_error(&may_not, &state, answers()).await.0, -32600, "the call continues");
     assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
-    assert_eq!(rounds.refused(&may_not, &state, answers()).await.0, -32600, "its response is sent again");
+    assert_eq!(
+        rounds.expect_error(&may_not, &state, answers()).await.0,
+        -32600,
+        "its response is sent again"
+    );
     assert_eq!(rounds.finish(&may, &state, answers()).await, "Ada");
 }
 

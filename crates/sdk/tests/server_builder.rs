@@ -13,7 +13,7 @@ use linchpin::{
 use serde_json::{Map, Value, json};
 use support::{Clock, Peer, STATELESS, failure, fault, initialize, one_shot, session_revisions, stateless};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[args]
 struct Add {
@@ -110,14 +110,14 @@ fn notifications_are_told_to_those_who_ask() {
             });
         let mut peer = Peer::open(revision, server);
         if revision != STATELESS {
-            assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), "initialized");
+            assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), "initialized");
             peer.notify("initialized", Value::Null);
-            assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), "initialized", "the old spelling");
+            assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), "initialized", "the old spelling");
         }
         peer.notify("x/told", json!({"id": "not a number"}));
         peer.notify("x/told", json!({"id": 7}));
         let name = if revision == STATELESS { "7 None" } else { "7 Some(\"peer\")" };
-        assert_eq!(heard.recv_timeout(PATIENCE).unwrap(), name);
+        assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), name);
         peer.alive();
         peer.close();
         assert!(heard.try_recv().is_err(), "undecodable notifications are dropped");

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::ElicitResult;
 use linchpin::server::{Next, Request};
 use linchpin::{Client, Context, NoArgs, Prompt, Result, Revision, Server, Service, Tool, args};
 use serde_json::{Value, json};
-use support::{Clock, Peer, STATELESS, Tap, failure, fault, text};
+use support::{Clock, Peer, STATELESS, SchemaTap, failure, fault, text};
 use tokio::sync::Semaphore;
 
 const FORMS: Revision = Revision::ALL[2];
@@ -34,7 +34,8 @@ fn revisions() -> impl Iterator<Item = Revision> {
 
 /// A client in the same runtime, so that paused time advances for both. Its user responds after `pause`.
 async fn slow(service: &Service, revision: Revision, pause: Duration) -> Client {
-    let client = service.client().eras(Eras::new()).revisions([revision]).timeout(HOUR * 10);
+    let client =
+        service.client().revision_cache(RevisionCache::new()).revisions([revision]).timeout(HOUR * 10);
     let client = client.on_elicit(move |_| async move {
         support::paused::pass(pause).await;
         Ok(ElicitResult::accept(json!({"name": "Ada"})))
@@ -62,7 +63,7 @@ async fn the_time_that_a_user_takes_is_not_the_tools() {
         let service = Server::new("asks", "1")
             .add(Tool::new("quick").timeout(second).handler(tool))
             .add(Tool::new("slow").timeout(second).handler(slow_tool))
-            .question_timeout(HOUR * 2)
+            .input_timeout(HOUR * 2)
             .build()
             .unwrap();
         let client = slow(&service, revision, HOUR).await;
@@ -76,7 +77,7 @@ async fn the_time_that_a_user_takes_is_not_the_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_user_has_only_so_much_time() {
     for revision in revisions() {
-        let server = Server::new("asks", "1").tool("ask", "", ask).question_timeout(HOUR);
+        let server = Server::new("asks", "1").tool("ask", "", ask).input_timeout(HOUR);
         let client = slow(&server.build().unwrap(), revision, HOUR * 2).await;
         let said = match client.call("ask", ()).await {
             Ok(output) => output.to_text(),
@@ -98,8 +99,7 @@ async fn a_question_can_race_with_a_timer() {
         }
     };
     for revision in revisions() {
-        let service =
-            Server::new("asks", "1").tool("ask", "", tool).question_timeout(HOUR * 9).build().unwrap();
+        let service = Server::new("asks", "1").tool("ask", "", tool).input_timeout(HOUR * 9).build().unwrap();
         let quick = slow(&service, revision, HOUR / 2).await;
         assert_eq!(quick.call("ask", ()).await.unwrap().to_text(), "Ada", "{revision}");
         let late = slow(&service, revision, HOUR * 2).await;
@@ -286,7 +286,7 @@ fn what_cannot_ask_says_so() {
     // Without a session there is only the response: a separate request could not be delivered.
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ask"}});
     let said = failure(&support::one_shot(&service, &call).unwrap()["result"]);
-    assert!(said.starts_with("cannot send a request to this client"), "{said}");
+    assert!(said.starts_with("cannot send elicitation/create to this client"), "{said}");
 }
 
 #[args]
@@ -331,7 +331,7 @@ async fn forms_are_written_in_the_words_of_each_revision() {
     };
     for revision in revisions() {
         let service = Server::new("asks", "1").tool("order", "", order).build().unwrap();
-        let tap = Tap::new(&service);
+        let tap = SchemaTap::new(&service);
         let client = tap.client(revision).on_elicit(|_| async {
             let order = json!({"name": "Ada", "count": 2, "price": 2, "size": "Large", "color": "Red"});
             Ok(ElicitResult::accept(order))
@@ -367,7 +367,7 @@ async fn a_form_that_a_revision_cannot_show_is_not_sent() {
     };
     for revision in revisions() {
         let service = Server::new("asks", "1").tool("several", "", several).build().unwrap();
-        let tap = Tap::new(&service);
+        let tap = SchemaTap::new(&service);
         let client = tap
             .client(revision)
             .on_elicit(|_| async { Ok(ElicitResult::accept(json!({"sizes": ["Small", "Large"]}))) });

@@ -5,9 +5,9 @@ mod support;
 
 use std::path::PathBuf;
 
-use linchpin::client::{Changed, Child};
+use linchpin::client::{DirectoryEntry, ListChanged};
 use linchpin::model::{SkillResources, extension};
-use linchpin::server::Listed;
+use linchpin::server::DefinitionRef;
 use linchpin::testing::matrix;
 use linchpin::{Client, ClientError, Context, Error, Resource, Server, Skill};
 use serde_json::{Value, json};
@@ -50,8 +50,11 @@ fn code(error: &ClientError) -> i64 {
     error.code
 }
 
-fn names(children: &[Child]) -> Vec<(&str, bool)> {
-    children.iter().map(|child| (&*child.resource().name, matches!(child, Child::Folder(_)))).collect()
+fn names(children: &[DirectoryEntry]) -> Vec<(&str, bool)> {
+    children
+        .iter()
+        .map(|child| (&*child.resource().name, matches!(child, DirectoryEntry::Directory(_))))
+        .collect()
 }
 
 #[test]
@@ -79,13 +82,13 @@ fn files_are_resources_everywhere_and_skills_where_the_revision_has_extensions()
 }
 
 async fn without(client: &Client) -> Result<(), ClientError> {
-    assert!(!client.offers(extension::SKILLS));
+    assert!(!client.has_extension(extension::SKILLS));
     let error = client.skills().all().await.unwrap_err();
     assert_eq!(error.to_string(), "the server does not support skills/list");
     assert_eq!(code(&client.skill(PDF).await.unwrap_err()), -32601);
     assert!(matches!(
-        client.folder("skill://pdf-processing").all().await,
-        Err(ClientError::NotServed { .. })
+        client.directory("skill://pdf-processing").all().await,
+        Err(ClientError::UnsupportedByServer { .. })
     ));
     Ok(())
 }
@@ -135,16 +138,16 @@ async fn with_extension(client: &Client) -> Result<(), ClientError> {
 }
 
 async fn folders(client: &Client) -> Result<(), ClientError> {
-    let root = client.folder("skill://pdf-processing").all().await?;
+    let root = client.directory("skill://pdf-processing").all().await?;
     assert_eq!(
         names(&root),
         [("pdf-processing", false), ("logo.bin", false), ("references", true), ("templates", true)]
     );
-    let templates = client.folder(&*root[3].resource().uri).all().await?;
+    let templates = client.directory(&*root[3].resource().uri).all().await?;
     assert_eq!(names(&templates), [("invoice.md", false), ("regional", true)]);
     assert_eq!(templates[0].resource().mime_type.as_deref(), Some("text/markdown"));
-    assert_eq!(names(&client.folder("skill://acme").all().await?), [("billing", true)]);
-    assert_eq!(names(&client.folder("skill://live").all().await?), [("live", false), ("now.md", false)]);
+    assert_eq!(names(&client.directory("skill://acme").all().await?), [("billing", true)]);
+    assert_eq!(names(&client.directory("skill://live").all().await?), [("live", false), ("now.md", false)]);
     for uri in [
         PDF,
         "skill://pdf-processing/",
@@ -155,7 +158,7 @@ async fn folders(client: &Client) -> Result<(), ClientError> {
         "skill:",
         "",
     ] {
-        assert_eq!(code(&client.folder(uri).all().await.unwrap_err()), -32602, "{uri}");
+        assert_eq!(code(&client.directory(uri).all().await.unwrap_err()), -32602, "{uri}");
     }
     for uri in
         ["skill://nothing/SKILL.md", "skill://pdf-processing/references/FORMS.md", "skill://pdf-processing"]
@@ -227,19 +230,19 @@ fn a_server_without_skills_has_no_such_methods() {
 
 #[tokio::test]
 async fn who_may_not_see_a_skill_sees_nothing_of_it() {
-    let hidden = |item: Listed<'_>, _: &Context| !matches!(item, Listed::Skill(skill) if skill.frontmatter.name == "pdf-processing");
+    let hidden = |item: DefinitionRef<'_>, _: &Context| !matches!(item, DefinitionRef::Skill(skill) if skill.frontmatter.name == "pdf-processing");
     let client = server().visible(hidden).connect_in_memory().await.unwrap();
     let uris: Vec<_> = client.skills().all().await.unwrap().into_iter().map(|skill| skill.uri).collect();
     assert_eq!(uris, [LIVE]);
     assert_eq!(code(&client.skill(PDF).await.unwrap_err()), -32602);
     assert_eq!(code(&client.read("skill://pdf-processing/logo.bin").await.unwrap_err()), -32602);
-    assert_eq!(code(&client.folder("skill://pdf-processing").all().await.unwrap_err()), -32602);
+    assert_eq!(code(&client.directory("skill://pdf-processing").all().await.unwrap_err()), -32602);
     let resources = client.resources().all().await.unwrap();
     assert!(resources.iter().all(|resource| !resource.uri.contains("pdf")), "{resources:?}");
 
-    let one_file = |item: Listed<'_>, _: &Context| item.name() != "skill://pdf-processing/logo.bin";
+    let one_file = |item: DefinitionRef<'_>, _: &Context| item.name() != "skill://pdf-processing/logo.bin";
     let client = server().visible(one_file).connect_in_memory().await.unwrap();
-    assert_eq!(client.folder("skill://pdf-processing").all().await.unwrap().len(), 3);
+    assert_eq!(client.directory("skill://pdf-processing").all().await.unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -251,11 +254,11 @@ async fn skills_come_and_go_with_their_files_and_clients_are_told() {
     let tell = move |what| told.try_send(what).unwrap();
     let client = service.client().on_list_changed(tell).connect().await.unwrap();
     handle.add(Skill::new("new", "New")).unwrap();
-    assert_eq!(changes.recv().await, Some(Changed::Resources));
+    assert_eq!(changes.recv().await, Some(ListChanged::Resources));
     assert_eq!(client.skills().all().await.unwrap().len(), 3);
     assert!(!handle.remove_resource("skill://new/SKILL.md"), "a file exists as long as its skill");
     assert!(handle.remove_skill("skill://new/SKILL.md") && !handle.remove_skill("skill://new/SKILL.md"));
-    assert_eq!(changes.recv().await, Some(Changed::Resources));
+    assert_eq!(changes.recv().await, Some(ListChanged::Resources));
     assert_eq!(code(&client.read("skill://new/SKILL.md").await.unwrap_err()), -32602);
     let error = handle.add(pdf()).unwrap_err().to_string();
     assert_eq!(error, format!("duplicate skill `{PDF}`"));
@@ -299,11 +302,11 @@ async fn skills_are_mounted_and_passed_on() {
         let live = client.load(&skills[1]).await.unwrap();
         assert!(live.read("now.md").await.unwrap().text().unwrap().starts_with("client:"));
         assert_eq!(
-            names(&client.folder("skill://live").all().await.unwrap()),
+            names(&client.directory("skill://live").all().await.unwrap()),
             [("live", false), ("now.md", false)]
         );
-        assert_eq!(client.folder("skill://pdf-processing").all().await.unwrap().len(), 4);
-        assert_eq!(code(&client.folder("skill://live/nothing").all().await.unwrap_err()), -32602);
+        assert_eq!(client.directory("skill://pdf-processing").all().await.unwrap().len(), 4);
+        assert_eq!(code(&client.directory("skill://live/nothing").all().await.unwrap_err()), -32602);
     }
 }
 

@@ -2,7 +2,7 @@
 //! demand.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::extension;
 use linchpin::testing::{Reaction, Script};
 use linchpin::{Client, ClientError, Revision};
@@ -69,7 +69,7 @@ fn honest(uri: &str) -> Value {
 }
 
 async fn connect(script: &Script) -> Client {
-    Client::over(script.clone()).eras(Eras::new()).connect().await.unwrap()
+    Client::over(script.clone()).revision_cache(RevisionCache::new()).connect().await.unwrap()
 }
 
 fn reads(script: &Script) -> usize {
@@ -95,7 +95,10 @@ async fn files_are_read_in(revision: Revision) {
     let error = skill.read("other.md").await.unwrap_err().to_string();
     assert_eq!(error, "skill://tidy/other.md cannot be used: the skill entry does not list this file");
     assert_eq!(reads(&script), 2, "unlisted files are not requested");
-    assert!(matches!(client.folder("skill://tidy").all().await, Err(ClientError::NotServed { .. })));
+    assert!(matches!(
+        client.directory("skill://tidy").all().await,
+        Err(ClientError::UnsupportedByServer { .. })
+    ));
     assert_eq!(script.received("resources/directory/read").len(), 0);
 }
 
@@ -164,8 +167,8 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
             json!([file(URI, 1), file("skill://tidy2/a", 1)]),
             "skill://tidy2/a is outside its directory",
         ),
-        ("/resources", json!([file(URI, 16 << 20), file(GUIDE, 1)]), "more than 16777216 bytes"),
-        ("/resources", json!([file(URI, u64::MAX), file(GUIDE, u64::MAX)]), "more than 16777216 bytes"),
+        ("/resources", json!([file(URI, 16 << 20), file(GUIDE, 1)]), "larger than 16777216 bytes"),
+        ("/resources", json!([file(URI, u64::MAX), file(GUIDE, u64::MAX)]), "larger than 16777216 bytes"),
         ("/resources", json!(many), "it has more than 512 files"),
     ];
     for (place, value, reason) in cases {
@@ -182,8 +185,8 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
     entry["resources"] = json!("static");
     let client = connect(&script(Revision::LATEST, entry, honest)).await;
     let skills = client.skills().listing().await.unwrap();
-    assert_eq!((skills.items.len(), &*skills.left_out[0].name), (0, URI), "a malformed entry is left out");
-    assert!(skills.left_out[0].reason.starts_with("malformed at \"/resources\""), "{skills:?}");
+    assert_eq!((skills.items.len(), &*skills.skipped[0].name), (0, URI), "a malformed entry is left out");
+    assert!(skills.skipped[0].reason.starts_with("malformed at \"/resources\""), "{skills:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod support;
 use linchpin::model::{extension, key};
 use linchpin::{Revision, Server, Service};
 use serde_json::{Value, json};
-use support::task_server::Works;
+use support::task_server::TaskControls;
 use support::{Clock, Peer, STATELESS, failure, fault, text};
 
 const CORE: Revision = Revision::ALL[3];
@@ -62,7 +62,7 @@ fn told(peer: &mut Peer, id: &Value, status: &str) -> Value {
 #[test]
 fn tasks_are_announced_in_the_form_of_the_revision() {
     for revision in Revision::ALL {
-        let mut peer = Peer::open(revision, Works::new().server());
+        let mut peer = Peer::open(revision, TaskControls::new().server());
         let can = &peer.opened["capabilities"];
         let core = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
         assert_eq!(can.get("tasks"), (revision == CORE).then_some(&core), "{revision}");
@@ -96,7 +96,7 @@ fn tasks_are_announced_in_the_form_of_the_revision() {
 #[test]
 fn a_wish_for_a_task_means_something_in_one_revision() {
     for revision in Revision::ALL.into_iter().filter(|revision| *revision < CORE) {
-        let mut peer = Peer::open(revision, Works::new().server());
+        let mut peer = Peer::open(revision, TaskControls::new().server());
         for tool in ["plain", "quick", "must"] {
             assert_eq!(peer.call_text(tool, json!({})), tool, "{revision}");
             let params = json!({"name": tool, "task": {"ttl": 1}});
@@ -107,7 +107,7 @@ fn a_wish_for_a_task_means_something_in_one_revision() {
         }
         peer.close();
     }
-    let mut peer = Peer::open(CORE, Works::new().server());
+    let mut peer = Peer::open(CORE, TaskControls::new().server());
     assert_eq!(peer.call_text("quick", json!({})), "quick");
     let (code, message) = peer.error("tools/call", json!({"name": "plain", "task": {}}));
     assert_eq!(code, -32601);
@@ -125,7 +125,7 @@ fn a_wish_for_a_task_means_something_in_one_revision() {
 
 #[test]
 fn a_task_is_looked_at_and_its_result_is_fetched() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let mut peer = open(&works.server().build().unwrap());
     let params = json!({"name": "slow", "task": {"ttl": 60_000}, "_meta": {"progressToken": "p"}});
     let task = result(&mut peer, "tools/call", params)["task"].take();
@@ -167,7 +167,7 @@ fn a_task_is_looked_at_and_its_result_is_fetched() {
 
 #[test]
 fn a_task_asks_by_requests_that_name_it() {
-    let mut peer = open(&Works::new().server().build().unwrap());
+    let mut peer = open(&TaskControls::new().server().build().unwrap());
     let id = begin(&mut peer, "ask");
     let mut questions = Vec::new();
     while questions.len() < 2 {
@@ -204,7 +204,7 @@ fn a_task_asks_by_requests_that_name_it() {
 
 #[test]
 fn a_tool_that_fails_is_a_task_that_failed() {
-    let mut peer = open(&Works::new().server().build().unwrap());
+    let mut peer = open(&TaskControls::new().server().build().unwrap());
     let id = begin(&mut peer, "fails");
     let notice = told(&mut peer, &id, "failed");
     assert_eq!(notice["statusMessage"], "no luck");
@@ -219,7 +219,7 @@ fn a_tool_that_fails_is_a_task_that_failed() {
 
 #[test]
 fn a_task_can_be_cancelled_once() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let mut peer = open(&works.server().build().unwrap());
     let id = begin(&mut peer, "must_slow");
     let fetch = peer.send("tasks/result", json!({"taskId": id}));
@@ -245,7 +245,7 @@ fn a_task_can_be_cancelled_once() {
 
 #[test]
 fn a_task_that_asks_withdraws_its_question_when_it_is_cancelled() {
-    let mut peer = open(&Works::new().server().build().unwrap());
+    let mut peer = open(&TaskControls::new().server().build().unwrap());
     let id = begin(&mut peer, "ask");
     let mut open = Vec::new();
     while open.len() < 2 {
@@ -281,7 +281,7 @@ fn listed(peer: &mut Peer) -> (Vec<String>, Vec<usize>) {
 
 #[test]
 fn tasks_are_listed_in_pages_for_those_whose_they_are() {
-    let service = Works::new().server().build().unwrap();
+    let service = TaskControls::new().server().build().unwrap();
     let (mut here, mut there) = (open(&service), open(&service));
     let mut ids: Vec<_> = (0..250).map(|_| begin(&mut here, "must").as_str().unwrap().to_owned()).collect();
     let (mut seen, sizes) = listed(&mut here);

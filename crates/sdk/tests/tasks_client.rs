@@ -6,23 +6,23 @@ mod support;
 
 use std::time::Duration;
 
-use linchpin::client::{Eras, Started, TaskHandle};
+use linchpin::client::{RevisionCache, StartedCall, TaskHandle};
 use linchpin::model::{ElicitParams, ElicitResult, TaskStatus};
 use linchpin::{Client, ClientBuilder, ClientError, Result, Revision, Server, Service};
 use linchpin_jsonrpc::CallError;
 use serde_json::json;
-use support::task_server::Works;
-use support::{STATELESS, Tap, of};
+use support::task_server::TaskControls;
+use support::{STATELESS, SchemaTap, of};
 
 const CORE: Revision = Revision::ALL[3];
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Builds a service with a short poll interval, for real time.
-fn build(works: &Works) -> Service {
+fn build(works: &TaskControls) -> Service {
     works.server().task_poll_interval(Duration::from_millis(1)).build().unwrap()
 }
 
-fn patient(works: &Works) -> Service {
+fn patient(works: &TaskControls) -> Service {
     works.server().build().unwrap()
 }
 
@@ -40,15 +40,15 @@ async fn connect(client: ClientBuilder) -> Client {
 
 /// A client in the same runtime, so that paused time advances for both.
 async fn in_memory(service: &Service, revision: Revision) -> Client {
-    connect(service.client().eras(Eras::new()).revisions([revision])).await
+    connect(service.client().revision_cache(RevisionCache::new()).revisions([revision])).await
 }
 
 #[tokio::test]
 async fn a_call_that_becomes_a_task_is_a_call_like_any_other() {
     for revision in [CORE, STATELESS] {
-        let works = Works::new();
+        let works = TaskControls::new();
         works.gate.add_permits(1);
-        let tap = Tap::new(&build(&works));
+        let tap = SchemaTap::new(&build(&works));
         let client = connect(tap.client(revision)).await;
         for (tool, said) in [
             ("must", "must"),
@@ -83,7 +83,7 @@ async fn a_call_that_becomes_a_task_is_a_call_like_any_other() {
 async fn a_wish_for_a_task_is_sent_only_to_those_who_know_them() {
     for revision in Revision::ALL {
         let service = Server::new("none", "1").tool("plain", "", || async { "plain" }).build().unwrap();
-        let tap = Tap::new(&service);
+        let tap = SchemaTap::new(&service);
         let client = connect(tap.client(revision)).await;
         assert_eq!(client.call("plain", ()).as_task(MINUTE).await.unwrap().to_text(), "plain");
         let (sent, _) = tap.messages();
@@ -93,7 +93,7 @@ async fn a_wish_for_a_task_is_sent_only_to_those_who_know_them() {
 
 #[tokio::test]
 async fn a_client_may_want_no_tasks() {
-    let tap = Tap::new(&build(&Works::new()));
+    let tap = SchemaTap::new(&build(&TaskControls::new()));
     let client = connect(tap.client(STATELESS).without_tasks()).await;
     assert_eq!(client.call("quick", ()).await.unwrap().to_text(), "quick");
     let error = client.call("must", ()).await.unwrap_err();
@@ -104,18 +104,18 @@ async fn a_client_may_want_no_tasks() {
 /// Starts a call that must become a task.
 async fn start(client: &Client, tool: &str) -> TaskHandle {
     match client.call(tool, ()).as_task(MINUTE * 60).start().await.unwrap() {
-        Started::Task(task) => *task,
-        Started::Done(output) => panic!("{output:?}"),
+        StartedCall::Task(task) => *task,
+        StartedCall::Done(output) => panic!("{output:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_can_be_started_and_come_back_to_from_elsewhere() {
     for revision in [CORE, STATELESS] {
-        let works = Works::new();
+        let works = TaskControls::new();
         let service = patient(&works);
         let (here, there) = (in_memory(&service, revision).await, in_memory(&service, revision).await);
-        let Started::Done(output) = here.call("quick", ()).start().await.unwrap() else {
+        let StartedCall::Done(output) = here.call("quick", ()).start().await.unwrap() else {
             panic!("{revision}")
         };
         assert_eq!(output.to_text(), "quick");
@@ -139,7 +139,7 @@ async fn a_task_can_be_started_and_come_back_to_from_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_task_is_cancelled_on_request() {
     for revision in [CORE, STATELESS] {
-        let works = Works::new();
+        let works = TaskControls::new();
         let client = in_memory(&patient(&works), revision).await;
         let task = start(&client, "must_slow").await;
         let (ended, cancelled) = tokio::join!(task.wait(), async {
@@ -160,7 +160,7 @@ async fn a_task_is_cancelled_on_request() {
 async fn nobody_waits_for_it_so_it_is_cancelled() {
     for revision in [CORE, STATELESS] {
         for tool in ["must_slow", "slow"] {
-            let works = Works::new();
+            let works = TaskControls::new();
             let client = in_memory(&patient(&works), revision).await;
             let call = client.call(tool, ()).as_task(MINUTE * 60).into_future();
             assert!(tokio::time::timeout(MINUTE, call).await.is_err());
@@ -173,11 +173,13 @@ async fn nobody_waits_for_it_so_it_is_cancelled() {
 #[tokio::test(start_paused = true)]
 async fn a_task_waits_as_long_as_its_user() {
     for revision in [CORE, STATELESS] {
-        let service = patient(&Works::new());
-        let client = service.client().eras(Eras::new()).revisions([revision]).on_elicit(|ask| async {
-            support::paused::pass(MINUTE * 9).await;
-            answer(ask).await
-        });
+        let service = patient(&TaskControls::new());
+        let client = service.client().revision_cache(RevisionCache::new()).revisions([revision]).on_elicit(
+            |ask| async {
+                support::paused::pass(MINUTE * 9).await;
+                answer(ask).await
+            },
+        );
         let client = client.connect().await.unwrap();
         let output = client.call("ask", ()).as_task(MINUTE * 60).await.unwrap();
         assert_eq!(output.to_text(), "Ada is 36 and knows Bob", "{revision}");
@@ -186,7 +188,7 @@ async fn a_task_waits_as_long_as_its_user() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_ends_when_the_time_is_over_that_its_client_wished_for() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let client = in_memory(&patient(&works), CORE).await;
     let error = client.call("must_slow", ()).as_task(MINUTE).await.unwrap_err();
     let ClientError::Task { status: TaskStatus::Cancelled, message, .. } = error else { panic!("{error}") };

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use linchpin::model::{TaskSupport, extension};
-use linchpin::server::{Next, Request, Stored, TaskRecord, TaskStore};
+use linchpin::server::{Next, Request, StoreFuture, TaskRecord, TaskStore};
 use linchpin::{Context, NoArgs, Service, Tool};
 use serde_json::{Value, json};
-use support::task_server::Works;
+use support::task_server::TaskControls;
 use support::{Clock, Peer, STATELESS, failure, fault, handled, stateless_with, text};
 
 fn able() -> Value {
@@ -55,7 +55,7 @@ async fn update(service: &Service, id: &Value, answers: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_know_tasks_gets_none() {
-    let service = Works::new().server().build().unwrap();
+    let service = TaskControls::new().server().build().unwrap();
     let unable = json!({"elicitation": {}});
     for tool in ["plain", "quick"] {
         let answer = ask_as(&unable, &service, "tools/call", json!({"name": tool})).await;
@@ -75,7 +75,7 @@ async fn a_client_that_does_not_know_tasks_gets_none() {
 
 #[tokio::test(start_paused = true)]
 async fn the_server_decides_what_becomes_a_task() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let service = works.server().build().unwrap();
     for (params, said) in [
         (json!({"name": "plain"}), "plain"),
@@ -97,7 +97,7 @@ async fn the_server_decides_what_becomes_a_task() {
 
 #[tokio::test(start_paused = true)]
 async fn only_a_protocol_error_is_a_failed_task() {
-    let service = Works::new().server().build().unwrap();
+    let service = TaskControls::new().server().build().unwrap();
     let fails = begin(&service, "fails").await;
     let task = settled(&service, &fails).await;
     assert_eq!(task["status"], "completed");
@@ -110,7 +110,7 @@ async fn only_a_protocol_error_is_a_failed_task() {
 
 #[tokio::test(start_paused = true)]
 async fn questions_stand_in_the_task_until_they_are_answered() {
-    let service = Works::new().server().build().unwrap();
+    let service = TaskControls::new().server().build().unwrap();
     let id = begin(&service, "ask").await;
     let task = settled(&service, &id).await;
     assert_eq!(task["status"], "input_required");
@@ -151,7 +151,7 @@ async fn questions_stand_in_the_task_until_they_are_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_can_be_cancelled_and_that_is_only_acknowledged() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let service = works.server().build().unwrap();
     let id = begin(&service, "must_slow").await;
     settled(&service, &id).await;
@@ -166,7 +166,7 @@ async fn a_task_can_be_cancelled_and_that_is_only_acknowledged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_belongs_to_its_principal() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let service = works.server().build().unwrap();
     let (ada, eve) = (service.for_principal("ada"), service.for_principal("eve"));
     for (tool, status) in [("must_slow", "working"), ("must", "completed")] {
@@ -190,7 +190,7 @@ struct Durable {
 }
 
 impl TaskStore for Durable {
-    fn save(&self, task: TaskRecord) -> Stored<'_, ()> {
+    fn save(&self, task: TaskRecord) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             support::paused::pass(Duration::from_millis(1)).await; // as slow as a disk
             self.tasks.lock().unwrap().insert(task.id.clone(), task);
@@ -198,7 +198,7 @@ impl TaskStore for Durable {
         })
     }
 
-    fn find<'a>(&'a self, id: &'a str) -> Stored<'a, Option<TaskRecord>> {
+    fn find<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<TaskRecord>> {
         Box::pin(async move { Ok(self.tasks.lock().unwrap().get(id).cloned()) })
     }
 
@@ -208,18 +208,18 @@ impl TaskStore for Durable {
         _: &'a str,
         _: Option<&'a str>,
         _: usize,
-    ) -> Stored<'a, Vec<TaskRecord>> {
+    ) -> StoreFuture<'a, Vec<TaskRecord>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, id: &'a str) -> StoreFuture<'a, ()> {
         self.tasks.lock().unwrap().remove(id);
         Box::pin(async { Ok(()) })
     }
 }
 
 impl Durable {
-    fn service(&self, works: &Works) -> Service {
+    fn service(&self, works: &TaskControls) -> Service {
         let now = self.now.clone();
         let clock = move || SystemTime::UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst));
         works.server().task_store(self.clone()).clock(clock).build().unwrap()
@@ -228,7 +228,7 @@ impl Durable {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_outlive_the_server_if_their_store_does() {
-    let (store, works) = (Durable::default(), Works::new());
+    let (store, works) = (Durable::default(), TaskControls::new());
     let before = store.service(&works);
     let (done, lost) = (begin(&before, "must").await, begin(&before, "must_slow").await);
     let cancelled = begin(&before, "must_slow").await;
@@ -251,7 +251,7 @@ async fn tasks_outlive_the_server_if_their_store_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_takes_longer_than_it_is_kept_ends() {
-    let (store, works) = (Durable::default(), Works::new());
+    let (store, works) = (Durable::default(), TaskControls::new());
     let service = store.service(&works);
     let id = begin(&service, "must_slow").await;
     support::paused::pass(Duration::from_secs(60 * 60 + 1)).await;
@@ -270,7 +270,7 @@ async fn what_a_layer_keeps_for_a_call_is_kept_for_its_task() {
     let tool = |_: NoArgs, cx: Context| async move {
         cx.get::<String>().map(|text| (*text).clone()).unwrap_or_default()
     };
-    let server = Works::new().server().layer(layer);
+    let server = TaskControls::new().server().layer(layer);
     let service = server.add(Tool::new("kept").task(TaskSupport::Required).handler(tool)).build().unwrap();
     let id = begin(&service, "kept").await;
     assert_eq!(text(&settled(&service, &id).await["result"]), "from the layer");
@@ -286,7 +286,7 @@ fn listen(peer: &mut Peer, ids: &[Value]) -> Value {
 
 #[test]
 fn those_who_listen_are_told_on_whatever_connection() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let service = works.server().build().unwrap();
     let open = |service: &Service| Peer::open_with(STATELESS, service.clone(), Clock::Real, &able());
     let mut unable = Peer::open_with(STATELESS, service.clone(), Clock::Real, &json!({}));
@@ -333,7 +333,7 @@ fn those_who_listen_are_told_on_whatever_connection() {
 
 #[test]
 fn a_task_sends_no_progress() {
-    let works = Works::new();
+    let works = TaskControls::new();
     let mut peer = Peer::open_with(STATELESS, works.server().build().unwrap(), Clock::Real, &able());
     let params = json!({"name": "must_slow", "_meta": {"progressToken": "p"}});
     let id = peer.result("tools/call", params)["taskId"].clone();

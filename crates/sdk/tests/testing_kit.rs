@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::testing::{
-    Direction, FaultRates, Faults, RawClient, Rounds, Transcript, Way, in_memory, matrix, piped,
+    Direction, FaultRates, Faults, RawClient, RoundMode, Transcript, TransportKind, in_memory, matrix, piped,
 };
 use linchpin::{Client, ClientError, Context, NoArgs, Revision, Server, Service, args};
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ fn service() -> Service {
         .unwrap()
 }
 
-const WAYS: &[Way] = &[
-    Way::Memory,
-    Way::Stdio,
+const WAYS: &[TransportKind] = &[
+    TransportKind::Memory,
+    TransportKind::Stdio,
     #[cfg(all(feature = "http-client", feature = "http-server"))]
-    Way::Http,
+    TransportKind::Http,
 ];
 
 #[test]
@@ -55,8 +55,8 @@ fn the_matrix_has_every_combination_once() {
     assert_eq!(seen.len(), 6 * WAYS.len());
     for revision in Revision::ALL {
         for way in WAYS.iter().copied() {
-            assert!(seen.contains(&(revision, way, Rounds::Park)), "{revision} {way:?}");
-            let replayed = seen.contains(&(revision, way, Rounds::Replay));
+            assert!(seen.contains(&(revision, way, RoundMode::Park)), "{revision} {way:?}");
+            let replayed = seen.contains(&(revision, way, RoundMode::Replay));
             assert_eq!(replayed, revision == Revision::LATEST, "{revision} {way:?}");
         }
     }
@@ -68,7 +68,7 @@ fn the_matrix_names_every_case_that_failed() {
         matrix(&service(), |case| async move {
             assert_ne!(case.revision(), Revision::V2024_11_05, "too old");
             match (case.revision(), case.transport()) {
-                (Revision::V2025_03_26, Way::Stdio) => Err("this one not"),
+                (Revision::V2025_03_26, TransportKind::Stdio) => Err("this one not"),
                 _ => Ok(()),
             }
         });
@@ -103,8 +103,12 @@ async fn a_transcript_shows_both_directions_and_fits_the_schemas() {
 
 async fn in_memory_text(revision: Revision) -> String {
     let transcript = Transcript::new(in_memory(&service()));
-    let client =
-        Client::over(transcript.clone()).revisions([revision]).eras(Eras::new()).connect().await.unwrap();
+    let client = Client::over(transcript.clone())
+        .revisions([revision])
+        .revision_cache(RevisionCache::new())
+        .connect()
+        .await
+        .unwrap();
     client.tools().all().await.unwrap();
     client.call("echo", json!({ "message": "hello" })).await.unwrap();
     let mut checked = spec_check::Transcript::new();
@@ -121,7 +125,8 @@ async fn in_memory_text(revision: Revision) -> String {
 async fn transports_can_be_wrapped_twice() {
     let faults = Faults::new(piped(&service()), 1).rates(FaultRates { noise: 1_000, ..FaultRates::NONE });
     let transcript = Transcript::new(faults.clone());
-    let client = Client::over(transcript.clone()).eras(Eras::new()).connect().await.unwrap();
+    let client =
+        Client::over(transcript.clone()).revision_cache(RevisionCache::new()).connect().await.unwrap();
     client.call("later", ()).await.unwrap();
     client.close().await;
     assert!(transcript.lines().len() > 4);

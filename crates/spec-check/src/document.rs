@@ -14,7 +14,7 @@ pub(crate) enum Members {
     /// All members that the schema allows.
     Any,
     /// Only members that the schema declares.
-    Named,
+    Declared,
 }
 
 #[derive(Debug)]
@@ -37,10 +37,10 @@ impl Document {
         };
         let mut closed = definitions.clone();
         for (name, definition) in &mut closed {
-            if let Some(merged) = merge(&definitions, definition) {
+            if let Some(merged) = merge_all_of(&definitions, definition) {
                 *definition = merged;
             }
-            close(name, definition);
+            forbid_undeclared(name, definition);
         }
         Document {
             dialect: schema["$schema"].take(),
@@ -64,10 +64,10 @@ impl Document {
     pub(crate) fn members(&self, path: &str) -> BTreeSet<String> {
         let Some(definition) = self.find(path) else { return BTreeSet::new() };
         if let Some(parts) = definition.get("allOf").and_then(Value::as_array) {
-            let names = parts.iter().filter_map(|part| part.get("$ref")?.as_str().and_then(last));
+            let names = parts.iter().filter_map(|part| part.get("$ref")?.as_str().and_then(last_segment));
             return names.flat_map(|name| self.members(name)).collect();
         }
-        if let Some(name) = definition.get("$ref").and_then(Value::as_str).and_then(last) {
+        if let Some(name) = definition.get("$ref").and_then(Value::as_str).and_then(last_segment) {
             return self.members(name);
         }
         let named = definition.get("properties").and_then(Value::as_object);
@@ -123,7 +123,7 @@ impl Document {
         ["Client", "Server"].iter().any(|side| {
             let union = self.find(&format!("{side}{kind}/anyOf")).and_then(Value::as_array);
             union.is_some_and(|union| {
-                union.iter().any(|one| one["$ref"].as_str().and_then(last) == Some(name))
+                union.iter().any(|one| one["$ref"].as_str().and_then(last_segment) == Some(name))
             })
         })
     }
@@ -161,7 +161,7 @@ fn reachable(definitions: &Map<String, Value>, path: &str) -> Map<String, Value>
 fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
     match schema {
         Value::Object(members) => {
-            found.extend(members.get("$ref").and_then(Value::as_str).and_then(last));
+            found.extend(members.get("$ref").and_then(Value::as_str).and_then(last_segment));
             members.values().for_each(|inner| collect_references(inner, found));
         }
         Value::Array(items) => items.iter().for_each(|inner| collect_references(inner, found)),
@@ -169,16 +169,16 @@ fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {
     }
 }
 
-fn last(reference: &str) -> Option<&str> {
+fn last_segment(reference: &str) -> Option<&str> {
     reference.rsplit('/').next()
 }
 
 /// Merges a definition that is an `allOf` into one object with all members. Closed separately, each part would forbid
 /// the members of the others.
-fn merge(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> {
+fn merge_all_of(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> {
     let (mut members, mut required) = (Map::new(), Vec::new());
     for part in definition.get("allOf")?.as_array()? {
-        let part = definitions.get(last(part.get("$ref")?.as_str()?)?)?;
+        let part = definitions.get(last_segment(part.get("$ref")?.as_str()?)?)?;
         members.extend(part.get("properties")?.as_object()?.clone());
         required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().cloned());
     }
@@ -187,22 +187,22 @@ fn merge(definitions: &Map<String, Value>, definition: &Value) -> Option<Value> 
 
 /// Forbids undeclared members, recursively. Exceptions: `_meta`, the JSON Schemas of tools, and the parts of an
 /// `allOf`, which share their members.
-fn close(name: &str, schema: &mut Value) {
+fn forbid_undeclared(name: &str, schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     if name == "_meta" || name.ends_with("MetaObject") || matches!(name, "inputSchema" | "outputSchema") {
         return;
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(keyword) {
-            close("", inner);
+            forbid_undeclared("", inner);
         }
     }
     for inner in schema.get_mut("anyOf").and_then(Value::as_array_mut).into_iter().flatten() {
-        close("", inner);
+        forbid_undeclared("", inner);
     }
     let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for (member, inner) in &mut *members {
-        close(member, inner);
+        forbid_undeclared(member, inner);
     }
     if name == "params" {
         // Older files declare params inline and `_meta` only in the generic request.

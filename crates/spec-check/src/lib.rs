@@ -64,7 +64,7 @@ impl Schemas {
     /// Checks a value like [`check`](Self::check), and rejects undeclared members. The schemas allow them nearly
     /// everywhere, but here they indicate that a member was written that the revision does not have.
     pub fn check_exactly(&self, revision: &str, definition: &str, value: &Value) -> Result<(), String> {
-        self.document(revision)?.check(definition, value, Members::Named)
+        self.document(revision)?.check(definition, value, Members::Declared)
     }
 
     fn document(self, revision: &str) -> Result<&'static Document, String> {

@@ -29,7 +29,7 @@ impl Schemas {
             .and_then(|(name, _)| name.strip_suffix("Request"));
         let result = &message["result"];
         let extension = tasks::has_method(method) || result["resultType"] == "task";
-        if extension && tasks::is_possible(document) {
+        if extension && tasks::is_supported(document) {
             return tasks::check_result(document, method, result);
         }
         let Some(stem) = stem else { return document.check("Result", result, Members::Any) };
@@ -43,8 +43,10 @@ impl Schemas {
         }
         if message["result"]["resultType"] == "input_required" {
             definition = "InputRequiredResult";
-            let answers = document.find(&format!("{stem}ResultResponse")).map(Value::to_string);
-            if !answers.is_some_and(|answers| answers.contains("/InputRequiredResult\"")) {
+            let response_definition = document.find(&format!("{stem}ResultResponse")).map(Value::to_string);
+            if !response_definition
+                .is_some_and(|response_definition| response_definition.contains("/InputRequiredResult\""))
+            {
                 return Err(format!("\"{method}\" must not have an input_required result in {revision}"));
             }
         }
@@ -102,7 +104,7 @@ impl Schemas {
 fn check_method(document: &Document, revision: &str, kind: &str, message: &Value) -> Result<(), String> {
     check_envelope(document, &[&format!("JSONRPC{kind}")], message)?;
     let method = message["method"].as_str().unwrap_or_default();
-    if tasks::has_method(method) && tasks::is_possible(document) {
+    if tasks::has_method(method) && tasks::is_supported(document) {
         return tasks::check_params(document, method, &message["params"]);
     }
     let Some((name, _)) = document.with_method(kind).find(|(_, one)| *one == method) else {

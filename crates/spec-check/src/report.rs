@@ -3,11 +3,11 @@
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 
-const SHOWN: usize = 5;
+const MAX_ERRORS: usize = 5;
 
 /// Returns the first errors with their locations, or `Ok` if there are none.
 pub(crate) fn report<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Result<(), String> {
-    let faults: Vec<String> = errors.take(SHOWN).map(|error| describe(&error)).collect();
+    let faults: Vec<String> = errors.take(MAX_ERRORS).map(|error| describe(&error)).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
@@ -17,7 +17,7 @@ fn describe(error: &ValidationError<'_>) -> String {
         && let Some(nearest) =
             context.iter().filter(|branch| !branch.is_empty()).min_by_key(|branch| branch.len())
     {
-        return nearest.iter().take(SHOWN).map(describe).collect::<Vec<_>>().join("; ");
+        return nearest.iter().take(MAX_ERRORS).map(describe).collect::<Vec<_>>().join("; ");
     }
     let path = error.instance_path().to_string();
     if path.is_empty() { error.to_string() } else { format!("at {path}: {error}") }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::document::{Document, Members};
 
 /// Reports whether a revision supports the extension.
-pub(crate) fn is_possible(document: &Document) -> bool {
+pub(crate) fn is_supported(document: &Document) -> bool {
     document.find("InputRequiredResult").is_some() && document.find("Task").is_none()
 }
 
@@ -24,13 +24,13 @@ pub(crate) fn check_params(document: &Document, method: &str, params: &Value) ->
     }
     let meta = params.get("_meta").unwrap_or(&Value::Null);
     document.check("RequestMetaObject", meta, Members::Any)?;
-    need(params, "taskId", Value::is_string)?;
+    require_member(params, "taskId", Value::is_string)?;
     let answers = method == "tasks/update";
     if answers {
         let answers = params.get("inputResponses").unwrap_or(&Value::Null);
         document.check("InputResponses", answers, Members::Any)?;
     }
-    only(params, &["_meta", "taskId", if answers { "inputResponses" } else { "taskId" }])
+    reject_other_members(params, &["_meta", "taskId", if answers { "inputResponses" } else { "taskId" }])
 }
 
 /// Checks a result of an extension method, or a task returned in place of a tool result.
@@ -44,27 +44,29 @@ pub(crate) fn check_result(document: &Document, method: &str, result: &Value) ->
     match method {
         "tools/call" => {
             check_task(members)?;
-            only(members, &[&TASK[..], &["_meta", "resultType"]].concat())
+            reject_other_members(members, &[&TASK_MEMBERS[..], &["_meta", "resultType"]].concat())
         }
         "tasks/get" => check_detailed(document, members, &["_meta", "resultType"]),
-        "tasks/update" | "tasks/cancel" => only(members, &["_meta", "resultType"]),
+        "tasks/update" | "tasks/cancel" => reject_other_members(members, &["_meta", "resultType"]),
         _ => Err(format!("{method} must not return a task")),
     }
 }
 
-const TASK: [&str; 7] =
+const TASK_MEMBERS: [&str; 7] =
     ["taskId", "status", "statusMessage", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"];
 
 fn check_task(task: &Map<String, Value>) -> Result<(), String> {
-    need(task, "taskId", Value::is_string)?;
+    require_member(task, "taskId", Value::is_string)?;
     let statuses = ["working", "input_required", "completed", "cancelled", "failed"];
-    need(task, "status", |status| status.as_str().is_some_and(|status| statuses.contains(&status)))?;
+    require_member(task, "status", |status| {
+        status.as_str().is_some_and(|status| statuses.contains(&status))
+    })?;
     let time = |time: &Value| time.as_str().is_some_and(|time| time.contains('T') && time.ends_with('Z'));
-    need(task, "createdAt", time)?;
-    need(task, "lastUpdatedAt", time)?;
-    need(task, "ttlMs", |ttl| ttl.is_u64() || ttl.is_null())?;
-    may(task, "pollIntervalMs", Value::is_u64)?;
-    may(task, "statusMessage", Value::is_string)
+    require_member(task, "createdAt", time)?;
+    require_member(task, "lastUpdatedAt", time)?;
+    require_member(task, "ttlMs", |ttl| ttl.is_u64() || ttl.is_null())?;
+    check_optional_member(task, "pollIntervalMs", Value::is_u64)?;
+    check_optional_member(task, "statusMessage", Value::is_string)
 }
 
 /// Checks a task with the members that its status requires. Members that belong to another status are errors.
@@ -89,23 +91,31 @@ fn check_detailed(document: &Document, task: &Map<String, Value>, also: &[&str])
         }
         _ => &[][..],
     };
-    only(task, &[&TASK[..], detail, also].concat())
+    reject_other_members(task, &[&TASK_MEMBERS[..], detail, also].concat())
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
     value.as_object().ok_or_else(|| format!("{what} must be an object"))
 }
 
-fn need(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
+fn require_member(
+    of: &Map<String, Value>,
+    member: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<(), String> {
     let value = of.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
     if fits(value) { Ok(()) } else { Err(format!("\"{member}\" must not be {value}")) }
 }
 
-fn may(of: &Map<String, Value>, member: &str, fits: impl Fn(&Value) -> bool) -> Result<(), String> {
-    if of.contains_key(member) { need(of, member, fits) } else { Ok(()) }
+fn check_optional_member(
+    of: &Map<String, Value>,
+    member: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<(), String> {
+    if of.contains_key(member) { require_member(of, member, fits) } else { Ok(()) }
 }
 
-fn only(of: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
+fn reject_other_members(of: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
     match of.keys().find(|key| !members.contains(&key.as_str())) {
         Some(key) => Err(format!("unexpected member \"{key}\"")),
         None => Ok(()),

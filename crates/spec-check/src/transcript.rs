@@ -13,11 +13,11 @@ use crate::{Schemas, tasks};
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// Method and own revision, if any, of each request by id. An id may be reused.
-    asked: HashMap<String, Vec<(String, Option<String>)>>,
+    requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
-    opening: Option<String>,
+    initialize_id: Option<String>,
     /// All revisions in use, including that of the session.
-    spoken: Vec<String>,
+    revisions: Vec<String>,
     session: Option<String>,
     /// Whether the other side has shown that it knows a revision. Until then it may not have read the request yet.
     confirmed: bool,
@@ -33,32 +33,32 @@ impl Transcript {
     pub fn sent(&mut self, lines: impl AsRef<[u8]>) {
         for line in lines.as_ref().split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
-                Ok(Value::Array(batch)) => batch.iter().for_each(|message| self.note(message)),
-                Ok(message) => self.note(&message),
+                Ok(Value::Array(batch)) => batch.iter().for_each(|message| self.record(message)),
+                Ok(message) => self.record(&message),
                 Err(_) => {}
             }
         }
     }
 
-    fn note(&mut self, message: &Value) {
-        let Some(method) = message["method"].as_str() else { return self.note_answer(message) };
+    fn record(&mut self, message: &Value) {
+        let Some(method) = message["method"].as_str() else { return self.record_response(message) };
         let own = own_revision(message);
-        self.spoken.extend(own.clone());
-        self.asked.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
+        self.revisions.extend(own.clone());
+        self.requests.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
     }
 
     /// Records the revision of the session from the result of `initialize`.
-    fn note_answer(&mut self, message: &Value) {
+    fn record_response(&mut self, message: &Value) {
         if let Some(version) = message["result"]["protocolVersion"].as_str()
-            && self.opening == Some(message["id"].to_string())
+            && self.initialize_id == Some(message["id"].to_string())
         {
-            self.open(version);
+            self.open_session(version);
         }
     }
 
-    fn open(&mut self, version: &str) {
+    fn open_session(&mut self, version: &str) {
         self.session.get_or_insert_with(|| version.to_owned());
-        self.spoken.push(version.to_owned());
+        self.revisions.push(version.to_owned());
     }
 
     /// Checks one received line. Accepts everything if the schemas are missing.
@@ -81,12 +81,13 @@ impl Transcript {
             return self.check_request(schemas, message);
         }
         if message.get("method").is_some() {
-            return self.any(schemas, |revision| check_notification(schemas, revision, message));
+            return self
+                .check_any_revision(schemas, |revision| check_notification(schemas, revision, message));
         }
         if message.get("error").is_some() {
-            return self.any(schemas, |revision| schemas.check_error(revision, message));
+            return self.check_any_revision(schemas, |revision| schemas.check_error(revision, message));
         }
-        let asked = self.asked.get(&message["id"].to_string()).cloned().unwrap_or_default();
+        let asked = self.requests.get(&message["id"].to_string()).cloned().unwrap_or_default();
         // If an id was used for several requests, the response does not determine which of them it belongs to.
         let certain = asked.len() == 1;
         let mut last = Err("response without a request".to_owned());
@@ -94,11 +95,11 @@ impl Transcript {
             if method == "initialize"
                 && let Some(version) = message["result"]["protocolVersion"].as_str()
             {
-                self.open(version);
+                self.open_session(version);
             }
             let revision = own.or_else(|| self.session.clone());
             let confirms = certain && revision.is_some();
-            let revision = revision.unwrap_or_else(|| newest_session(schemas));
+            let revision = revision.unwrap_or_else(|| latest_session_revision(schemas));
             last = schemas.check_result(&revision, &method, message);
             if last.is_ok() {
                 self.confirmed |= confirms;
@@ -110,22 +111,26 @@ impl Transcript {
 
     fn check_request(&mut self, schemas: Schemas, message: &Value) -> Result<(), String> {
         let mut own = own_revision(message);
-        self.spoken.extend(own.clone());
+        self.revisions.extend(own.clone());
         if message["method"] == "initialize" {
-            self.opening = Some(message["id"].to_string());
+            self.initialize_id = Some(message["id"].to_string());
             own = message["params"]["protocolVersion"].as_str().map(str::to_owned);
         }
         match own.filter(|own| schemas.has(own, "Result")) {
             Some(own) => check_request(schemas, &own, message),
-            None => self.any(schemas, |revision| check_request(schemas, revision, message)),
+            None => self.check_any_revision(schemas, |revision| check_request(schemas, revision, message)),
         }
     }
 
     /// Checks against the revisions in use; one of them must match. Before the other side knows the revision, errors
     /// have the form of JSON-RPC itself, which only the oldest revisions allow.
-    fn any(&self, schemas: Schemas, check: impl Fn(&str) -> Result<(), String>) -> Result<(), String> {
+    fn check_any_revision(
+        &self,
+        schemas: Schemas,
+        check: impl Fn(&str) -> Result<(), String>,
+    ) -> Result<(), String> {
         let oldest = schemas.revisions().next().unwrap_or_default();
-        let known = self.spoken.iter().map(String::as_str).filter(|spoken| schemas.has(spoken, "Result"));
+        let known = self.revisions.iter().map(String::as_str).filter(|spoken| schemas.has(spoken, "Result"));
         let mut candidates: Vec<&str> = known.collect();
         if !self.confirmed {
             candidates.push(oldest);
@@ -170,7 +175,7 @@ fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Resu
 }
 
 /// Returns the revision of requests without a revision and without a session.
-fn newest_session(schemas: Schemas) -> String {
+fn latest_session_revision(schemas: Schemas) -> String {
     let sessions = schemas.revisions().filter(|revision| schemas.methods(revision).contains("initialize"));
     sessions.last().unwrap_or_default().to_owned()
 }
@@ -180,7 +185,7 @@ mod tests {
     use super::*;
 
     const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
-    const OPENED: &str = concat!(
+    const INITIALIZE_RESULT: &str = concat!(
         r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{},"#,
         r#""serverInfo":{"name":"n","version":"1"}}}"#
     );
@@ -193,7 +198,7 @@ mod tests {
         let mut transcript = Transcript::new();
         transcript
             .sent(format!("{INITIALIZE}\nbroken\n{}", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#));
-        assert_eq!(transcript.received(OPENED), Ok(()));
+        assert_eq!(transcript.received(INITIALIZE_RESULT), Ok(()));
         let wrong = transcript.received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
         assert!(wrong.unwrap_err().contains("inputSchema"));
         let right = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
@@ -222,12 +227,12 @@ mod tests {
         );
         assert!(server.received(INITIALIZE).unwrap_err().contains("capabilities"));
         assert_eq!(server.received(initialize), Ok(()));
-        server.sent(OPENED);
+        server.sent(INITIALIZE_RESULT);
         let ask = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","#;
         let form = r#""requestedSchema":{"type":"object","properties":{}}}}"#;
         let mut client = Transcript::new();
         client.sent(initialize);
-        assert_eq!(client.received(OPENED), Ok(()));
+        assert_eq!(client.received(INITIALIZE_RESULT), Ok(()));
         assert_eq!(client.received(&format!("{ask}{form}")), Ok(()));
         assert!(client.received(&format!("{ask}\"x\":1}}}}")).unwrap_err().contains("requestedSchema"));
         server.sent(format!("{ask}{form}"));

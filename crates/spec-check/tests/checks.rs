@@ -9,7 +9,7 @@ const SESSION: &str = "2025-11-25";
 const STATELESS: &str = "2026-07-28";
 
 /// Asserts that `wrong` is an error that contains `says`.
-fn refused(checked: Result<(), String>, says: &str) {
+fn assert_error(checked: Result<(), String>, says: &str) {
     let fault = checked.expect_err(says);
     assert!(fault.contains(says), "{fault:?} should say {says:?}");
 }
@@ -29,21 +29,21 @@ fn values_are_checked_against_definitions() {
     for revision in schemas.revisions() {
         let root = json!({"uri": "file:///a", "name": "a", "extra": 1});
         schemas.check(revision, "Root", &root).unwrap();
-        refused(schemas.check_exactly(revision, "Root", &root), "'extra' was unexpected");
-        refused(
+        assert_error(schemas.check_exactly(revision, "Root", &root), "'extra' was unexpected");
+        assert_error(
             schemas.check(revision, "Root", &json!({"uri": "file:///a", "name": 1})),
             "at /name: 1 is not",
         );
-        refused(
+        assert_error(
             schemas.check(revision, "Root", &json!({"uri": "no uri"})),
             "at /uri: \"no uri\" is not a \"uri\"",
         );
-        refused(schemas.check(revision, "Rot", &root), "no definition \"Rot\"");
+        assert_error(schemas.check(revision, "Rot", &root), "no definition \"Rot\"");
         assert!(schemas.has(revision, "CallToolRequest/properties/params"));
         assert!(schemas.members(revision, "CallToolRequest/properties/params").contains("arguments"));
         assert!(schemas.methods(revision).contains("notifications/cancelled"));
     }
-    refused(schemas.check("1999-01-01", "Root", &json!({})), "no schema for revision \"1999-01-01\"");
+    assert_error(schemas.check("1999-01-01", "Root", &json!({})), "no schema for revision \"1999-01-01\"");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn of_a_choice_the_nearest_branch_is_reported() {
     let Some(schemas) = Schemas::find() else { return };
     let image = json!({"content": [{"type": "image", "data": "", "mimeType": 3}]});
     for revision in [FIRST, SESSION] {
-        refused(schemas.check(revision, "CallToolResult", &image), "at /content/0/mimeType: 3 is not");
+        assert_error(schemas.check(revision, "CallToolResult", &image), "at /content/0/mimeType: 3 is not");
     }
 }
 
@@ -62,22 +62,22 @@ fn requests_need_their_envelope_their_method_and_its_params() {
     for revision in schemas.revisions().filter(|revision| *revision != STATELESS) {
         schemas.check_request(revision, &call).unwrap();
         schemas.check_request(revision, &request("ping", &json!({}))).unwrap();
-        refused(
+        assert_error(
             schemas.check_request(revision, &request("tools/call", &json!({}))),
             "\"name\" is a required",
         );
-        refused(
+        assert_error(
             schemas.check_request(revision, &json!({"jsonrpc": "2.0", "method": "ping"})),
             "\"id\" is a req",
         );
-        refused(
+        assert_error(
             schemas.check_request(revision, &request("no/method", &json!({}))),
             "no request \"no/method\"",
         );
     }
-    refused(schemas.check_request(STATELESS, &call), "\"_meta\" is a required");
-    refused(schemas.check_request(STATELESS, &request("ping", &json!({}))), "no request \"ping\"");
-    refused(schemas.check_request(STATELESS, &request("roots/list", &json!({}))), "only inside results");
+    assert_error(schemas.check_request(STATELESS, &call), "\"_meta\" is a required");
+    assert_error(schemas.check_request(STATELESS, &request("ping", &json!({}))), "no request \"ping\"");
+    assert_error(schemas.check_request(STATELESS, &request("roots/list", &json!({}))), "only inside results");
 }
 
 #[test]
@@ -86,11 +86,14 @@ fn notifications_need_theirs() {
     for revision in schemas.revisions() {
         let cancelled = |id: Value| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
         schemas.check_notification(revision, &cancelled(json!("a"))).unwrap();
-        refused(schemas.check_notification(revision, &cancelled(json!(1.5))), "at /params/requestId: 1.5");
+        assert_error(
+            schemas.check_notification(revision, &cancelled(json!(1.5))),
+            "at /params/requestId: 1.5",
+        );
         let numbered = request("notifications/cancelled", &json!({"requestId": 1}));
-        refused(schemas.check_notification(revision, &numbered), "no \"id\"");
+        assert_error(schemas.check_notification(revision, &numbered), "no \"id\"");
         let unknown = json!({"jsonrpc": "2.0", "method": "tools/list"});
-        refused(schemas.check_notification(revision, &unknown), "no notification \"tools/list\"");
+        assert_error(schemas.check_notification(revision, &unknown), "no notification \"tools/list\"");
     }
 }
 
@@ -108,21 +111,27 @@ fn results_are_those_of_their_method() {
         };
         schemas.check_result(revision, "tools/call", &complete(json!({"content": []}))).unwrap();
         schemas.check_result(revision, "my/own", &complete(json!({"any": 1}))).unwrap();
-        refused(
+        assert_error(
             schemas.check_result(revision, "tools/call", &complete(json!({}))),
             "\"content\" is a required",
         );
-        refused(schemas.check_result(revision, "my/own", &result(&json!([]))), "[] is not of type");
-        refused(schemas.check_result(revision, "my/own", &json!({"jsonrpc": "2.0", "result": {}})), "\"id\"");
+        assert_error(schemas.check_result(revision, "my/own", &result(&json!([]))), "[] is not of type");
+        assert_error(
+            schemas.check_result(revision, "my/own", &json!({"jsonrpc": "2.0", "result": {}})),
+            "\"id\"",
+        );
         if revision != STATELESS {
             schemas.check_result(revision, "ping", &result(&json!({}))).unwrap();
-            refused(
+            assert_error(
                 schemas.check_result(revision, "ping", &result(&json!({"_meta": 1}))),
                 "at /result/_meta: 1",
             );
         }
     }
-    refused(schemas.check_result(STATELESS, "my/own", &result(&json!({}))), "\"resultType\" is a required");
+    assert_error(
+        schemas.check_result(STATELESS, "my/own", &result(&json!({}))),
+        "\"resultType\" is a required",
+    );
 }
 
 #[test]
@@ -132,12 +141,12 @@ fn input_may_be_required_only_where_the_revision_says_so() {
         result(&json!({"resultType": "input_required", "inputRequests": {"q": {"method": method}}}))
     };
     schemas.check_result(STATELESS, "tools/call", &asking("roots/list")).unwrap();
-    refused(schemas.check_result(STATELESS, "tools/call", &asking("my/own")), "/inputRequests/q");
-    refused(
+    assert_error(schemas.check_result(STATELESS, "tools/call", &asking("my/own")), "/inputRequests/q");
+    assert_error(
         schemas.check_result(STATELESS, "tools/list", &asking("roots/list")),
         "must not have an input_required result",
     );
-    refused(
+    assert_error(
         schemas.check_result(SESSION, "tools/call", &asking("roots/list")),
         "must not have an input_required result",
     );
@@ -154,10 +163,10 @@ fn errors_may_lack_an_id_in_the_way_of_their_revision() {
         let absent = schemas.check_error(revision, &json!({"jsonrpc": "2.0", "error": error}));
         assert_eq!((null.is_ok(), absent.is_ok()), (!newer, newer), "{revision}");
         let text = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": "c", "message": "m"}});
-        refused(schemas.check_error(revision, &text), "at /error/code: \"c\" is not");
+        assert_error(schemas.check_error(revision, &text), "at /error/code: \"c\" is not");
     }
     let version = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32022, "message": "m", "data": {}}});
-    refused(schemas.check_error(STATELESS, &version), "at /error/data: \"requested\" is a required");
+    assert_error(schemas.check_error(STATELESS, &version), "at /error/data: \"requested\" is a required");
 }
 
 #[test]
@@ -174,16 +183,19 @@ fn batches_exist_in_one_revision_and_do_not_mix() {
         );
     }
     schemas.check_batch(BATCHES, &json!([result(&json!({})), error])).unwrap();
-    refused(schemas.check_batch(BATCHES, &json!([ping, error])), "either requests");
-    refused(schemas.check_batch(BATCHES, &json!([])), "at least one");
-    refused(schemas.check_batch(BATCHES, &json!({})), "must be an array");
+    assert_error(schemas.check_batch(BATCHES, &json!([ping, error])), "either requests");
+    assert_error(schemas.check_batch(BATCHES, &json!([])), "at least one");
+    assert_error(schemas.check_batch(BATCHES, &json!({})), "must be an array");
     let wrong = request("tools/call", &json!({}));
-    refused(
+    assert_error(
         schemas.check_batch(BATCHES, &json!([ping, wrong])),
         "message 1 of the batch: not a valid CallTool",
     );
-    refused(schemas.check_batch(BATCHES, &json!([{"jsonrpc": "2.0", "id": 1}])), "\"result\" is a required");
-    refused(schemas.check_batch(SESSION, &json!([ping])), "has no batches");
+    assert_error(
+        schemas.check_batch(BATCHES, &json!([{"jsonrpc": "2.0", "id": 1}])),
+        "\"result\" is a required",
+    );
+    assert_error(schemas.check_batch(SESSION, &json!([ping])), "has no batches");
 }
 
 #[test]
@@ -208,30 +220,34 @@ fn messages_of_the_tasks_extension_are_checked_by_hand() {
     };
     let check = |method: &str, value: &Value| schemas.check_result(STATELESS, method, &result(value));
     check("tools/call", &task).unwrap();
-    refused(check("prompts/get", &task), "must not return a task");
-    refused(check("tools/call", &with(&json!({"ttlMs": "1"}))), "\"ttlMs\" must not be \"1\"");
-    refused(check("tools/call", &with(&json!({"ttl": 1}))), "unexpected member \"ttl\"");
-    refused(check("tasks/get", &task), "resultType \"task\"");
+    assert_error(check("prompts/get", &task), "must not return a task");
+    assert_error(check("tools/call", &with(&json!({"ttlMs": "1"}))), "\"ttlMs\" must not be \"1\"");
+    assert_error(check("tools/call", &with(&json!({"ttl": 1}))), "unexpected member \"ttl\"");
+    assert_error(check("tasks/get", &task), "resultType \"task\"");
     let complete = |changes: Value| {
         let mut changes = changes;
         changes["resultType"] = "complete".into();
         with(&changes)
     };
     check("tasks/get", &complete(json!({}))).unwrap();
-    refused(check("tasks/get", &complete(json!({"status": "failed"}))), "needs \"error\"");
-    refused(check("tasks/get", &complete(json!({"status": "completed"}))), "needs \"result\"");
-    refused(check("tasks/get", &complete(json!({"status": "input_required"}))), "needs \"inputRequests\"");
-    refused(check("tasks/get", &complete(json!({"result": {}}))), "unexpected member \"result\"");
+    assert_error(check("tasks/get", &complete(json!({"status": "failed"}))), "needs \"error\"");
+    assert_error(check("tasks/get", &complete(json!({"status": "completed"}))), "needs \"result\"");
+    assert_error(
+        check("tasks/get", &complete(json!({"status": "input_required"}))),
+        "needs \"inputRequests\"",
+    );
+    assert_error(check("tasks/get", &complete(json!({"result": {}}))), "unexpected member \"result\"");
     check("tasks/cancel", &json!({"resultType": "complete"})).unwrap();
-    refused(check("tasks/cancel", &complete(json!({}))), "unexpected member");
+    assert_error(check("tasks/cancel", &complete(json!({}))), "unexpected member");
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let ask = |method: &str, params: &Value| schemas.check_request(STATELESS, &request(method, params));
     ask("tasks/get", &json!({"taskId": "t", "_meta": meta})).unwrap();
-    refused(ask("tasks/get", &json!({"taskId": "t"})), "RequestMetaObject");
-    refused(ask("tasks/update", &json!({"taskId": "t", "_meta": meta})), "InputResponses");
-    let told = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": complete(json!({}))});
-    refused(schemas.check_notification(STATELESS, &told), "unexpected member \"resultType\"");
+    assert_error(ask("tasks/get", &json!({"taskId": "t"})), "RequestMetaObject");
+    assert_error(ask("tasks/update", &json!({"taskId": "t", "_meta": meta})), "InputResponses");
+    let notification =
+        json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": complete(json!({}))});
+    assert_error(schemas.check_notification(STATELESS, &notification), "unexpected member \"resultType\"");
 }

@@ -7,24 +7,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Folder in which Debian packages install each version.
-const VERSIONS: &str = "/usr/lib/postgresql";
-const NEEDED: [&str; 3] = ["initdb", "postgres", "psql"];
+const VERSIONS_FOLDER: &str = "/usr/lib/postgresql";
+const REQUIRED_PROGRAMS: [&str; 3] = ["initdb", "postgres", "psql"];
 
 /// Folder of the PostgreSQL programs.
-pub(crate) struct Programs(PathBuf);
+pub(crate) struct Installation(PathBuf);
 
-impl Programs {
+impl Installation {
     pub(crate) fn find() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let on_path =
             std::env::split_paths(&path).filter_map(|folder| folder.join("postgres").canonicalize().ok());
         let mut folders: Vec<_> = on_path.filter_map(|program| Some(program.parent()?.to_owned())).collect();
-        let versions = std::fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+        let versions = std::fs::read_dir(VERSIONS_FOLDER).into_iter().flatten().flatten();
         folders.extend(versions.map(|version| version.path().join("bin")));
-        let found = folders.into_iter().find(|folder| NEEDED.iter().all(|name| folder.join(name).is_file()));
-        Programs(found.unwrap_or_else(|| {
+        let found = folders
+            .into_iter()
+            .find(|folder| REQUIRED_PROGRAMS.iter().all(|name| folder.join(name).is_file()));
+        Installation(found.unwrap_or_else(|| {
             panic!(
-                "PostgreSQL is neither on the PATH nor in {VERSIONS}: `cargo xtask test` installs it as root \
+                "PostgreSQL is neither on the PATH nor in {VERSIONS_FOLDER}: `cargo xtask test` installs it as root \
                  (apt-get install --no-install-recommends postgresql)"
             )
         }))
@@ -36,13 +38,13 @@ impl Programs {
 }
 
 /// System user that runs the server. PostgreSQL refuses root, so that root uses another user.
-pub(crate) struct Owner(Option<(u32, u32)>);
+pub(crate) struct ServerUser(Option<(u32, u32)>);
 
-impl Owner {
+impl ServerUser {
     pub(crate) fn find() -> Self {
         let own = tempfile::tempdir().unwrap();
         if std::fs::metadata(own.path()).unwrap().uid() != 0 {
-            return Owner(None);
+            return ServerUser(None);
         }
         let number = |option: &str, name: &str| {
             let id = Command::new("id").args([option, name]).output().ok()?;
@@ -54,11 +56,11 @@ impl Owner {
             found.is_some(),
             "PostgreSQL refuses to run as root, and there is no user `postgres` or `nobody`: create one of them"
         );
-        Owner(found)
+        ServerUser(found)
     }
 
     /// Creates a folder of the owner. The caller removes it.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub(crate) fn create_folder(&self) -> PathBuf {
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap().keep();
         if let Some((user, group)) = self.0 {
             chown(&folder, Some(user), Some(group)).unwrap();
@@ -67,7 +69,7 @@ impl Owner {
     }
 
     /// Writes a file that only the owner can read.
-    pub(crate) fn put(&self, path: &Path, bytes: &[u8]) {
+    pub(crate) fn write_private(&self, path: &Path, bytes: &[u8]) {
         std::fs::write(path, bytes).unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
         if let Some((user, group)) = self.0 {

@@ -10,23 +10,23 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use self::installation::{Owner, Programs};
-use self::watchdog::Guard;
+use self::installation::{Installation, ServerUser};
+use self::watchdog::ServerProcess;
 
 /// Superuser without a password.
 const USER: &str = "tester";
 /// First of the ports to try, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;
 /// Number of ports to try.
-const PORTS: u32 = 12_000;
+const PORT_COUNT: u32 = 12_000;
 
 /// PostgreSQL server with its files, which are removed when the process of the test is gone.
 pub struct Server {
-    programs: Programs,
-    owner: Owner,
+    programs: Installation,
+    owner: ServerUser,
     folder: PathBuf,
     port: u16,
-    guard: Mutex<Option<Guard>>,
+    process: Mutex<Option<ServerProcess>>,
     databases: AtomicU32,
 }
 
@@ -39,9 +39,9 @@ pub fn server() -> &'static Server {
 impl Server {
     /// Starts a separate server, for a test that stops it.
     pub fn start() -> Self {
-        static TURNS: AtomicU32 = AtomicU32::new(0);
-        let (programs, owner) = (Programs::find(), Owner::find());
-        let folder = owner.folder();
+        static NEXT_TURN: AtomicU32 = AtomicU32::new(0);
+        let (programs, owner) = (Installation::find(), ServerUser::find());
+        let folder = owner.create_folder();
         let mut initdb = owner.command(&programs.path("initdb"));
         initdb.args([
             "--auth=trust",
@@ -52,58 +52,59 @@ impl Server {
             USER,
             "-D",
         ]);
-        ended_well(initdb.arg(folder.join("data")).output().unwrap());
+        require_success(initdb.arg(folder.join("data")).output().unwrap());
         let mut server = Server {
             programs,
             owner,
             folder,
             port: 0,
-            guard: Mutex::default(),
+            process: Mutex::default(),
             databases: AtomicU32::new(0),
         };
         // Only binding shows whether a port is free. No port is tried twice: it may belong to a server that is just
         // being restarted.
         let mut last = String::new();
         for _ in 0..20 {
-            let turn = std::process::id() % PORTS + 997 * (TURNS.fetch_add(1, Ordering::Relaxed) % PORTS);
-            server.port = FIRST_PORT + u16::try_from(turn % PORTS).unwrap();
+            let turn = std::process::id() % PORT_COUNT
+                + 997 * (NEXT_TURN.fetch_add(1, Ordering::Relaxed) % PORT_COUNT);
+            server.port = FIRST_PORT + u16::try_from(turn % PORT_COUNT).unwrap();
             match server.run() {
                 Ok(guard) => {
-                    server.guard = Mutex::new(Some(guard));
+                    server.process = Mutex::new(Some(guard));
                     return server;
                 }
-                Err(said) => last = said,
+                Err(output) => last = output,
             }
         }
         panic!("PostgreSQL failed to start:\n{last}");
     }
 
-    fn run(&self) -> Result<Guard, String> {
-        Guard::start(&self.owner, &self.programs.path("postgres"), &self.folder, self.port)
+    fn run(&self) -> Result<ServerProcess, String> {
+        ServerProcess::start(&self.owner, &self.programs.path("postgres"), &self.folder, self.port)
     }
 
     /// Stops the server. Its files stay.
-    pub fn end(&self) {
-        self.guard.lock().unwrap().take().unwrap().end();
+    pub fn stop(&self) {
+        self.process.lock().unwrap().take().unwrap().stop();
     }
 
     /// Starts the server again.
-    pub fn again(&self) {
-        *self.guard.lock().unwrap() = Some(self.run().unwrap());
+    pub fn restart(&self) {
+        *self.process.lock().unwrap() = Some(self.run().unwrap());
     }
 
     /// Enables TLS with this certificate and key, in PEM, and restarts the server.
-    pub fn secure(&self, certificate: &[u8], key: &[u8]) {
+    pub fn enable_tls(&self, certificate: &[u8], key: &[u8]) {
         for (name, bytes) in [("server.crt", certificate), ("server.key", key)] {
-            self.owner.put(&self.folder.join("data").join(name), bytes);
+            self.owner.write_private(&self.folder.join("data").join(name), bytes);
         }
         self.sql("postgres", "ALTER SYSTEM SET ssl = on");
-        self.end();
-        self.again();
+        self.stop();
+        self.restart();
     }
 
     /// Creates a database and returns its name.
-    pub fn database(&self) -> String {
+    pub fn create_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
         name
@@ -134,11 +135,11 @@ impl Server {
         ]);
         psql.arg("--host").arg(&self.folder).arg(format!("--port={}", self.port));
         psql.arg("--dbname").arg(database).arg("--command").arg(statements);
-        ended_well(psql.output().unwrap()).trim().to_owned()
+        require_success(psql.output().unwrap()).trim().to_owned()
     }
 }
 
-fn ended_well(output: Output) -> String {
+fn require_success(output: Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

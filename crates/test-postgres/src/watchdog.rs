@@ -7,11 +7,11 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use crate::installation::Owner;
+use crate::installation::ServerUser;
 
 /// Timeout of the start of a server.
-const PATIENCE: Duration = Duration::from_mins(1);
-const READY: &str = "database system is ready to accept connections";
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+const READY_MESSAGE: &str = "database system is ready to accept connections";
 /// Stops the server after a line of input, or at the end of the input; in the latter case the files are removed, too.
 const SCRIPT: &str = r#"
 folder=$1; shift
@@ -24,11 +24,16 @@ wait $server
 "#;
 
 /// Running server with its shell.
-pub(crate) struct Guard(Child);
+pub(crate) struct ServerProcess(Child);
 
-impl Guard {
+impl ServerProcess {
     /// Starts the server. On failure returns its output.
-    pub(crate) fn start(owner: &Owner, postgres: &Path, folder: &Path, port: u16) -> Result<Self, String> {
+    pub(crate) fn start(
+        owner: &ServerUser,
+        postgres: &Path,
+        folder: &Path,
+        port: u16,
+    ) -> Result<Self, String> {
         let mut shell = owner.command(Path::new("/bin/sh"));
         shell.arg("-c").arg(SCRIPT).arg("guard").arg(folder).arg(postgres);
         shell.arg("-D").arg(folder.join("data")).arg("-k").arg(folder).arg("-p").arg(port.to_string());
@@ -42,29 +47,30 @@ impl Guard {
         let (started, start) = sync_channel(1);
         // Reads until the server ends: a full pipe would block the server.
         std::thread::spawn(move || {
-            let mut said = String::new();
+            let mut output = String::new();
             for line in lines.map_while(Result::ok) {
-                if line.contains(READY) {
+                if line.contains(READY_MESSAGE) {
                     let _ = started.try_send(Ok(())); // the receiver may have timed out
                 }
-                said.extend([&*line, "\n"]);
+                output.extend([&*line, "\n"]);
             }
-            let _ = started.try_send(Err(said));
+            let _ = started.try_send(Err(output));
         });
-        let outcome =
-            start.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(format!("not ready after {PATIENCE:?}")));
-        let guard = Guard(shell);
+        let outcome = start
+            .recv_timeout(START_TIMEOUT)
+            .unwrap_or_else(|_| Err(format!("not ready after {START_TIMEOUT:?}")));
+        let guard = ServerProcess(shell);
         match outcome {
             Ok(()) => Ok(guard),
-            Err(said) => {
-                guard.end();
-                Err(said)
+            Err(output) => {
+                guard.stop();
+                Err(output)
             }
         }
     }
 
     /// Stops the server; its files stay.
-    pub(crate) fn end(mut self) {
+    pub(crate) fn stop(mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"stay\n").unwrap();
         self.0.wait().unwrap();
     }

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use linchpin::client::Eras;
+use linchpin::client::RevisionCache;
 use linchpin::model::ElicitResult;
 use linchpin::{Client, ClientBuilder, Revision};
 use serde_json::json;
@@ -33,7 +33,7 @@ fn start() -> (Running, String) {
 fn client(url: &str, revision: Revision) -> ClientBuilder {
     // The first revision has only HTTP+SSE.
     let client = if revision == Revision::V2024_11_05 { Client::sse(url) } else { Client::http(url) };
-    let client = client.boxed().revisions([revision]).eras(Eras::new());
+    let client = client.boxed().revisions([revision]).revision_cache(RevisionCache::new());
     client.on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "mood": "well" }))) })
 }
 

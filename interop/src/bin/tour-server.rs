@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
 use linchpin::{
-    Context, Error, Json, Key, Keys, LogLevel, NoArgs, Prompt, Resource, ResourceTemplate, Result, Server,
-    Tool, args,
+    Context, Error, Json, LogLevel, NoArgs, Prompt, Resource, ResourceTemplate, Result, Server, StateKey,
+    StateKeys, Tool, args,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,7 +60,7 @@ fn server() -> Server {
     let changes = handle.clone();
     server
         // The same key in every process, so that one can resume the calls of another.
-        .keys(Keys::new(Key::new(&[7; 32])))
+        .keys(StateKeys::new(StateKey::new(&[7; 32])))
         .state(Cancelled(Semaphore::new(0)))
         .tool("add", "Adds two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
         .tool("echo", "Says the text again", |Echo { text }| async move { text })

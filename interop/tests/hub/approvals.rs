@@ -1,23 +1,23 @@
 //! F2: when a call requires approval, what the user sees, and who may decide.
 
-use interop_tests::hub::{Home, everything};
-use interop_tests::rest_client::Caller;
+use interop_tests::hub::{HubDirectory, everything_config};
+use interop_tests::rest_client::RestClient;
 use serde_json::{Value, json};
 
 use crate::text;
 
 const ECHO: &str = "mcp_everything__echo";
 
-fn wanted(agent: &Caller, message: &str) -> (String, String) {
-    let call = agent.want(ECHO, json!({ "message": message }));
+fn pending_call(agent: &RestClient, message: &str) -> (String, String) {
+    let call = agent.call_async(ECHO, json!({ "message": message }));
     assert_eq!(call["status"], "pending", "{call}");
     (text(&call["id"]).to_owned(), text(&call["approval"]).to_owned())
 }
 
 #[test]
 fn f2_a_person_decides_and_an_agent_never_does() {
-    let home = Home::new();
-    home.write(&everything());
+    let home = HubDirectory::new();
+    home.write(&everything_config());
     let hub = home.start();
     hub.post("/servers/everything/connect", Value::Null);
     let (id, agent) = hub.agent("Ada", "always-ask", &json!({ "everything": {} }));
@@ -25,7 +25,7 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     assert_eq!(usual["approval"], "always-ask");
 
     // The waiting caller gets the decision of the user.
-    let events = hub.watch(None);
+    let events = hub.subscribe(None);
     let waiting = agent.clone();
     let answer = std::thread::spawn(move || waiting.call(ECHO, json!({ "message": "hello" })));
     let asked = events.until("approval", |body| body["decision"] == "open").pop().unwrap().body;
@@ -42,15 +42,15 @@ fn f2_a_person_decides_and_an_agent_never_does() {
         ("POST", format!("{path}/approve")),
         ("POST", format!("{path}/deny")),
     ] {
-        assert_eq!(agent.ask(verb, &path, None).status, 403, "{verb} {path}");
+        assert_eq!(agent.send(verb, &path, None).status, 403, "{verb} {path}");
     }
-    assert_eq!(hub.with_token("lp_none").ask("POST", &format!("{path}/approve"), None).status, 401);
+    assert_eq!(hub.with_token("lp_none").send("POST", &format!("{path}/approve"), None).status, 401);
     assert_eq!(hub.get(&path)["decision"], "open");
     hub.post(&format!("{path}/approve"), Value::Null);
     let call = answer.join().unwrap();
     assert_eq!((&call["status"], &call["summary"]), (&"success".into(), &"Echo: hello".into()));
     assert_eq!(call["approval"], asked["approval"]);
-    hub.refused(409, "POST", &format!("{path}/approve"), Value::Null);
+    hub.expect_error(409, "POST", &format!("{path}/approve"), Value::Null);
     assert_eq!(hub.list("/calls").len(), 1, "it was executed once");
 
     let waiting = agent.clone();
@@ -65,19 +65,19 @@ fn f2_a_person_decides_and_an_agent_never_does() {
     assert!(!again.is_empty(), "{again}");
 
     // By REST, with a reason.
-    let (call, approval) = wanted(&agent, "third");
+    let (call, approval) = pending_call(&agent, "third");
     let denied = hub.post(&format!("/approvals/{approval}/deny"), json!({ "reason": "never" }));
     assert!(text(&denied["decided_by"]).starts_with("user:"), "{denied}");
     assert!(text(&agent.get(&format!("/calls/{call}"))["error"]).contains("never"));
 
     // With arguments other than the requested ones.
-    let (call, approval) = wanted(&agent, "theirs");
+    let (call, approval) = pending_call(&agent, "theirs");
     let before = hub.get(&format!("/approvals/{approval}"));
     let path = format!("/approvals/{approval}/approve");
-    let wrong = hub.refused(422, "POST", &path, json!({ "arguments": { "message": 7 } }));
+    let wrong = hub.expect_error(422, "POST", &path, json!({ "arguments": { "message": 7 } }));
     assert!(text(&wrong["detail"]).contains("message"), "{wrong}");
     home.ok(&["approvals", "approve", &approval, "--args", r#"{"message": "mine"}"#]);
-    let events = hub.watch(Some(&events.next().id));
+    let events = hub.subscribe(Some(&events.next().id));
     if hub.get(&format!("/calls/{call}"))["status"] != "success" {
         events.until("call", |body| body["call"] == *call && body["status"] == "success");
     }
@@ -90,15 +90,15 @@ fn f2_a_person_decides_and_an_agent_never_does() {
 
 #[test]
 fn f2_auto_and_trusted_only_ask_less() {
-    let home = Home::new();
-    home.write(&everything());
+    let home = HubDirectory::new();
+    home.write(&everything_config());
     let hub = home.start();
     hub.post("/servers/everything/connect", Value::Null);
     let (id, agent) = hub.agent("Ada", "auto", &json!({ "everything": { "tools": ["echo", "get-sum"] } }));
     assert_eq!(agent.call(ECHO, json!({ "message": "a" }))["status"], "success");
     assert_eq!(agent.list("/tools").len(), 2);
     let call = json!({ "tool": "mcp_everything__get-env" });
-    assert_eq!(agent.refused(404, "POST", "/calls", call)["code"], "not_found");
+    assert_eq!(agent.expect_error(404, "POST", "/calls", call)["code"], "not_found");
 
     let servers = json!({ "everything": { "tools": ["echo", "get-sum"], "trusted": ["get-sum"] } });
     let changed =
@@ -106,12 +106,12 @@ fn f2_auto_and_trusted_only_ask_less() {
     assert_eq!(changed["approval"], "trusted-only");
     let sum = agent.call("mcp_everything__get-sum", json!({ "a": 1, "b": 1 }));
     assert_eq!(sum["status"], "success", "{sum}");
-    let (call, approval) = wanted(&agent, "b");
+    let (call, approval) = pending_call(&agent, "b");
     assert!(home.ok(&["approvals"]).contains(r#"{"message":"b"}"#));
     home.ok(&["approvals", "deny", &approval]);
     assert_eq!(agent.get(&format!("/calls/{call}"))["status"], "denied");
     assert_eq!(
-        hub.refused(422, "PATCH", &format!("/agents/{id}"), json!({ "approval": "never" }))["field"],
+        hub.expect_error(422, "PATCH", &format!("/agents/{id}"), json!({ "approval": "never" }))["field"],
         "approval"
     );
 
@@ -130,8 +130,8 @@ fn f2_auto_and_trusted_only_ask_less() {
     assert_eq!(reason(&call, "approval.asked"), "not_trusted");
 
     // The agent cancels its pending call. A disabled agent is rejected.
-    let (call, _) = wanted(&agent, "c");
+    let (call, _) = pending_call(&agent, "c");
     assert_eq!(agent.post(&format!("/calls/{call}/cancel"), Value::Null)["status"], "cancelled");
     hub.patch(&format!("/agents/{id}"), json!({ "enabled": false }));
-    assert!(matches!(agent.ask("GET", "/tools", None).status, 401 | 403));
+    assert!(matches!(agent.send("GET", "/tools", None).status, 401 | 403));
 }

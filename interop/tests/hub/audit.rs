@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use interop_tests::hub::{Home, everything};
+use interop_tests::hub::{HubDirectory, everything_config};
 use serde_json::{Value, json};
 
 use crate::text;
 
 /// Runs an SQL statement on the database of a stopped hub.
-fn sql(home: &Home, statement: &str) {
+fn sql(home: &HubDirectory, statement: &str) {
     let script =
         "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\ndb.executescript(sys.argv[2])\ndb.commit()";
     let mut command = Command::new("python3");
@@ -18,12 +18,12 @@ fn sql(home: &Home, statement: &str) {
 
 #[test]
 fn f4_the_audit_has_every_decision_and_shows_every_change() {
-    let home = Home::new();
-    home.write(&everything());
+    let home = HubDirectory::new();
+    home.write(&everything_config());
     let hub = home.start();
     hub.post("/servers/everything/connect", Value::Null);
     let (_, agent) = hub.agent("Ada", "always-ask", &json!({ "everything": {} }));
-    let asked = agent.want("mcp_everything__echo", json!({ "message": "a" }));
+    let asked = agent.call_async("mcp_everything__echo", json!({ "message": "a" }));
     hub.post(
         &format!("/approvals/{}/deny", text(&asked["approval"])),
         json!({ "reason": "no\n{\"number\":1}" }),
@@ -48,7 +48,7 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     assert_eq!(hub.list("/audit?limit=500"), rows);
     assert_eq!(hub.list("/audit?limit=2&after=3"), rows[3..5]);
     assert_eq!(hub.get("/audit/verify")["is_whole"], true);
-    assert_eq!(agent.ask("GET", "/audit/export", None).status, 403);
+    assert_eq!(agent.send("GET", "/audit/export", None).status, 403);
     hub.end();
 
     let whole = home.json(&["audit", "verify"]);

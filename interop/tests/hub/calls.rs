@@ -1,23 +1,23 @@
 //! F1, F3: every call is recorded, and failures have readable errors.
 
-use interop_tests::hub::{Home, everything, guarded};
+use interop_tests::hub::{HubDirectory, everything_config, start_guarded};
 use serde_json::{Value, json};
 
-use crate::{each, text};
+use crate::{strings_at, text};
 
 #[test]
 fn f1_every_call_is_a_record() {
-    let home = Home::new();
-    home.write(&everything());
+    let home = HubDirectory::new();
+    home.write(&everything_config());
     let hub = home.start();
     let server = hub.post("/servers/everything/connect", Value::Null);
-    let events = hub.watch(None);
+    let events = hub.subscribe(None);
     let call = hub.call("mcp_everything__get-sum", json!({ "a": 2, "b": 40 }));
     let id = text(&call["id"]);
     let seen = events.until("call", |body| body["status"] == "success");
     let seen: Vec<_> =
         seen.into_iter().filter(|event| event.kind == "call").map(|event| event.body).collect();
-    assert_eq!(each(&seen, "/status"), ["running", "success"]);
+    assert_eq!(strings_at(&seen, "/status"), ["running", "success"]);
     assert!(seen.iter().all(|body| body["call"] == *id && body["tool"] == "get-sum"), "{seen:?}");
 
     let kept = hub.get(&format!("/calls/{id}"));
@@ -55,8 +55,8 @@ fn f1_every_call_is_a_record() {
     let (since, until) = (count(&format!("since={middle}")), count(&format!("until={middle}")));
     assert_eq!(since + until, 7);
     assert!(since >= 4 && until >= 1, "{since} {until}");
-    assert_eq!(hub.refused(422, "GET", "/calls?status=lost", Value::Null)["field"], "status");
-    assert_eq!(hub.refused(422, "GET", "/calls?since=yesterday", Value::Null)["field"], "since");
+    assert_eq!(hub.expect_error(422, "GET", "/calls?status=lost", Value::Null)["field"], "status");
+    assert_eq!(hub.expect_error(422, "GET", "/calls?since=yesterday", Value::Null)["field"], "since");
 
     let all = hub.list("/calls");
     let (mut paged, mut after) = (Vec::new(), String::new());
@@ -81,7 +81,7 @@ fn f1_every_call_is_a_record() {
 
 #[test]
 fn f3_what_goes_wrong_is_told() {
-    let (home, server) = (Home::new(), guarded());
+    let (home, server) = (HubDirectory::new(), start_guarded());
     let hub = home.start();
     hub.add_guarded(&server, json!({ "timeout_ms": 1_000, "retry_attempts": 0 }));
     let (_, as_agent) = hub.agent("Ada", "auto", &json!({ "guarded": {} }));
@@ -102,18 +102,22 @@ fn f3_what_goes_wrong_is_told() {
     let shown = home.fails(&["tool", "call", "mcp_guarded__forecast", "--args", r#"{"place": 7}"#]);
     assert!(shown.contains("error: ") && shown.contains("place"), "{shown}");
 
-    let slow = as_agent.want("mcp_guarded__wait", json!({}));
+    let slow = as_agent.call_async("mcp_guarded__wait", json!({}));
     let cancelled = as_agent.post(&format!("/calls/{}/cancel", text(&slow["id"])), Value::Null);
     assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
 
     failed("die", json!({}), "unknown");
     let error = failed("whoami", json!({}), "error");
     assert!(error.contains("nothing listens there"), "{error}");
-    assert_eq!(hub.refused(404, "POST", "/tools/mcp_guarded__none/call", json!({}))["code"], "not_found");
-    let problem = hub.refused(422, "POST", "/tools/mcp_guarded__whoami/call", json!({ "arguments": [] }));
+    assert_eq!(
+        hub.expect_error(404, "POST", "/tools/mcp_guarded__none/call", json!({}))["code"],
+        "not_found"
+    );
+    let problem =
+        hub.expect_error(422, "POST", "/tools/mcp_guarded__whoami/call", json!({ "arguments": [] }));
     assert_eq!(problem["field"], "arguments");
     let statuses = hub.list("/calls?server=guarded&status=unknown");
-    assert_eq!(each(&statuses, "/tool"), ["die", "wait"]);
+    assert_eq!(strings_at(&statuses, "/tool"), ["die", "wait"]);
     let running = hub.list("/calls?status=running");
     assert!(running.is_empty(), "{running:?}");
 }

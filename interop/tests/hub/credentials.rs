@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use interop_tests::hub::{Home, guarded};
+use interop_tests::hub::{HubDirectory, start_guarded};
 use serde_json::{Value, json};
 
 use crate::text;
 
 #[test]
 fn e4_each_agent_has_its_own_credential() {
-    let (home, server) = (Home::new(), guarded());
+    let (home, server) = (HubDirectory::new(), start_guarded());
     let hub = home.start();
     let form =
         json!({ "authentication": { "type": "bearer" }, "credentials": "per-agent", "retry_attempts": 0 });
@@ -21,7 +21,7 @@ fn e4_each_agent_has_its_own_credential() {
         let path = format!("/servers/guarded/credential?agent={agent}");
         hub.put(&path, json!({ "secret": secret }))
     };
-    let who = |agent: &interop_tests::rest_client::Caller| agent.call("mcp_guarded__whoami", json!({}));
+    let who = |agent: &interop_tests::rest_client::RestClient| agent.call("mcp_guarded__whoami", json!({}));
     assert_eq!(set(&ada, "secret-of-ada")["agent"], *ada);
     set(&bob, "secret-of-bob");
     hub.post(&format!("/servers/guarded/sync?agent={ada}"), Value::Null);
@@ -63,7 +63,7 @@ fn set_wrong(hub: &interop_tests::hub::Hub, agent: &str) {
 
 #[test]
 fn e5_credentials_are_never_read_again() {
-    let (home, server) = (Home::new(), guarded());
+    let (home, server) = (HubDirectory::new(), start_guarded());
     let hub = home.start();
     hub.add_guarded(&server, json!({}));
     let (agent, as_agent) = hub.agent("Ada", "auto", &json!({ "guarded": {} }));
@@ -86,7 +86,7 @@ fn e5_credentials_are_never_read_again() {
         );
     }
     for path in ["/servers/guarded/credential", "/servers/guarded", "/audit"] {
-        assert_eq!(as_agent.ask("GET", path, None).status, 403, "{path}");
+        assert_eq!(as_agent.send("GET", path, None).status, 403, "{path}");
     }
     assert_eq!(home.json(&["server", "credential", "show", "guarded"])["kind"], "bearer");
 

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use interop_tests::hub::Home;
+use interop_tests::hub::HubDirectory;
 use serde_json::json;
 
-use crate::{each, text};
+use crate::{strings_at, text};
 
 #[test]
 fn a_newcomer_lists_calls_and_finds_everything_again() {
-    let home = Home::bare();
+    let home = HubDirectory::empty();
     let missing = home.fails(&["tool", "list"]);
     assert!(missing.contains("no hub runs on") && missing.contains("start one with `linchpin`"), "{missing}");
     let hub = home.start();
-    let events = hub.watch(None);
+    let events = hub.subscribe(None);
     if hub.get("/servers/demo")["tools"] == 0 {
         events.until("tools", |body| body["tools"] == 5);
     }
@@ -26,8 +26,8 @@ fn a_newcomer_lists_calls_and_finds_everything_again() {
     let shown = home.ok(&["calls"]);
     assert!(shown.contains("mcp_demo__add") && shown.contains("success"), "{shown}");
     let idle = hub.resident();
-    println!("debug build: ready after {:?}, {} KiB resident", hub.took, idle / 1024);
-    assert!(hub.took < Duration::from_secs(10), "{:?}", hub.took);
+    println!("debug build: ready after {:?}, {} KiB resident", hub.startup_time, idle / 1024);
+    assert!(hub.startup_time < Duration::from_secs(10), "{:?}", hub.startup_time);
 
     let (server, calls) = (hub.get("/servers/demo"), hub.list("/calls"));
     let (agent, _) = hub.agent("Ada", "auto", &json!({ "demo": {} }));
@@ -46,10 +46,10 @@ fn a_newcomer_lists_calls_and_finds_everything_again() {
     assert_eq!(hub.list("/calls"), calls);
     assert_eq!(hub.get(&format!("/calls/{}", text(&calls[0]["id"])))["summary"], "{\"sum\":42.0}");
     assert_eq!(hub.get(&format!("/agents/{agent}"))["name"], "Ada");
-    assert_eq!(each(&hub.list("/tools"), "/name")[0], "mcp_demo__add");
+    assert_eq!(strings_at(&hub.list("/tools"), "/name")[0], "mcp_demo__add");
     assert_eq!(home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]), "hi\n");
     let on = hub.list("/audit?limit=500");
     assert!(on[..audit.len()] == audit && on.len() > audit.len(), "the audit continues");
     assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
-    println!("debug build, second start: ready after {:?}", hub.took);
+    println!("debug build, second start: ready after {:?}", hub.startup_time);
 }

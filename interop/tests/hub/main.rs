@@ -24,6 +24,6 @@ fn text(value: &Value) -> &str {
 }
 
 /// Returns the string at a JSON pointer in each value.
-fn each<'a>(values: &'a [Value], pointer: &str) -> Vec<&'a str> {
+fn strings_at<'a>(values: &'a [Value], pointer: &str) -> Vec<&'a str> {
     values.iter().map(|value| text(value.pointer(pointer).unwrap())).collect()
 }

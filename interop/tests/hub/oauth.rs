@@ -2,36 +2,36 @@
 
 use std::path::Path;
 
-use interop_tests::hub::{Home, Hub};
-use interop_tests::oauth_fixture::Place;
-use interop_tests::rest_client::Caller;
-use interop_tests::test_browser::Person;
+use interop_tests::hub::{Hub, HubDirectory};
+use interop_tests::oauth_fixture::OAuthFixture;
+use interop_tests::rest_client::RestClient;
+use interop_tests::test_browser::TestBrowser;
 use serde_json::{Value, json};
 
 use crate::text;
 
 /// Signs in for an agent with the URL that the command prints. Returns the URLs visited by the browser.
-async fn sign_in(home: &Home, agent: &str, account: &'static str) -> Vec<String> {
+async fn sign_in(home: &HubDirectory, agent: &str, account: &'static str) -> Vec<String> {
     let begun = home.json(&["server", "sign-in", "notes", "--agent", agent, "--no-wait"]);
     assert_eq!(begun["status"], "waiting", "{begun}");
-    let mut person = Person::new(account);
+    let mut person = TestBrowser::new(account);
     let (status, page) = person.open(text(&begun["link"])).await;
     assert!(status == 200 && page.contains("You are signed in"), "{page} {:?}", person.visited);
     person.visited
 }
 
-fn who(agent: &Caller) -> Value {
+fn who(agent: &RestClient) -> Value {
     agent.call("mcp_notes__who", json!({}))
 }
 
 #[track_caller]
-fn is(agent: &Caller, account: &str) {
+fn is(agent: &RestClient, account: &str) {
     let call = who(agent);
     assert_eq!(call["summary"], account, "{call}");
 }
 
 #[track_caller]
-fn is_nobody(agent: &Caller, says: &str) {
+fn is_nobody(agent: &RestClient, says: &str) {
     let call = who(agent);
     assert!(call["status"] == "error" && text(&call["error"]).contains(says), "{call}");
 }
@@ -43,7 +43,7 @@ fn standing(hub: &Hub, agent: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e4_each_agent_signs_in_with_its_own_account() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hub-oauth");
-    let (home, mut place) = (Home::new(), Place::open(&folder, None).await);
+    let (home, mut place) = (HubDirectory::new(), OAuthFixture::open(&folder, None).await);
     let hub = home.start();
     let form =
         json!({ "authentication": { "type": "oauth" }, "credentials": "per-agent", "retry_attempts": 0 });
@@ -66,14 +66,15 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
         }
     });
 
-    let granted = place.done().into_iter().filter(|line| line.starts_with("granted authorization_code"));
+    let granted =
+        place.take_actions().into_iter().filter(|line| line.starts_with("granted authorization_code"));
     assert_eq!(granted.count(), 2);
 
     // One grant is revoked at the provider, which shows when its token expires; the other one is refreshed.
     place.revoke("ada");
-    place.done();
-    place.outlive_tokens();
-    place.outlive_tokens(); // margin for clock skew
+    place.take_actions();
+    place.expire_tokens();
+    place.expire_tokens(); // margin for clock skew
     is_nobody(&as_ada, "sign in again with `linchpin server sign-in notes --agent \"Ada\"`");
     is(&as_bob, "bob");
     let (again, yes) = (standing(&hub, &ada), standing(&hub, &bob));
@@ -95,9 +96,9 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     assert_eq!(as_ada.call("mcp_notes__write", json!({}))["status"], "error");
 
     // Sign-out: the grant is deleted here and its tokens are revoked.
-    place.done();
+    place.take_actions();
     home.ok(&["server", "sign-out", "notes", "--agent", "Ada"]);
-    assert_eq!(place.done(), ["revoked"]);
+    assert_eq!(place.take_actions(), ["revoked"]);
     is_nobody(&as_ada, "not signed in");
     is(&as_bob, "bob");
     assert_eq!(standing(&hub, &ada)["signed_in"], "no");

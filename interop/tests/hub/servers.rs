@@ -1,14 +1,14 @@
 //! E1, E2: settings of a server, and operations on it.
 
-use interop_tests::hub::{Home, guarded};
-use interop_tests::peer::Served;
+use interop_tests::hub::{HubDirectory, start_guarded};
+use interop_tests::peer::RunningServer;
 use interop_tests::rest_client::Event;
 use serde_json::{Value, json};
 
-use crate::{each, text};
+use crate::{strings_at, text};
 
 /// Returns the default settings of a server.
-fn usual() -> Value {
+fn default_settings() -> Value {
     json!({
         "description": null, "transport": "http", "headers": {}, "command": null, "env": [],
         "is_from_file": false, "authentication": { "type": "none" }, "credentials": "shared",
@@ -20,11 +20,11 @@ fn usual() -> Value {
 
 #[test]
 fn e1_every_field_has_its_range_and_its_usual_value() {
-    let home = Home::new();
+    let home = HubDirectory::new();
     let hub = home.start();
     let least = hub
         .post("/servers", json!({ "name": "Far away", "url": "https://mcp.example/mcp", "enabled": false }));
-    for (field, value) in usual().as_object().unwrap() {
+    for (field, value) in default_settings().as_object().unwrap() {
         let expected = match field.as_str() {
             "enabled" => &json!(false),
             "status" => &json!("disabled"),
@@ -108,24 +108,25 @@ fn e1_every_field_has_its_range_and_its_usual_value() {
     ] {
         let mut form = json!({ "name": "Other", "url": "https://mcp.example/mcp" });
         form[field] = value.clone();
-        let problem = hub.refused(422, "POST", "/servers", form);
+        let problem = hub.expect_error(422, "POST", "/servers", form);
         assert_eq!((&problem["field"], &problem["status"]), (&named.into(), &422.into()), "{problem}");
         assert!(!text(&problem["detail"]).is_empty() && !text(&problem["code"]).is_empty(), "{problem}");
-        let problem = hub.refused(422, "PATCH", &path, json!({ field: value }));
+        let problem = hub.expect_error(422, "PATCH", &path, json!({ field: value }));
         assert_eq!(problem["field"], named, "{problem}");
     }
     for missing in ["name", "url"] {
         let mut form = json!({ "name": "Other", "url": "https://mcp.example/mcp" });
         form.as_object_mut().unwrap().remove(missing);
-        assert_eq!(hub.refused(422, "POST", "/servers", form)["field"], missing);
+        assert_eq!(hub.expect_error(422, "POST", "/servers", form)["field"], missing);
     }
     assert_eq!((hub.get(&path), hub.list("/servers").len()), (before, 2));
-    assert_eq!(hub.refused(404, "GET", "/servers/nothing", Value::Null)["code"], "not_found");
+    assert_eq!(hub.expect_error(404, "GET", "/servers/nothing", Value::Null)["code"], "not_found");
 }
 
 #[test]
 fn e2_servers_come_and_go_and_those_who_watch_are_told() {
-    let (home, served, python) = (Home::new(), Served::everything("streamableHttp"), guarded());
+    let (home, served, python) =
+        (HubDirectory::new(), RunningServer::everything("streamableHttp"), start_guarded());
     let hub = home.start();
     hub.post("/servers/demo/connect", Value::Null);
     let draft = json!({ "name": "Python", "url": python.url(), "authentication": { "type": "bearer" } });
@@ -134,11 +135,11 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     let tried = hub.post("/servers/test", with_secret.clone());
     assert_eq!((&tried["name"], tried["tools"].as_array().unwrap().len()), (&"guarded-python".into(), 9));
     with_secret["secret"] = "wrong".into();
-    let problem = hub.refused(503, "POST", "/servers/test", with_secret);
+    let problem = hub.expect_error(503, "POST", "/servers/test", with_secret);
     assert!(text(&problem["detail"]).contains("rejected the credential"), "{problem}");
     assert_eq!(hub.list("/servers").len(), 1, "a tested server is not stored");
 
-    let events = hub.watch(None);
+    let events = hub.subscribe(None);
     let added = hub.add("remote", served.url(), json!({ "retry_attempts": 0 }));
     let (id, path) = (text(&added["id"]).to_owned(), "/servers/remote");
     assert_eq!(hub.post("/servers/remote/connect", Value::Null)["status"], "connected");
@@ -151,7 +152,7 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     let added = bodies("server").find(|body| body["server"] == *id).unwrap();
     assert_eq!(added["change"], "added");
     let own: Vec<_> = bodies("connection").filter(|body| is_own(body)).collect();
-    assert_eq!(each(&own, "/status"), ["connecting", "connected"]);
+    assert_eq!(strings_at(&own, "/status"), ["connecting", "connected"]);
     let last = seen.last().unwrap().id.clone();
     drop(events);
 
@@ -161,12 +162,12 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     assert_eq!(hub.post("/servers/remote/connect", Value::Null)["status"], "connected");
     assert_eq!(hub.post("/servers/remote/disconnect", Value::Null)["status"], "disconnected");
     assert_eq!(hub.post("/servers/remote/disable", Value::Null)["enabled"], false);
-    let problem = hub.refused(409, "POST", "/servers/remote/connect", Value::Null);
+    let problem = hub.expect_error(409, "POST", "/servers/remote/connect", Value::Null);
     assert!(text(&problem["detail"]).contains("disabled"), "{problem}");
     assert_eq!(hub.call("mcp_remote__echo", json!({ "message": "hi" }))["status"], "denied");
     assert_eq!(hub.post("/servers/remote/enable", Value::Null)["enabled"], true);
 
-    let events = hub.watch(Some(&last));
+    let events = hub.subscribe(Some(&last));
     // Described, disabled and enabled.
     let is_change = |body: &Value| body["server"] == *id && body["change"] == "changed";
     let seen: Vec<_> = (0..3).flat_map(|_| events.until("server", is_change)).collect();
@@ -177,9 +178,9 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
         std::iter::once(&last).chain(seen.iter().map(|event| &event.id)).map(|id| number(id)).collect();
     assert!(numbers.is_sorted_by(|one, next| one < next) && numbers[1] == numbers[0] + 1, "{numbers:?}");
 
-    assert_eq!(each(&hub.list("/servers?q=everything"), "/slug"), ["remote"]);
-    assert!(each(&hub.list("/servers?status=connected"), "/slug").contains(&"demo"));
-    assert_eq!(each(&hub.list("/servers?enabled=true&q=demo"), "/slug"), ["demo"]);
+    assert_eq!(strings_at(&hub.list("/servers?q=everything"), "/slug"), ["remote"]);
+    assert!(strings_at(&hub.list("/servers?status=connected"), "/slug").contains(&"demo"));
+    assert_eq!(strings_at(&hub.list("/servers?enabled=true&q=demo"), "/slug"), ["demo"]);
     assert!(hub.list("/servers?enabled=false").is_empty());
     let page = hub.get("/servers?limit=1");
     let rest = hub.list(&format!("/servers?limit=1&after={}", text(&page["next"])));
@@ -189,15 +190,15 @@ fn e2_servers_come_and_go_and_those_who_watch_are_told() {
     events.until("server", |body| body["server"] == *id && body["change"] == "synced");
     hub.post("/servers/remote/disconnect", Value::Null);
     drop(served);
-    let problem = hub.refused(503, "POST", "/servers/remote/connect", Value::Null);
+    let problem = hub.expect_error(503, "POST", "/servers/remote/connect", Value::Null);
     assert!(text(&problem["detail"]).contains("cannot connect to `remote`"), "{problem}");
     let now = hub.get(path);
     assert_eq!(now["status"], "error");
     assert!(text(&now["error"]).contains("127.0.0.1"), "{now}");
     hub.delete(path);
-    hub.refused(404, "GET", path, Value::Null);
+    hub.expect_error(404, "GET", path, Value::Null);
     assert!(hub.list("/tools?limit=500").iter().all(|tool| tool["server"] != "remote"));
     events.until("server", |body| body["server"] == *id && body["change"] == "removed");
-    let other_run = hub.watch(Some("another-7"));
+    let other_run = hub.subscribe(Some("another-7"));
     assert_eq!(other_run.next().kind, "missed");
 }

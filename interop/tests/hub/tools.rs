@@ -1,18 +1,18 @@
 //! D: qualified names of tools, tool records, and results as models see them.
 
-use interop_tests::hub::{Home, everything, guarded};
-use interop_tests::peer::Served;
+use interop_tests::hub::{HubDirectory, everything_config, start_guarded};
+use interop_tests::peer::RunningServer;
 use serde_json::{Value, json};
 
-use crate::{each, text};
+use crate::{strings_at, text};
 
 #[test]
 fn d1_names_stay_whatever_is_added() {
-    let (home, server) = (Home::new(), guarded());
+    let (home, server) = (HubDirectory::new(), start_guarded());
     let hub = home.start();
     hub.add_guarded(&server, json!({}));
     let tools = hub.list("/tools?server=guarded");
-    let before = each(&tools, "/name");
+    let before = strings_at(&tools, "/name");
     assert!(before.contains(&"mcp_guarded__whoami"), "{before:?}");
     let adapted = text(&tools.iter().find(|tool| tool["tool"] == "files.read/all").unwrap()["name"]);
     let (begin, digest) = adapted.rsplit_once('_').unwrap();
@@ -27,24 +27,24 @@ fn d1_names_stay_whatever_is_added() {
     let other = hub.add("guarded--files", server.url(), json!({ "authentication": { "type": "bearer" } }));
     hub.put("/servers/guarded--files/credential", json!({ "secret": "secret-of-other" }));
     hub.post("/servers/guarded--files/connect", Value::Null);
-    assert_eq!(each(&hub.list("/tools?server=guarded"), "/name"), before);
+    assert_eq!(strings_at(&hub.list("/tools?server=guarded"), "/name"), before);
     assert_eq!(hub.list("/tools?server=guarded--files").len(), before.len());
     assert_eq!(hub.call("mcp_guarded--files__whoami", json!({}))["summary"], "other");
     assert_eq!(hub.call("mcp_guarded__whoami", json!({}))["summary"], "hub");
     let taken = json!({ "name": "x", "slug": "guarded", "url": server.url() });
-    assert_eq!(hub.refused(409, "POST", "/servers", taken)["field"], "slug");
-    let changed = hub.refused(422, "PATCH", "/servers/guarded--files", json!({ "slug": "short" }));
+    assert_eq!(hub.expect_error(409, "POST", "/servers", taken)["field"], "slug");
+    let changed = hub.expect_error(422, "PATCH", "/servers/guarded--files", json!({ "slug": "short" }));
     assert_eq!(changed["field"], "slug", "it is fixed when a server is added: {other}");
 }
 
 #[test]
 fn d2_a_dead_server_hides_no_other() {
-    let home = Home::new();
-    let served = Served::everything("streamableHttp");
-    let dead = guarded();
+    let home = HubDirectory::new();
+    let served = RunningServer::everything("streamableHttp");
+    let dead = start_guarded();
     home.write(&format!(
         "[egress]\nallow = [\"127.0.0.0/8\"]\n{}[servers.broken]\ncommand = \"/no/such/program\"\n",
-        everything()
+        everything_config()
     ));
     let hub = home.start();
     hub.add("remote", served.url(), json!({}));
@@ -54,9 +54,9 @@ fn d2_a_dead_server_hides_no_other() {
     }
     let all = hub.list("/tools?limit=500").len();
     drop(dead);
-    let problem = hub.refused(503, "POST", "/servers/guarded/sync", Value::Null);
+    let problem = hub.expect_error(503, "POST", "/servers/guarded/sync", Value::Null);
     assert!(text(&problem["detail"]).contains("`guarded`"), "{problem}");
-    let problem = hub.refused(503, "POST", "/servers/broken/connect", Value::Null);
+    let problem = hub.expect_error(503, "POST", "/servers/broken/connect", Value::Null);
     assert!(text(&problem["detail"]).contains("/no/such/program"), "{problem}");
 
     let tools = hub.list("/tools?limit=500");
@@ -81,8 +81,8 @@ fn d2_a_dead_server_hides_no_other() {
 
 #[test]
 fn d3_results_have_a_summary_and_a_guarded_size() {
-    let (home, server) = (Home::new(), guarded());
-    home.write(&format!("[egress]\nallow = [\"127.0.0.0/8\"]\n{}", everything()));
+    let (home, server) = (HubDirectory::new(), start_guarded());
+    home.write(&format!("[egress]\nallow = [\"127.0.0.0/8\"]\n{}", everything_config()));
     let hub = home.start();
     hub.add_guarded(&server, json!({}));
     hub.post("/servers/everything/connect", Value::Null);

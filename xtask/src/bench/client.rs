@@ -10,28 +10,28 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use super::instructions::{self, Lengths};
+use super::instructions::{self, RunLengths};
 use super::peer::Peer;
 use crate::command;
 
 const SESSION: &str = " session";
 const HTTP: &str = "http ";
-pub(super) const WORKLOADS: [Lengths; 4] = [
-    Lengths { workload: "call:64", short: 200, long: 1200 },
-    Lengths { workload: "call:64 session", short: 200, long: 1200 },
-    Lengths { workload: "http call:64", short: 200, long: 1200 },
-    Lengths { workload: "http call:64 session", short: 200, long: 1200 },
+pub(super) const WORKLOADS: [RunLengths; 4] = [
+    RunLengths { workload: "call:64", short: 200, long: 1200 },
+    RunLengths { workload: "call:64 session", short: 200, long: 1200 },
+    RunLengths { workload: "http call:64", short: 200, long: 1200 },
+    RunLengths { workload: "http call:64 session", short: 200, long: 1200 },
 ];
 /// Peers that have a client.
 pub(super) const PEERS: [Peer; 2] = [Peer::Ours, Peer::Rmcp];
 
 /// Returns the instructions per call.
-pub(super) fn per_call(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
+pub(super) fn per_call(peer: Peer, lengths: &RunLengths) -> anyhow::Result<f64> {
     instructions::difference(&profiles(peer, lengths)?, lengths)
 }
 
 /// Returns the callgrind files of the short and the long run.
-pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String; 2]> {
+pub(super) fn profiles(peer: Peer, lengths: &RunLengths) -> anyhow::Result<[String; 2]> {
     let run = |count| profile(peer, lengths.workload, count);
     Ok([run(lengths.short)?, run(lengths.long)?])
 }

@@ -11,24 +11,24 @@ use crate::command;
 
 /// Workload and the number of requests of its two runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lengths {
+pub(super) struct RunLengths {
     pub(super) workload: &'static str,
     pub(super) short: u32,
     pub(super) long: u32,
 }
 
-pub(super) const WORKLOADS: [Lengths; 8] = [
-    Lengths { workload: "echo:64", short: 200, long: 1200 },
-    Lengths { workload: "ping", short: 200, long: 1200 },
-    Lengths { workload: "add", short: 200, long: 1200 },
-    Lengths { workload: "list", short: 20, long: 120 },
-    Lengths { workload: "echo:65536", short: 10, long: 50 },
-    Lengths { workload: "http echo:64", short: 200, long: 1200 },
-    Lengths { workload: "http 2026 echo:64", short: 200, long: 1200 },
-    Lengths { workload: "http list", short: 20, long: 120 },
+pub(super) const WORKLOADS: [RunLengths; 8] = [
+    RunLengths { workload: "echo:64", short: 200, long: 1200 },
+    RunLengths { workload: "ping", short: 200, long: 1200 },
+    RunLengths { workload: "add", short: 200, long: 1200 },
+    RunLengths { workload: "list", short: 20, long: 120 },
+    RunLengths { workload: "echo:65536", short: 10, long: 50 },
+    RunLengths { workload: "http echo:64", short: 200, long: 1200 },
+    RunLengths { workload: "http 2026 echo:64", short: 200, long: 1200 },
+    RunLengths { workload: "http list", short: 20, long: 120 },
 ];
 
-impl Lengths {
+impl RunLengths {
     pub(super) fn shorter(self) -> Self {
         Self { long: self.short + (self.long - self.short) / 4, ..self }
     }
@@ -40,27 +40,27 @@ impl Lengths {
 }
 
 /// Directory of the callgrind files; they stay there for other tools.
-const FOLDER: &str = "target/bench";
+const PROFILE_DIRECTORY: &str = "target/bench";
 
 /// Returns the instructions per request.
-pub(super) fn per_request(peer: Peer, lengths: &Lengths) -> anyhow::Result<f64> {
+pub(super) fn per_request(peer: Peer, lengths: &RunLengths) -> anyhow::Result<f64> {
     difference(&profiles(peer, lengths)?, lengths)
 }
 
 /// Returns the difference in instructions between the long and the short run, per request.
-pub(super) fn difference([short, long]: &[String; 2], lengths: &Lengths) -> anyhow::Result<f64> {
+pub(super) fn difference([short, long]: &[String; 2], lengths: &RunLengths) -> anyhow::Result<f64> {
     Ok((total(long)? - total(short)?) / lengths.difference())
 }
 
 /// Returns the callgrind files of the short and the long run.
-pub(super) fn profiles(peer: Peer, lengths: &Lengths) -> anyhow::Result<[String; 2]> {
+pub(super) fn profiles(peer: Peer, lengths: &RunLengths) -> anyhow::Result<[String; 2]> {
     let run = |count| profile(peer, lengths.workload, count);
     Ok([run(lengths.short)?, run(lengths.long)?])
 }
 
 /// Returns the path of a run's callgrind file, relative to the workspace root.
 pub(super) fn path(peer: Peer, workload: &str, count: u32) -> String {
-    format!("{FOLDER}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace([':', ' '], "_"))
+    format!("{PROFILE_DIRECTORY}/callgrind.{}.{}.{count}.out", peer.name(), workload.replace([':', ' '], "_"))
 }
 
 fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
@@ -78,7 +78,8 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
 /// Removes an old callgrind file and returns the option that makes callgrind write this one.
 pub(super) fn prepare(path: &str) -> anyhow::Result<String> {
     let file = command::root().join(path);
-    fs::create_dir_all(command::root().join(FOLDER)).with_context(|| format!("cannot create {FOLDER}"))?;
+    fs::create_dir_all(command::root().join(PROFILE_DIRECTORY))
+        .with_context(|| format!("cannot create {PROFILE_DIRECTORY}"))?;
     // The file of an earlier run must not be taken for the result of this one.
     if file.exists() {
         fs::remove_file(&file).with_context(|| format!("cannot remove {path}"))?;

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::peer::{LOAD_GENERATOR, Peer, Way};
+use super::peer::{LOAD_GENERATOR, Peer, PeerTransport};
 use crate::command;
 
 /// Load to generate. The prefix of the workload's name selects the transport.
@@ -23,14 +23,14 @@ pub(super) struct Load<'a> {
 /// Runs the load against a peer whose command is prefixed with `wrapper`. Fails if the server fails or any response is
 /// wrong.
 pub(super) fn run(load: &Load<'_>, peer: Peer, wrapper: &[&str]) -> anyhow::Result<Value> {
-    let (way, workload) = Way::of(load.workload);
+    let (way, workload) = PeerTransport::of(load.workload);
     let (port, depth) = (free_port()?, load.depth.to_string());
     let mut command = Command::new(LOAD_GENERATOR);
     command.current_dir(command::root());
     match way {
-        Way::Stdio => command.args(["--stdio", "--depth", &depth]),
-        Way::Session | Way::Stateless => {
-            let proto = if way == Way::Session { "session" } else { "2026" };
+        PeerTransport::Stdio => command.args(["--stdio", "--depth", &depth]),
+        PeerTransport::Session | PeerTransport::Stateless => {
+            let proto = if way == PeerTransport::Session { "session" } else { "2026" };
             let url = format!("http://127.0.0.1:{port}/mcp");
             command.args(["--url", &url, "--proto", proto, "--conns", &depth])
         }

@@ -20,7 +20,7 @@ pub(super) enum Peer {
 
 /// Transport of a workload, taken from the prefix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PeerTransport {
     Stdio,
     /// HTTP with a session.
     Session,
@@ -28,7 +28,7 @@ pub(super) enum Way {
     Stateless,
 }
 
-impl Way {
+impl PeerTransport {
     /// Splits the transport prefix off the name of a workload.
     pub(super) fn of(workload: &str) -> (Self, &str) {
         if let Some(rest) = workload.strip_prefix("http 2026 ") {
@@ -54,15 +54,19 @@ impl Peer {
     }
 
     /// Returns the command that starts the server, relative to the workspace root.
-    pub(super) fn command(self, way: Way, port: &str) -> Vec<String> {
+    pub(super) fn command(self, way: PeerTransport, port: &str) -> Vec<String> {
         let words = match (self, way) {
-            (Self::Raw, Way::Stdio) => "target/peers/release/raw-limit stdio".to_owned(),
-            (Self::Ours, Way::Stdio) => "target/release/bench-server stdio".to_owned(),
-            (Self::Rmcp, Way::Stdio) => "target/peers/release/rmcp-echo stdio-pipes --rt current".to_owned(),
+            (Self::Raw, PeerTransport::Stdio) => "target/peers/release/raw-limit stdio".to_owned(),
+            (Self::Ours, PeerTransport::Stdio) => "target/release/bench-server stdio".to_owned(),
+            (Self::Rmcp, PeerTransport::Stdio) => {
+                "target/peers/release/rmcp-echo stdio-pipes --rt current".to_owned()
+            }
             (Self::Raw, _) => format!("target/peers/release/raw-limit hyper {port} --rt current"),
             (Self::Ours, _) => format!("target/release/bench-server http --port {port}"),
-            (Self::Rmcp, Way::Session) => format!("target/peers/release/rmcp-echo http {port} --rt current"),
-            (Self::Rmcp, Way::Stateless) => {
+            (Self::Rmcp, PeerTransport::Session) => {
+                format!("target/peers/release/rmcp-echo http {port} --rt current")
+            }
+            (Self::Rmcp, PeerTransport::Stateless) => {
                 format!("target/peers/release/rmcp-echo http {port} --stateless --json --rt current")
             }
         };
@@ -90,9 +94,9 @@ pub(super) fn build(peers: &[Peer]) -> anyhow::Result<()> {
 
 /// One figure per peer; `None` if the measurement failed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures([Option<f64>; 3]);
+pub(super) struct PerPeer([Option<f64>; 3]);
 
-impl Figures {
+impl PerPeer {
     pub(super) fn get(&self, peer: Peer) -> Option<f64> {
         self.0[peer as usize]
     }
@@ -113,7 +117,7 @@ impl Figures {
 pub(super) struct Failures(usize);
 
 impl Failures {
-    pub(super) fn note<T>(&mut self, peer: Peer, workload: &str, outcome: anyhow::Result<T>) -> Option<T> {
+    pub(super) fn record<T>(&mut self, peer: Peer, workload: &str, outcome: anyhow::Result<T>) -> Option<T> {
         outcome
             .inspect_err(|error| {
                 self.0 += 1;

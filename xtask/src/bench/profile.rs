@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use anyhow::{Context, bail};
 
 use super::client;
-use super::instructions::{self, Lengths, WORKLOADS};
+use super::instructions::{self, RunLengths, WORKLOADS};
 use super::peer::{self, Peer};
 use crate::command;
 
-const TOP: usize = 40;
-const LONGEST_NAME: usize = 130;
+const MAX_FUNCTIONS: usize = 40;
+const MAX_NAME_LEN: usize = 130;
 
 /// Cost of one function. Recursion is folded: the inclusive count of a recursive function is an upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,14 +29,15 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         _ => bail!("cargo xtask bench profile WORKLOAD [--peer ours|raw|rmcp]"),
     };
     let peer = Peer::find(peer).with_context(|| format!("unknown peer {peer}"))?;
-    let find = |workloads: &'static [Lengths]| workloads.iter().find(|lengths| lengths.workload == workload);
+    let find =
+        |workloads: &'static [RunLengths]| workloads.iter().find(|lengths| lengths.workload == workload);
     let (of_server, of_client) = (find(&WORKLOADS), find(&client::WORKLOADS));
     let lengths = of_server.or(of_client).with_context(|| {
         let names: Vec<_> =
             WORKLOADS.iter().chain(&client::WORKLOADS).map(|lengths| lengths.workload).collect();
         format!("unknown workload {workload}: choose one of {}", names.join(", "))
     })?;
-    command::need("valgrind", "to profile")?;
+    command::require_program("valgrind", "to profile")?;
     peer::build(&[peer])?;
     let [short, long] = match of_client {
         Some(lengths) => client::profiles(peer, lengths)?,
@@ -52,8 +53,8 @@ fn print_profile(mut costs: Vec<(&str, Cost)>) {
     let total: f64 = costs.iter().map(|(_, cost)| cost.own).sum();
     println!("\n{total:.0} instructions per request, by function:\n");
     println!("{:>9} {:>8} {:>10} {:>8}  function", "self", "share", "inclusive", "calls");
-    for (name, Cost { calls, inclusive, own }) in costs.into_iter().take(TOP) {
-        let name: String = name.chars().take(LONGEST_NAME).collect();
+    for (name, Cost { calls, inclusive, own }) in costs.into_iter().take(MAX_FUNCTIONS) {
+        let name: String = name.chars().take(MAX_NAME_LEN).collect();
         println!("{own:>9.0} {:>7.1}% {inclusive:>10.0} {calls:>8.2}  {name}", 100.0 * own / total);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::peer::{Figures, Peer};
+use super::peer::{Peer, PerPeer};
 use super::targets::Target;
 
 const HEADER: [&str; 10] =
@@ -10,7 +10,7 @@ const HEADER: [&str; 10] =
 
 /// Metric that the targets of a table apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(super) enum TargetMetric {
     /// Our figure itself.
     Figure,
     /// Ratio to raw, for figures that depend on the machine.
@@ -35,7 +35,7 @@ impl Verdict {
         matches!(self, Self::Goal | Self::Within)
     }
 
-    pub(super) fn is_over(self) -> bool {
+    pub(super) fn is_missed(self) -> bool {
         self == Self::Over
     }
 
@@ -52,19 +52,19 @@ impl Verdict {
 
 pub(super) struct Row {
     pub(super) workload: String,
-    pub(super) figures: Figures,
+    pub(super) figures: PerPeer,
     pub(super) target: Option<Target>,
 }
 
 pub(super) struct Table {
     title: String,
     decimals: usize,
-    judged: Judged,
+    judged: TargetMetric,
     pub(super) rows: Vec<Row>,
 }
 
 impl Table {
-    pub(super) fn new(title: &str, decimals: usize, judged: Judged) -> Self {
+    pub(super) fn new(title: &str, decimals: usize, judged: TargetMetric) -> Self {
         Self { title: title.to_owned(), decimals, judged, rows: Vec::new() }
     }
 
@@ -76,9 +76,9 @@ impl Table {
     fn verdict(&self, row: &Row) -> Verdict {
         let Some(target) = row.target else { return Verdict::NoTarget };
         let judged = match self.judged {
-            Judged::Figure => row.figures.get(Peer::Ours),
-            Judged::RatioToRaw => row.figures.ratio(Peer::Ours, Peer::Raw),
-            Judged::RatioToRmcp => row.figures.ratio(Peer::Ours, Peer::Rmcp),
+            TargetMetric::Figure => row.figures.get(Peer::Ours),
+            TargetMetric::RatioToRaw => row.figures.ratio(Peer::Ours, Peer::Raw),
+            TargetMetric::RatioToRmcp => row.figures.ratio(Peer::Ours, Peer::Rmcp),
         };
         match judged {
             None => Verdict::Failed,
@@ -94,9 +94,9 @@ impl Table {
         let ratio = |of, to| figures.ratio(of, to).map_or("-".to_owned(), |value| format!("{value:.2}"));
         let target = |value: Option<f64>| match (value, self.judged) {
             (None, _) => String::new(),
-            (Some(value), Judged::Figure) => grouped(value, self.decimals),
-            (Some(value), Judged::RatioToRaw) => format!("{value:.2}×raw"),
-            (Some(value), Judged::RatioToRmcp) => format!("{value:.2}×rmcp"),
+            (Some(value), TargetMetric::Figure) => grouped(value, self.decimals),
+            (Some(value), TargetMetric::RatioToRaw) => format!("{value:.2}×raw"),
+            (Some(value), TargetMetric::RatioToRmcp) => format!("{value:.2}×rmcp"),
         };
         [
             row.workload.clone(),
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn row(workload: &str, [raw, ours, rmcp]: [Option<f64>; 3], target: Option<Target>) -> Row {
-        let mut figures = Figures::default();
+        let mut figures = PerPeer::default();
         figures.set(Peer::Raw, raw);
         figures.set(Peer::Ours, ours);
         figures.set(Peer::Rmcp, rmcp);
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn figures_stand_side_by_side_with_ratios_and_a_verdict() {
         let target = |must, goal| Some(Target { must, goal });
-        let mut table = Table::new("instructions", 0, Judged::Figure);
+        let mut table = Table::new("instructions", 0, TargetMetric::Figure);
         table.rows = vec![
             row("echo:64", [Some(4554.0), Some(11_000.0), Some(66_489.0)], target(12_000.0, Some(9_000.0))),
             row("ping", [Some(2262.0), Some(4500.0), Some(34_383.0)], target(6_000.0, Some(4_500.0))),
@@ -183,19 +183,19 @@ instructions
   list          1       -       3         -      3.00          -       1         failed
   other         1       2       3      2.00      3.00       1.50";
         assert_eq!(table.to_string(), expected);
-        assert_eq!((table.count(Verdict::is_within), table.count(Verdict::is_over)), (2, 1));
+        assert_eq!((table.count(Verdict::is_within), table.count(Verdict::is_missed)), (2, 1));
     }
 
     #[test]
     fn a_time_is_judged_by_its_ratio_to_the_limit() {
-        let mut table = Table::new("CPU", 2, Judged::RatioToRaw);
+        let mut table = Table::new("CPU", 2, TargetMetric::RatioToRaw);
         let target = Some(Target { must: 3.0, goal: None });
         table.rows = vec![
             row("fast machine", [Some(0.5), Some(1.4), Some(9.0)], target),
             row("slow machine", [Some(5.0), Some(14.0), Some(90.0)], target),
             row("too much", [Some(1.0), Some(3.1), Some(9.0)], target),
         ];
-        assert_eq!((table.count(Verdict::is_within), table.count(Verdict::is_over)), (2, 1));
+        assert_eq!((table.count(Verdict::is_within), table.count(Verdict::is_missed)), (2, 1));
         assert!(table.to_string().contains("3.00×raw"), "{table}");
     }
 

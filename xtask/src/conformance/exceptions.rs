@@ -46,7 +46,7 @@ impl Exceptions {
     }
 
     /// Applies the exceptions of a run's scenario to its outcome.
-    pub(super) fn judge(&self, run: &mut Run) {
+    pub(super) fn apply(&self, run: &mut Run) {
         let Some(exception) = self.0.iter().find(|exception| exception.scenario == run.scenario) else {
             return;
         };
@@ -56,14 +56,14 @@ impl Exceptions {
         run.outcome = if skipped.is_empty() {
             let stale =
                 "no check was skipped: remove the exception from conformance/exceptions.json".to_owned();
-            match Outcome::of(&run.checks, run.ended_well) {
+            match Outcome::of(&run.checks, run.exited_successfully) {
                 Outcome::Failed(faults) => Outcome::Failed(faults.into_iter().chain([stale]).collect()),
                 _ => Outcome::Failed(vec![stale]),
             }
-        } else if run.ended_well && others.iter().all(|check| check.status == "INFO") {
+        } else if run.exited_successfully && others.iter().all(|check| check.status == "INFO") {
             Outcome::Skipped(exception.reason.clone())
         } else {
-            Outcome::of(&others, run.ended_well)
+            Outcome::of(&others, run.exited_successfully)
         };
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         let exceptions = Exceptions::parse(exceptions).unwrap();
         let checks = checks.iter().map(|(name, status)| check(name, status)).collect();
         let mut run = Run::new(scenario, Side::Server, "one", checks, true);
-        exceptions.judge(&mut run);
+        exceptions.apply(&mut run);
         run.outcome
     }
 

@@ -16,10 +16,10 @@ pub(super) struct Run {
     pub(super) revision: String,
     pub(super) checks: Vec<Check>,
     /// Whether the program under test, or the suite, exited successfully.
-    pub(super) ended_well: bool,
+    pub(super) exited_successfully: bool,
     pub(super) outcome: Outcome,
     /// Outcome of the first run, if the scenario was run again.
-    pub(super) first: Option<Outcome>,
+    pub(super) first_outcome: Option<Outcome>,
 }
 
 /// Outcome of a run.
@@ -89,21 +89,21 @@ impl Run {
         side: Side,
         revision: &str,
         checks: Vec<Check>,
-        ended_well: bool,
+        exited_successfully: bool,
     ) -> Self {
-        let outcome = Outcome::of(&checks, ended_well);
+        let outcome = Outcome::of(&checks, exited_successfully);
         let (scenario, revision) = (scenario.to_owned(), revision.to_owned());
-        Run { scenario, side, revision, checks, ended_well, outcome, first: None }
+        Run { scenario, side, revision, checks, exited_successfully, outcome, first_outcome: None }
     }
 
     /// Returns whether it may have failed only because of parallel runs: client scenarios measure time.
-    pub(super) fn may_be_too_slow(&self) -> bool {
+    pub(super) fn may_be_timing_failure(&self) -> bool {
         self.side == Side::Client && matches!(self.outcome, Outcome::Failed(_))
     }
 
     /// Replaces `first`, the failed first run.
-    pub(super) fn instead_of(self, first: &Run) -> Self {
-        Run { first: Some(first.outcome.clone()), ..self }
+    pub(super) fn replacing(self, first: &Run) -> Self {
+        Run { first_outcome: Some(first.outcome.clone()), ..self }
     }
 }
 
@@ -135,8 +135,8 @@ pub(super) mod tests {
     #[test]
     fn only_clients_are_given_another_chance() {
         let run = |side, status| Run::new("ping", side, "one", vec![check("Name", status)], true);
-        assert!(run(Side::Client, "FAILURE").may_be_too_slow());
-        assert!(!run(Side::Client, "SUCCESS").may_be_too_slow());
-        assert!(!run(Side::Server, "FAILURE").may_be_too_slow());
+        assert!(run(Side::Client, "FAILURE").may_be_timing_failure());
+        assert!(!run(Side::Client, "SUCCESS").may_be_timing_failure());
+        assert!(!run(Side::Server, "FAILURE").may_be_timing_failure());
     }
 }

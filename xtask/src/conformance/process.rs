@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use crate::command::root;
 
 /// Interval for polling whether a program has exited.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a program with its output in a file. Returns `false` if it failed or exceeded the time limit.
 pub(super) fn run_within(command: &mut Command, log: &Path, limit: Duration) -> anyhow::Result<bool> {
@@ -21,21 +21,21 @@ pub(super) fn run_within(command: &mut Command, log: &Path, limit: Duration) -> 
     command.stdin(Stdio::null()).stdout(file).stderr(errors);
     let child =
         command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
-    let mut child = Ended(child);
+    let mut child = KillOnDrop(child);
     let begun = Instant::now();
     while begun.elapsed() < limit {
         if let Some(status) = child.0.try_wait().context("cannot wait for the suite")? {
             return Ok(status.success());
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
     Ok(false)
 }
 
 /// Child process that is killed on drop.
-struct Ended(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // Fails if it has already exited.
         let _ = self.0.kill();
@@ -45,7 +45,7 @@ impl Drop for Ended {
 
 /// Running `conformance-server`.
 pub(super) struct Server {
-    _child: Ended,
+    _child: KillOnDrop,
     pub(super) url: String,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         let mut command = Command::new(&program);
         command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         let mut child =
-            Ended(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
+            KillOnDrop(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
         let mut url = String::new();
         let output = child.0.stdout.take().context("the server has no output")?;
         BufReader::new(output).read_line(&mut url).context("cannot read the address of the server")?;

@@ -19,14 +19,14 @@ use super::suite::{EXTENSION, Scenario, Side, Suite};
 use crate::command::root;
 
 /// Time limits of a scenario and of a lane (all scenarios of a revision); only reached by a hanging run.
-const SCENARIO: Duration = Duration::from_mins(1);
-const LANE: Duration = Duration::from_mins(5);
+const SCENARIO_TIMEOUT: Duration = Duration::from_mins(1);
+const LANE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Number of parallel jobs. Jobs are mostly idle.
-const AT_A_TIME: usize = 6;
+const MAX_PARALLEL_JOBS: usize = 6;
 
 /// Scenario of one revision.
 #[derive(Debug, Clone, Copy)]
-struct Planned<'a> {
+struct PlannedScenario<'a> {
     scenario: &'a Scenario,
     revision: &'a str,
 }
@@ -34,10 +34,10 @@ struct Planned<'a> {
 /// Work of one process of the suite.
 enum Job<'a> {
     /// All server scenarios of a revision.
-    Lane(&'a str, Vec<Planned<'a>>),
+    Lane(&'a str, Vec<PlannedScenario<'a>>),
     /// One server scenario, run by name.
-    Named(Planned<'a>),
-    Client(Planned<'a>),
+    Named(PlannedScenario<'a>),
+    Client(PlannedScenario<'a>),
 }
 
 /// Runs all scenarios and returns one run for each of their revisions. With `by_name`, each server scenario is its own
@@ -55,26 +55,26 @@ pub(super) fn all(
     fs::create_dir_all(&results).with_context(|| format!("cannot create {}", results.display()))?;
     let mut wanted = Vec::new();
     for scenario in scenarios {
-        wanted.extend(scenario.revisions.iter().map(|revision| Planned { scenario, revision }));
+        wanted.extend(scenario.revisions.iter().map(|revision| PlannedScenario { scenario, revision }));
     }
     let server = Server::start(&results.join("server.log"))?;
     let runner = Runner { suite, exceptions, server: &server };
     let mut runs = runner.run(&jobs(&wanted, by_name))?;
-    for run in runs.iter_mut().filter(|run| run.may_be_too_slow()) {
-        let same = |planned: &&Planned<'_>| {
-            let Planned { scenario, revision } = planned;
+    for run in runs.iter_mut().filter(|run| run.may_be_timing_failure()) {
+        let same = |planned: &&PlannedScenario<'_>| {
+            let PlannedScenario { scenario, revision } = planned;
             scenario.side == run.side && scenario.name == run.scenario && *revision == run.revision
         };
         let again = *wanted.iter().find(same).context("a scenario was run without a plan")?;
         println!("running again, alone: {} {} {}", run.side.word(), run.scenario, run.revision);
-        *run = runner.client(again, "client-again")?.instead_of(run);
+        *run = runner.client(again, "client-again")?.replacing(run);
     }
     Ok(runs)
 }
 
 /// Groups the scenarios into jobs, the longest first.
-fn jobs<'a>(wanted: &[Planned<'a>], by_name: bool) -> Vec<Job<'a>> {
-    let named = |planned: &Planned<'_>| by_name || planned.revision == EXTENSION;
+fn jobs<'a>(wanted: &[PlannedScenario<'a>], by_name: bool) -> Vec<Job<'a>> {
+    let named = |planned: &PlannedScenario<'_>| by_name || planned.revision == EXTENSION;
     let of_server = || wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Server);
     let lanes: BTreeSet<_> =
         of_server().filter(|planned| !named(planned)).map(|planned| planned.revision).collect();
@@ -108,7 +108,7 @@ impl Runner<'_> {
             Ok(())
         };
         thread::scope(|scope| {
-            let workers: Vec<_> = (0..AT_A_TIME).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..MAX_PARALLEL_JOBS).map(|_| scope.spawn(work)).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
         })?;
         Ok(runs.into_inner().expect("no worker panics with the lock held"))
@@ -121,33 +121,37 @@ impl Runner<'_> {
         Ok(folder)
     }
 
-    fn lane(self, revision: &str, planned: &[Planned<'_>]) -> anyhow::Result<Vec<Run>> {
+    fn lane(self, revision: &str, planned: &[PlannedScenario<'_>]) -> anyhow::Result<Vec<Run>> {
         let folder = self.folder("server", revision)?;
         let server = Server::start(&folder.join("server.log"))?;
         let mut command = self.suite.command();
         command.args(["server", "--url", &server.url, "--suite", "all", "-o"]).arg(&folder);
         command.args(of_revision(revision));
         // The exit status of the suite is ignored: it does not fail on warnings.
-        run_within(&mut command, &folder.join("suite.log"), LANE)?;
-        let run = |planned: &Planned<'_>| {
+        run_within(&mut command, &folder.join("suite.log"), LANE_TIMEOUT)?;
+        let run = |planned: &PlannedScenario<'_>| {
             let checks = find_checks(&folder, "server-", &planned.scenario.name)?;
-            Ok(self.judge(*planned, checks, true))
+            Ok(self.finish_run(*planned, checks, true))
         };
         planned.iter().map(run).collect()
     }
 
-    fn named(self, planned: Planned<'_>, folder: &str) -> anyhow::Result<Run> {
-        let Planned { scenario, revision } = planned;
+    fn named(self, planned: PlannedScenario<'_>, folder: &str) -> anyhow::Result<Run> {
+        let PlannedScenario { scenario, revision } = planned;
         let folder = self.folder(folder, revision)?;
         let mut command = self.suite.command();
         command.args(["server", "--url", &self.server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
         command.args(of_revision(revision));
-        run_within(&mut command, &folder.join(format!("{}.log", scenario.name.replace('/', "-"))), SCENARIO)?;
-        Ok(self.judge(planned, find_checks(&folder, "server-", &scenario.name)?, true))
+        run_within(
+            &mut command,
+            &folder.join(format!("{}.log", scenario.name.replace('/', "-"))),
+            SCENARIO_TIMEOUT,
+        )?;
+        Ok(self.finish_run(planned, find_checks(&folder, "server-", &scenario.name)?, true))
     }
 
-    fn client(self, planned: Planned<'_>, folder: &str) -> anyhow::Result<Run> {
-        let Planned { scenario, revision } = planned;
+    fn client(self, planned: PlannedScenario<'_>, folder: &str) -> anyhow::Result<Run> {
+        let PlannedScenario { scenario, revision } = planned;
         let folder = self.folder(folder, revision)?;
         let program = root().join("target/debug/conformance-client");
         let mut command = self.suite.command();
@@ -156,16 +160,16 @@ impl Runner<'_> {
         let ended_well = run_within(
             &mut command,
             &folder.join(format!("{}.log", scenario.name.replace('/', "-"))),
-            SCENARIO,
+            SCENARIO_TIMEOUT,
         )?;
-        Ok(self.judge(planned, find_checks(&folder, "", &scenario.name)?, ended_well))
+        Ok(self.finish_run(planned, find_checks(&folder, "", &scenario.name)?, ended_well))
     }
 
     /// Creates the run of a scenario and applies the exceptions.
-    fn judge(self, planned: Planned<'_>, checks: Vec<Check>, ended_well: bool) -> Run {
-        let Planned { scenario, revision } = planned;
+    fn finish_run(self, planned: PlannedScenario<'_>, checks: Vec<Check>, ended_well: bool) -> Run {
+        let PlannedScenario { scenario, revision } = planned;
         let mut run = Run::new(&scenario.name, scenario.side, revision, checks, ended_well);
-        self.exceptions.judge(&mut run);
+        self.exceptions.apply(&mut run);
         run
     }
 }

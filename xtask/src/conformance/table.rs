@@ -57,11 +57,11 @@ fn skipped(runs: &[Run]) -> String {
 
 /// Lists the scenarios that were run again, with their first failures.
 fn run_again(runs: &[Run]) -> String {
-    let again: Vec<_> = runs.iter().filter(|run| run.first.is_some()).collect();
+    let again: Vec<_> = runs.iter().filter(|run| run.first_outcome.is_some()).collect();
     let mut out = if again.is_empty() { String::new() } else { format!("\n{} run again\n", again.len()) };
     for run in again {
         let _ = writeln!(out, "at first {}", named(run));
-        out += &run.first.as_ref().map(faults).unwrap_or_default();
+        out += &run.first_outcome.as_ref().map(faults).unwrap_or_default();
     }
     out
 }
@@ -110,7 +110,7 @@ mod tests {
             Run { outcome, ..run(name, "two", "SKIPPED") }
         };
         let runs = [
-            run("ping", "one", "SUCCESS").instead_of(&run("ping", "one", "FAILURE")),
+            run("ping", "one", "SUCCESS").replacing(&run("ping", "one", "FAILURE")),
             run("ping", "two", "WARNING"),
             skipped("auth/a"),
             skipped("auth/b"),

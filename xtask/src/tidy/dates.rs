@@ -30,7 +30,7 @@ pub(super) fn revision_dates_stay_in_one_file(files: &[SourceFile]) -> Vec<Findi
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::places;
+    use super::super::tests::finding_locations;
     use super::*;
 
     #[test]
@@ -47,7 +47,7 @@ mod tests {
                 ("crates/sdk/Cargo.toml", &*text),
             ];
             let expected = ["crates/protocol/src/wire.rs:2", "crates/protocol/src/wire.rs:3"];
-            assert_eq!(places(revision_dates_stay_in_one_file, &files), expected);
+            assert_eq!(finding_locations(revision_dates_stay_in_one_file, &files), expected);
         }
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn jsonrpc_knows_nothing_of_the_protocol(files: &[SourceFile]) -> Vec
 }
 
 /// Returns whether a file belongs to a package outside the workspace.
-fn is_apart(path: &str) -> bool {
+fn is_outside_workspace(path: &str) -> bool {
     ["bench/peers/", "interop/rmcp/"].iter().any(|folder| path.starts_with(folder))
 }
 
@@ -89,18 +89,18 @@ fn is_apart(path: &str) -> bool {
 fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&SourceFile, Manifest)> {
     files
         .iter()
-        .filter(|file| file.path.ends_with("/Cargo.toml") && !is_apart(&file.path))
+        .filter(|file| file.path.ends_with("/Cargo.toml") && !is_outside_workspace(&file.path))
         .map(|file| (file, Manifest::read(file)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::places;
+    use super::super::tests::finding_locations;
     use super::*;
 
     fn upward(name: &str, dependency: &str) -> bool {
         let manifest = format!("[package]\nname = \"{name}\"\n[dependencies]\n{dependency}\n");
-        let found = places(crates_depend_downwards, &[("crates/a/Cargo.toml", &manifest)]);
+        let found = finding_locations(crates_depend_downwards, &[("crates/a/Cargo.toml", &manifest)]);
         assert!(found.is_empty() || found == ["crates/a/Cargo.toml:4"], "{found:?}");
         !found.is_empty()
     }
@@ -145,13 +145,16 @@ mod tests {
             ("Cargo.toml", manifest),
         ];
         let expected = ["crates/a/Cargo.toml:5", "crates/a/Cargo.toml:6", "crates/a/Cargo.toml:8"];
-        assert_eq!(places(versions_come_from_the_workspace, &files), expected);
+        assert_eq!(finding_locations(versions_come_from_the_workspace, &files), expected);
     }
 
     #[test]
     fn the_name_of_the_protocol_in_jsonrpc_is_found() {
         let text = "//! x\n// for McpServer\n// as fast as memcpy\n";
         let files = [("crates/jsonrpc/src/a.rs", text), ("crates/sdk/src/a.rs", text)];
-        assert_eq!(places(jsonrpc_knows_nothing_of_the_protocol, &files), ["crates/jsonrpc/src/a.rs:2"]);
+        assert_eq!(
+            finding_locations(jsonrpc_knows_nothing_of_the_protocol, &files),
+            ["crates/jsonrpc/src/a.rs:2"]
+        );
     }
 }

@@ -51,15 +51,17 @@ fn contains_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::places;
+    use super::super::tests::finding_locations;
     use super::*;
 
     #[test]
     fn unfinished_work_is_found() {
         for word in UNFINISHED_CALLS.into_iter().chain(MARKERS) {
             let text = format!("fn a() {{\n    {word}\n}}\n#[cfg(test)]\n// {word}: x\n// A{word}B\n");
-            let found =
-                places(nothing_is_left_unfinished, &[("crates/a/src/a.rs", &text), ("Cargo.toml", &text)]);
+            let found = finding_locations(
+                nothing_is_left_unfinished,
+                &[("crates/a/src/a.rs", &text), ("Cargo.toml", &text)],
+            );
             assert_eq!(found[..2], ["crates/a/src/a.rs:2", "crates/a/src/a.rs:5"], "{word}");
         }
         assert!(!contains_word(concat!("XX", "XX"), MARKERS[2]));
@@ -69,13 +71,16 @@ mod tests {
     fn tests_that_do_not_run_or_that_sleep_are_found() {
         for attribute in TEST_ATTRIBUTES {
             let text = format!("#[test]\n{attribute}]\n{attribute} = \"why\"]\n");
-            assert_eq!(places(tests_run_and_do_not_sleep, &[("a.rs", &text)]), ["a.rs:2", "a.rs:3"]);
+            assert_eq!(
+                finding_locations(tests_run_and_do_not_sleep, &[("a.rs", &text)]),
+                ["a.rs:2", "a.rs:3"]
+            );
         }
         for sleep in SLEEPS {
             let text = format!("fn a() {{\n    {sleep}(1);\n}}\n");
             let paused = ("crates/a/tests/support/paused.rs", &*text);
             let files = [("crates/a/src/a.rs", &*text), ("crates/a/tests/a.rs", &*text), paused];
-            assert_eq!(places(tests_run_and_do_not_sleep, &files), ["crates/a/tests/a.rs:2"]);
+            assert_eq!(finding_locations(tests_run_and_do_not_sleep, &files), ["crates/a/tests/a.rs:2"]);
         }
     }
 }

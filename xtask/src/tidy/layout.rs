@@ -2,11 +2,11 @@
 
 use super::{Finding, SourceFile, rust};
 
-const LONGEST_FILE: usize = 500;
+const MAX_FILE_LINES: usize = 500;
 /// Limit for authorization code, which must be easy to review.
-const LONGEST_ABOUT_AUTHORIZATION: usize = 300;
+const MAX_AUTHORIZATION_FILE_LINES: usize = 300;
 /// rustfmt wraps code at 110 columns; only long strings may exceed that.
-const LONGEST_LINE: usize = 160;
+const MAX_LINE_LEN: usize = 160;
 
 pub(super) fn files_are_short(files: &[SourceFile]) -> Vec<Finding> {
     let exempt = |file: &SourceFile| {
@@ -14,7 +14,7 @@ pub(super) fn files_are_short(files: &[SourceFile]) -> Vec<Finding> {
     };
     let too_long = rust(files).filter(|file| !exempt(file)).filter_map(|file| {
         let count = file.lines_before_tests().count();
-        let most = if file.path.contains("/auth/") { LONGEST_ABOUT_AUTHORIZATION } else { LONGEST_FILE };
+        let most = if file.path.contains("/auth/") { MAX_AUTHORIZATION_FILE_LINES } else { MAX_FILE_LINES };
         let advice = format!("{count} lines before the tests, at most {most} are allowed: split the file");
         (count > most).then(|| file.finding(most + 1, advice))
     });
@@ -22,8 +22,8 @@ pub(super) fn files_are_short(files: &[SourceFile]) -> Vec<Finding> {
 }
 
 pub(super) fn lines_are_short(files: &[SourceFile]) -> Vec<Finding> {
-    let long = |line: &str| line.chars().count() > LONGEST_LINE;
-    let advice = format!("longer than {LONGEST_LINE} characters: break the line");
+    let long = |line: &str| line.chars().count() > MAX_LINE_LEN;
+    let advice = format!("longer than {MAX_LINE_LEN} characters: break the line");
     let in_file = |file: &SourceFile| -> Vec<_> {
         file.lines()
             .filter(|(_, line)| long(line))
@@ -67,7 +67,7 @@ fn begins_with_module_doc(file: &SourceFile) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::places;
+    use super::super::tests::finding_locations;
     use super::*;
 
     #[test]
@@ -81,13 +81,13 @@ mod tests {
             ("fuzz/src/lib.rs", &*long),
             ("bench/peers/a/src/main.rs", &*long),
         ];
-        assert_eq!(places(files_are_short, &files), ["crates/a/src/long.rs:501"]);
+        assert_eq!(finding_locations(files_are_short, &files), ["crates/a/src/long.rs:501"]);
     }
 
     #[test]
     fn a_long_line_is_found() {
         let text = format!("//! x\n// {}\n// {}\n", "é".repeat(158), "é".repeat(157));
-        assert_eq!(places(lines_are_short, &[("a.rs", &text), ("Cargo.toml", &text)]), ["a.rs:2"]);
+        assert_eq!(finding_locations(lines_are_short, &[("a.rs", &text), ("Cargo.toml", &text)]), ["a.rs:2"]);
     }
 
     #[test]
@@ -106,7 +106,10 @@ mod tests {
             ("crates/a/build.rs", "fn main() {}\n"),
         ];
         let expected = ["crates/a/src/deep/bad.rs:1", "examples/a/src/empty.rs:1", "xtask/src/late.rs:1"];
-        assert_eq!(places(modules_say_what_they_are_for, &files)[..3], expected);
-        assert_eq!(places(modules_say_what_they_are_for, &files)[3..], ["fuzz/src/bin/comment.rs:1"]);
+        assert_eq!(finding_locations(modules_say_what_they_are_for, &files)[..3], expected);
+        assert_eq!(
+            finding_locations(modules_say_what_they_are_for, &files)[3..],
+            ["fuzz/src/bin/comment.rs:1"]
+        );
     }
 }

@@ -3,11 +3,11 @@
 use super::{Finding, SourceFile, rust};
 
 /// Module that opens connections.
-const EGRESS: &str = "crates/sdk/src/egress/";
+const EGRESS_PATH: &str = "crates/sdk/src/egress/";
 /// Module of the HTTP server, which listens.
-const LISTENING: &str = "crates/sdk/src/server/http";
+const LISTENER_PATH: &str = "crates/sdk/src/server/http";
 /// Loopback listener for the OAuth redirect.
-const LOOPBACK: &str = "crates/sdk/src/auth/redirect/loopback.rs";
+const LOOPBACK_PATH: &str = "crates/sdk/src/auth/redirect/loopback.rs";
 
 const OUTGOING: [&str; 7] = [
     "TcpStream::connect",
@@ -29,16 +29,19 @@ pub(super) fn sockets_are_opened_in_one_place(files: &[SourceFile]) -> Vec<Findi
             }
             if let Some(found) = OUTGOING.into_iter().find(|word| line.contains(word)) {
                 findings.push(
-                    file.finding(number, format!("\"{found}\": only {EGRESS} opens connections; use it")),
+                    file.finding(
+                        number,
+                        format!("\"{found}\": only {EGRESS_PATH} opens connections; use it"),
+                    ),
                 );
             }
             let listens = LISTENERS.into_iter().find(|word| line.contains(word));
             if let Some(found) =
-                listens.filter(|_| !file.path.starts_with(LISTENING) && file.path != LOOPBACK)
+                listens.filter(|_| !file.path.starts_with(LISTENER_PATH) && file.path != LOOPBACK_PATH)
             {
                 findings.push(file.finding(
                     number,
-                    format!("\"{found}\": only {LISTENING} and {LOOPBACK} listen; use them"),
+                    format!("\"{found}\": only {LISTENER_PATH} and {LOOPBACK_PATH} listen; use them"),
                 ));
             }
         }
@@ -48,12 +51,12 @@ pub(super) fn sockets_are_opened_in_one_place(files: &[SourceFile]) -> Vec<Findi
 
 fn is_product(path: &str) -> bool {
     let in_tests = path.split('/').any(|folder| folder == "tests");
-    path.starts_with("crates/") && path.contains("/src/") && !in_tests && !path.starts_with(EGRESS)
+    path.starts_with("crates/") && path.contains("/src/") && !in_tests && !path.starts_with(EGRESS_PATH)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::places;
+    use super::super::tests::finding_locations;
     use super::*;
 
     #[test]
@@ -75,6 +78,6 @@ mod tests {
             "crates/hub/src/main.rs:2",
             "crates/hub/src/main.rs:3",
         ];
-        assert_eq!(places(sockets_are_opened_in_one_place, &files), expected);
+        assert_eq!(finding_locations(sockets_are_opened_in_one_place, &files), expected);
     }
 }

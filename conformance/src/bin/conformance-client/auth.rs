@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::Run;
 use crate::scenarios::client;
 
-const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
+const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 const REDIRECT_URI: &str = "http://localhost:33418/callback";
 
-pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
+pub(crate) async fn run_scenario(run: &Run) -> anyhow::Result<()> {
     let client = client(run).auth(oauth(run)?).connect().await?;
     let tools = client.tools().all().await?;
     ensure!(!tools.is_empty(), "the server has no tools");
@@ -24,13 +24,13 @@ pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
 }
 
 #[derive(Deserialize)]
-struct Known {
+struct PreregisteredClient {
     client_id: String,
     client_secret: String,
 }
 
 #[derive(Deserialize)]
-struct Keyed {
+struct PrivateKeyClient {
     client_id: String,
     private_key_pem: String,
     signing_algorithm: String,
@@ -53,28 +53,29 @@ struct Enterprise {
 }
 
 /// Parses the context that the scenario passes to its client.
-fn given<T: DeserializeOwned>(run: &Run) -> anyhow::Result<T> {
+fn parse_context<T: DeserializeOwned>(run: &Run) -> anyhow::Result<T> {
     T::deserialize(&run.context).context("invalid context of the scenario")
 }
 
 fn oauth(run: &Run) -> anyhow::Result<OAuth> {
     Ok(match &*run.scenario {
         "auth/client-credentials-basic" => {
-            let known: Known = given(run)?;
+            let known: PreregisteredClient = parse_context(run)?;
             OAuth::client_credentials(known.client_id, known.client_secret)
         }
         "auth/client-credentials-jwt" => {
-            let keyed: Keyed = given(run)?;
+            let keyed: PrivateKeyClient = parse_context(run)?;
             let algorithm: Algorithm = keyed.signing_algorithm.parse().map_err(|error| anyhow!("{error}"))?;
             OAuth::private_key_jwt(keyed.client_id, PrivateKey::from_pem(&keyed.private_key_pem, algorithm)?)
         }
         "auth/wif-jwt-bearer" => {
-            let workload: Workload = given(run)?;
+            let workload: Workload = parse_context(run)?;
             let assertion = Secret::new(workload.valid_jwt);
             OAuth::workload(workload.client_id, move |_| std::future::ready(Ok(assertion.clone())))
         }
         "auth/enterprise-managed-authorization" => {
-            let (known, enterprise): (Known, Enterprise) = (given(run)?, given(run)?);
+            let (known, enterprise): (PreregisteredClient, Enterprise) =
+                (parse_context(run)?, parse_context(run)?);
             let id_token = Secret::new(enterprise.id_token);
             let provider =
                 IdentityProvider::new(enterprise.token_endpoint, enterprise.client_id, move || {
@@ -83,23 +84,23 @@ fn oauth(run: &Run) -> anyhow::Result<OAuth> {
             OAuth::enterprise(provider).client_secret(known.client_id, known.client_secret)
         }
         "auth/pre-registration" => {
-            let known: Known = given(run)?;
-            person().client_secret(known.client_id, known.client_secret)
+            let known: PreregisteredClient = parse_context(run)?;
+            oauth_with_user().client_secret(known.client_id, known.client_secret)
         }
         // Without a metadata URL: the document is not served, so its grant types could not be read.
-        "auth/offline-access-scope" => person(),
-        _ => person().client_metadata_url(DOCUMENT),
+        "auth/offline-access-scope" => oauth_with_user(),
+        _ => oauth_with_user().client_metadata_url(CLIENT_METADATA_URL),
     })
 }
 
-fn person() -> OAuth {
-    OAuth::new("conformance-client").redirect(REDIRECT_URI, visit)
+fn oauth_with_user() -> OAuth {
+    OAuth::new("conformance-client").redirect(REDIRECT_URI, follow_redirect)
 }
 
 /// Opens the authorization URL and returns the URL it redirects to.
-async fn visit(url: String) -> Result<String, AuthError> {
-    let failed = |what: String| AuthError::new(AuthErrorKind::Person, what);
-    let target = Target::typed(&url).map_err(|error| failed(error.to_string()))?;
+async fn follow_redirect(url: String) -> Result<String, AuthError> {
+    let failed = |what: String| AuthError::new(AuthErrorKind::UserAbandoned, what);
+    let target = Target::configured(&url).map_err(|error| failed(error.to_string()))?;
     let request = http::Request::new(Body::empty());
     let response =
         Egress::default().send(request, &target).await.map_err(|error| failed(error.to_string()))?;

@@ -40,5 +40,5 @@ fn run() -> anyhow::Result<Run> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let run = run()?;
-    scenarios::play(&run).await.with_context(|| format!("in the scenario {}", run.scenario))
+    scenarios::run_scenario(&run).await.with_context(|| format!("in the scenario {}", run.scenario))
 }

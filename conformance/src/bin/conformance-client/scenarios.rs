@@ -2,13 +2,15 @@
 
 use anyhow::{Context, bail, ensure};
 use linchpin::model::{CreateMessageResult, ElicitParams, ElicitResult, Root};
-use linchpin::{Client, ClientBuilder, ClientError, Result, client::Eras, transport::http::Http};
+use linchpin::{
+    Client, ClientBuilder, ClientError, Result, client::RevisionCache, transport::http::HttpTransport,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::Run;
 
-pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
+pub(crate) async fn run_scenario(run: &Run) -> anyhow::Result<()> {
     match &*run.scenario {
         "initialize" | "json-schema-ref-no-deref" | "request-metadata" => list(run).await,
         "tools_call" => add_numbers(run).await,
@@ -23,7 +25,7 @@ pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
         "sep-2640-client-verify-digest"
         | "sep-2640-client-verify-size"
         | "sep-2640-client-verify-frontmatter" => load_skill(run).await,
-        auth if auth.starts_with("auth/") => crate::auth::play(run).await,
+        auth if auth.starts_with("auth/") => crate::auth::run_scenario(run).await,
         unknown => {
             bail!("unknown scenario {unknown}: use the version of the suite in conformance/package.json")
         }
@@ -31,7 +33,7 @@ pub(crate) async fn play(run: &Run) -> anyhow::Result<()> {
 }
 
 /// Accepts an elicitation with the defaults of the form and `true` for the other booleans.
-async fn fill_in(form: ElicitParams) -> Result<ElicitResult> {
+async fn accept_form(form: ElicitParams) -> Result<ElicitResult> {
     let mut filled = form.defaults();
     for (name, field) in form.requested_schema.iter().flat_map(|schema| &schema.properties) {
         if field["type"] == "boolean" && !filled.contains_key(name) {
@@ -41,11 +43,11 @@ async fn fill_in(form: ElicitParams) -> Result<ElicitResult> {
     Ok(ElicitResult::accept(Value::Object(filled)))
 }
 
-pub(crate) fn client(run: &Run) -> ClientBuilder<Http> {
+pub(crate) fn client(run: &Run) -> ClientBuilder<HttpTransport> {
     Client::http(&*run.url)
         .revisions([run.revision])
-        .eras(Eras::new())
-        .on_elicit(fill_in)
+        .revision_cache(RevisionCache::new())
+        .on_elicit(accept_form)
         .on_sample(|_| async { Ok(CreateMessageResult::text("conformance-model", "Hello")) })
         .roots([Root { uri: "file:///conformance".into(), name: None, meta: None }])
 }

@@ -19,7 +19,7 @@ const WAV: &[u8] =
     b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data\0\0\0\0";
 
 /// Pause between progress notifications, so that they are separate messages.
-const STEP: Duration = Duration::from_millis(20);
+const STEP_DELAY: Duration = Duration::from_millis(20);
 
 #[args]
 struct Region {
@@ -30,7 +30,7 @@ struct Region {
 async fn with_progress(_: NoArgs, cx: Context) -> &'static str {
     for done in [0.0, 50.0, 100.0] {
         cx.progress((done, 100.0, format!("Completed step {done} of 100")));
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(STEP_DELAY).await;
     }
     "Completed in three steps."
 }

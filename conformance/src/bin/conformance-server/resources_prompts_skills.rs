@@ -15,15 +15,15 @@ struct Id {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Filled {
+struct FilledTemplate {
     id: String,
     template_test: bool,
     data: String,
 }
 
-async fn data(Id { id }: Id) -> Json<Filled> {
+async fn data(Id { id }: Id) -> Json<FilledTemplate> {
     let data = format!("Data for ID: {id}");
-    Json(Filled { id, template_test: true, data })
+    Json(FilledTemplate { id, template_test: true, data })
 }
 
 pub(crate) fn resources(server: Server) -> Server {
@@ -53,7 +53,7 @@ pub(crate) fn resources(server: Server) -> Server {
 }
 
 #[args]
-struct Two {
+struct TwoArguments {
     /// First test argument
     arg1: String,
     /// Second test argument
@@ -94,7 +94,7 @@ pub(crate) fn prompts(server: Server) -> Server {
                     let known = ["paris", "park", "party"];
                     known.into_iter().filter(|word| word.starts_with(&typed)).collect::<Vec<_>>()
                 })
-                .handler(|Two { arg1, arg2 }| async move {
+                .handler(|TwoArguments { arg1, arg2 }| async move {
                     format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'")
                 }),
         )

@@ -47,7 +47,7 @@ async fn confirmed(_: NoArgs, cx: Context) -> Result<&'static str> {
     if confirm.ok { Ok("state-ok") } else { Err(Error::tool("not confirmed")) }
 }
 
-async fn several(_: NoArgs, cx: Context) -> Result<String> {
+async fn multiple_inputs(_: NoArgs, cx: Context) -> Result<String> {
     let (user, greeting, roots) = tokio::join!(
         cx.named("user_name").elicit::<Name>("What is your name?"),
         cx.named("greeting").sample(question("Generate a greeting", 50)),
@@ -56,13 +56,13 @@ async fn several(_: NoArgs, cx: Context) -> Result<String> {
     Ok(format!("{} {} ({} roots)", greeting?.to_text(), user?.name, roots?.len()))
 }
 
-async fn one_after_the_other(_: NoArgs, cx: Context) -> Result<String> {
+async fn sequential_inputs(_: NoArgs, cx: Context) -> Result<String> {
     let user = cx.named("step1").elicit::<Name>("Step 1: What is your name?").await?;
     let favorite = cx.named("step2").elicit::<Color>("Step 2: What is your favorite color?").await?;
     Ok(format!("{} likes {}", user.name, favorite.color))
 }
 
-async fn as_far_as_possible(_: NoArgs, cx: Context) -> Result<String> {
+async fn supported_inputs(_: NoArgs, cx: Context) -> Result<String> {
     let mut told = Vec::new();
     if cx.capabilities().elicitation.is_some() {
         told.push(cx.named("user_name").elicit::<Name>("What is your name?").await?.name);
@@ -89,15 +89,15 @@ pub(crate) fn add(server: Server) -> Server {
         .add(tool("sampling", "Samples the client's model").handler(sampling))
         .add(tool("list_roots", "Lists the client's roots").handler(roots))
         .add(tool("request_state", "Elicits a confirmation and checks the request state").handler(confirmed))
-        .add(tool("multiple_inputs", "Sends three input requests at once").handler(several))
-        .add(tool("multi_round", "Elicits input twice").handler(one_after_the_other))
+        .add(tool("multiple_inputs", "Sends three input requests at once").handler(multiple_inputs))
+        .add(tool("multi_round", "Elicits input twice").handler(sequential_inputs))
         .add(
             tool("tampered_state", "Elicits a confirmation and rejects changed request state")
                 .handler(confirmed),
         )
         .add(
             tool("capabilities", "Sends the input requests that the client supports")
-                .handler(as_far_as_possible),
+                .handler(supported_inputs),
         )
         .add(
             Prompt::new("test_input_required_result_prompt")

@@ -8,9 +8,9 @@ use linchpin::{Content, Context, LogLevel, NoArgs, Result, Server, args};
 use serde_json::{Value, json};
 
 /// Pause between messages, so that they are separate.
-const STEP: Duration = Duration::from_millis(20);
+const STEP_DELAY: Duration = Duration::from_millis(20);
 /// Delay before the client of `test_reconnection` reconnects.
-const AWAY: Duration = Duration::from_millis(100);
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
 #[args]
 struct Prompt {
@@ -27,7 +27,7 @@ struct Message {
 async fn with_logging(_: NoArgs, cx: Context) -> &'static str {
     for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         cx.log(LogLevel::Info, text);
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(STEP_DELAY).await;
     }
     "Logged."
 }
@@ -43,7 +43,7 @@ pub(crate) fn form(message: &str, properties: &Value, required: &[&str]) -> Resu
     Ok(serde_json::from_value(json!({ "mode": "form", "message": message, "requestedSchema": schema }))?)
 }
 
-pub(crate) fn told(result: ElicitResult) -> String {
+pub(crate) fn format_elicit_result(result: ElicitResult) -> String {
     let content = Value::Object(result.content.unwrap_or_default());
     format!("action={}, content={content}", result.action.as_str())
 }
@@ -51,7 +51,7 @@ pub(crate) fn told(result: ElicitResult) -> String {
 async fn elicitation(Message { message }: Message, cx: Context) -> Result<String> {
     let fields = json!({ "response": { "type": "string", "description": "User's response" } });
     let answer = cx.elicit_with(form(&message, &fields, &["response"])?).await?;
-    Ok(format!("User response: {}", told(answer)))
+    Ok(format!("User response: {}", format_elicit_result(answer)))
 }
 
 async fn defaults(_: NoArgs, cx: Context) -> Result<String> {
@@ -67,7 +67,7 @@ async fn defaults(_: NoArgs, cx: Context) -> Result<String> {
     });
     let answer =
         cx.elicit_with(form("Please review and update the form fields with defaults", &fields, &[])?).await?;
-    Ok(format!("Elicitation completed: {}", told(answer)))
+    Ok(format!("Elicitation completed: {}", format_elicit_result(answer)))
 }
 
 async fn choices(_: NoArgs, cx: Context) -> Result<String> {
@@ -100,12 +100,12 @@ async fn choices(_: NoArgs, cx: Context) -> Result<String> {
         }
     });
     let answer = cx.elicit_with(form("Please select options from the enum fields", &fields, &[])?).await?;
-    Ok(format!("Elicitation completed: {}", told(answer)))
+    Ok(format!("Elicitation completed: {}", format_elicit_result(answer)))
 }
 
 async fn reconnection(_: NoArgs, cx: Context) -> &'static str {
-    cx.close_stream(AWAY);
-    tokio::time::sleep(AWAY).await;
+    cx.close_stream(RECONNECT_DELAY);
+    tokio::time::sleep(RECONNECT_DELAY).await;
     "The client reconnected."
 }
 

@@ -1,6 +1,6 @@
 //! Tools for the stateless era: capabilities and log levels in each request, and list changes on subscription streams.
 
-use linchpin::{Context, Handle, LogLevel, NoArgs, Prompt, Result, Server, Tool, args};
+use linchpin::{Context, LogLevel, NoArgs, Prompt, Result, Server, ServerHandle, Tool, args};
 
 #[args]
 struct Answer {
@@ -22,7 +22,7 @@ async fn logs(_: NoArgs, cx: Context) -> &'static str {
 }
 
 /// Adds a tool, or removes it if present.
-fn change_tools(handle: &Handle) -> Result<&'static str> {
+fn change_tools(handle: &ServerHandle) -> Result<&'static str> {
     const NAME: &str = "test_comes_and_goes";
     if !handle.remove_tool(NAME) {
         handle.add(
@@ -32,7 +32,7 @@ fn change_tools(handle: &Handle) -> Result<&'static str> {
     Ok("The list of tools has changed.")
 }
 
-fn change_prompts(handle: &Handle) -> Result<&'static str> {
+fn change_prompts(handle: &ServerHandle) -> Result<&'static str> {
     const NAME: &str = "test_comes_and_goes";
     if !handle.remove_prompt(NAME) {
         handle.add(

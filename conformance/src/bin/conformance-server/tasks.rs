@@ -5,10 +5,10 @@ use std::time::Duration;
 use linchpin::model::TaskSupport;
 use linchpin::{Context, Error, NoArgs, Result, Server, Tool, args, code};
 
-use crate::session::told;
+use crate::session::format_elicit_result;
 
 /// Duration of short jobs.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT_JOB_DURATION: Duration = Duration::from_millis(300);
 
 #[args]
 struct Greet {
@@ -45,12 +45,12 @@ async fn compute(Compute { seconds, label }: Compute) -> Result<String> {
 }
 
 async fn fail() -> Result<String> {
-    tokio::time::sleep(SHORT).await;
+    tokio::time::sleep(SHORT_JOB_DURATION).await;
     Err(Error::tool("This job always fails"))
 }
 
-async fn break_down() -> Result<String> {
-    tokio::time::sleep(SHORT).await;
+async fn protocol_error() -> Result<String> {
+    tokio::time::sleep(SHORT_JOB_DURATION).await;
     Err(Error::rpc(code::INTERNAL_ERROR, "This job breaks down"))
 }
 
@@ -62,20 +62,20 @@ fn confirmation(message: &str) -> Result<linchpin::model::ElicitParams> {
 
 async fn delete(Delete { filename }: Delete, cx: Context) -> Result<String> {
     let name = filename.as_deref().unwrap_or("everything");
-    Ok(told(cx.elicit_with(confirmation(&format!("Delete {name}?"))?).await?))
+    Ok(format_elicit_result(cx.elicit_with(confirmation(&format!("Delete {name}?"))?).await?))
 }
 
-async fn two_questions(_: NoArgs, cx: Context) -> Result<String> {
+async fn two_elicitations(_: NoArgs, cx: Context) -> Result<String> {
     let (one, other) = tokio::join!(
         cx.elicit_with(confirmation("The first?")?),
         cx.elicit_with(confirmation("And the second?")?)
     );
-    Ok(format!("{}, {}", told(one?), told(other?)))
+    Ok(format!("{}, {}", format_elicit_result(one?), format_elicit_result(other?)))
 }
 
 async fn greet_slowly(_: NoArgs, cx: Context) -> Result<String> {
     let user = cx.named("user_name").elicit::<Name>("What is your name?").await?;
-    tokio::time::sleep(SHORT).await;
+    tokio::time::sleep(SHORT_JOB_DURATION).await;
     Ok(format!("Hello, {}!", user.name))
 }
 
@@ -90,12 +90,12 @@ pub(crate) fn add(server: Server) -> Server {
         .add(job("failing_job", "Always fails", TaskSupport::Required).handler(fail))
         .add(
             job("protocol_error_job", "Always fails with a protocol error", TaskSupport::Required)
-                .handler(break_down),
+                .handler(protocol_error),
         )
         .add(job("confirm_delete", "Elicits a confirmation first", TaskSupport::Optional).handler(delete))
         .add(
             job("multi_input", "Sends two elicitations at once", TaskSupport::Optional)
-                .handler(two_questions),
+                .handler(two_elicitations),
         )
         .add(
             job("test_tool_with_task", "Elicits input, then works", TaskSupport::Required)

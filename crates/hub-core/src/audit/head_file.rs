@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Head, Signer, is_signed};
+use crate::audit::{AuditSigner, ChainHead, is_signed};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::platform::World;
+use crate::platform::Platform;
 use crate::private_file;
 
 /// Size from which the file is rewritten with the last lines only.
@@ -27,9 +27,9 @@ pub struct HeadFile {
     /// Path of the file.
     pub path: PathBuf,
     /// Location of the store: the data directory, or the name of the database.
-    pub place: String,
+    pub location: String,
     /// Whether the file is in the data directory. Then a copy of the directory contains a copy of it.
-    pub is_inside: bool,
+    pub is_in_data_dir: bool,
 }
 
 /// Signed chain head of an audit.
@@ -42,7 +42,7 @@ pub struct SignedHead {
     /// Tenant of the audit.
     pub tenant: TenantId,
     /// Chain head.
-    pub head: Head,
+    pub head: ChainHead,
     /// Time of the signature.
     pub at: Timestamp,
     #[serde(with = "crate::store::bytes")]
@@ -50,14 +50,14 @@ pub struct SignedHead {
 }
 
 impl SignedHead {
-    fn text(&self) -> Vec<u8> {
+    fn signing_text(&self) -> Vec<u8> {
         let SignedHead { store, place, tenant, head, at, .. } = self;
         // The location comes last, since it may contain any character.
         format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{place}", head.number, head.hash).into_bytes()
     }
 
     fn is_signed_by(&self, public_key: &[u8]) -> bool {
-        is_signed(public_key, &self.text(), &self.signature)
+        is_signed(public_key, &self.signing_text(), &self.signature)
     }
 }
 
@@ -65,15 +65,15 @@ impl HeadFile {
     /// Signs the chain head of a tenant.
     pub fn sign(
         &self,
-        signer: &Signer,
+        signer: &AuditSigner,
         store: &str,
         tenant: TenantId,
-        head: Head,
+        head: ChainHead,
         at: Timestamp,
     ) -> SignedHead {
-        let (store, place) = (store.to_owned(), self.place.clone());
+        let (store, place) = (store.to_owned(), self.location.clone());
         let mut line = SignedHead { store, place, tenant, head, at, signature: Vec::new() };
-        line.signature = signer.sign_text(&line.text());
+        line.signature = signer.sign_text(&line.signing_text());
         line
     }
 
@@ -85,34 +85,34 @@ impl HeadFile {
         tenant: TenantId,
         public_key: &[u8],
     ) -> Result<Option<SignedHead>> {
-        let lines = self.lines().map_err(|error| {
+        let lines = self.read_lines().map_err(|error| {
             let text = format!("the signed audit heads in `{}` cannot be read: {error}", self.path.display());
-            Error::new(error::Kind::Unavailable, "heads_unreadable", text)
+            Error::new(error::ErrorKind::Unavailable, "heads_unreadable", text)
         })?;
         let last = |is_wanted: &dyn Fn(&SignedHead) -> bool| {
             let mut found = lines.iter().rev().filter(|one| one.tenant == tenant && is_wanted(one));
             found.find(|one| one.is_signed_by(public_key)).cloned()
         };
-        let here = last(&|one| one.place == self.place);
+        let here = last(&|one| one.place == self.location);
         Ok(here.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
     /// Reads all lines. A line that was cut off by a full disk is skipped.
-    fn lines(&self) -> io::Result<Vec<SignedHead>> {
+    fn read_lines(&self) -> io::Result<Vec<SignedHead>> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             text => text?,
         };
-        private_file::check(&fs::metadata(&self.path)?).map_err(io::Error::other)?;
+        private_file::check_private(&fs::metadata(&self.path)?).map_err(io::Error::other)?;
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// Appends a line without `fsync`: a head lost in a power failure leaves an older one, which raises no false alarm.
-    pub fn append(&self, signed: &SignedHead, world: &dyn World) -> io::Result<()> {
+    pub fn append(&self, signed: &SignedHead, world: &dyn Platform) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() > MAX_BYTES) {
-            self.shorten(world)?;
+            self.compact(world)?;
         }
-        private_file::make_folder(private_file::folder(&self.path))?;
+        private_file::create_private_folder(private_file::parent_folder(&self.path))?;
         let mut options = OpenOptions::new();
         options.append(true).create(true);
         #[cfg(unix)]
@@ -123,9 +123,9 @@ impl HeadFile {
     }
 
     /// Rewrites the file with the last line for each location and tenant.
-    fn shorten(&self, world: &dyn World) -> io::Result<()> {
+    fn compact(&self, world: &dyn Platform) -> io::Result<()> {
         let mut last = BTreeMap::new();
-        for (index, line) in self.lines()?.into_iter().enumerate() {
+        for (index, line) in self.read_lines()?.into_iter().enumerate() {
             last.insert((line.place.clone(), line.tenant), (index, line));
         }
         let mut lines: Vec<_> = last.into_values().collect();
@@ -138,12 +138,12 @@ impl HeadFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     const ADA: TenantId = TenantId::fixed(1);
 
-    fn head(number: u64) -> Head {
-        Head { number, ..Head::start(ADA) }
+    fn head(number: u64) -> ChainHead {
+        ChainHead { number, ..ChainHead::start(ADA) }
     }
 
     #[test]
@@ -151,27 +151,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = |place: &str| HeadFile {
             path: folder.path().join("heads"),
-            place: place.into(),
-            is_inside: false,
+            location: place.into(),
+            is_in_data_dir: false,
         };
-        let (here, signer, at) = (file("/here"), Signer::new(&[7; 32]), Timestamp::UNIX_EPOCH);
+        let (here, signer, at) = (file("/here"), AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
         let find = |file: &HeadFile, store| {
             let found = file.find(Some(store), ADA, signer.public_key()).unwrap();
             found.map(|found| (found.store, found.head.number))
         };
         assert_eq!(find(&here, "a"), None);
         for number in [5, 9, 7] {
-            here.append(&here.sign(&signer, "a", ADA, head(number), at), &System).unwrap();
+            here.append(&here.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
         }
         // Lines of another key, of another tenant, changed, and cut off.
-        here.append(&here.sign(&Signer::new(&[8; 32]), "a", ADA, head(20), at), &System).unwrap();
-        here.append(&here.sign(&signer, "a", TenantId::fixed(2), head(21), at), &System).unwrap();
+        here.append(&here.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
+            .unwrap();
+        here.append(&here.sign(&signer, "a", TenantId::fixed(2), head(21), at), &SystemPlatform).unwrap();
         let changed = SignedHead { place: "/else".into(), ..here.sign(&signer, "b", ADA, head(22), at) };
-        here.append(&changed, &System).unwrap();
+        here.append(&changed, &SystemPlatform).unwrap();
         let mut text = fs::read_to_string(&here.path).unwrap();
         text.push_str("\n{\"store\":");
         fs::write(&here.path, &text).unwrap();
-        here.append(&here.sign(&signer, "a", ADA, head(8), at), &System).unwrap();
+        here.append(&here.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
         assert_eq!(find(&here, "a"), Some(("a".into(), 8)), "a restore may go back");
         assert_eq!(find(&here, "b"), Some(("a".into(), 8)), "another store at this location");
         assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
@@ -181,13 +182,16 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let folder = tempfile::tempdir().unwrap();
-        let here =
-            HeadFile { path: folder.path().join("heads"), place: "x".repeat(10_000), is_inside: false };
-        let there = HeadFile { place: "there".into(), ..here.clone() };
-        let (signer, at) = (Signer::new(&[7; 32]), Timestamp::UNIX_EPOCH);
-        there.append(&there.sign(&signer, "b", ADA, head(3), at), &System).unwrap();
+        let here = HeadFile {
+            path: folder.path().join("heads"),
+            location: "x".repeat(10_000),
+            is_in_data_dir: false,
+        };
+        let there = HeadFile { location: "there".into(), ..here.clone() };
+        let (signer, at) = (AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
+        there.append(&there.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
         for number in 1..100 {
-            here.append(&here.sign(&signer, "a", ADA, head(number), at), &System).unwrap();
+            here.append(&here.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
         }
         assert!(fs::metadata(&here.path).unwrap().len() < MAX_BYTES + 20_000);
         let find = |file: &HeadFile| file.find(None, ADA, signer.public_key()).unwrap().unwrap().head.number;

@@ -15,14 +15,14 @@ use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::id::TenantId;
-use crate::tool::pin::visible;
+use crate::tool::pin::escape_invisible;
 
 /// Maximum length of a string field in characters.
-const LONGEST: usize = 1_000;
+const MAX_FIELD_LEN: usize = 1_000;
 
 /// Audit entry before it is appended to a chain.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct AuditEntry {
     /// Time of the action.
     pub at: Timestamp,
     /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
@@ -33,17 +33,17 @@ pub struct Entry {
     pub fields: Map<String, Value>,
 }
 
-impl Entry {
+impl AuditEntry {
     /// Creates an entry without fields.
     pub fn new(at: Timestamp, actor: &str, action: &'static str) -> Self {
-        Entry { at, actor: actor.to_owned(), action, fields: Map::new() }
+        AuditEntry { at, actor: actor.to_owned(), action, fields: Map::new() }
     }
 
     /// Adds a field. Strings are sanitized: one line, no invisible characters, bounded length.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
-            Value::String(text) => Value::String(harmless(&text)),
+            Value::String(text) => Value::String(sanitize(&text)),
             other => other,
         };
         self.fields.insert(name.to_owned(), value);
@@ -51,9 +51,9 @@ impl Entry {
     }
 }
 
-fn harmless(text: &str) -> String {
-    let mut text = visible(text).replace('\n', "\\n");
-    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+fn sanitize(text: &str) -> String {
+    let mut text = escape_invisible(text).replace('\n', "\\n");
+    if let Some((end, _)) = text.char_indices().nth(MAX_FIELD_LEN) {
         text.truncate(end);
         text.push('…');
     }
@@ -62,7 +62,7 @@ fn harmless(text: &str) -> String {
 
 /// Audit entry as stored, with its number and hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct StoredAuditEntry {
     /// Number of the entry, from 1 without gaps.
     pub number: u64,
     /// Time of the action.
@@ -79,23 +79,23 @@ pub struct Row {
 
 /// Chain head: number and hash of the last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct ChainHead {
     /// Number of the last entry; 0 before the first.
     pub number: u64,
     /// Hash of the last entry.
     pub hash: Digest,
 }
 
-impl Head {
+impl ChainHead {
     /// Returns the head before the first entry of a tenant.
     pub fn start(tenant: TenantId) -> Self {
-        Head { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).end() }
+        ChainHead { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).finish() }
     }
 
     /// Appends an entry and returns it as stored.
-    pub fn append(&mut self, entry: Entry) -> Row {
-        let Entry { at, actor, action, fields } = entry;
-        let mut row = Row {
+    pub fn append(&mut self, entry: AuditEntry) -> StoredAuditEntry {
+        let AuditEntry { at, actor, action, fields } = entry;
+        let mut row = StoredAuditEntry {
             number: self.number + 1,
             at,
             actor,
@@ -103,13 +103,13 @@ impl Head {
             fields: Value::from(fields).to_string(),
             hash: self.hash,
         };
-        row.hash = self.after(&row);
-        *self = Head { number: row.number, hash: row.hash };
+        row.hash = self.next_hash(&row);
+        *self = ChainHead { number: row.number, hash: row.hash };
         row
     }
 
     /// Computes the hash of the entry that follows this head.
-    fn after(&self, row: &Row) -> Digest {
+    fn next_hash(&self, row: &StoredAuditEntry) -> Digest {
         Digest::of("linchpin audit entry")
             .part(self.hash.bytes())
             .part(row.number.to_string())
@@ -117,18 +117,18 @@ impl Head {
             .part(&row.actor)
             .part(&row.action)
             .part(&row.fields)
-            .end()
+            .finish()
     }
 
     /// Verifies that an entry follows this head, and advances the head to it.
-    pub fn check(&mut self, row: &Row) -> Result<(), Broken> {
+    pub fn verify_next(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
         if row.number != self.number + 1 {
-            return Err(Broken::new(self.number + 1, "it is missing or out of order"));
+            return Err(ChainError::new(self.number + 1, "it is missing or out of order"));
         }
-        if self.after(row) != row.hash {
-            return Err(Broken::new(row.number, "it or an entry before it was changed"));
+        if self.next_hash(row) != row.hash {
+            return Err(ChainError::new(row.number, "it or an entry before it was changed"));
         }
-        *self = Head { number: row.number, hash: row.hash };
+        *self = ChainHead { number: row.number, hash: row.hash };
         Ok(())
     }
 }
@@ -155,25 +155,25 @@ pub enum Damage {
 
 /// Verification error of a chain, at its first damaged entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("entry {number} of the audit is damaged: {what}")]
-pub struct Broken {
+#[error("entry {number} of the audit is damaged: {reason}")]
+pub struct ChainError {
     /// Number of the damaged entry.
     pub number: u64,
     /// Kind of damage.
     pub kind: Damage,
     /// Description of the damage.
-    pub what: &'static str,
+    pub reason: &'static str,
 }
 
-impl Broken {
+impl ChainError {
     /// Creates the error for an entry that was changed or is missing.
-    pub(crate) fn new(number: u64, what: &'static str) -> Self {
-        Broken { number, kind: Damage::EntryChanged, what }
+    pub(crate) fn new(number: u64, reason: &'static str) -> Self {
+        ChainError { number, kind: Damage::EntryChanged, reason }
     }
 }
 
 /// Ed25519 signer of chain heads, segments and backups.
-pub struct Signer(Ed25519KeyPair);
+pub struct AuditSigner(Ed25519KeyPair);
 
 /// Signed chain head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ pub struct Checkpoint {
     /// Tenant of the chain.
     pub tenant: TenantId,
     /// Chain head.
-    pub head: Head,
+    pub head: ChainHead,
     /// Time of the signature.
     pub at: Timestamp,
     /// Ed25519 signature over the other fields.
@@ -189,10 +189,10 @@ pub struct Checkpoint {
     pub signature: Vec<u8>,
 }
 
-impl Signer {
+impl AuditSigner {
     /// Creates a signer from its seed.
     pub fn new(seed: &[u8; 32]) -> Self {
-        Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
+        AuditSigner(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
     }
 
     /// Returns the public key that verifies the signatures.
@@ -201,8 +201,8 @@ impl Signer {
     }
 
     /// Signs a chain head.
-    pub fn sign(&self, tenant: TenantId, head: Head, at: Timestamp) -> Checkpoint {
-        let signature = self.sign_text(&signed(tenant, head, at));
+    pub fn sign(&self, tenant: TenantId, head: ChainHead, at: Timestamp) -> Checkpoint {
+        let signature = self.sign_text(&signing_text(tenant, head, at));
         Checkpoint { tenant, head, at, signature }
     }
 
@@ -219,66 +219,66 @@ pub(crate) fn is_signed(public_key: &[u8], text: &[u8], signature: &[u8]) -> boo
 impl Checkpoint {
     /// Returns whether the signature is valid under this public key.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
-        is_signed(public_key, &signed(self.tenant, self.head, self.at), &self.signature)
+        is_signed(public_key, &signing_text(self.tenant, self.head, self.at), &self.signature)
     }
 }
 
-fn signed(tenant: TenantId, head: Head, at: Timestamp) -> Vec<u8> {
+fn signing_text(tenant: TenantId, head: ChainHead, at: Timestamp) -> Vec<u8> {
     format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
 }
 
 /// Verifier of a complete chain, entry by entry.
 #[derive(Debug, Clone)]
-pub struct Check {
-    head: Head,
+pub struct ChainVerifier {
+    head: ChainHead,
     /// Signed heads that are not reached yet.
-    expected: Vec<Head>,
+    expected: Vec<ChainHead>,
 }
 
-impl Check {
+impl ChainVerifier {
     /// Starts before the first entry. The chain must contain the given heads; the caller has verified their signatures.
-    pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = Head>) -> Self {
+    pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = ChainHead>) -> Self {
         let expected = signed.into_iter().filter(|head| head.number > 0).collect();
-        Check { head: Head::start(tenant), expected }
+        ChainVerifier { head: ChainHead::start(tenant), expected }
     }
 
     /// Verifies the next entry.
-    pub fn row(&mut self, row: &Row) -> Result<(), Broken> {
-        self.head.check(row)?;
-        self.compare()
+    pub fn verify_entry(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
+        self.head.verify_next(row)?;
+        self.compare_signed_heads()
     }
 
     /// Skips entries that are not available. `head` is their signed end.
-    pub fn skip(&mut self, head: Head) -> Result<(), Broken> {
+    pub fn skip_to(&mut self, head: ChainHead) -> Result<(), ChainError> {
         self.head = head;
-        self.compare()
+        self.compare_signed_heads()
     }
 
     /// Compares the signed heads that were reached. A head within skipped entries cannot be compared.
-    fn compare(&mut self) -> Result<(), Broken> {
+    fn compare_signed_heads(&mut self) -> Result<(), ChainError> {
         let head = self.head;
         let is_other =
             self.expected.iter().any(|signed| signed.number == head.number && signed.hash != head.hash);
         self.expected.retain(|signed| signed.number > head.number);
         if is_other {
             let what = "the chain is consistent, but it is not the signed one: entries up to this one were rewritten";
-            return Err(Broken { number: head.number, kind: Damage::Rewritten, what });
+            return Err(ChainError { number: head.number, kind: Damage::Rewritten, reason: what });
         }
         Ok(())
     }
 
     /// Returns the current head.
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> ChainHead {
         self.head
     }
 
     /// Finishes the verification and returns the chain head.
-    pub fn end(self) -> Result<Head, Broken> {
+    pub fn finish(self) -> Result<ChainHead, ChainError> {
         if self.expected.is_empty() {
             return Ok(self.head);
         }
         let what = "a checkpoint covers later entries: the end was cut off";
-        Err(Broken { number: self.head.number + 1, kind: Damage::EndMissing, what })
+        Err(ChainError { number: self.head.number + 1, kind: Damage::EndMissing, reason: what })
     }
 }
 
@@ -288,37 +288,50 @@ mod tests {
 
     const ADA: TenantId = TenantId::fixed(1);
 
-    fn chain(count: u64) -> (Vec<Row>, Head) {
-        let mut head = Head::start(ADA);
+    fn chain(count: u64) -> (Vec<StoredAuditEntry>, ChainHead) {
+        let mut head = ChainHead::start(ADA);
         let rows = (0..count).map(|number| {
             let at = Timestamp::from_second(i64::try_from(number).unwrap()).unwrap();
-            head.append(Entry::new(at, "user:1", "call.intent").with("call", number).with("tool", "echo"))
+            head.append(
+                AuditEntry::new(at, "user:1", "call.intent").with("call", number).with("tool", "echo"),
+            )
         });
         (rows.collect(), head)
     }
 
-    fn check(rows: &[Row], checkpoint: Option<&Checkpoint>, key: &[u8]) -> Result<Head, Broken> {
-        let mut check = Check::new(ADA, checkpoint.filter(|one| one.is_signed_by(key)).map(|one| one.head));
-        rows.iter().try_for_each(|row| check.row(row))?;
-        check.end()
+    fn check(
+        rows: &[StoredAuditEntry],
+        checkpoint: Option<&Checkpoint>,
+        key: &[u8],
+    ) -> Result<ChainHead, ChainError> {
+        let mut check =
+            ChainVerifier::new(ADA, checkpoint.filter(|one| one.is_signed_by(key)).map(|one| one.head));
+        rows.iter().try_for_each(|row| check.verify_entry(row))?;
+        check.finish()
     }
 
     #[test]
     fn whatever_is_done_to_it_is_found() {
-        let ((rows, head), signer) = (chain(8), Signer::new(&[7; 32]));
-        let checkpoint = signer.sign(ADA, Head { number: 6, hash: rows[5].hash }, Timestamp::UNIX_EPOCH);
-        let verify = |rows: &[Row]| check(rows, Some(&checkpoint), signer.public_key());
+        let ((rows, head), signer) = (chain(8), AuditSigner::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, ChainHead { number: 6, hash: rows[5].hash }, Timestamp::UNIX_EPOCH);
+        let verify = |rows: &[StoredAuditEntry]| check(rows, Some(&checkpoint), signer.public_key());
         assert_eq!(verify(&rows), Ok(head));
         assert_eq!(verify(&rows[..6]).map(|head| head.number), Ok(6), "no checkpoint covers later entries");
         for index in 0..rows.len() {
             for change in [
-                Row { at: Timestamp::MAX, ..rows[index].clone() },
-                Row { actor: "user:2".into(), ..rows[index].clone() },
-                Row { action: "call.denied".into(), ..rows[index].clone() },
-                Row { fields: rows[index].fields.replace("echo", "other"), ..rows[index].clone() },
-                Row { fields: rows[index].fields.replace(':', ": "), ..rows[index].clone() },
-                Row { fields: rows[index].fields.replace('{', r#"{"call":0,"#), ..rows[index].clone() },
-                Row { hash: Digest::of("x").end(), ..rows[index].clone() },
+                StoredAuditEntry { at: Timestamp::MAX, ..rows[index].clone() },
+                StoredAuditEntry { actor: "user:2".into(), ..rows[index].clone() },
+                StoredAuditEntry { action: "call.denied".into(), ..rows[index].clone() },
+                StoredAuditEntry {
+                    fields: rows[index].fields.replace("echo", "other"),
+                    ..rows[index].clone()
+                },
+                StoredAuditEntry { fields: rows[index].fields.replace(':', ": "), ..rows[index].clone() },
+                StoredAuditEntry {
+                    fields: rows[index].fields.replace('{', r#"{"call":0,"#),
+                    ..rows[index].clone()
+                },
+                StoredAuditEntry { hash: Digest::of("x").finish(), ..rows[index].clone() },
             ] {
                 let mut other = rows.clone();
                 other[index] = change;
@@ -339,28 +352,29 @@ mod tests {
 
     #[test]
     fn a_chain_that_was_written_anew_does_not_fit_its_checkpoint() {
-        let ((rows, _), signer) = (chain(3), Signer::new(&[7; 32]));
-        let checkpoint = signer.sign(ADA, Head { number: 3, hash: rows[2].hash }, Timestamp::UNIX_EPOCH);
-        let mut head = Head::start(ADA);
+        let ((rows, _), signer) = (chain(3), AuditSigner::new(&[7; 32]));
+        let checkpoint = signer.sign(ADA, ChainHead { number: 3, hash: rows[2].hash }, Timestamp::UNIX_EPOCH);
+        let mut head = ChainHead::start(ADA);
         let forged: Vec<_> =
-            (0..3).map(|_| head.append(Entry::new(Timestamp::UNIX_EPOCH, "x", "call.intent"))).collect();
+            (0..3).map(|_| head.append(AuditEntry::new(Timestamp::UNIX_EPOCH, "x", "call.intent"))).collect();
         let error = check(&forged, Some(&checkpoint), signer.public_key()).unwrap_err();
         assert_eq!((error.number, error.kind), (3, Damage::Rewritten));
         for forged in [
-            Checkpoint { head: Head { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
+            Checkpoint { head: ChainHead { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
             Checkpoint { at: Timestamp::MAX, ..checkpoint.clone() },
             Checkpoint { tenant: TenantId::fixed(2), ..checkpoint.clone() },
         ] {
             assert!(!forged.is_signed_by(signer.public_key()), "{forged:?}");
         }
-        assert!(!checkpoint.is_signed_by(Signer::new(&[8; 32]).public_key()));
+        assert!(!checkpoint.is_signed_by(AuditSigner::new(&[8; 32]).public_key()));
     }
 
     #[test]
     fn nothing_of_others_can_forge_a_line() {
-        let entry = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "a\n\u{1b}[2J\u{202e}b");
+        let entry =
+            AuditEntry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "a\n\u{1b}[2J\u{202e}b");
         assert_eq!(entry.fields["tool"], "a\\n\\u{1b}[2J\\u{202e}b");
-        let long = Entry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "x".repeat(5_000));
+        let long = AuditEntry::new(Timestamp::UNIX_EPOCH, "user:1", "x").with("tool", "x".repeat(5_000));
         assert_eq!(long.fields["tool"].as_str().unwrap().chars().count(), 1_001);
     }
 }

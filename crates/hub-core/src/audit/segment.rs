@@ -11,13 +11,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::audit::{Broken, Head, Row, Signer, is_signed};
-use crate::digest::{Digest, Digesting};
+use crate::audit::{AuditSigner, ChainError, ChainHead, StoredAuditEntry, is_signed};
+use crate::digest::{Digest, DigestBuilder};
 use crate::id::TenantId;
 use crate::text::{hex, unhex};
 
 /// Maximum length of a line. An entry has few fields, all of them short.
-const LONGEST: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Last line of a segment file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Segment {
 
 /// Audit entry as a line of a segment file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct SegmentEntry {
     number: u64,
     at: Timestamp,
     actor: String,
@@ -56,68 +56,68 @@ struct Line {
 
 impl Segment {
     /// Returns the chain head before the first entry.
-    pub fn begins(&self) -> Head {
-        Head { number: self.first.saturating_sub(1), hash: self.before }
+    pub fn start_head(&self) -> ChainHead {
+        ChainHead { number: self.first.saturating_sub(1), hash: self.before }
     }
 
     /// Returns the chain head after the last entry.
-    pub fn ends(&self) -> Head {
-        Head { number: self.last, hash: self.after }
+    pub fn end_head(&self) -> ChainHead {
+        ChainHead { number: self.last, hash: self.after }
     }
 
     /// Returns the name of the segment file.
-    pub fn file(&self) -> String {
-        format!("{}{:012}.jsonl", beginning(self.tenant, self.first), self.last)
+    pub fn file_name(&self) -> String {
+        format!("{}{:012}.jsonl", file_prefix(self.tenant, self.first), self.last)
     }
 
     /// Returns whether the signature is valid under this public key and the numbers are consistent.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
         let is_sound = self.first > 0 && self.last >= self.first && self.count == self.last - self.first + 1;
         let signature = unhex(&self.signature).unwrap_or_default();
-        is_sound && is_signed(public_key, &self.signed(), &signature)
+        is_sound && is_signed(public_key, &self.signing_text(), &signature)
     }
 
-    fn signed(&self) -> Vec<u8> {
+    fn signing_text(&self) -> Vec<u8> {
         let Segment { segment, tenant, first, last, before, after, digest, .. } = self;
         format!("linchpin segment 1|{tenant}|{segment}|{first}|{last}|{before}|{after}|{digest}").into_bytes()
     }
 
     /// Reads the segment file in a folder, entry by entry, and verifies that it belongs to this segment, complete and
     /// unchanged. Returns `false` if the file does not exist.
-    pub fn read<E: From<Broken>>(
+    pub fn read<E: From<ChainError>>(
         &self,
         folder: &Path,
-        mut each: impl FnMut(Row) -> Result<(), E>,
+        mut each: impl FnMut(StoredAuditEntry) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let broken = Broken::new;
+        let broken = ChainError::new;
         let unreadable = |_| broken(self.first, "its segment file cannot be read");
-        let file = match File::open(folder.join(self.file())) {
+        let file = match File::open(folder.join(self.file_name())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(unreadable)?,
         };
-        let (mut lines, mut head, mut digest) = (BufReader::new(file), self.begins(), digesting());
+        let (mut lines, mut head, mut digest) = (BufReader::new(file), self.start_head(), new_digest());
         let mut line = Vec::new();
         loop {
             line.clear();
-            lines.by_ref().take(LONGEST).read_until(b'\n', &mut line).map_err(unreadable)?;
+            lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(unreadable)?;
             if !line.ends_with(b"\n") {
                 return Err(broken(head.number + 1, "its segment file is cut off").into());
             }
             if head.number == self.last {
                 break;
             }
-            let Ok(read) = serde_json::from_slice::<Line>(&line) else {
+            let Ok(read) = serde_json::from_slice::<SegmentEntry>(&line) else {
                 return Err(
                     broken(head.number + 1, "its line in the segment file is not an audit entry").into()
                 );
             };
-            let row = Row::from(read);
-            head.check(&row)?;
+            let row = StoredAuditEntry::from(read);
+            head.verify_next(&row)?;
             digest.add(&line);
             each(row)?;
         }
         let is_same = serde_json::from_slice::<Segment>(&line).is_ok_and(|last| last == *self);
-        if !is_same || digest.end() != self.digest || head != self.ends() {
+        if !is_same || digest.finish() != self.digest || head != self.end_head() {
             return Err(broken(self.first, "its segment file is not the sealed one").into());
         }
         let is_end = lines.fill_buf().map_err(unreadable)?.is_empty();
@@ -128,50 +128,50 @@ impl Segment {
 }
 
 /// Returns the prefix of the names of segment files that start with this entry.
-fn beginning(tenant: TenantId, first: u64) -> String {
+fn file_prefix(tenant: TenantId, first: u64) -> String {
     format!("{tenant}-{first:012}-")
 }
 
 /// Returns the last entry of a segment file that starts with this entry, if an earlier sealing has left one.
-pub(crate) fn begun(folder: &Path, tenant: TenantId, first: u64) -> Option<u64> {
-    let beginning = beginning(tenant, first);
+pub(crate) fn find_partial(folder: &Path, tenant: TenantId, first: u64) -> Option<u64> {
+    let beginning = file_prefix(tenant, first);
     let last = |name: &str| name.strip_prefix(&*beginning)?.strip_suffix(".jsonl")?.parse().ok();
     std::fs::read_dir(folder).ok()?.flatten().filter_map(|file| last(file.file_name().to_str()?)).min()
 }
 
-fn digesting() -> Digesting {
+fn new_digest() -> DigestBuilder {
     Digest::of("linchpin segment")
 }
 
 /// Builder of a segment.
-pub(crate) struct Sealing {
-    begins: Head,
-    head: Head,
+pub(crate) struct SegmentBuilder {
+    start: ChainHead,
+    head: ChainHead,
     pub(crate) text: Vec<u8>,
 }
 
-impl Sealing {
+impl SegmentBuilder {
     /// Starts after this chain head.
-    pub(crate) fn new(begins: Head) -> Self {
-        Sealing { begins, head: begins, text: Vec::new() }
+    pub(crate) fn new(start: ChainHead) -> Self {
+        SegmentBuilder { start, head: start, text: Vec::new() }
     }
 
     /// Returns the number of the next entry.
-    pub(crate) fn next(&self) -> u64 {
+    pub(crate) fn next_number(&self) -> u64 {
         self.head.number + 1
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.begins == self.head
+        self.start == self.head
     }
 
     /// Verifies and adds the next entry.
-    pub(crate) fn add(&mut self, row: Row) -> Result<(), Broken> {
-        self.head.check(&row)?;
-        let Row { number, at, actor, action, fields, hash } = row;
-        let unfit = |_| Broken::new(number, "its fields are not valid JSON");
+    pub(crate) fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
+        self.head.verify_next(&row)?;
+        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        let unfit = |_| ChainError::new(number, "its fields are not valid JSON");
         let fields = RawValue::from_string(fields).map_err(unfit)?;
-        let line = Line { number, at, actor, action, fields, hash };
+        let line = SegmentEntry { number, at, actor, action, fields, hash };
         let mut line = serde_json::to_vec(&line).map_err(unfit)?;
         line.push(b'\n');
         self.text.extend(line);
@@ -181,31 +181,35 @@ impl Sealing {
     /// Signs the segment. Returns it with the contents of its file.
     pub(crate) fn seal(
         mut self,
-        signer: &Signer,
+        signer: &AuditSigner,
         tenant: TenantId,
         number: u64,
     ) -> serde_json::Result<(Segment, Vec<u8>)> {
         let mut segment = Segment {
             segment: number,
             tenant,
-            first: self.begins.number + 1,
+            first: self.start.number + 1,
             last: self.head.number,
-            count: self.head.number - self.begins.number,
-            before: self.begins.hash,
+            count: self.head.number - self.start.number,
+            before: self.start.hash,
             after: self.head.hash,
-            digest: self.text.split_inclusive(|byte| *byte == b'\n').fold(digesting(), Digesting::part).end(),
+            digest: self
+                .text
+                .split_inclusive(|byte| *byte == b'\n')
+                .fold(new_digest(), DigestBuilder::part)
+                .finish(),
             signature: String::new(),
         };
-        segment.signature = hex(&signer.sign_text(&segment.signed()));
+        segment.signature = hex(&signer.sign_text(&segment.signing_text()));
         serde_json::to_writer(&mut self.text, &segment)?;
         self.text.push(b'\n');
         Ok((segment, self.text))
     }
 }
 
-impl From<Line> for Row {
-    fn from(line: Line) -> Self {
-        let Line { number, at, actor, action, fields, hash } = line;
-        Row { number, at, actor, action, fields: fields.get().to_owned(), hash }
+impl From<SegmentEntry> for StoredAuditEntry {
+    fn from(line: SegmentEntry) -> Self {
+        let SegmentEntry { number, at, actor, action, fields, hash } = line;
+        StoredAuditEntry { number, at, actor, action, fields: fields.get().to_owned(), hash }
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::{CallError, Client, ClientError};
 
-use super::{Connections, Line, Reached, Slot, Status, is_within};
+use super::{ConnectionPool, ConnectionStatus, PooledConnection, Slot, SlotState, is_within};
 use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 use crate::server::Server;
 
 /// Idle time after which a connection is closed.
-const IDLE: Duration = Duration::from_mins(10);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Idle time after which a connection is checked, and the interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Timeout of a check.
@@ -30,7 +30,7 @@ fn is_unreachable(error: &ClientError) -> bool {
     }
 }
 
-impl Reached {
+impl PooledConnection {
     /// Returns the tenant and the server of the connection.
     pub(crate) fn upstream(&self) -> (TenantId, ServerId) {
         (self.key.tenant, self.key.server)
@@ -39,10 +39,10 @@ impl Reached {
 
 impl Slot {
     fn is_due(&self, now: Timestamp) -> bool {
-        let mut seen = lock(&self.seen);
+        let mut seen = lock(&self.slot_status);
         let is_quiet =
             !is_within(seen.used, now, CHECK_INTERVAL) && !is_within(seen.checked, now, CHECK_INTERVAL);
-        let is_due = seen.is_remote && seen.status == Status::Connected && is_quiet;
+        let is_due = seen.is_remote && seen.status == ConnectionStatus::Connected && is_quiet;
         if is_due {
             seen.checked = now;
         }
@@ -50,63 +50,64 @@ impl Slot {
     }
 }
 
-impl Connections {
+impl ConnectionPool {
     /// Returns an open connection of any subject to this version of the server.
-    pub(crate) fn live(&self, tenant: TenantId, server: &Server) -> Option<Reached> {
+    pub(crate) fn find_open(&self, tenant: TenantId, server: &Server) -> Option<PooledConnection> {
         let slots = lock(&self.slots);
         let mut of = slots
             .iter()
             .filter(|(key, _)| (key.tenant, key.server, key.version) == (tenant, server.id, server.version));
-        of.find_map(|(key, slot)| Slot::reached(slot, key))
+        of.find_map(|(key, slot)| Slot::pooled(slot, key))
     }
 
     /// Handles a failed request. If the server was not reached, the status becomes `error`, and the next use opens
     /// another connection. Returns whether that is the case.
-    pub(crate) async fn failed(&self, reached: &Reached, error: &ClientError) -> bool {
-        if !is_unreachable(error) || !lock(&reached.slot.seen).is_remote {
+    pub(crate) async fn report_failure(&self, reached: &PooledConnection, error: &ClientError) -> bool {
+        if !is_unreachable(error) || !lock(&reached.slot.slot_status).is_remote {
             return false;
         }
-        let mut line = reached.slot.line.lock().await;
+        let mut line = reached.slot.state.lock().await;
         if line.number != reached.number || line.client.is_none() {
             return false; // another request has reported it already
         }
         // Other calls may still use the connection, and fail with it.
         (line.client, line.opened) = (None, None);
-        self.set_status(&reached.key, &reached.slot, Status::Error);
+        self.set_status(&reached.key, &reached.slot, ConnectionStatus::Error);
         true
     }
 
     /// Returns the remote connections that are due for a check.
-    pub(crate) fn quiet(&self) -> Vec<Reached> {
+    pub(crate) fn due_for_check(&self) -> Vec<PooledConnection> {
         let (now, slots) = (self.world.now(), lock(&self.slots));
         let due = slots.iter().filter(|(_, slot)| slot.is_due(now));
-        due.filter_map(|(key, slot)| Slot::reached(slot, key)).collect()
+        due.filter_map(|(key, slot)| Slot::pooled(slot, key)).collect()
     }
 
     /// Pings the server. Returns whether it was not reached.
-    pub(crate) async fn is_gone(&self, reached: &Reached) -> bool {
+    pub(crate) async fn ping_fails(&self, reached: &PooledConnection) -> bool {
         match tokio::time::timeout(CHECK_TIMEOUT, reached.ping()).await {
-            Ok(Err(error)) => self.failed(reached, &error).await,
+            Ok(Err(error)) => self.report_failure(reached, &error).await,
             Ok(Ok(())) | Err(_) => false, // a slow server is not gone
         }
     }
 
     /// Publishes the status of connections that the server has closed.
-    pub fn notice_ends(&self) {
+    pub fn reap_closed(&self) {
         let slots = lock(&self.slots);
         for (key, slot) in &*slots {
-            let is_over = |line: &Line| line.client.as_ref().is_some_and(Client::is_closed);
-            if slot.line.try_lock().is_ok_and(|line| is_over(&line)) {
-                self.say(key, slot, Status::Disconnected);
+            let is_over = |line: &SlotState| line.client.as_ref().is_some_and(Client::is_closed);
+            if slot.state.try_lock().is_ok_and(|line| is_over(&line)) {
+                self.publish_status(key, slot, ConnectionStatus::Disconnected);
             }
         }
     }
 
     /// Closes connections that have been idle for 10 minutes.
-    pub fn end_idle(&self) {
+    pub fn close_idle(&self) {
         let now = self.world.now();
-        let is_idle =
-            |used: Timestamp| Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE);
-        self.end_where(|_, slot| is_idle(lock(&slot.seen).used));
+        let is_idle = |used: Timestamp| {
+            Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE_TIMEOUT)
+        };
+        self.close_where(|_, slot| is_idle(lock(&slot.slot_status).used));
     }
 }

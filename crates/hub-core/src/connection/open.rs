@@ -5,36 +5,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer};
-use linchpin::client::{Changed, Command};
+use linchpin::client::{Command, ListChanged};
 use linchpin::egress::{Egress, Redirects, Target};
 use linchpin::{CallError, Client, ClientBuilder, ClientError};
 
-use super::{Connections, Processes, Proof};
-use crate::error::{Error, Kind, Result};
-use crate::secrets::redact::Hidden;
-use crate::server::{Authentication, CredentialMode, Launch, Remote, Server, Transport};
-use crate::tool::pin::visible;
+use super::{AuthMaterial, ConnectionPool, Processes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::secrets::redact::Redactor;
+use crate::server::{Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
+use crate::tool::pin::escape_invisible;
 
 /// First delay before a retry; it doubles.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Time that a stdio server has to exit after its input was closed, and again after `SIGTERM`. Two seconds after a
 /// server was disabled, all its processes are gone.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(900);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Returns the delay before connecting, listing or reading is retried. Calls are never retried.
 pub(crate) fn backoff(tries: u8) -> Duration {
-    PAUSE * (1 << tries.min(5))
+    RETRY_DELAY * (1 << tries.min(5))
 }
 
 /// Opens a connection. `changed` is called when the server's lists change.
 pub(super) async fn open(
     server: &Server,
-    proof: Option<&Proof>,
-    hidden: &Arc<Hidden>,
+    proof: Option<&AuthMaterial>,
+    hidden: &Arc<Redactor>,
     egress: &Egress,
     processes: &Processes,
-    changed: impl Fn(Changed) + Clone + Send + Sync + 'static,
+    changed: impl Fn(ListChanged) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
     let mut tries = 0;
     loop {
@@ -49,24 +49,26 @@ pub(super) async fn open(
             Ok(client) => return Ok(client),
             // A request that the egress policy denied is denied again, so that it is not retried.
             Err(error)
-                if tries < server.settings.retry_attempts && may_pass(&error) && egress.denials() == 0 =>
+                if tries < server.settings.retry_attempts
+                    && is_retryable(&error)
+                    && egress.denials() == 0 =>
             {
-                let error = failed(server, &error, hidden);
+                let error = connect_error(server, &error, hidden);
                 tracing::debug!(server.id = %server.id, %error, tries, "failed to connect; retrying");
                 tokio::time::sleep(backoff(tries)).await;
                 tries += 1;
             }
-            Err(error) => return Err(failed(server, &error, hidden)),
+            Err(error) => return Err(connect_error(server, &error, hidden)),
         }
     }
 }
 
 fn builder(
     server: &Server,
-    proof: Option<&Proof>,
+    proof: Option<&AuthMaterial>,
     egress: &Egress,
     processes: &Processes,
-    hidden: &Arc<Hidden>,
+    hidden: &Arc<Redactor>,
 ) -> Result<ClientBuilder> {
     let (remote, builder) = match &server.transport {
         Transport::Stdio(launch) => {
@@ -75,7 +77,7 @@ fn builder(
         Transport::Http(remote) => (remote, Client::http(&remote.url)),
         Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
     };
-    let Remote { headers, .. } = remote;
+    let RemoteEndpoint { headers, .. } = remote;
     let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
     // Redirects to another origin are refused: calls are meant for the configured server only.
     let builder = builder.egress(egress.clone()).redirects(Redirects::same_origin(3));
@@ -84,10 +86,10 @@ fn builder(
             "there are no credentials for `{}`: set a credential or sign in first",
             server.slug.as_str()
         );
-        Error::new(Kind::Denied, "credentials_missing", text)
+        Error::new(ErrorKind::PermissionDenied, "credentials_missing", text)
     };
     let secret = || match proof {
-        Some(Proof::Secret(secret)) => Ok(secret.clone()),
+        Some(AuthMaterial::Secret(secret)) => Ok(secret.clone()),
         _ => Err(missing()),
     };
     let builder = match &server.settings.authentication {
@@ -96,18 +98,18 @@ fn builder(
         Authentication::ApiKey { header } => builder.auth(ApiKey::new(header, secret()?)),
         Authentication::Basic { username } => builder.auth(Basic::new(username, secret()?)),
         Authentication::OAuth { .. } => match proof {
-            Some(Proof::OAuth(oauth, _)) => builder.auth(oauth.clone()),
+            Some(AuthMaterial::OAuth(oauth, _)) => builder.auth(oauth.clone()),
             _ => return Err(missing()),
         },
     };
     Ok(builder.boxed())
 }
 
-fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<Hidden>) -> Command {
+fn command(server: &Server, launch: &ProgramSpec, processes: &Processes, hidden: Arc<Redactor>) -> Command {
     let id = server.id;
     // The environment of the hub is cleared: `launch.env` is complete.
     let mut command = Command::new(&launch.command).args(&launch.args).env_clear();
-    command = command.close_timeout(CLOSE_TIMEOUT);
+    command = command.close_timeout(EXIT_TIMEOUT);
     for (name, value) in &launch.env {
         command = command.env(name, value);
     }
@@ -122,14 +124,14 @@ fn command(server: &Server, launch: &Launch, processes: &Processes, hidden: Arc<
     }
     // The standard error of a server goes to the debug log only.
     command.on_stderr(move |line| {
-        let line = visible(&hidden.hide_in(line.to_owned()));
+        let line = escape_invisible(&hidden.redact_text(line.to_owned()));
         tracing::debug!(server.id = %id, line, "server wrote to stderr");
     })
 }
 
 /// Returns whether a retry may succeed: the server was not reached, the connection was lost, or the server is
 /// overloaded or failed. A request that was refused, or whose response is too large or malformed, fails again.
-pub(crate) fn may_pass(error: &ClientError) -> bool {
+pub(crate) fn is_retryable(error: &ClientError) -> bool {
     match error {
         ClientError::Open { .. } => true,
         ClientError::Call(CallError::Transport { code, status, .. }) => {
@@ -141,7 +143,7 @@ pub(crate) fn may_pass(error: &ClientError) -> bool {
 }
 
 /// Adds to an error of the egress policy the setting of the configuration file that allows the refused address.
-pub(crate) fn allowing(text: &str) -> String {
+pub(crate) fn with_egress_hint(text: &str) -> String {
     let words: Vec<_> = text.split_whitespace().collect();
     let refused = words.windows(2).filter(|pair| pair[1] == "is").find_map(|pair| pair[0].parse().ok());
     let network = refused.map_or_else(|| "NETWORK".to_owned(), network_of);
@@ -165,18 +167,18 @@ fn network_of(address: IpAddr) -> String {
     network.to_owned()
 }
 
-impl Connections {
+impl ConnectionPool {
     /// Returns the error of a server whose URL has an address that the egress policy denies.
-    pub(crate) fn refused(&self, server: &Server) -> Option<Error> {
-        let target = Target::typed(&server.transport.place()?.url).ok()?;
+    pub(crate) fn egress_error(&self, server: &Server) -> Option<Error> {
+        let target = Target::configured(&server.transport.remote()?.url).ok()?;
         let error = self.egress.check(&target).err()?;
         let slug = server.slug.as_str();
-        let text = format!("cannot connect to `{slug}`: {}", allowing(&error.to_string()));
-        Some(Error::new(Kind::Unavailable, "server_unavailable", text))
+        let text = format!("cannot connect to `{slug}`: {}", with_egress_hint(&error.to_string()));
+        Some(Error::new(ErrorKind::Unavailable, "server_unavailable", text))
     }
 }
 
-fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
+fn connect_error(server: &Server, error: &ClientError, hidden: &Redactor) -> Error {
     let slug = server.slug.as_str();
     let why = match error {
         // The message contains the remedy.
@@ -184,16 +186,16 @@ fn failed(server: &Server, error: &ClientError, hidden: &Hidden) -> Error {
             code: "HTTP_SIGN_IN" | "HTTP_AUTHORIZATION",
             message,
             ..
-        }) => allowing(message),
-        ClientError::Call(CallError::Transport { status: Some(401), .. }) => unknown(server),
-        other => allowing(&other.to_string()),
+        }) => with_egress_hint(message),
+        ClientError::Call(CallError::Transport { status: Some(401), .. }) => unauthenticated_hint(server),
+        other => with_egress_hint(&other.to_string()),
     };
-    let text = visible(&hidden.hide_in(format!("cannot connect to `{slug}`: {why}")));
-    Error::new(Kind::Unavailable, "server_unavailable", text)
+    let text = escape_invisible(&hidden.redact_text(format!("cannot connect to `{slug}`: {why}")));
+    Error::new(ErrorKind::Unavailable, "server_unavailable", text)
 }
 
 /// Returns the advice for a server that responds with 401.
-fn unknown(server: &Server) -> String {
+fn unauthenticated_hint(server: &Server) -> String {
     let slug = server.slug.as_str();
     match (&server.settings.authentication, server.settings.credentials) {
         (Authentication::None, CredentialMode::Shared) => format!(
@@ -226,7 +228,7 @@ mod tests {
             CallError::Lost("x".into()),
             CallError::Closed("x".into()),
         ] {
-            assert!(may_pass(&error.clone().into()), "{error:?}");
+            assert!(is_retryable(&error.clone().into()), "{error:?}");
         }
         for error in [
             transport("HTTP_BODY_TOO_LARGE", None),
@@ -237,7 +239,7 @@ mod tests {
             transport("HTTP_STATUS", Some(404)),
             CallError::Malformed("x".into()),
         ] {
-            assert!(!may_pass(&error.clone().into()), "{error:?}");
+            assert!(!is_retryable(&error.clone().into()), "{error:?}");
         }
     }
 
@@ -254,8 +256,10 @@ mod tests {
         ] {
             let text = format!("no connection: {address} is private, allow its network in the egress policy");
             let expected = format!("`[egress] allow = [\"{network}\"]`");
-            assert!(allowing(&text).ends_with(&expected), "{}", allowing(&text));
+            assert!(with_egress_hint(&text).ends_with(&expected), "{}", with_egress_hint(&text));
         }
-        assert!(allowing("its name is private, allow it in the egress policy").contains("[\"NETWORK\"]"));
+        assert!(
+            with_egress_hint("its name is private, allow it in the egress policy").contains("[\"NETWORK\"]")
+        );
     }
 }

@@ -3,40 +3,40 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linchpin::server::Http;
+use linchpin::server::HttpEndpoint;
 use linchpin::{NoArgs, Server as Mcp};
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::events::{Told, Watching};
+use crate::events::{EventSubscription, NewEvent};
 use crate::id::{AgentId, UserId};
-use crate::platform::tests::Still;
-use crate::server::{Authentication, Launch, Remote, Settings, Transport};
+use crate::platform::tests::FixedPlatform;
+use crate::server::{Authentication, ProgramSpec, RemoteEndpoint, ServerSettings, Transport};
 use crate::tool::names::Slug;
 
 const ADA: TenantId = TenantId::fixed(1);
 const BOB: TenantId = TenantId::fixed(2);
 /// Long enough for any machine: it elapses only if something is broken.
-const LONG: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-impl std::fmt::Debug for Reached {
+impl std::fmt::Debug for PooledConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.client.fmt(f)
     }
 }
 
 struct Stage {
-    connections: Arc<Connections>,
-    clock: Arc<Still>,
-    events: Events,
+    connections: Arc<ConnectionPool>,
+    clock: Arc<FixedPlatform>,
+    events: EventLog,
     server: Server,
     /// Number of connections.
     opened: Arc<AtomicUsize>,
     _running: JoinSet<()>,
 }
 
-fn scope(tenant: TenantId, agent: u128) -> Scope {
-    Scope::new(tenant, Subject::Agent(AgentId::fixed(agent)))
+fn scope(tenant: TenantId, agent: u128) -> Actor {
+    Actor::new(tenant, Subject::Agent(AgentId::fixed(agent)))
 }
 
 impl Stage {
@@ -45,22 +45,23 @@ impl Stage {
         let counted = opened.clone();
         let mcp = Mcp::new("upstream", "1").tool("echo", "", |_: NoArgs| async { "hello" });
         // Each connection opens a session of its own.
-        let http: Http = mcp.protocol_version(linchpin::Revision::LATEST_SESSION.as_str()).http().principal(
-            move |parts| {
+        let http: HttpEndpoint = mcp
+            .protocol_version(linchpin::Revision::LATEST_SESSION.as_str())
+            .http()
+            .principal(move |parts| {
                 let is_new =
                     ["mcp-session-id", "mcp-method"].iter().all(|name| !parts.headers.contains_key(*name));
                 if parts.method == "POST" && is_new {
                     counted.fetch_add(1, Ordering::SeqCst);
                 }
                 Ok(None)
-            },
-        );
+            });
         let listening = http.bind("127.0.0.1:0").await.unwrap();
         let url = listening.url();
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        let (clock, events) = (Arc::new(Still::default()), Events::default());
-        let connections = Connections::new(
+        let (clock, events) = (Arc::new(FixedPlatform::default()), EventLog::default());
+        let connections = ConnectionPool::new(
             clock.clone(),
             Egress::default(),
             events.clone(),
@@ -70,10 +71,10 @@ impl Stage {
         let server = Server {
             id: ServerId::fixed(1),
             slug: Slug::new("upstream").unwrap(),
-            settings: Settings { retry_attempts: 0, ..Settings::named("Upstream") },
-            transport: Transport::Http(Remote { url, headers: BTreeMap::new() }),
-            is_from_file: false,
-            has_left_file: false,
+            settings: ServerSettings { retry_attempts: 0, ..ServerSettings::with_name("Upstream") },
+            transport: Transport::Http(RemoteEndpoint { url, headers: BTreeMap::new() }),
+            is_configured: false,
+            is_undeclared: false,
             version: 1,
             created: clock.now(),
             updated: clock.now(),
@@ -81,20 +82,20 @@ impl Stage {
         Stage { connections: Arc::new(connections), clock, events, server, opened, _running: running }
     }
 
-    async fn get(&self, scope: Scope) -> Result<Reached> {
-        self.connections.get(scope, &self.server, None, false).await
+    async fn get(&self, actor: Actor) -> Result<PooledConnection> {
+        self.connections.acquire(actor, &self.server, None, false).await
     }
 
     /// Replaces the server by a process that never responds.
     fn silence(&mut self) {
-        self.server.transport = Transport::Stdio(Launch::new("tail", &["-f", "/dev/null"]));
+        self.server.transport = Transport::Stdio(ProgramSpec::new("tail", &["-f", "/dev/null"]));
     }
 
     /// Starts to connect, calls the callback during the attempt, and cancels it.
-    async fn leave(&self, watching: &mut Watching, meanwhile: impl FnOnce()) {
+    async fn cancel_attempt(&self, watching: &mut EventSubscription, during_attempt: impl FnOnce()) {
         tokio::select! {
             _ = self.get(scope(ADA, 1)) => panic!("the server never responds"),
-            () = says(watching, &["connecting"]) => meanwhile(),
+            () = expect_statuses(watching, &["connecting"]) => during_attempt(),
         }
     }
 
@@ -108,9 +109,9 @@ impl Stage {
 }
 
 /// Asserts the statuses of the next events.
-async fn says(watching: &mut Watching, statuses: &[&str]) {
+async fn expect_statuses(watching: &mut EventSubscription, statuses: &[&str]) {
     for status in statuses {
-        let event = tokio::time::timeout(LONG, watching.next()).await.unwrap().unwrap();
+        let event = tokio::time::timeout(TEST_TIMEOUT, watching.next()).await.unwrap().unwrap();
         assert_eq!(event.body["status"], *status);
     }
 }
@@ -129,7 +130,7 @@ async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
     }
     all.join_all().await;
     assert_eq!(stage.opened(), 6, "two tenants, three agents");
-    let user = Scope::new(ADA, Subject::User(UserId::fixed(0)));
+    let user = Actor::new(ADA, Subject::User(UserId::fixed(0)));
     stage.get(user).await.unwrap();
     assert_eq!(stage.opened(), 7, "a user is not the agent with the same number");
 }
@@ -137,17 +138,19 @@ async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
 #[tokio::test]
 async fn whatever_changes_makes_it_another_one() {
     let mut stage = Stage::new().await;
-    let mut watching = stage.events.watch(ADA, None);
+    let mut watching = stage.events.subscribe(ADA, None);
     let first = stage.get(scope(ADA, 1)).await.unwrap();
     stage.server.version = 2;
     let second = stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 2);
-    says(&mut watching, &["connecting", "connected", "disconnected", "connecting", "connected"]).await;
+    expect_statuses(&mut watching, &["connecting", "connected", "disconnected", "connecting", "connected"])
+        .await;
     first.call("echo", ()).await.unwrap();
     second.call("echo", ()).await.unwrap();
     for version in [1, 1, 2, 2] {
-        let credential = Credential { id: SecretId::fixed(1), version, proof: Proof::Secret("x".into()) };
-        let got = stage.connections.get(scope(ADA, 1), &stage.server, Some(&credential), false);
+        let credential =
+            ConnectionCredential { id: SecretId::fixed(1), version, proof: AuthMaterial::Secret("x".into()) };
+        let got = stage.connections.acquire(scope(ADA, 1), &stage.server, Some(&credential), false);
         got.await.unwrap();
     }
     assert_eq!(stage.opened(), 4);
@@ -157,23 +160,23 @@ async fn whatever_changes_makes_it_another_one() {
 async fn what_nobody_uses_is_ended() {
     let stage = Stage::new().await;
     stage.get(scope(ADA, 1)).await.unwrap();
-    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Connected);
-    assert_eq!(stage.connections.status(BOB, stage.server.id), Status::Disconnected);
+    assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Connected);
+    assert_eq!(stage.connections.status(BOB, stage.server.id), ConnectionStatus::Disconnected);
     stage.turn(599);
-    stage.connections.end_idle();
+    stage.connections.close_idle();
     stage.get(scope(ADA, 1)).await.unwrap();
     stage.turn(599);
-    stage.connections.end_idle();
+    stage.connections.close_idle();
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 1, "the connection was used in between");
     stage.turn(600);
-    stage.connections.end_idle();
-    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
+    stage.connections.close_idle();
+    assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Disconnected);
     let client = stage.get(scope(ADA, 1)).await.unwrap();
-    stage.connections.end(ADA, stage.server.id);
+    stage.connections.close_server(ADA, stage.server.id);
     client.call("echo", ()).await.unwrap();
     stage.get(scope(ADA, 1)).await.unwrap();
-    stage.connections.end_of(ADA, Subject::Agent(AgentId::fixed(1)));
+    stage.connections.close_subject(ADA, Subject::Agent(AgentId::fixed(1)));
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 4);
 }
@@ -183,12 +186,12 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     let mut stage = Stage::new().await;
     let Transport::Http(remote) = &stage.server.transport else { panic!() };
     let good = remote.url.clone();
-    let at = |url: String| Transport::Http(Remote { url, headers: BTreeMap::new() });
+    let at = |url: String| Transport::Http(RemoteEndpoint { url, headers: BTreeMap::new() });
     stage.server.transport = at("http://127.0.0.1:1/mcp".into()); // nothing listens there
-    let mut watching = stage.events.watch(ADA, None);
+    let mut watching = stage.events.subscribe(ADA, None);
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
     assert!(error.message().starts_with("cannot connect to `upstream`: "), "{error}");
-    says(&mut watching, &["connecting", "error"]).await;
+    expect_statuses(&mut watching, &["connecting", "error"]).await;
     // The server is back, but the backoff has not elapsed; then it is twice as long.
     let error = stage.get(scope(ADA, 1)).await.unwrap_err();
     assert!(error.message().ends_with("; next attempt in 1 s"), "{error}");
@@ -199,7 +202,7 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     assert!(error.message().ends_with("; next attempt in 1 s"), "{error}");
     stage.server.transport = at(good);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
-    let insisted = stage.connections.get(scope(ADA, 1), &stage.server, None, true).await;
+    let insisted = stage.connections.acquire(scope(ADA, 1), &stage.server, None, true).await;
     insisted.unwrap().call("echo", ()).await.unwrap();
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 1);
@@ -222,34 +225,34 @@ async fn whoever_leaves_while_it_is_tried_leaves_nothing_open() {
     let mut stage = Stage::new().await;
     let good = stage.server.transport.clone();
     stage.silence();
-    let mut watching = stage.events.watch(ADA, None);
-    stage.leave(&mut watching, || ()).await;
-    says(&mut watching, &["disconnected"]).await;
-    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
+    let mut watching = stage.events.subscribe(ADA, None);
+    stage.cancel_attempt(&mut watching, || ()).await;
+    expect_statuses(&mut watching, &["disconnected"]).await;
+    assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Disconnected);
     stage.server.transport = good;
     stage.get(scope(ADA, 1)).await.unwrap().call("echo", ()).await.unwrap();
-    says(&mut watching, &["connecting", "connected"]).await;
+    expect_statuses(&mut watching, &["connecting", "connected"]).await;
 }
 
 #[tokio::test]
 async fn what_is_ended_while_it_is_tried_stays_ended() {
     let mut stage = Stage::new().await;
     stage.silence();
-    let mut watching = stage.events.watch(ADA, None);
-    stage.leave(&mut watching, || stage.connections.end(ADA, stage.server.id)).await;
-    stage.events.publish(ADA, Told::new("connection", json!({"status": "nothing more"})));
-    says(&mut watching, &["disconnected", "nothing more"]).await;
-    assert_eq!(stage.connections.status(ADA, stage.server.id), Status::Disconnected);
+    let mut watching = stage.events.subscribe(ADA, None);
+    stage.cancel_attempt(&mut watching, || stage.connections.close_server(ADA, stage.server.id)).await;
+    stage.events.publish(ADA, NewEvent::new("connection", json!({"status": "nothing more"})));
+    expect_statuses(&mut watching, &["disconnected", "nothing more"]).await;
+    assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Disconnected);
 }
 
 #[tokio::test]
 async fn a_stdio_server_that_is_stopped_while_it_is_opened_is_not_waited_for() {
     let mut stage = Stage::new().await;
     stage.silence();
-    let mut watching = stage.events.watch(ADA, None);
+    let mut watching = stage.events.subscribe(ADA, None);
     let stop = async {
-        says(&mut watching, &["connecting"]).await;
-        stage.connections.outdated(ADA, stage.server.id, Some(2), true);
+        expect_statuses(&mut watching, &["connecting"]).await;
+        stage.connections.invalidate(ADA, stage.server.id, Some(2), true);
     };
     // The request timeout is longer.
     let opened = tokio::time::timeout(Duration::from_secs(20), stage.get(scope(ADA, 1)));
@@ -265,17 +268,17 @@ async fn who_knows_a_server_as_it_was_comes_too_late() {
     stage.server.version = 1;
     for agent in [1, 2] {
         let error = stage.get(scope(ADA, agent)).await.unwrap_err();
-        assert_eq!((error.kind(), error.code()), (Kind::Conflict, "server_changed"));
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Conflict, "server_changed"));
     }
     stage.get(scope(BOB, 1)).await.unwrap();
     stage.server.version = 2;
     stage.get(scope(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened(), 2, "the one of the newer version is still there");
-    stage.connections.outdated(ADA, stage.server.id, Some(3), false);
+    stage.connections.invalidate(ADA, stage.server.id, Some(3), false);
     stage.get(scope(ADA, 1)).await.unwrap_err();
     stage.server.version = 3;
     stage.get(scope(ADA, 1)).await.unwrap();
-    stage.connections.outdated(ADA, stage.server.id, None, true);
+    stage.connections.invalidate(ADA, stage.server.id, None, true);
     assert_eq!(stage.get(scope(ADA, 1)).await.unwrap_err().code(), "server_changed");
     assert_eq!(stage.opened(), 3);
 }

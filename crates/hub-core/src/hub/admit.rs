@@ -10,42 +10,45 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::call_records::CallView;
-use super::egress_denials::Refusal;
-use super::execute::{Approved, Intent};
-use super::repeated_events::Repeated as _;
+use super::execute::{ApprovalUse, CallStart};
+use super::rejections::AuditRejection;
+use super::repeated_events::RepeatedEvent as _;
 use super::sync::tool_id;
 use super::tools::slug_in;
 use super::{Hub, event_payloads};
-use crate::actor::Scope;
+use crate::actor::Actor;
 use crate::agent::Agent;
-use crate::audit::Entry;
+use crate::audit::AuditEntry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::events::Told;
+use crate::events::NewEvent;
 use crate::id::{ApprovalId, CallId};
 use crate::lock::lock;
-use crate::policy::{self, Caller, Reason, Verdict};
-use crate::rate_limit::too_many;
+use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
+use crate::rate_limit::concurrency_limited;
 use crate::server::Server;
-use crate::store::{Approval, Batch, Call, Change, Decision, Key, Kind, Room, Status};
+use crate::store::{
+    Approval, ApprovalStatus, Batch, CallRecord, CallStatus, ConcurrencyScope, DocumentKey, DocumentKind,
+    StoreChange,
+};
 use crate::telemetry;
-use crate::tool::Tool;
+use crate::tool::ToolRecord;
 
 /// Maximum size of arguments as JSON, in bytes.
-const LARGEST: usize = 4 << 20;
+const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 /// Maximum length of the stored reason of a rejected call, in characters.
 const MAX_REASON_LEN: usize = 2_000;
 /// Running calls, and calls waiting for an approval, per subject.
-const MOST_AT_ONCE: usize = 256;
-const MOST_WAITING: u32 = 100;
+const MAX_RUNNING_CALLS: usize = 256;
+const MAX_PENDING_APPROVALS: u32 = 100;
 
 /// Reference to a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum ToolRef {
     /// Qualified name.
-    Local(String),
+    Qualified(String),
     /// Upstream name at a server.
-    Of {
+    Upstream {
         /// Server id or slug.
         server: String,
         /// Upstream name of the tool.
@@ -53,54 +56,56 @@ pub enum Which {
     },
 }
 
-impl Which {
+impl ToolRef {
     /// Adds the names that the caller sent to an audit entry.
-    fn named(&self, entry: Entry) -> Entry {
+    fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
         match self {
-            Which::Local(name) => entry.with("tool", name.as_str()),
-            Which::Of { server, tool } => entry.with("server", server.as_str()).with("tool", tool.as_str()),
+            ToolRef::Qualified(name) => entry.with("tool", name.as_str()),
+            ToolRef::Upstream { server, tool } => {
+                entry.with("server", server.as_str()).with("tool", tool.as_str())
+            }
         }
     }
 
     /// Returns the id or slug of the server in the reference.
     fn server(&self) -> Option<&str> {
         match self {
-            Which::Local(name) => slug_in(name),
-            Which::Of { server, .. } => Some(server),
+            ToolRef::Qualified(name) => slug_in(name),
+            ToolRef::Upstream { server, .. } => Some(server),
         }
     }
 }
 
 /// Requested tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct CallRequest {
     /// Tool to call.
-    pub tool: Which,
+    pub tool: ToolRef,
     /// Arguments; must be an object.
     pub arguments: Value,
 }
 
 /// Call after tool lookup and policy decision.
-pub(super) struct Plan {
+pub(super) struct PlannedCall {
     pub(super) id: CallId,
     pub(super) server: Server,
-    pub(super) tool: Tool,
+    pub(super) tool: ToolRecord,
     pub(super) arguments: Value,
     /// Originally requested arguments, if a user has edited them.
-    pub(super) asked: Option<Value>,
-    pub(super) verdict: Verdict,
+    pub(super) requested_arguments: Option<Value>,
+    pub(super) decision: PolicyDecision,
     /// Versions of the documents that the policy decision is based on.
-    pub(super) by: Vec<(Key, u64)>,
+    pub(super) policy_versions: Vec<(DocumentKey, u64)>,
 }
 
-impl Plan {
+impl PlannedCall {
     /// Returns the digest of the arguments.
     pub(super) fn digest(&self) -> Digest {
-        Digest::of("linchpin arguments").json(&self.arguments).end()
+        Digest::of("linchpin arguments").json(&self.arguments).finish()
     }
 
     /// Adds the fields that identify this call to an audit entry.
-    fn described(&self, entry: Entry) -> Entry {
+    fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
         entry
             .with("call", self.id.to_string())
             .with("pin", crate::tool::pin::pin(&self.tool.definition).to_string())
@@ -108,12 +113,18 @@ impl Plan {
     }
 
     /// Creates the call record before the call starts.
-    fn call(&self, scope: Scope, status: Status, arguments: Option<Vec<u8>>, now: Timestamp) -> Call {
-        Call {
+    fn to_record(
+        &self,
+        actor: Actor,
+        status: CallStatus,
+        arguments: Option<Vec<u8>>,
+        now: Timestamp,
+    ) -> CallRecord {
+        CallRecord {
             id: self.id,
             server: self.server.id,
             tool: self.tool.name.clone(),
-            subject: scope.subject().to_string(),
+            subject: actor.subject().to_string(),
             status,
             digest: self.digest(),
             arguments,
@@ -126,35 +137,45 @@ impl Plan {
     }
 
     /// Returns the event for subscribers.
-    pub(super) fn told(&self, status: Status) -> Told {
+    pub(super) fn status_event(&self, status: CallStatus) -> NewEvent {
         event_payloads::call(self.id, self.server.id, &self.tool.name, status)
     }
 
     /// Returns the digest that an approval is bound to.
-    pub(super) fn binding(&self, scope: Scope) -> Digest {
-        policy::binding(scope.subject(), self.server.id, &self.tool.definition, &self.arguments)
+    pub(super) fn binding(&self, actor: Actor) -> Digest {
+        policy::approval_binding(actor.subject(), self.server.id, &self.tool.definition, &self.arguments)
     }
 }
 
 impl Hub {
     /// Calls a tool and returns the call record, also if the policy or a user denies the call. With `wait`, waits for a
     /// pending approval.
-    pub async fn call_tool(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
-        let call = self.begin_call(scope, wanted, wait).await?;
-        if wait && !call.status.is_final() { self.wait(scope, call.id).await } else { Ok(call) }
+    pub async fn call_tool(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+    ) -> Result<CallView> {
+        let call = self.submit_call(actor, request, wait).await?;
+        if wait && !call.status.is_final() { self.wait(actor, call.id).await } else { Ok(call) }
     }
 
     /// Like [`Self::call_tool`], but does not wait for an approval.
-    pub async fn begin_call(self: &Arc<Self>, scope: Scope, wanted: Wanted, wait: bool) -> Result<CallView> {
-        let again = self.store.shared().map(|_| wanted.clone());
-        let server = wanted.tool.server().map(str::to_owned);
-        match (self.try_call(scope, wanted, wait, true).await, again) {
+    pub async fn submit_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+    ) -> Result<CallView> {
+        let again = self.store.shared().map(|_| request.clone());
+        let server = request.tool.server().map(str::to_owned);
+        match (self.try_call(actor, request, wait, true).await, again) {
             // Another hub has just changed a document that the decision is based on: decide again, once.
             (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
-                self.try_call(scope, again, wait, false).await
+                self.try_call(actor, again, wait, false).await
             }
             (Err(error), _) => Err(match server {
-                Some(server) => self.why_missing(scope, &server, error).await,
+                Some(server) => self.explain_missing_tool(actor, &server, error).await,
                 None => error,
             }),
             (begun, _) => begun,
@@ -163,50 +184,53 @@ impl Hub {
 
     async fn try_call(
         self: &Arc<Self>,
-        scope: Scope,
-        wanted: Wanted,
+        actor: Actor,
+        request: CallRequest,
         wait: bool,
         is_first: bool,
     ) -> Result<CallView> {
-        if !wanted.arguments.is_object() {
+        if !request.arguments.is_object() {
             return Err(Error::invalid("arguments", "must be an object"));
         }
         if is_first {
             // Before any lookup: an unknown tool consumes the limit as well.
-            self.take_turn(scope, || wanted.tool.named(self.entry(scope, "call.limited"))).await?;
+            self.consume_rate_limit(actor, || request.tool.add_to_entry(self.entry(actor, "call.limited")))
+                .await?;
         }
-        self.check_room(scope)?;
-        let plan = self.plan(scope, wanted).await?;
-        let (reason, is_asked) = match plan.verdict {
-            Verdict::Deny(reason) => {
-                return self.refuse(scope, plan, Status::Denied, reason.code(), reason.text()).await;
+        self.check_running_calls(actor)?;
+        let plan = self.plan(actor, request).await?;
+        let (reason, is_asked) = match plan.decision {
+            PolicyDecision::Deny(reason) => {
+                return self
+                    .record_rejection(actor, plan, CallStatus::Denied, reason.code(), reason.text())
+                    .await;
             }
-            Verdict::Ask(reason) => (reason, true),
-            Verdict::Allow(reason) => (reason, false),
+            PolicyDecision::RequireApproval(reason) => (reason, true),
+            PolicyDecision::Allow(reason) => (reason, false),
         };
         if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
-            return self.refuse(scope, plan, Status::Error, "invalid_arguments", &faults).await;
+            return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
         }
         if is_first {
-            let limited = || self.about_tool(scope, "call.limited", &plan.server, &plan.tool);
-            self.take_turn_at(scope, &plan.server, limited).await?;
+            let limited = || self.tool_entry(actor, "call.limited", &plan.server, &plan.tool);
+            self.consume_server_rate_limit(actor, &plan.server, limited).await?;
         }
         let id = plan.id;
         if is_asked {
-            self.ask(scope, &plan, reason).await?;
-            return self.call(scope, id).await;
+            self.request_approval(actor, &plan, reason).await?;
+            return self.call(actor, id).await;
         }
-        let over = self.make(scope, plan, None, reason.code()).await?;
-        if wait { over.await.map_err(|_| not_known(id)) } else { self.call(scope, id).await }
+        let finished = self.start_call(actor, plan, None, reason.code()).await?;
+        if wait { finished.await.map_err(|_| unknown_outcome_error(id)) } else { self.call(actor, id).await }
     }
 
     /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
     /// recorded; the receiver yields the outcome.
-    pub(super) async fn make(
+    pub(super) async fn start_call(
         self: &Arc<Self>,
-        scope: Scope,
-        plan: Plan,
-        approved: Option<Approved>,
+        actor: Actor,
+        plan: PlannedCall,
+        approved: Option<ApprovalUse>,
         reason: &'static str,
     ) -> Result<oneshot::Receiver<CallView>> {
         let ((begun, has_begun), (done, is_done)) = (oneshot::channel(), oneshot::channel());
@@ -221,190 +245,202 @@ impl Hub {
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
-        let call = self.clone().carry_out(scope, plan, Intent { approved, reason, begun, done });
-        self.tasks.start(call.instrument(span));
-        has_begun.await.unwrap_or_else(|_| Err(Error::ending()))?;
+        let call =
+            self.clone().execute(actor, plan, CallStart { approved, reason, started: begun, finished: done });
+        self.tasks.spawn(call.instrument(span));
+        has_begun.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
         Ok(is_done)
     }
 
     /// Resolves the tool and evaluates the policy.
-    async fn plan(&self, scope: Scope, wanted: Wanted) -> Result<Plan> {
-        let (server, tool, version) = match wanted.tool {
-            Which::Local(name) => self.visible_tool(scope, &name, "call.refused").await?,
-            Which::Of { server, tool } => self.visible_tool_of(scope, &server, &tool, "call.refused").await?,
+    async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
+        let (server, tool, version) = match request.tool {
+            ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.refused").await?,
+            ToolRef::Upstream { server, tool } => {
+                self.visible_upstream_tool(actor, &server, &tool, "call.refused").await?
+            }
         };
-        let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
-        Ok(Plan {
+        let (verdict, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        Ok(PlannedCall {
             id: CallId::new(&*self.world),
             server,
             tool,
-            arguments: wanted.arguments,
-            asked: None,
-            verdict,
-            by,
+            arguments: request.arguments,
+            requested_arguments: None,
+            decision: verdict,
+            policy_versions: by,
         })
     }
 
     /// In a cluster, makes the commit fail if another hub has changed a document that the decision is based on.
-    pub(super) fn rules(&self, plan: &Plan) -> Option<Change> {
-        self.store.shared().map(|_| Change::Same(plan.by.clone()))
+    pub(super) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
+        self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
     }
 
     /// Evaluates the policy. Returns the decision and the document versions that it is based on.
-    pub(super) async fn verdict(
+    pub(super) async fn evaluate_policy(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &Server,
-        (tool, version): (&Tool, u64),
-    ) -> Result<(Verdict, Vec<(Key, u64)>)> {
+        (tool, version): (&ToolRecord, u64),
+    ) -> Result<(PolicyDecision, Vec<(DocumentKey, u64)>)> {
         let mut by = vec![
-            (Key::new(Kind::Server, server.id), server.version),
-            (Key::new(Kind::Tool, tool_id(server.id, &tool.name)), version),
+            (DocumentKey::new(DocumentKind::Server, server.id), server.version),
+            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), version),
         ];
-        let Some(id) = scope.agent() else {
-            scope.person()?;
-            return Ok((policy::decide(Caller::Person, server, tool), by));
+        let Some(id) = actor.agent() else {
+            actor.require_user()?;
+            return Ok((policy::evaluate(Caller::User, server, tool), by));
         };
         // A deleted agent may do nothing.
-        let Some((agent, version)) = self.find::<Agent>(scope.tenant(), Kind::Agent, id).await? else {
-            return Ok((Verdict::Deny(Reason::NotSelected), by));
+        let Some((agent, version)) = self.load::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?
+        else {
+            return Ok((PolicyDecision::Deny(PolicyReason::NotSelected), by));
         };
-        by.push((Key::new(Kind::Agent, id), version));
-        Ok((policy::decide(Caller::Agent(&agent), server, tool), by))
+        by.push((DocumentKey::new(DocumentKind::Agent, id), version));
+        Ok((policy::evaluate(Caller::Agent(&agent), server, tool), by))
     }
 
     /// Validates arguments against their size limit and the input schema of the tool.
-    pub(super) fn check_arguments(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
+    pub(super) fn check_arguments(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
         let size = arguments.to_string().len();
-        if size > LARGEST {
-            return Err(format!("the arguments have {size} bytes; the limit is {LARGEST} bytes"));
+        if size > MAX_ARGUMENT_BYTES {
+            return Err(format!("the arguments have {size} bytes; the limit is {MAX_ARGUMENT_BYTES} bytes"));
         }
-        self.schemas.check(tool, arguments)
+        self.schema_cache.check(tool, arguments)
     }
 
     /// Enforces the limit of running calls per subject.
-    fn check_room(&self, scope: Scope) -> Result<()> {
-        let running = lock(&self.running);
+    fn check_running_calls(&self, actor: Actor) -> Result<()> {
+        let running = lock(&self.running_calls);
         let own = running
             .iter()
-            .filter(|((tenant, _), running)| *tenant == scope.tenant() && running.subject == scope.subject());
-        if own.count() < MOST_AT_ONCE {
+            .filter(|((tenant, _), running)| *tenant == actor.tenant() && running.subject == actor.subject());
+        if own.count() < MAX_RUNNING_CALLS {
             return Ok(());
         }
-        Err(too_many(MOST_AT_ONCE))
+        Err(concurrency_limited(MAX_RUNNING_CALLS))
     }
 
     /// Rejects a call. The first rejection of its kind (subject, tool, reason and text) is stored without the
     /// arguments; repetitions within a minute are counted and refer to its record.
-    async fn refuse(
+    async fn record_rejection(
         self: &Arc<Self>,
-        scope: Scope,
-        plan: Plan,
-        status: Status,
+        actor: Actor,
+        plan: PlannedCall,
+        status: CallStatus,
         code: &'static str,
         text: &str,
     ) -> Result<CallView> {
-        let (tenant, now) = (scope.tenant(), self.world.now());
+        let (tenant, now) = (actor.tenant(), self.world.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
-        self.meters.call_over(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
-        let kind = self.about_tool(scope, "call.refused", &plan.server, &plan.tool).with("reason", code);
-        let kind = Refusal::new(tenant, kind, Some(plan.id)).with_error(&text);
-        let (kind, count) = self.denials.count(kind, now);
+        self.metrics.record_call(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
+        let kind = self.tool_entry(actor, "call.refused", &plan.server, &plan.tool).with("reason", code);
+        let kind = AuditRejection::new(tenant, kind, Some(plan.id)).with_error(&text);
+        let (kind, count) = self.rejections.count(kind, now);
         let view = CallView {
             id: kind.call.unwrap_or(plan.id),
             arguments: None,
             error: Some(text.clone()),
             completed: Some(now),
-            ..CallView::of(scope, &plan, status)
+            ..CallView::without_outcome(actor, &plan, status)
         };
         if let Some(count) = count {
             // The repetitions refer to this record: it is stored even if the client disconnects.
             let hub = self.clone();
             let stored = async move {
-                hub.store_refused_call(scope, &plan, (status, text), &kind, (now, count)).await
+                hub.store_rejected_call(actor, &plan, (status, text), &kind, (now, count)).await
             };
             self.detached(stored).await?;
         }
         Ok(view)
     }
 
-    async fn store_refused_call(
+    async fn store_rejected_call(
         &self,
-        scope: Scope,
-        plan: &Plan,
-        (status, text): (Status, String),
-        kind: &Refusal,
+        actor: Actor,
+        plan: &PlannedCall,
+        (status, text): (CallStatus, String),
+        kind: &AuditRejection,
         (now, count): (Timestamp, u64),
     ) -> Result<()> {
         let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
         if kind.call.is_some() {
-            entry = plan.described(entry);
+            entry = plan.add_to_entry(entry);
             let keeps = plan.server.settings.keep_history;
-            let error = self.sealed_error(scope.tenant(), plan.id, status, keeps.then_some(text)).await;
-            let call = Call { error, completed: Some(now), ..plan.call(scope, status, None, now) };
-            batch = batch.change(Change::Open(Box::new(call))).tell(plan.told(status));
-            batch.changes.extend(self.rules(plan));
+            let error = self.sealed_error(actor.tenant(), plan.id, status, keeps.then_some(text)).await;
+            let call = CallRecord { error, completed: Some(now), ..plan.to_record(actor, status, None, now) };
+            batch =
+                batch.change(StoreChange::InsertCall(Box::new(call))).with_event(plan.status_event(status));
+            batch.changes.extend(self.version_preconditions(plan));
         }
-        self.denials.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
+        self.rejections.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
     }
 
     /// Requests the approval of a user.
-    async fn ask(&self, scope: Scope, plan: &Plan, reason: Reason) -> Result<()> {
+    async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
         let now = self.world.now();
-        let call = self.record(scope, plan, Status::Pending).await?;
+        let call = self.call_record(actor, plan, CallStatus::Pending).await?;
         let approval = Approval {
             id: ApprovalId::new(&*self.world),
             call: plan.id,
-            digest: plan.binding(scope),
-            decision: Decision::Open,
+            digest: plan.binding(actor),
+            decision: ApprovalStatus::Open,
             decided_by: None,
             created: now,
             expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(Timestamp::MAX),
             decided: None,
         };
-        let entry = self.about(scope, "approval.asked", plan).with("reason", reason.code());
+        let entry = self.call_entry(actor, "approval.asked", plan).with("reason", reason.code());
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
-        let mut batch = Batch::new().audit(entry).tell(plan.told(Status::Pending));
-        batch = batch.tell(event_payloads::approval(approval.id, plan.id, Decision::Open));
-        let of = Room::Waiting(scope.subject().to_string());
-        batch = batch.change(Change::Room { of, most: MOST_WAITING });
-        batch = batch.change(Change::Open(Box::new(call))).change(Change::Ask(approval));
-        batch.changes.extend(self.rules(plan));
-        self.store.commit(scope.tenant(), batch).await
+        let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));
+        batch = batch.with_event(event_payloads::approval(approval.id, plan.id, ApprovalStatus::Open));
+        let of = ConcurrencyScope::Pending(actor.subject().to_string());
+        batch = batch.change(StoreChange::RequireConcurrency { scope: of, max_calls: MAX_PENDING_APPROVALS });
+        batch = batch
+            .change(StoreChange::InsertCall(Box::new(call)))
+            .change(StoreChange::InsertApproval(approval));
+        batch.changes.extend(self.version_preconditions(plan));
+        self.store.commit(actor.tenant(), batch).await
     }
 
     /// Creates the call record with its encrypted arguments.
-    pub(super) async fn record(&self, scope: Scope, plan: &Plan, status: Status) -> Result<Call> {
+    pub(super) async fn call_record(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+        status: CallStatus,
+    ) -> Result<CallRecord> {
         let now = self.world.now();
         // A pending call needs its arguments when it is approved, even if the server stores no history.
-        let arguments = if plan.server.settings.keep_history || status == Status::Pending {
-            Some(self.seal_arguments(scope.tenant(), plan).await?)
+        let arguments = if plan.server.settings.keep_history || status == CallStatus::Pending {
+            Some(self.seal_arguments(actor.tenant(), plan).await?)
         } else {
             None
         };
-        Ok(plan.call(scope, status, arguments, now))
+        Ok(plan.to_record(actor, status, arguments, now))
     }
 
     /// Creates the audit entry of a call.
-    pub(super) fn about(&self, scope: Scope, action: &'static str, plan: &Plan) -> Entry {
-        plan.described(self.about_tool(scope, action, &plan.server, &plan.tool))
+    pub(super) fn call_entry(&self, actor: Actor, action: &'static str, plan: &PlannedCall) -> AuditEntry {
+        plan.add_to_entry(self.tool_entry(actor, action, &plan.server, &plan.tool))
     }
 
     /// Creates the audit entry of a tool.
-    pub(super) fn about_tool(
+    pub(super) fn tool_entry(
         &self,
-        scope: Scope,
+        actor: Actor,
         action: &'static str,
         server: &Server,
-        tool: &Tool,
-    ) -> Entry {
-        self.entry(scope, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
+        tool: &ToolRecord,
+    ) -> AuditEntry {
+        self.entry(actor, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
     }
 }
 
 /// Creates the error for a call whose outcome is unknown.
-fn not_known(call: CallId) -> Error {
+fn unknown_outcome_error(call: CallId) -> Error {
     let text = format!("the hub stopped while call {call} was running: its outcome is unknown");
-    Error::new(error::Kind::Unavailable, "outcome_unknown", text)
+    Error::new(error::ErrorKind::Unavailable, "outcome_unknown", text)
 }

@@ -8,22 +8,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admit::Plan;
+use super::admit::PlannedCall;
 use super::call_records::CallView;
-use super::execute::Approved;
-use super::subject_names::Names;
+use super::execute::ApprovalUse;
+use super::subject_names::SubjectNames;
 use super::{Hub, event_payloads};
-use crate::actor::{Scope, Subject};
-use crate::audit::Entry;
+use crate::actor::{Actor, Subject};
+use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::id::{ApprovalId, TenantId};
-use crate::policy::Verdict;
-use crate::store::{Approval, ApprovalFilter, Batch, Call, Change, Decision, Page, Paging, Status};
+use crate::policy::PolicyDecision;
+use crate::store::{
+    Approval, ApprovalFilter, ApprovalStatus, Batch, CallRecord, CallStatus, Page, PageRequest, StoreChange,
+};
 use crate::text::first_line;
 
 /// Maximum size of arguments in lists, as JSON bytes: large arguments of one caller must not hide the requests of
 /// others.
-const LARGEST_LISTED: usize = 4 << 10;
+const MAX_LISTED_ARGUMENT_BYTES: usize = 4 << 10;
 
 /// Approval request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -34,7 +36,7 @@ pub struct ApprovalView {
     /// The call, with its exact arguments. In lists, those of more than 4 KiB are left out.
     pub call: CallView,
     /// Status of the request.
-    pub decision: Decision,
+    pub decision: ApprovalStatus,
     /// Who decided: `user:` and an id, or `hub`.
     pub decided_by: Option<String>,
     /// The name of that user. Absent if it was removed.
@@ -56,20 +58,20 @@ impl Hub {
     /// Lists approvals, newest first, optionally filtered by status.
     pub async fn approvals(
         &self,
-        scope: Scope,
-        decision: Option<Decision>,
-        paging: &Paging,
+        actor: Actor,
+        decision: Option<ApprovalStatus>,
+        paging: &PageRequest,
     ) -> Result<Page<ApprovalView>> {
-        scope.person()?;
+        actor.require_user()?;
         let filter = ApprovalFilter { call: None, decision };
-        let Page { items, next } = self.store.approvals(scope.tenant(), &filter, paging).await?;
-        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(scope.tenant()));
+        let Page { items, next } = self.store.approvals(actor.tenant(), &filter, paging).await?;
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(actor.tenant()));
         for approval in items {
-            let mut view = self.view_approval(scope, approval, &mut names).await?;
+            let mut view = self.view_approval(actor, approval, &mut names).await?;
             let call = &mut view.call;
             (call.result, call.summary) = (None, None);
             for arguments in [&mut call.arguments, &mut call.asked] {
-                arguments.take_if(|arguments| arguments.to_string().len() > LARGEST_LISTED);
+                arguments.take_if(|arguments| arguments.to_string().len() > MAX_LISTED_ARGUMENT_BYTES);
             }
             views.push(view);
         }
@@ -77,10 +79,10 @@ impl Hub {
     }
 
     /// Returns one approval.
-    pub async fn approval(&self, scope: Scope, id: ApprovalId) -> Result<ApprovalView> {
-        scope.person()?;
-        let approval = self.find_approval(scope.tenant(), id).await?;
-        self.view_approval(scope, approval, &mut self.names(scope.tenant())).await
+    pub async fn approval(&self, actor: Actor, id: ApprovalId) -> Result<ApprovalView> {
+        actor.require_user()?;
+        let approval = self.find_approval(actor.tenant(), id).await?;
+        self.view_approval(actor, approval, &mut self.names(actor.tenant())).await
     }
 
     async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
@@ -89,17 +91,17 @@ impl Hub {
 
     async fn view_approval(
         &self,
-        scope: Scope,
+        actor: Actor,
         approval: Approval,
-        names: &mut Names<'_>,
+        names: &mut SubjectNames<'_>,
     ) -> Result<ApprovalView> {
         let decided_by_name = match &approval.decided_by {
-            Some(subject) => names.of(subject).await?,
+            Some(subject) => names.get(subject).await?,
             None => None,
         };
         Ok(ApprovalView {
             id: approval.id,
-            call: self.named_call(scope, approval.call, names).await?,
+            call: self.call_with_names(actor, approval.call, names).await?,
             decision: approval.decision,
             decided_by: approval.decided_by,
             decided_by_name,
@@ -113,28 +115,29 @@ impl Hub {
     /// Approves a call, optionally with other arguments. The call is started at once.
     pub async fn approve(
         self: &Arc<Self>,
-        scope: Scope,
+        actor: Actor,
         id: ApprovalId,
         arguments: Option<Value>,
     ) -> Result<ApprovalView> {
-        scope.person()?;
-        let tenant = scope.tenant();
+        actor.require_user()?;
+        let tenant = actor.tenant();
         let approval = self.find_approval(tenant, id).await?;
-        if approval.decision != Decision::Open {
+        if approval.decision != ApprovalStatus::Open {
             let text = format!("approval {id} is already {}", approval.decision.name());
-            return Err(Error::new(error::Kind::Conflict, "approval_decided", text));
+            return Err(Error::new(error::ErrorKind::Conflict, "approval_decided", text));
         }
-        let (asker, mut plan) = self.planned(tenant, &approval).await?;
-        if plan.binding(asker) != approval.digest {
+        let (requester, mut plan) = self.load_planned_call(tenant, &approval).await?;
+        if plan.binding(requester) != approval.digest {
             let text = "the tool has changed since the request: deny it and repeat the call";
-            return Err(Error::new(error::Kind::Conflict, "tool_changed", text));
+            return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
         }
-        let mut entry = self.about(scope, "approval.approved", &plan).with("approval", id.to_string());
+        let mut entry = self.call_entry(actor, "approval.approved", &plan).with("approval", id.to_string());
         // The policy may have changed since the request.
-        if let Verdict::Deny(reason) = plan.verdict {
+        if let PolicyDecision::Deny(reason) = plan.decision {
             let entry = entry.with("refused", reason.code());
-            self.close(tenant, &approval, Decision::Denied, "hub", reason.text(), entry).await?;
-            return self.approval(scope, id).await;
+            self.close_approval(tenant, &approval, ApprovalStatus::Denied, "hub", reason.text(), entry)
+                .await?;
+            return self.approval(actor, id).await;
         }
         let (mut changes, mut digest, at) = (Vec::new(), None, self.world.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
@@ -143,50 +146,68 @@ impl Hub {
             }
             self.check_arguments(&plan.tool, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
-            plan.asked = Some(std::mem::replace(&mut plan.arguments, arguments));
-            digest = Some(plan.binding(asker));
+            plan.requested_arguments = Some(std::mem::replace(&mut plan.arguments, arguments));
+            digest = Some(plan.binding(requester));
             entry = entry.with("edited", plan.digest().to_string());
             let sealed = Some(self.seal_arguments(tenant, &plan).await?);
-            changes.push(Change::Edit { call: plan.id, digest: plan.digest(), arguments: sealed });
+            changes.push(StoreChange::EditArguments {
+                call: plan.id,
+                digest: plan.digest(),
+                arguments: sealed,
+            });
         }
-        let by = scope.subject().to_string();
-        changes.push(Change::Decide { approval: id, decision: Decision::Approved, by, at, digest });
-        self.make(asker, plan, Some(Approved { id, changes, entry }), "approved").await?;
-        self.approval(scope, id).await
+        let by = actor.subject().to_string();
+        changes.push(StoreChange::DecideApproval {
+            approval: id,
+            decision: ApprovalStatus::Approved,
+            by,
+            at,
+            digest,
+        });
+        self.start_call(requester, plan, Some(ApprovalUse { id, changes, entry }), "approved").await?;
+        self.approval(actor, id).await
     }
 
     /// Denies a call. The caller receives the reason.
-    pub async fn deny(&self, scope: Scope, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
-        scope.person()?;
+    pub async fn deny(&self, actor: Actor, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
+        actor.require_user()?;
         let reason = reason.map(first_line).filter(|reason| !reason.is_empty());
         let text = reason
             .as_ref()
             .map_or_else(|| "denied by a user".to_owned(), |reason| format!("denied by a user: {reason}"));
-        let approval = self.find_approval(scope.tenant(), id).await?;
-        let mut entry = self.entry(scope, "approval.denied").with("approval", id.to_string());
+        let approval = self.find_approval(actor.tenant(), id).await?;
+        let mut entry = self.entry(actor, "approval.denied").with("approval", id.to_string());
         entry = entry.with("call", approval.call.to_string());
         if let Some(reason) = reason {
             entry = entry.with("reason", reason);
         }
-        self.close(scope.tenant(), &approval, Decision::Denied, &scope.subject().to_string(), &text, entry)
-            .await?;
-        self.approval(scope, id).await
+        self.close_approval(
+            actor.tenant(),
+            &approval,
+            ApprovalStatus::Denied,
+            &actor.subject().to_string(),
+            &text,
+            entry,
+        )
+        .await?;
+        self.approval(actor, id).await
     }
 
     /// Closes approvals that were not decided in time.
     pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
         let now = self.world.now();
-        let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
-        let mut paging = Paging { after: None, limit: 100 };
+        let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
+        let mut paging = PageRequest { after: None, limit: 100 };
         loop {
             let page = self.store.approvals(tenant, &filter, &paging).await?;
             for approval in page.items.iter().filter(|approval| approval.expires <= now) {
                 let entry =
-                    Entry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
+                    AuditEntry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
                 let entry = entry.with("call", approval.call.to_string());
                 let text = "the approval has expired";
-                match self.close(tenant, approval, Decision::Expired, "hub", text, entry).await {
-                    Err(error) if error.kind() != error::Kind::Conflict => return Err(error),
+                match self.close_approval(tenant, approval, ApprovalStatus::Expired, "hub", text, entry).await
+                {
+                    Err(error) if error.kind() != error::ErrorKind::Conflict => return Err(error),
                     _ => {} // expired, or just decided by a user
                 }
             }
@@ -197,50 +218,67 @@ impl Hub {
         }
     }
 
-    async fn close(
+    async fn close_approval(
         &self,
         tenant: TenantId,
         approval: &Approval,
-        decision: Decision,
+        decision: ApprovalStatus,
         by: &str,
         text: &str,
-        entry: Entry,
+        entry: AuditEntry,
     ) -> Result<()> {
         let at = self.world.now();
-        let decide = Change::Decide { approval: approval.id, decision, by: by.to_owned(), at, digest: None };
+        let decide = StoreChange::DecideApproval {
+            approval: approval.id,
+            decision,
+            by: by.to_owned(),
+            at,
+            digest: None,
+        };
         let call = self.store.call(tenant, approval.call).await?;
         let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
-        let outcome = self.failed(tenant, call.id, call.server, Status::Denied, text).await;
-        let finish = Change::Finish { call: call.id, outcome };
+        let outcome = self.failed_outcome(tenant, call.id, call.server, CallStatus::Denied, text).await;
+        let finish = StoreChange::FinishCall { call: call.id, outcome };
         let batch = Batch::new().change(decide).change(finish).audit(entry);
-        let batch = batch.tell(event_payloads::approval(approval.id, call.id, decision));
+        let batch = batch.with_event(event_payloads::approval(approval.id, call.id, decision));
         self.store
             .commit(
                 tenant,
-                batch.tell(event_payloads::call(call.id, call.server, &call.tool, Status::Denied)),
+                batch.with_event(event_payloads::call(call.id, call.server, &call.tool, CallStatus::Denied)),
             )
             .await
     }
 
     /// Rebuilds the planned call of an approval and its actor.
-    async fn planned(&self, tenant: TenantId, approval: &Approval) -> Result<(Scope, Plan)> {
+    async fn load_planned_call(&self, tenant: TenantId, approval: &Approval) -> Result<(Actor, PlannedCall)> {
         let call = self.store.call(tenant, approval.call).await?;
-        let call: Call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
-        let scope = Scope::new(tenant, call.subject.parse::<Subject>()?);
+        let call: CallRecord = call.ok_or_else(|| Error::not_found("call", approval.call))?;
+        let actor = Actor::new(tenant, call.subject.parse::<Subject>()?);
         let server = self.find_server(tenant, &call.server.to_string()).await?;
-        let tool = self.tool_of(tenant, server.id, &call.tool).await?;
-        let missing = || Error::not_found("tool", crate::text::shortened(&call.tool));
+        let tool = self.find_upstream_tool(tenant, server.id, &call.tool).await?;
+        let missing = || Error::not_found("tool", crate::text::shorten(&call.tool));
         let (tool, version) = tool.ok_or_else(missing)?;
-        let (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
+        let (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
         let lost = || {
             Error::new(
-                error::Kind::Conflict,
+                error::ErrorKind::Conflict,
                 "call_over",
                 "the call has finished and its arguments are not stored",
             )
         };
-        let (verdict, by) = self.verdict(scope, &server, (&tool, version)).await?;
+        let (verdict, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
         let arguments = arguments.ok_or_else(lost)?;
-        Ok((scope, Plan { id: call.id, server, tool, arguments, asked, verdict, by }))
+        Ok((
+            actor,
+            PlannedCall {
+                id: call.id,
+                server,
+                tool,
+                arguments,
+                requested_arguments: requested,
+                decision: verdict,
+                policy_versions: by,
+            },
+        ))
     }
 }

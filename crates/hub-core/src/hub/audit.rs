@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::audit_verify::{Beside, Verified, verify};
-use super::{Hub, Options};
-use crate::actor::Scope;
-use crate::audit::{Checkpoint, Head, Row};
+use super::audit_verify::{AuditFiles, AuditVerification, verify};
+use super::{Hub, HubOptions};
+use crate::actor::Actor;
+use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::store::{Batch, Change};
+use crate::store::{Batch, StoreChange};
 use crate::text::{hex, unhex};
 
 /// Audit entry.
@@ -38,7 +38,7 @@ pub struct AuditView {
 
 /// Checkpoint as one line of the checkpoint file.
 #[derive(Serialize, Deserialize)]
-struct Line {
+struct CheckpointLine {
     tenant: TenantId,
     number: u64,
     hash: String,
@@ -46,9 +46,9 @@ struct Line {
     signature: String,
 }
 
-impl From<Row> for AuditView {
-    fn from(row: Row) -> Self {
-        let Row { number, at, actor, action, fields, hash } = row;
+impl From<StoredAuditEntry> for AuditView {
+    fn from(row: StoredAuditEntry) -> Self {
+        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
         // Fields that were tampered with are shown as they are: the verification of the chain finds them.
         let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
         AuditView { number, at, actor, action, fields, hash: hash.to_string() }
@@ -57,23 +57,23 @@ impl From<Row> for AuditView {
 
 impl Hub {
     /// Lists entries after a number.
-    pub async fn audit(&self, scope: Scope, after: u64, limit: usize) -> Result<Vec<AuditView>> {
-        scope.person()?;
-        let rows = self.store.audit(scope.tenant(), after, limit).await?;
+    pub async fn audit(&self, actor: Actor, after: u64, limit: usize) -> Result<Vec<AuditView>> {
+        actor.require_user()?;
+        let rows = self.store.audit_entries(actor.tenant(), after, limit).await?;
         Ok(rows.into_iter().map(AuditView::from).collect())
     }
 
     /// Verifies that every entry is as it was written and that none is missing.
-    pub async fn verify_audit(&self, scope: Scope) -> Result<Verified> {
-        scope.person()?;
-        let Options { checkpoints, heads, segments, .. } = self.options.clone();
-        let beside = Beside { checkpoints, heads, segments };
-        verify(&*self.store, scope.tenant(), self.signer.public_key(), &beside).await
+    pub async fn verify_audit(&self, actor: Actor) -> Result<AuditVerification> {
+        actor.require_user()?;
+        let HubOptions { checkpoints, heads, segments, .. } = self.options.clone();
+        let beside = AuditFiles { checkpoints, heads, segments };
+        verify(&*self.store, actor.tenant(), self.signer.public_key(), &beside).await
     }
 
     /// Signs the chain head if it has moved since the last checkpoint.
     pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
-        let head = self.store.head(tenant).await?;
+        let head = self.store.audit_head(tenant).await?;
         let last = self.store.checkpoint(tenant).await?;
         // Ignore a checkpoint that was not signed with this key.
         let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
@@ -83,26 +83,26 @@ impl Hub {
         let checkpoint = self.signer.sign(tenant, head, self.world.now());
         // Write the file first: a checkpoint that is already in the store would not be written to the file again.
         if let Some(file) = self.options.checkpoints.clone() {
-            file_away(file, checkpoint.clone()).await?;
+            append_checkpoint(file, checkpoint.clone()).await?;
         }
-        self.store.commit(tenant, Batch::new().change(Change::Checkpoint(checkpoint))).await
+        self.store.commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint))).await
     }
 }
 
 /// Appends a checkpoint to a file.
-async fn file_away(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
+async fn append_checkpoint(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
     let name = file.display().to_string();
     let written = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
     written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
         let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
-        Error::new(error::Kind::Unavailable, "checkpoint_unwritable", text)
+        Error::new(error::ErrorKind::Unavailable, "checkpoint_unwritable", text)
     })
 }
 
 fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
     let Checkpoint { tenant, head, at, signature } = checkpoint;
     let (tenant, number, at) = (*tenant, head.number, *at);
-    let line = Line { tenant, number, hash: head.hash.to_string(), at, signature: hex(signature) };
+    let line = CheckpointLine { tenant, number, hash: head.hash.to_string(), at, signature: hex(signature) };
     let mut options = std::fs::OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
@@ -121,7 +121,7 @@ pub fn last_checkpoint(
 ) -> Result<(Option<Checkpoint>, usize)> {
     let unreadable = |what: String| {
         let text = format!("failed to read the checkpoints in `{}`: {what}", file.display());
-        Error::new(error::Kind::Unavailable, "checkpoints_unreadable", text)
+        Error::new(error::ErrorKind::Unavailable, "checkpoints_unreadable", text)
     };
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -129,10 +129,10 @@ pub fn last_checkpoint(
         Err(error) => return Err(unreadable(error.to_string())),
     };
     // A line may be truncated by a crash or a full disk. The complete ones suffice.
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let read = |line: Line| {
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<CheckpointLine>(line).ok());
+    let read = |line: CheckpointLine| {
         let hash = Digest::from_bytes(unhex(&line.hash)?.try_into().ok()?);
-        let (head, signature) = (Head { number: line.number, hash }, unhex(&line.signature)?);
+        let (head, signature) = (ChainHead { number: line.number, hash }, unhex(&line.signature)?);
         Some(Checkpoint { tenant, head, at: line.at, signature })
     };
     let mut all: Vec<_> = lines.filter(|line| line.tenant == tenant).filter_map(read).collect();

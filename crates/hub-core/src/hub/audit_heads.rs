@@ -6,29 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::spawn_blocking;
 
-use super::{Hub, LOCAL, document, every_segment, put};
+use super::{Hub, LOCAL, document, list_segments, upsert};
 use crate::audit::head_file::{HeadFile, SignedHead};
-use crate::audit::{Entry, Head};
+use crate::audit::{AuditEntry, ChainHead};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
-use crate::platform::{System, random};
-use crate::store::{Batch, Key, Kind, Store};
+use crate::platform::{SystemPlatform, random};
+use crate::store::{Batch, DocumentKey, DocumentKind, Store};
 use crate::text::hex;
 
 /// Head of each tenant, as far as this process knows it.
 #[derive(Default)]
 pub(super) struct Heads {
-    known: tokio::sync::Mutex<HashMap<TenantId, Known>>,
+    known: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
     /// Whether the last attempt failed. A failure is logged once.
     has_failed: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Known {
+enum HeadState {
     /// Signed by this process.
-    Signed(Head),
+    Signed(ChainHead),
     /// The history does not contain the signed head. The head is not moved.
-    Refused,
+    Diverged,
 }
 
 /// Returns the id of a store, if it has one.
@@ -37,15 +37,15 @@ pub(super) async fn store_id(store: &dyn Store) -> Result<Option<String>> {
     Ok(found.and_then(|found| found.document.body["id"].as_str().map(str::to_owned)))
 }
 
-fn key() -> Key {
-    Key::new(Kind::StoreId, "store")
+fn key() -> DocumentKey {
+    DocumentKey::new(DocumentKind::StoreId, "store")
 }
 
 impl Hub {
     /// Signs the audit of all tenants. Must run before the hub serves requests: from then on, a history without a
     /// checkpoint or a head has lost entries.
     pub async fn sign_audit(&self) -> Result<()> {
-        if self.options.heads.as_ref().is_some_and(|file| file.is_inside) {
+        if self.options.heads.as_ref().is_some_and(|file| file.is_in_data_dir) {
             tracing::warn!(
                 "the key file is in the data directory: the signed head of the audit does not protect against an older copy of it"
             );
@@ -60,8 +60,8 @@ impl Hub {
     /// Signs the history of all tenants as it is, even if it does not contain the signed head, and records that.
     pub async fn accept_audit(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
-            let entry = Entry::new(self.world.now(), "hub", "audit.accepted");
-            let entry = match self.found_head(tenant).await? {
+            let entry = AuditEntry::new(self.world.now(), "hub", "audit.accepted");
+            let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
                     entry.with("signed_head", head.number).with("signed_hash", head.hash.to_string())
                 }
@@ -78,9 +78,9 @@ impl Hub {
     pub(super) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
         let mut known = self.heads.known.lock().await;
-        let now = self.store.head(tenant).await?;
+        let now = self.store.audit_head(tenant).await?;
         self.write_head(file, tenant, now).await?;
-        known.insert(tenant, Known::Signed(now));
+        known.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
@@ -99,15 +99,19 @@ impl Hub {
     async fn try_move_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
         let mut known = self.heads.known.lock().await;
-        let now = self.store.head(tenant).await?;
+        let now = self.store.audit_head(tenant).await?;
         let last = match known.get(&tenant) {
-            Some(Known::Refused) => return Ok(()),
-            Some(Known::Signed(head)) if *head == now => return Ok(()),
-            Some(Known::Signed(head)) => Some(*head),
-            None => match self.found_head(tenant).await? {
+            Some(HeadState::Diverged) => return Ok(()),
+            Some(HeadState::Signed(head)) if *head == now => return Ok(()),
+            Some(HeadState::Signed(head)) => Some(*head),
+            None => match self.load_signed_head(tenant).await? {
                 Some(found) if found.store != self.ensure_store_id().await? => {
-                    refused(tenant, found.head, "the signed head of the audit belongs to another database");
-                    known.insert(tenant, Known::Refused);
+                    log_diverged_head(
+                        tenant,
+                        found.head,
+                        "the signed head of the audit belongs to another database",
+                    );
+                    known.insert(tenant, HeadState::Diverged);
                     return Ok(());
                 }
                 found => found.map(|found| found.head),
@@ -115,8 +119,8 @@ impl Hub {
         };
         match last {
             Some(last) if !self.contains(tenant, now, last).await? => {
-                refused(tenant, last, "the history does not contain the signed head of the audit");
-                known.insert(tenant, Known::Refused);
+                log_diverged_head(tenant, last, "the history does not contain the signed head of the audit");
+                known.insert(tenant, HeadState::Diverged);
                 return Ok(());
             }
             None if now.number == 0 => return Ok(()),
@@ -126,12 +130,12 @@ impl Hub {
             Some(_) => {}
         }
         self.write_head(file, tenant, now).await?;
-        known.insert(tenant, Known::Signed(now));
+        known.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
     /// Returns the signed head of a tenant, if there is one.
-    async fn found_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
+    async fn load_signed_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
         let Some(file) = &self.options.heads else { return Ok(None) };
         let id = store_id(&*self.store).await?;
         file.find(id.as_deref(), tenant, self.signer.public_key())
@@ -139,29 +143,29 @@ impl Hub {
 
     /// Reports whether the history up to `now` contains a head. One entry suffices: each includes the digest of all
     /// before it.
-    async fn contains(&self, tenant: TenantId, now: Head, head: Head) -> Result<bool> {
+    async fn contains(&self, tenant: TenantId, now: ChainHead, head: ChainHead) -> Result<bool> {
         let Some(before) = head.number.checked_sub(1) else { return Ok(true) };
         if now.number <= head.number {
             return Ok(now == head);
         }
-        let row = self.store.audit(tenant, before, 1).await?.pop();
+        let row = self.store.audit_entries(tenant, before, 1).await?.pop();
         if let Some(row) = row.filter(|row| row.number == head.number) {
             return Ok(row.hash == head.hash);
         }
         // The entry may have been archived.
         let key = self.signer.public_key();
-        let segments = every_segment(&*self.store, tenant).await?;
+        let segments = list_segments(&*self.store, tenant).await?;
         Ok(segments.iter().any(|one| (one.first..=one.last).contains(&head.number) && one.is_signed_by(key)))
     }
 
-    async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: Head) -> Result<()> {
+    async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: ChainHead) -> Result<()> {
         let store = self.ensure_store_id().await?;
         let signed = file.sign(&self.signer, &store, tenant, head, self.world.now());
         let (file, name) = (file.clone(), file.path.display().to_string());
-        let written = spawn_blocking(move || file.append(&signed, &System)).await;
+        let written = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
         written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
             let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
-            Error::new(error::Kind::Unavailable, "head_unwritable", text)
+            Error::new(error::ErrorKind::Unavailable, "head_unwritable", text)
         })
     }
 
@@ -171,16 +175,16 @@ impl Hub {
             return Ok(id);
         }
         let id = hex(&random::<16>(&*self.world));
-        let document = document(Kind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
-        match self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await {
-            Err(error) if error.kind() == error::Kind::Conflict => {} // another hub created it
+        let document = document(DocumentKind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
+        match self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await {
+            Err(error) if error.kind() == error::ErrorKind::Conflict => {} // another hub created it
             done => done?,
         }
         Ok(store_id(&*self.store).await?.unwrap_or(id))
     }
 }
 
-fn refused(tenant: TenantId, head: Head, why: &str) {
+fn log_diverged_head(tenant: TenantId, head: ChainHead, why: &str) {
     tracing::error!(
         tenant.id = %tenant,
         signed_head = head.number,

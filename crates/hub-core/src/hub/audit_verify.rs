@@ -10,14 +10,14 @@ use super::audit::last_checkpoint;
 use super::audit_heads::store_id;
 use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::segment::Segment;
-use crate::audit::{Broken, Check, Checkpoint, Damage, Head};
+use crate::audit::{ChainError, ChainHead, ChainVerifier, Checkpoint, Damage};
 use crate::error::Result;
 use crate::id::TenantId;
-use crate::store::{Kind, MOST_ON_PAGE, Paging, Store, Stored};
+use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocument};
 
 /// Result of an audit verification.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Verified {
+pub struct AuditVerification {
     /// Whether the audit is intact.
     pub is_whole: bool,
     /// Number of verified entries.
@@ -42,7 +42,7 @@ pub struct Verified {
 
 /// Locations of audit files beside the store.
 #[derive(Debug, Clone, Default)]
-pub struct Beside {
+pub struct AuditFiles {
     /// Checkpoint file.
     pub checkpoints: Option<PathBuf>,
     /// File of signed heads.
@@ -57,39 +57,44 @@ pub async fn verify(
     store: &dyn Store,
     tenant: TenantId,
     public_key: &[u8],
-    beside: &Beside,
-) -> Result<Verified> {
+    beside: &AuditFiles,
+) -> Result<AuditVerification> {
     // Read the signatures before the entries: a running hub writes them after the entries.
-    let signed = Signed::read(store, tenant, public_key, beside).await?;
-    let begin = || Going {
+    let signed = SignedState::read(store, tenant, public_key, beside).await?;
+    let begin = || VerificationRun {
         store,
         tenant,
         public_key,
-        check: Check::new(tenant, signed.expected()),
+        check: ChainVerifier::new(tenant, signed.expected()),
         segments: 0,
-        away: Vec::new(),
+        missing_segments: Vec::new(),
     };
-    let mut going = begin();
-    let mut broken = going.all(beside.segments.as_deref()).await?;
+    let mut verification = begin();
+    let mut broken = verification.verify_all(beside.segments.as_deref()).await?;
     // Missing entries may have been archived into a segment concurrently.
-    if broken.is_some() && stored(store, tenant).await?.len() as u64 != going.segments {
-        going = begin();
-        broken = going.all(beside.segments.as_deref()).await?;
+    if broken.is_some() && load_segment_documents(store, tenant).await?.len() as u64 != verification.segments
+    {
+        verification = begin();
+        broken = verification.verify_all(beside.segments.as_deref()).await?;
     }
-    let head = going.check.head();
-    let broken = signed.judge(broken, head.number, beside);
-    let notes: Vec<_> = signed.notes(beside).into_iter().chain(note(&going.away)).collect();
+    let head = verification.check.head();
+    let broken = signed.classify(broken, head.number, beside);
+    let notes: Vec<_> = signed
+        .notes(beside)
+        .into_iter()
+        .chain(describe_missing_segments(&verification.missing_segments))
+        .collect();
     let (kind, number, problem) = match broken {
-        Some(Found { kind, number, problem }) => (Some(kind), Some(number), Some(problem)),
+        Some(AuditDamage { kind, number, problem }) => (Some(kind), Some(number), Some(problem)),
         None => (None, None, None),
     };
-    Ok(Verified {
+    Ok(AuditVerification {
         is_whole: kind.is_none(),
         entries: head.number,
         hash: head.hash.to_string(),
         checkpoint: signed.checkpoint.as_ref().map(|last| last.head.number),
         head: signed.head.as_ref().map(|signed| signed.head.number),
-        segments: going.segments,
+        segments: verification.segments,
         note: Some(notes.join("; ")).filter(|note| !note.is_empty()),
         kind,
         broken: number,
@@ -98,30 +103,35 @@ pub async fn verify(
 }
 
 /// Damage found in an audit.
-struct Found {
+struct AuditDamage {
     kind: Damage,
     number: u64,
     problem: String,
 }
 
-impl Found {
-    fn new(broken: &Broken, problem: String) -> Self {
-        Found { kind: broken.kind, number: broken.number, problem }
+impl AuditDamage {
+    fn new(broken: &ChainError, problem: String) -> Self {
+        AuditDamage { kind: broken.kind, number: broken.number, problem }
     }
 }
 
 /// Signed checkpoint and head of an audit.
-struct Signed {
+struct SignedState {
     checkpoint: Option<Checkpoint>,
     /// Number of checkpoints that are not signed with this key.
     unsigned: usize,
     head: Option<SignedHead>,
     /// Whether the head belongs to this store. A store without an id is older than the head, and is compared with it.
-    is_own: bool,
+    is_same_store: bool,
 }
 
-impl Signed {
-    async fn read(store: &dyn Store, tenant: TenantId, public_key: &[u8], beside: &Beside) -> Result<Self> {
+impl SignedState {
+    async fn read(
+        store: &dyn Store,
+        tenant: TenantId,
+        public_key: &[u8],
+        beside: &AuditFiles,
+    ) -> Result<Self> {
         let id = store_id(store).await?;
         let head = match &beside.heads {
             Some(file) => file.find(id.as_deref(), tenant, public_key)?,
@@ -131,25 +141,30 @@ impl Signed {
             Some(file) => last_checkpoint(file, tenant, public_key)?,
             None => (None, 0),
         };
-        let kept = store.checkpoint(tenant).await?;
-        unsigned += usize::from(kept.as_ref().is_some_and(|kept| !kept.is_signed_by(public_key)));
-        let kept = kept.filter(|kept| kept.is_signed_by(public_key));
-        let checkpoint = kept.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
+        let record = store.checkpoint(tenant).await?;
+        unsigned += usize::from(record.as_ref().is_some_and(|record| !record.is_signed_by(public_key)));
+        let record = record.filter(|record| record.is_signed_by(public_key));
+        let checkpoint = record.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
         let is_own = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
-        Ok(Signed { checkpoint, unsigned, head, is_own })
+        Ok(SignedState { checkpoint, unsigned, head, is_same_store: is_own })
     }
 
     /// Returns the heads that the chain must contain.
-    fn expected(&self) -> impl Iterator<Item = Head> {
-        let head = self.head.as_ref().filter(|_| self.is_own).map(|signed| signed.head);
+    fn expected(&self) -> impl Iterator<Item = ChainHead> {
+        let head = self.head.as_ref().filter(|_| self.is_same_store).map(|signed| signed.head);
         self.checkpoint.as_ref().map(|last| last.head).into_iter().chain(head)
     }
 
     /// Classifies the damage that the verification of the chain found.
-    fn judge(&self, broken: Option<Found>, entries: u64, beside: &Beside) -> Option<Found> {
+    fn classify(
+        &self,
+        broken: Option<AuditDamage>,
+        entries: u64,
+        beside: &AuditFiles,
+    ) -> Option<AuditDamage> {
         let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
-        let found = |kind, number, problem| Some(Found { kind, number, problem });
+        let found = |kind, number, problem| Some(AuditDamage { kind, number, problem });
         if entries == 0
             && named.max(checked) > 0
             && broken.as_ref().is_none_or(|broken| broken.kind == Damage::EndMissing)
@@ -159,7 +174,7 @@ impl Signed {
             return found(Damage::AllRemoved, 1, problem);
         }
         match broken {
-            Some(Found { kind: Damage::EndMissing, number, .. }) if checked <= entries => {
+            Some(AuditDamage { kind: Damage::EndMissing, number, .. }) if checked <= entries => {
                 let problem = format!(
                     "the signed head names entry {named}, and the history ends with entry {entries}: the data directory is an older copy, or \
                      the end was removed together with its checkpoints"
@@ -167,7 +182,7 @@ impl Signed {
                 found(Damage::OlderCopy, number, problem)
             }
             Some(broken) => Some(broken),
-            None if !self.is_own => {
+            None if !self.is_same_store => {
                 let problem = format!(
                     "the signed head names entry {named} of another database: this one was put in its place, or everything was removed and the \
                      hub has started again"
@@ -183,7 +198,7 @@ impl Signed {
         }
     }
 
-    fn notes(&self, beside: &Beside) -> Vec<String> {
+    fn notes(&self, beside: &AuditFiles) -> Vec<String> {
         let mut notes = Vec::new();
         match self.unsigned {
             0 => {}
@@ -195,7 +210,7 @@ impl Signed {
             let text = "there is no signed head yet, so an older copy of the data directory cannot be detected: start the hub once";
             notes.push(text.to_owned());
         }
-        if file.is_inside {
+        if file.is_in_data_dir {
             let text = "the signed head is in the data directory, so an older copy of it cannot be detected: move the key file elsewhere";
             notes.push(text.to_owned());
         }
@@ -204,15 +219,15 @@ impl Signed {
 }
 
 /// Returns all segments of a tenant, in order.
-pub async fn every_segment(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
-    let all = stored(store, tenant).await?;
-    all.into_iter().map(|stored| stored.document.read()).collect()
+pub async fn list_segments(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
+    let all = load_segment_documents(store, tenant).await?;
+    all.into_iter().map(|stored| stored.document.parse_body()).collect()
 }
 
-async fn stored(store: &dyn Store, tenant: TenantId) -> Result<Vec<Stored>> {
-    let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+async fn load_segment_documents(store: &dyn Store, tenant: TenantId) -> Result<Vec<StoredDocument>> {
+    let (mut all, mut paging) = (Vec::new(), PageRequest { after: None, limit: MAX_PAGE_SIZE });
     loop {
-        let page = store.documents(tenant, Kind::Segment, None, &paging).await?;
+        let page = store.documents(tenant, DocumentKind::Segment, None, &paging).await?;
         all.extend(page.items);
         paging.after = page.next;
         if paging.after.is_none() {
@@ -222,56 +237,60 @@ async fn stored(store: &dyn Store, tenant: TenantId) -> Result<Vec<Stored>> {
 }
 
 /// State of a running verification.
-struct Going<'a> {
+struct VerificationRun<'a> {
     store: &'a dyn Store,
     tenant: TenantId,
     public_key: &'a [u8],
-    check: Check,
+    check: ChainVerifier,
     segments: u64,
     /// Segments whose files are not available.
-    away: Vec<u64>,
+    missing_segments: Vec<u64>,
 }
 
-impl Going<'_> {
+impl VerificationRun<'_> {
     /// Verifies all segments and entries. Returns the first damage.
-    async fn all(&mut self, folder: Option<&Path>) -> Result<Option<Found>> {
-        for stored in stored(self.store, self.tenant).await? {
+    async fn verify_all(&mut self, folder: Option<&Path>) -> Result<Option<AuditDamage>> {
+        for stored in load_segment_documents(self.store, self.tenant).await? {
             self.segments += 1;
-            let segment = stored.document.read::<Segment>().ok();
-            if let Err(broken) = self.segment(segment, folder).await {
+            let segment = stored.document.parse_body::<Segment>().ok();
+            if let Err(broken) = self.verify_segment(segment, folder).await {
                 let problem = format!("segment {}: {broken}", self.segments);
-                return Ok(Some(Found::new(&broken, problem)));
+                return Ok(Some(AuditDamage::new(&broken, problem)));
             }
         }
         loop {
-            let rows = self.store.audit(self.tenant, self.check.head().number, MOST_ON_PAGE).await?;
+            let rows = self.store.audit_entries(self.tenant, self.check.head().number, MAX_PAGE_SIZE).await?;
             if rows.is_empty() {
-                let broken = self.check.clone().end().err();
-                return Ok(broken.map(|broken| Found::new(&broken, broken.to_string())));
+                let broken = self.check.clone().finish().err();
+                return Ok(broken.map(|broken| AuditDamage::new(&broken, broken.to_string())));
             }
             for row in rows {
-                if let Err(broken) = self.check.row(&row) {
-                    return Ok(Some(Found::new(&broken, broken.to_string())));
+                if let Err(broken) = self.check.verify_entry(&row) {
+                    return Ok(Some(AuditDamage::new(&broken, broken.to_string())));
                 }
             }
         }
     }
 
-    async fn segment(&mut self, segment: Option<Segment>, folder: Option<&Path>) -> Result<(), Broken> {
+    async fn verify_segment(
+        &mut self,
+        segment: Option<Segment>,
+        folder: Option<&Path>,
+    ) -> Result<(), ChainError> {
         let head = self.check.head();
-        let broken = |what| Broken::new(head.number + 1, what);
+        let broken = |what| ChainError::new(head.number + 1, what);
         let own = |segment: &Segment| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
                 && segment.is_signed_by(self.public_key)
         };
         let segment = segment.filter(own).ok_or_else(|| broken("its segment is not signed with this key"))?;
-        if segment.begins() != head {
+        if segment.start_head() != head {
             return Err(broken("its segment is missing or out of order"));
         }
         if let Some(folder) = folder.map(Path::to_owned) {
             let (mut check, segment) = (self.check.clone(), segment.clone());
             let read = spawn_blocking(move || {
-                segment.read(&folder, |row| check.row(&row)).map(|is_there| (is_there, check))
+                segment.read(&folder, |row| check.verify_entry(&row)).map(|is_there| (is_there, check))
             });
             let read = read.await.map_err(|_| broken("its segment file cannot be read"))?;
             if let (true, check) = read? {
@@ -279,13 +298,13 @@ impl Going<'_> {
                 return Ok(());
             }
         }
-        self.away.push(self.segments);
-        self.check.skip(segment.ends())
+        self.missing_segments.push(self.segments);
+        self.check.skip_to(segment.end_head())
     }
 }
 
 /// Describes the segments without files, for example `1-3, 5`.
-fn note(away: &[u64]) -> Option<String> {
+fn describe_missing_segments(away: &[u64]) -> Option<String> {
     let runs: Vec<_> = away
         .chunk_by(|one, next| one + 1 == *next)
         .map(|run| match run {

@@ -6,29 +6,29 @@ use std::sync::Arc;
 use linchpin::auth::Secret;
 use linchpin::server::web::client_network;
 
-use super::hash_queue::{Lane, Place, Queue};
-use super::login_refusals::RefusedSignIns;
-use super::login_throttle::Throttle;
-use super::passwords::Kept;
+use super::hash_queue::{HashQueue, Lane, QueuePlace};
+use super::login_refusals::RejectedLogins;
+use super::login_throttle::LoginThrottle;
+use super::passwords::PasswordHash;
 use crate::api_token;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::TokenId;
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 use crate::text::{check_visible_line, hex};
 
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_LEN: usize = 100;
 
-pub(super) struct People {
-    queue: Queue,
+pub(super) struct Authenticator {
+    queue: HashQueue,
     /// Failed attempts.
-    pub(super) tries: Throttle,
+    pub(super) throttle: LoginThrottle,
     /// Rejected logins that are not in the audit yet.
-    pub(super) refused: Arc<RefusedSignIns>,
+    pub(super) rejected_logins: Arc<RejectedLogins>,
     /// The token of this process.
-    pub(super) process: Process,
+    pub(super) process: ProcessToken,
     /// Dummy hash for unknown names.
-    nobody: Kept,
+    dummy_hash: PasswordHash,
 }
 
 /// Returns the network of a client address, for limits per source. All IPv4 loopback addresses are one source.
@@ -40,61 +40,71 @@ pub(super) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// API token of the local user, valid until the process ends.
-pub(super) struct Process {
+pub(super) struct ProcessToken {
     pub(super) id: TokenId,
     pub(super) secret: Secret,
     pub(super) digest: Digest,
 }
 
-impl People {
-    pub(super) fn new(world: &dyn World) -> Self {
+impl Authenticator {
+    pub(super) fn new(world: &dyn Platform) -> Self {
         let (id, secret, digest) = api_token::issue(world);
-        People {
-            queue: Queue::new(),
-            tries: Throttle::default(),
-            refused: Arc::default(),
-            process: Process { id, secret, digest },
-            nobody: Kept::of_nobody(world),
+        Authenticator {
+            queue: HashQueue::new(),
+            throttle: LoginThrottle::default(),
+            rejected_logins: Arc::default(),
+            process: ProcessToken { id, secret, digest },
+            dummy_hash: PasswordHash::dummy(world),
         }
     }
 
     /// Takes a place in the queue of hashes, or fails at once.
-    pub(super) fn place(&self, lane: Lane) -> Result<Place> {
-        self.queue.place(lane)
+    pub(super) fn enqueue(&self, lane: Lane) -> Result<QueuePlace> {
+        self.queue.enqueue(lane)
     }
 
     /// Hashes a password for storage.
-    pub(super) async fn hash(&self, place: Place, world: &Arc<dyn World>, password: &Secret) -> Result<Kept> {
+    pub(super) async fn hash_password(
+        &self,
+        place: QueuePlace,
+        world: &Arc<dyn Platform>,
+        password: &Secret,
+    ) -> Result<PasswordHash> {
         let (world, password) = (world.clone(), password.clone());
-        self.queue.run(place, move || Kept::new(&*world, &password)).await
+        self.queue.run(place, move || PasswordHash::new(&*world, &password)).await
     }
 
     /// Verifies a password. For a user without one it takes the same time.
-    pub(super) async fn fits(&self, place: Place, kept: Option<&Kept>, password: &Secret) -> Result<bool> {
-        let (kept, password) = (kept.unwrap_or(&self.nobody).clone(), password.clone());
-        self.queue.run(place, move || kept.fits(&password)).await
+    pub(super) async fn verify_password(
+        &self,
+        place: QueuePlace,
+        stored: Option<&PasswordHash>,
+        password: &Secret,
+    ) -> Result<bool> {
+        let (stored, password) = (stored.unwrap_or(&self.dummy_hash).clone(), password.clone());
+        self.queue.run(place, move || stored.verify(&password)).await
     }
 }
 
 /// Creates a random secret.
-pub(super) fn secret(world: &dyn World) -> Secret {
+pub(super) fn random_secret(world: &dyn Platform) -> Secret {
     Secret::new(hex(&random::<32>(world)))
 }
 
 /// Creates the error for a failed authentication. It does not reveal the reason.
-pub(super) fn unauthorized(text: &str) -> Error {
-    Error::new(error::Kind::Unauthorized, "unauthorized", text)
+pub(super) fn unauthenticated(text: &str) -> Error {
+    Error::new(error::ErrorKind::Unauthenticated, "unauthorized", text)
 }
 
 /// Validates the name of a user, an agent or a token, and trims it.
-pub(super) fn name(text: &str) -> Result<String> {
+pub(super) fn check_name(text: &str) -> Result<String> {
     let name = text.trim();
     // Two names that look alike must not belong to two users or agents.
     check_visible_line("name", name)?;
-    if (1..=LONGEST_NAME).contains(&name.chars().count()) {
+    if (1..=MAX_NAME_LEN).contains(&name.chars().count()) {
         return Ok(name.to_owned());
     }
-    Err(Error::invalid("name", format!("must be 1 to {LONGEST_NAME} characters on one line")))
+    Err(Error::invalid("name", format!("must be 1 to {MAX_NAME_LEN} characters on one line")))
 }
 
 #[cfg(test)]

@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, interval_at};
 
 use super::Hub;
-use super::admit::Plan;
-use super::subject_names::Names;
-use crate::actor::Scope;
+use super::admit::PlannedCall;
+use super::subject_names::SubjectNames;
+use crate::actor::Actor;
 use crate::bounded_result;
 use crate::error::{self, Error, Result};
-use crate::events::Watching;
+use crate::events::EventSubscription;
 use crate::id::{ApprovalId, CallId, SecretId, ServerId, TenantId};
-use crate::store::{ApprovalFilter, Call, CallFilter, Outcome, Page, Paging, Status};
-use crate::tool::names::{LONGEST, local};
-use crate::vault::Label;
+use crate::store::{ApprovalFilter, CallFilter, CallOutcome, CallRecord, CallStatus, Page, PageRequest};
+use crate::tool::names::{MAX_NAME_LEN, qualified_name};
+use crate::vault::SecretBinding;
 
 /// Interval at which waiting callers poll the store.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Call record.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub struct CallView {
     /// The name of that user or agent. Absent if it was removed.
     pub subject_name: Option<String>,
     /// Status of the call.
-    pub status: Status,
+    pub status: CallStatus,
     /// Arguments, if they are stored.
     pub arguments: Option<Value>,
     /// Originally requested arguments, if a user has edited them.
@@ -74,18 +74,18 @@ pub struct CallView {
 
 impl CallView {
     /// Creates the view of a call without an outcome.
-    pub(super) fn of(scope: Scope, plan: &Plan, status: Status) -> Self {
+    pub(super) fn without_outcome(actor: Actor, plan: &PlannedCall, status: CallStatus) -> Self {
         CallView {
             id: plan.id,
-            name: Some(local(&plan.server.slug, &plan.tool.name, LONGEST)),
+            name: Some(qualified_name(&plan.server.slug, &plan.tool.name, MAX_NAME_LEN)),
             server_id: plan.server.id,
             server: Some(plan.server.slug.as_str().to_owned()),
             tool: plan.tool.name.clone(),
-            subject: scope.subject().to_string(),
+            subject: actor.subject().to_string(),
             subject_name: None,
             status,
             arguments: Some(plan.arguments.clone()),
-            asked: plan.asked.clone(),
+            asked: plan.requested_arguments.clone(),
             result: None,
             summary: None,
             warning: None,
@@ -98,29 +98,29 @@ impl CallView {
         }
     }
 
-    pub(super) fn summarised(self) -> Self {
+    pub(super) fn with_summary(self) -> Self {
         CallView { summary: self.result.as_ref().map(bounded_result::summary), ..self }
     }
 }
 
 impl Hub {
     /// Returns one call.
-    pub async fn call(&self, scope: Scope, id: CallId) -> Result<CallView> {
-        self.named_call(scope, id, &mut self.names(scope.tenant())).await
+    pub async fn call(&self, actor: Actor, id: CallId) -> Result<CallView> {
+        self.call_with_names(actor, id, &mut self.names(actor.tenant())).await
     }
 
     /// Returns one call of a list, with a shared cache of subject names.
-    pub(super) async fn named_call(
+    pub(super) async fn call_with_names(
         &self,
-        scope: Scope,
+        actor: Actor,
         id: CallId,
-        names: &mut Names<'_>,
+        names: &mut SubjectNames<'_>,
     ) -> Result<CallView> {
-        let call = self.store.call(scope.tenant(), id).await?;
-        let call = call.filter(|call| may_see(scope, call)).ok_or_else(|| Error::not_found("call", id))?;
+        let call = self.store.call(actor.tenant(), id).await?;
+        let call = call.filter(|call| may_see(actor, call)).ok_or_else(|| Error::not_found("call", id))?;
         let (has_result, status) = (call.result.is_some(), call.status);
-        let view = self.view_call(scope.tenant(), call, true, names).await?;
-        Ok(match self.passing.find(scope.tenant(), id) {
+        let view = self.view_call(actor.tenant(), call, true, names).await?;
+        Ok(match self.recent_results.find(actor.tenant(), id) {
             // The cached result is more complete than the stored record.
             Some(known) if !has_result && (status == known.status || !status.is_final()) => known,
             _ => view,
@@ -129,32 +129,32 @@ impl Hub {
 
     /// Waits until a call has finished, including a pending approval, and returns it. At shutdown a pending call is
     /// returned as it is.
-    pub async fn wait(&self, scope: Scope, id: CallId) -> Result<CallView> {
-        let mut watching = self.events.watch(scope.tenant(), None);
-        let call = self.call(scope, id).await?;
+    pub async fn wait(&self, actor: Actor, id: CallId) -> Result<CallView> {
+        let mut subscription = self.events.subscribe(actor.tenant(), None);
+        let call = self.call(actor, id).await?;
         if call.status.is_final() {
             return Ok(call);
         }
-        self.until_over(scope.tenant(), id, &mut watching).await?;
-        self.call(scope, id).await
+        self.wait_until_final(actor.tenant(), id, &mut subscription).await?;
+        self.call(actor, id).await
     }
 
     /// Lists calls, newest first, without arguments and results. An agent sees only its own.
     pub async fn calls(
         &self,
-        scope: Scope,
+        actor: Actor,
         mut filter: CallFilter,
-        paging: &Paging,
+        paging: &PageRequest,
     ) -> Result<Page<CallView>> {
-        if scope.agent().is_some() {
-            filter.subject = Some(scope.subject().to_string());
+        if actor.agent().is_some() {
+            filter.subject = Some(actor.subject().to_string());
         } else {
-            scope.person()?;
+            actor.require_user()?;
         }
-        let Page { items, next } = self.store.calls(scope.tenant(), &filter, paging).await?;
-        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(scope.tenant()));
+        let Page { items, next } = self.store.calls(actor.tenant(), &filter, paging).await?;
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(actor.tenant()));
         for call in items {
-            views.push(self.view_call(scope.tenant(), call, false, &mut names).await?);
+            views.push(self.view_call(actor.tenant(), call, false, &mut names).await?);
         }
         Ok(Page { items: views, next })
     }
@@ -162,40 +162,42 @@ impl Hub {
     async fn view_call(
         &self,
         tenant: TenantId,
-        call: Call,
-        whole: bool,
-        names: &mut Names<'_>,
+        call: CallRecord,
+        is_full: bool,
+        names: &mut SubjectNames<'_>,
     ) -> Result<CallView> {
         let server = match self.find_server(tenant, &call.server.to_string()).await {
             Ok(server) => Some(server),
-            Err(error) if error.kind() == error::Kind::NotFound => None,
+            Err(error) if error.kind() == error::ErrorKind::NotFound => None,
             Err(error) if error.code() == "server_not_in_file" => None,
             Err(error) => return Err(error),
         };
-        let (mut arguments, mut asked, mut kept, mut approval) = (None, None, None, None);
+        let (mut arguments, mut requested, mut stored, mut approval) = (None, None, None, None);
         let error = self.unseal(tenant, call.id, "error", call.error.as_deref()).await?;
-        if whole {
-            (arguments, asked) = self.unseal_arguments(tenant, &call).await?;
-            kept = self.unseal(tenant, call.id, "result", call.result.as_deref()).await?;
+        if is_full {
+            (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
+            stored = self.unseal(tenant, call.id, "result", call.result.as_deref()).await?;
             let filter = ApprovalFilter { call: Some(call.id), decision: None };
-            let page = self.store.approvals(tenant, &filter, &Paging { after: None, limit: 1 }).await?;
+            let page = self.store.approvals(tenant, &filter, &PageRequest { after: None, limit: 1 }).await?;
             approval = page.items.first().map(|approval| approval.id);
         }
-        let (result, warning) = match kept {
-            Some(mut kept) => (Some(kept["result"].take()), kept["warning"].as_str().map(str::to_owned)),
+        let (result, warning) = match stored {
+            Some(mut stored) => {
+                (Some(stored["result"].take()), stored["warning"].as_str().map(str::to_owned))
+            }
             None => (None, None),
         };
         let view = CallView {
-            subject_name: names.of(&call.subject).await?,
+            subject_name: names.get(&call.subject).await?,
             id: call.id,
-            name: server.as_ref().map(|server| local(&server.slug, &call.tool, LONGEST)),
+            name: server.as_ref().map(|server| qualified_name(&server.slug, &call.tool, MAX_NAME_LEN)),
             server_id: call.server,
             server: server.map(|server| server.slug.as_str().to_owned()),
             tool: call.tool,
             subject: call.subject,
             status: call.status,
             arguments,
-            asked,
+            asked: requested,
             summary: None,
             result,
             warning,
@@ -206,35 +208,35 @@ impl Hub {
             started: call.started,
             completed: call.completed,
         };
-        Ok(view.summarised())
+        Ok(view.with_summary())
     }
 
     /// Waits until a call has finished; a pending call only until the shutdown begins. `watching` must be created
     /// before the status of the call is read. The store is polled as well, in case an event was missed.
-    pub(super) async fn until_over(
+    pub(super) async fn wait_until_final(
         &self,
         tenant: TenantId,
         id: CallId,
-        watching: &mut Watching,
+        subscription: &mut EventSubscription,
     ) -> Result<()> {
-        let (id_text, mut ending, mut is_ending) = (id.to_string(), self.ending.subscribe(), false);
-        let mut looks = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+        let (id_text, mut ending, mut is_ending) = (id.to_string(), self.shutdown_started.subscribe(), false);
+        let mut polls = interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         loop {
             let next = tokio::select! {
                 () = async { drop(ending.wait_for(Option::is_some).await) }, if !is_ending => {
                     is_ending = true;
                     let call = self.store.call(tenant, id).await?;
-                    if call.is_none_or(|call| call.status == Status::Pending) {
+                    if call.is_none_or(|call| call.status == CallStatus::Pending) {
                         return Ok(());
                     }
                     continue;
                 }
-                next = watching.next() => next.ok(),
-                _ = looks.tick() => None,
+                next = subscription.next() => next.ok(),
+                _ = polls.tick() => None,
             };
             let is_over = match next {
                 Some(event) if event.kind == "call" && event.body["call"] == *id_text => {
-                    event.body["status"].as_str().and_then(Status::find).is_some_and(Status::is_final)
+                    event.body["status"].as_str().and_then(CallStatus::find).is_some_and(CallStatus::is_final)
                 }
                 Some(_) => false,
                 None => self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final()),
@@ -246,35 +248,35 @@ impl Hub {
     }
 
     /// Encrypts the arguments of a call: those to send, and the requested ones if a user has edited them.
-    pub(super) async fn seal_arguments(&self, tenant: TenantId, plan: &Plan) -> Result<Vec<u8>> {
-        let kept = json!({ "arguments": plan.arguments, "asked": plan.asked });
-        self.seal(tenant, plan.id, "arguments", &kept).await
+    pub(super) async fn seal_arguments(&self, tenant: TenantId, plan: &PlannedCall) -> Result<Vec<u8>> {
+        let stored = json!({ "arguments": plan.arguments, "asked": plan.requested_arguments });
+        self.seal(tenant, plan.id, "arguments", &stored).await
     }
 
     pub(super) async fn unseal_arguments(
         &self,
         tenant: TenantId,
-        call: &Call,
+        call: &CallRecord,
     ) -> Result<(Option<Value>, Option<Value>)> {
-        let kept = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
-        let Some(mut kept) = kept else { return Ok((None, None)) };
-        let asked = Some(kept["asked"].take()).filter(|asked| !asked.is_null());
-        Ok((Some(kept["arguments"].take()), asked))
+        let stored = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
+        let Some(mut stored) = stored else { return Ok((None, None)) };
+        let requested = Some(stored["asked"].take()).filter(|requested| !requested.is_null());
+        Ok((Some(stored["arguments"].take()), requested))
     }
 
     /// Builds the outcome of a call that ended without a result.
-    pub(super) async fn failed(
+    pub(super) async fn failed_outcome(
         &self,
         tenant: TenantId,
         call: CallId,
         server: ServerId,
-        status: Status,
+        status: CallStatus,
         text: &str,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let error = self.sealed_error(tenant, call, status, Some(text.to_owned())).await;
         let server = self.find_server(tenant, &server.to_string()).await.ok();
         let keeps_arguments = server.is_some_and(|server| server.settings.keep_history);
-        Outcome { status, result: None, error, at: self.world.now(), keeps_arguments }
+        CallOutcome { status, result: None, error, at: self.world.now(), retains_arguments: keeps_arguments }
     }
 
     /// Encrypts the error of a call. Without a text, only a generic one for the status is stored.
@@ -282,17 +284,17 @@ impl Hub {
         &self,
         tenant: TenantId,
         call: CallId,
-        status: Status,
+        status: CallStatus,
         text: Option<String>,
     ) -> Option<Vec<u8>> {
-        let usual = match status {
-            Status::Pending | Status::Running | Status::Success => None,
-            Status::Error => Some("the call failed"),
-            Status::Denied => Some("the call was denied"),
-            Status::Cancelled => Some("the call was cancelled"),
-            Status::Unknown => Some("the outcome is unknown"),
+        let default_text = match status {
+            CallStatus::Pending | CallStatus::Running | CallStatus::Success => None,
+            CallStatus::Error => Some("the call failed"),
+            CallStatus::Denied => Some("the call was denied"),
+            CallStatus::Cancelled => Some("the call was cancelled"),
+            CallStatus::Unknown => Some("the outcome is unknown"),
         };
-        let text = text.or_else(|| usual.map(str::to_owned))?;
+        let text = text.or_else(|| default_text.map(str::to_owned))?;
         match self.seal(tenant, call, "error", &text.into()).await {
             Ok(sealed) => Some(sealed),
             Err(error) => {
@@ -310,7 +312,7 @@ impl Hub {
         part: &str,
         value: &Value,
     ) -> Result<Vec<u8>> {
-        self.keys.encrypt(tenant, &label(call, part), value.to_string().as_bytes()).await
+        self.keys.encrypt(tenant, &part_binding(call, part), value.to_string().as_bytes()).await
     }
 
     pub(super) async fn unseal(
@@ -321,17 +323,17 @@ impl Hub {
         sealed: Option<&[u8]>,
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
-        let opened = self.keys.decrypt(tenant, &label(call, part), sealed).await?;
-        let broken = |_| Error::new(error::Kind::Internal, "not_readable", "the call record is damaged");
+        let opened = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
+        let broken = |_| Error::new(error::ErrorKind::Internal, "not_readable", "the call record is damaged");
         serde_json::from_slice(&opened).map(Some).map_err(broken)
     }
 }
 
 /// Binds a part to its call, so that it cannot be decrypted as part of another one.
-fn label(call: CallId, part: &str) -> Label {
-    Label { id: SecretId::fixed(0), kind: format!("call {part}"), bound_to: call.to_string() }
+fn part_binding(call: CallId, part: &str) -> SecretBinding {
+    SecretBinding { id: SecretId::fixed(0), kind: format!("call {part}"), bound_to: call.to_string() }
 }
 
-fn may_see(scope: Scope, call: &Call) -> bool {
-    scope.agent().is_none() || call.subject == scope.subject().to_string()
+fn may_see(actor: Actor, call: &CallRecord) -> bool {
+    actor.agent().is_none() || call.subject == actor.subject().to_string()
 }

@@ -42,10 +42,10 @@ impl Hub {
         (server, version): (ServerId, Option<u64>),
         is_listed: bool,
     ) -> Result<()> {
-        let (connections, due) = (self.connections.clone(), self.due.clone());
+        let (connections, due) = (self.connections.clone(), self.sync_queue.clone());
         self.commit_then(tenant, batch, move |done| {
             if done.is_ok() {
-                connections.outdated(tenant, server, version, !is_listed);
+                connections.invalidate(tenant, server, version, !is_listed);
                 if is_listed {
                     due.add((tenant, server));
                 }
@@ -64,7 +64,7 @@ impl Hub {
         let connections = self.connections.clone();
         self.commit_then(tenant, batch, move |done| {
             if done.is_ok() {
-                connections.end_of(tenant, subject);
+                connections.close_subject(tenant, subject);
             }
         })
         .await

@@ -5,26 +5,26 @@ use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::server_records::Kept;
+use super::server_records::ServerRecord;
 use super::servers::origin;
-use super::{Hub, event_payloads, put};
-use crate::actor::Scope;
-use crate::connection::{Credential, Proof};
+use super::{Hub, event_payloads, upsert};
+use crate::actor::Actor;
+use crate::connection::{AuthMaterial, ConnectionCredential};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
-use crate::secrets::redact::Hidden;
+use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, Server};
-use crate::store::{Batch, Change, Key, Kind};
-use crate::vault::Label;
-use crate::vault::key_ring::Sealed;
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
+use crate::vault::SecretBinding;
+use crate::vault::key_ring::SealedSecret;
 
-const LONGEST: usize = 16_384;
+const MAX_SECRET_LEN: usize = 16_384;
 /// Vault kinds of OAuth secrets: the grant of a sign-in, and the client secret.
-const GRANT: &str = "oauth";
-const CLIENT: &str = "oauth-client";
+const KIND_GRANT: &str = "oauth";
+const KIND_CLIENT_SECRET: &str = "oauth-client";
 /// Separates origin and client in the binding of an OAuth secret.
-const AS: &str = " as ";
+const CLIENT_SEPARATOR: &str = " as ";
 
 /// Credential metadata, without the secret.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -47,51 +47,59 @@ impl Hub {
     /// Returns the metadata of a server credential, shared or of an agent.
     pub async fn credential(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &str,
         agent: Option<AgentId>,
     ) -> Result<CredentialView> {
-        scope.person()?;
-        let server = self.find_server(scope.tenant(), server).await?;
+        actor.require_user()?;
+        let server = self.find_server(actor.tenant(), server).await?;
         let id = secret_id(server.id, agent);
         let missing =
-            || Error::new(error::Kind::NotFound, "not_found", "no credential is stored: set it first");
-        let (kept, version): (Sealed, _) =
-            self.find(scope.tenant(), Kind::Secret, id).await?.ok_or_else(missing)?;
-        Ok(self.view_credential(kept, agent, version))
+            || Error::new(error::ErrorKind::NotFound, "not_found", "no credential is stored: set it first");
+        let (record, version): (SealedSecret, _) =
+            self.load(actor.tenant(), DocumentKind::Secret, id).await?.ok_or_else(missing)?;
+        Ok(self.view_credential(record, agent, version))
     }
 
-    fn view_credential(&self, kept: Sealed, agent: Option<AgentId>, version: u64) -> CredentialView {
-        CredentialView { kind: kept.kind, bound_to: kept.bound_to, agent, version, seen: self.world.now() }
+    fn view_credential(&self, record: SealedSecret, agent: Option<AgentId>, version: u64) -> CredentialView {
+        CredentialView {
+            kind: record.kind,
+            bound_to: record.bound_to,
+            agent,
+            version,
+            seen: self.world.now(),
+        }
     }
 
     /// Stores a credential in place of the previous one. It is bound to the current origin of the server.
     pub async fn set_credential(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &str,
         agent: Option<AgentId>,
         secret: &Secret,
     ) -> Result<CredentialView> {
-        scope.person()?;
-        let tenant = scope.tenant();
+        actor.require_user()?;
+        let tenant = actor.tenant();
         let server = self.find_server(tenant, server).await?;
-        let label = label(&server, agent)?;
-        check(secret)?;
+        let label = credential_binding(&server, agent)?;
+        check_secret(secret)?;
         if let Some(agent) = agent {
-            self.need::<crate::agent::Agent>(tenant, Kind::Agent, agent).await?;
+            self.require::<crate::agent::Agent>(tenant, DocumentKind::Agent, agent).await?;
         }
-        let before: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, label.id).await?;
+        let before: Option<(SealedSecret, u64)> = self.load(tenant, DocumentKind::Secret, label.id).await?;
         let version = before.map_or(0, |(_, version)| version);
-        let change = self.keys.seal(tenant, &label, &server.id.to_string(), secret, version).await?;
-        let mut entry = self.entry(scope, "credential.set").with("server", server.id.to_string());
+        let change = self.keys.seal_secret(tenant, &label, &server.id.to_string(), secret, version).await?;
+        let mut entry = self.entry(actor, "credential.set").with("server", server.id.to_string());
         entry = entry.with("bound_to", label.bound_to.as_str());
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
         let mut batch = Batch::new().audit(entry);
-        batch.changes.extend(agent.map(|agent| Change::Need(Key::new(Kind::Agent, agent))));
-        self.commit_for(tenant, server, batch.change(change)).await?;
+        batch.changes.extend(
+            agent.map(|agent| StoreChange::RequireExists(DocumentKey::new(DocumentKind::Agent, agent))),
+        );
+        self.commit_with_new_version(tenant, server, batch.change(change)).await?;
         Ok(CredentialView {
             kind: label.kind,
             bound_to: label.bound_to,
@@ -102,48 +110,57 @@ impl Hub {
     }
 
     /// Deletes a credential.
-    pub async fn drop_credential(&self, scope: Scope, server: &str, agent: Option<AgentId>) -> Result<()> {
-        scope.person()?;
-        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
-        let key = Key::new(Kind::Secret, secret_id(server.id, agent));
-        let entry = self.entry(scope, "credential.dropped").with("server", server.id.to_string());
-        self.commit_for(tenant, server, Batch::new().change(Change::Remove(key)).audit(entry)).await
+    pub async fn delete_credential(&self, actor: Actor, server: &str, agent: Option<AgentId>) -> Result<()> {
+        actor.require_user()?;
+        let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);
+        let key = DocumentKey::new(DocumentKind::Secret, secret_id(server.id, agent));
+        let entry = self.entry(actor, "credential.dropped").with("server", server.id.to_string());
+        self.commit_with_new_version(
+            tenant,
+            server,
+            Batch::new().change(StoreChange::Delete(key)).audit(entry),
+        )
+        .await
     }
 
     /// Changes the credentials of a server. The version of the server changes as well, so that every hub closes the
     /// connections that use the previous credential.
-    async fn commit_for(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
+    async fn commit_with_new_version(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
-        let kept = put(Kept::of(server).document(id)?, version);
-        let batch = batch.change(kept).tell(event_payloads::server(id, "credential"));
+        let record = upsert(ServerRecord::from_server(server).document(id)?, version);
+        let batch = batch.change(record).with_event(event_payloads::server(id, "credential"));
         self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await
     }
 
     /// Returns the credential for requests of a subject to a server.
-    pub(super) async fn credential_of(&self, scope: Scope, server: &Server) -> Result<Option<Credential>> {
+    pub(super) async fn credential_of(
+        &self,
+        actor: Actor,
+        server: &Server,
+    ) -> Result<Option<ConnectionCredential>> {
         match server.settings.authentication {
             Authentication::None => return Ok(None),
-            Authentication::OAuth { .. } => return self.grant_of(scope, server).await,
+            Authentication::OAuth { .. } => return self.oauth_credential(actor, server).await,
             _ => {}
         }
         let agent = match server.settings.credentials {
             CredentialMode::Shared => None,
-            CredentialMode::PerAgent => scope.agent(),
+            CredentialMode::PerAgent => actor.agent(),
         };
-        let wanted = label(server, agent)?;
-        let Some((secret, kept, version)) = self.keys.open(scope.tenant(), wanted.id).await? else {
+        let wanted = credential_binding(server, agent)?;
+        let Some((secret, record, version)) = self.keys.open_secret(actor.tenant(), wanted.id).await? else {
             return Ok(None);
         };
         // Send a credential only to the origin, and with the kind of authentication, that it was stored for.
-        if !fits(&kept, &wanted) {
+        if !matches_binding(&record, &wanted) {
             let slug = server.slug.as_str();
             let text = format!(
                 "the credential of `{slug}` was stored for another URL or another kind of authentication: set it again \
                  with `linchpin server credential set {slug}`"
             );
-            return Err(Error::new(error::Kind::Denied, "credential_elsewhere", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "credential_elsewhere", text));
         }
-        Ok(Some(Credential { id: wanted.id, version, proof: Proof::Secret(secret) }))
+        Ok(Some(ConnectionCredential { id: wanted.id, version, proof: AuthMaterial::Secret(secret) }))
     }
 
     /// Returns the changes that bind older OAuth secrets of a server, which are bound to its origin alone, to its
@@ -153,15 +170,15 @@ impl Hub {
         tenant: TenantId,
         server: ServerId,
         before: &Authentication,
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Vec<StoreChange>> {
         let (parent, mut changes) = (server.to_string(), Vec::new());
-        for stored in self.stored(tenant, Kind::Secret, Some(&parent)).await? {
+        for stored in self.load_documents(tenant, DocumentKind::Secret, Some(&parent)).await? {
             let id = stored.document.key.id.parse()?;
-            let Sealed { kind, bound_to, .. } = stored.document.read()?;
-            if ![GRANT, CLIENT].contains(&&*kind) || bound_to.contains(AS) {
+            let SealedSecret { kind, bound_to, .. } = stored.document.parse_body()?;
+            if ![KIND_GRANT, KIND_CLIENT_SECRET].contains(&&*kind) || bound_to.contains(CLIENT_SEPARATOR) {
                 continue;
             }
-            let (secret, version) = match self.keys.open(tenant, id).await {
+            let (secret, version) = match self.keys.open_secret(tenant, id).await {
                 Ok(Some((secret, _, version))) => (secret, version),
                 Ok(None) => continue,
                 Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
@@ -170,33 +187,41 @@ impl Hub {
                 }
                 Err(error) => return Err(error),
             };
-            let label = Label { id, kind, bound_to: with_client(bound_to, before) };
-            changes.push(self.keys.seal(tenant, &label, &parent, &secret, version).await?);
+            let label = SecretBinding { id, kind, bound_to: append_client(bound_to, before) };
+            changes.push(self.keys.seal_secret(tenant, &label, &parent, &secret, version).await?);
         }
         Ok(changes)
     }
 
     /// Returns the redactor for all secrets that a server receives from the hub.
-    pub(super) async fn secrets_of(&self, scope: Scope, server: &Server) -> Result<Hidden> {
-        let credential = self.credential_of(scope, server).await?;
-        let server = self.with_secrets(scope.tenant(), server.clone()).await?;
-        Ok(Hidden::of(&server, credential.as_ref().map(|known| &known.proof), Some(self.keys.own_secrets())))
+    pub(super) async fn redactor_for(&self, actor: Actor, server: &Server) -> Result<Redactor> {
+        let credential = self.credential_of(actor, server).await?;
+        let server = self.resolve_env_secrets(actor.tenant(), server.clone()).await?;
+        Ok(Redactor::for_server(
+            &server,
+            credential.as_ref().map(|known| &known.proof),
+            Some(self.keys.hub_secrets()),
+        ))
     }
 
     /// Returns the changes that delete the credentials of an agent.
-    pub(super) async fn credentials_of_agent(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<Change>> {
+    pub(super) async fn delete_agent_credentials(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Vec<StoreChange>> {
         let mut changes = Vec::new();
-        for server in self.every_server(tenant).await? {
+        for server in self.list_servers(tenant).await? {
             let grant = grant_id(server.id, Some(agent));
-            let kept = [
-                (Kind::Secret, secret_id(server.id, Some(agent))),
-                (Kind::Secret, grant),
-                (Kind::Trace, grant),
+            let record = [
+                (DocumentKind::Secret, secret_id(server.id, Some(agent))),
+                (DocumentKind::Secret, grant),
+                (DocumentKind::Trace, grant),
             ];
-            for (kind, id) in kept {
-                let key = Key::new(kind, id);
+            for (kind, id) in record {
+                let key = DocumentKey::new(kind, id);
                 if self.store.document(tenant, &key).await?.is_some() {
-                    changes.push(Change::Remove(key));
+                    changes.push(StoreChange::Delete(key));
                 }
             }
         }
@@ -206,58 +231,62 @@ impl Hub {
 
 /// Derives the vault id of a credential, one shared and one per agent.
 fn secret_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
-    place_of("linchpin credential", server, agent)
+    derive_secret_id("linchpin credential", server, agent)
 }
 
 /// Derives the vault id of an OAuth grant, one shared and one per agent.
 fn grant_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
-    place_of("linchpin grant", server, agent)
+    derive_secret_id("linchpin grant", server, agent)
 }
 
-fn place_of(what: &'static str, server: ServerId, agent: Option<AgentId>) -> SecretId {
-    let whose = agent.map(|agent| agent.to_string()).unwrap_or_default();
-    id_of(Digest::of(what).part(server.to_string()).part(whose).end())
+fn derive_secret_id(what: &'static str, server: ServerId, agent: Option<AgentId>) -> SecretId {
+    let owner = agent.map(|agent| agent.to_string()).unwrap_or_default();
+    id_from_digest(Digest::of(what).part(server.to_string()).part(owner).finish())
 }
 
 /// Derives a vault id from a digest.
-pub(super) fn id_of(digest: Digest) -> SecretId {
+pub(super) fn id_from_digest(digest: Digest) -> SecretId {
     let (half, _) = digest.bytes().split_at(16);
     SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
 /// Returns the binding of the OAuth grant of a server.
-pub(super) fn grant_label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
-    Ok(Label { id: grant_id(server.id, agent), kind: GRANT.to_owned(), bound_to: bound_to(server)? })
+pub(super) fn grant_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretBinding> {
+    Ok(SecretBinding {
+        id: grant_id(server.id, agent),
+        kind: KIND_GRANT.to_owned(),
+        bound_to: binding_origin(server)?,
+    })
 }
 
 /// Returns the binding of the client secret of the hub at an authorization server.
-pub(super) fn client_label(server: &Server) -> Result<Label> {
-    label(server, None)
+pub(super) fn client_binding(server: &Server) -> Result<SecretBinding> {
+    credential_binding(server, None)
 }
 
 /// Reports whether a stored secret may be used where one with this binding is needed. Older OAuth secrets are bound to
 /// the origin alone; they belong to the configured client, since [`Hub::bind_to_client`] replaces them before the
 /// client changes.
-pub(super) fn fits(stored: &Sealed, label: &Label) -> bool {
-    let origin = label.bound_to.split_once(AS).map(|(origin, _)| origin);
+pub(super) fn matches_binding(stored: &SealedSecret, label: &SecretBinding) -> bool {
+    let origin = label.bound_to.split_once(CLIENT_SEPARATOR).map(|(origin, _)| origin);
     stored.kind == label.kind && (stored.bound_to == label.bound_to || Some(&*stored.bound_to) == origin)
 }
 
 /// Returns the origin of a server; with OAuth also the configured client and issuer.
-fn bound_to(server: &Server) -> Result<String> {
+fn binding_origin(server: &Server) -> Result<String> {
     let nowhere = || Error::invalid("url", "must be set: only remote servers have a credential");
     let origin = origin(&server.transport).ok_or_else(nowhere)?;
-    Ok(with_client(origin, &server.settings.authentication))
+    Ok(append_client(origin, &server.settings.authentication))
 }
 
-fn with_client(origin: String, authentication: &Authentication) -> String {
+fn append_client(origin: String, authentication: &Authentication) -> String {
     let Authentication::OAuth { client_id, issuer, .. } = authentication else { return origin };
     let client = client_id.as_ref().map_or("a registered client".to_owned(), |id| format!("{id:?}"));
     let issuer = issuer.as_ref().map(|issuer| format!(" at {issuer:?}")).unwrap_or_default();
-    format!("{origin}{AS}{client}{issuer}")
+    format!("{origin}{CLIENT_SEPARATOR}{client}{issuer}")
 }
 
-fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
+fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretBinding> {
     let kind = match &server.settings.authentication {
         Authentication::None => {
             return Err(Error::invalid(
@@ -278,20 +307,21 @@ fn label(server: &Server, agent: Option<AgentId>) -> Result<Label> {
             let text = "must have a `client_id`: only a registered client has a secret";
             return Err(Error::invalid("authentication", text));
         }
-        Authentication::OAuth { .. } => CLIENT,
+        Authentication::OAuth { .. } => KIND_CLIENT_SECRET,
     };
-    let bound_to = bound_to(server)?;
+    let bound_to = binding_origin(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
         let text = "must be absent while the credential is shared: set `credentials` to `per-agent` first";
         return Err(Error::invalid("agent", text));
     }
-    Ok(Label { id: secret_id(server.id, agent), kind: kind.into(), bound_to })
+    Ok(SecretBinding { id: secret_id(server.id, agent), kind: kind.into(), bound_to })
 }
 
 /// Checks that a secret can be sent in a header.
-pub(super) fn check(secret: &Secret) -> Result<()> {
+pub(super) fn check_secret(secret: &Secret) -> Result<()> {
     let text = secret.expose();
-    let fits = (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
-    let rule = || format!("must be 1 to {LONGEST} printable ASCII characters");
+    let fits =
+        (1..=MAX_SECRET_LEN).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+    let rule = || format!("must be 1 to {MAX_SECRET_LEN} printable ASCII characters");
     fits.then_some(()).ok_or_else(|| Error::invalid("secret", rule()))
 }

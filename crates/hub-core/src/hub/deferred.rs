@@ -9,26 +9,26 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{Hub, event_payloads};
-use crate::audit::Entry;
+use crate::audit::AuditEntry;
 use crate::error;
 use crate::id::{CallId, TenantId};
 use crate::lock::lock;
-use crate::store::{Batch, Call, Change, Status};
+use crate::store::{Batch, CallRecord, CallStatus, StoreChange};
 
 /// Limit of each list. Calls beyond it are recorded as `unknown` at the next start.
-const MOST: usize = 10_000;
+const MAX_DEFERRED: usize = 10_000;
 /// Time during which an uncertain start is looked up in the store.
-const DOUBT: Duration = Duration::from_mins(1);
+const UNCERTAIN_START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Commits waiting for a retry, and uncertain starts.
 #[derive(Default)]
-pub(super) struct Late {
+pub(super) struct DeferredCommits {
     batches: Mutex<VecDeque<(TenantId, Batch)>>,
-    doubts: Mutex<Vec<Doubt>>,
+    uncertain_starts: Mutex<Vec<UncertainStart>>,
 }
 
 /// Call whose start may or may not have been stored. It was not sent.
-struct Doubt {
+struct UncertainStart {
     tenant: TenantId,
     call: CallId,
     /// Start time that would have been stored: the call may have been started again since.
@@ -36,65 +36,73 @@ struct Doubt {
     since: Instant,
 }
 
-impl Late {
+impl DeferredCommits {
     pub(super) fn add(&self, tenant: TenantId, batch: Batch) {
         let mut waiting = lock(&self.batches);
-        if waiting.len() < MOST {
+        if waiting.len() < MAX_DEFERRED {
             waiting.push_back((tenant, batch));
         }
     }
 
-    fn first(&self) -> Option<(TenantId, Batch)> {
+    fn pop_first(&self) -> Option<(TenantId, Batch)> {
         lock(&self.batches).pop_front()
     }
 
     /// Adds a call whose start may or may not have been stored.
-    pub(super) fn doubt(&self, tenant: TenantId, call: CallId, started: Timestamp) {
-        let mut doubts = lock(&self.doubts);
-        if doubts.len() < MOST {
-            doubts.push(Doubt { tenant, call, started, since: Instant::now() });
+    pub(super) fn add_uncertain_start(&self, tenant: TenantId, call: CallId, started: Timestamp) {
+        let mut doubts = lock(&self.uncertain_starts);
+        if doubts.len() < MAX_DEFERRED {
+            doubts.push(UncertainStart { tenant, call, started, since: Instant::now() });
         }
     }
 }
 
-impl Doubt {
-    fn is_about(&self, call: &Call) -> bool {
+impl UncertainStart {
+    fn matches_call(&self, call: &CallRecord) -> bool {
         // Stores have a resolution of one millisecond.
         let started = call.started.map(Timestamp::as_millisecond);
-        call.status == Status::Running && started == Some(self.started.as_millisecond())
+        call.status == CallStatus::Running && started == Some(self.started.as_millisecond())
     }
 }
 
 impl Hub {
     /// Finishes calls whose start was stored although they were not sent. After a minute, the database is assumed never
     /// to complete the commit.
-    pub(super) async fn settle_doubts(&self) {
-        let doubts = std::mem::take(&mut *lock(&self.late.doubts));
+    pub(super) async fn resolve_uncertain_starts(&self) {
+        let doubts = std::mem::take(&mut *lock(&self.deferred_commits.uncertain_starts));
         for doubt in doubts {
             let (tenant, id) = (doubt.tenant, doubt.call);
             match self.store.call(tenant, id).await {
-                Ok(Some(call)) if doubt.is_about(&call) && !self.makes(tenant, id) => {
+                Ok(Some(call)) if doubt.matches_call(&call) && !self.is_running_here(tenant, id) => {
                     let text =
                         "the call was not sent: the database connection was lost while its start was stored";
-                    let outcome = self.failed(tenant, id, call.server, Status::Error, text).await;
-                    let entry = Entry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
-                    let entry = entry.with("status", Status::Error.name());
-                    let batch = Batch::new().change(Change::Finish { call: id, outcome }).audit(entry);
-                    let batch = batch.tell(event_payloads::call(id, call.server, &call.tool, Status::Error));
-                    self.late.add(tenant, batch);
+                    let outcome = self.failed_outcome(tenant, id, call.server, CallStatus::Error, text).await;
+                    let entry = AuditEntry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
+                    let entry = entry.with("status", CallStatus::Error.name());
+                    let batch =
+                        Batch::new().change(StoreChange::FinishCall { call: id, outcome }).audit(entry);
+                    let batch = batch.with_event(event_payloads::call(
+                        id,
+                        call.server,
+                        &call.tool,
+                        CallStatus::Error,
+                    ));
+                    self.deferred_commits.add(tenant, batch);
                 }
-                _ if doubt.since.elapsed() < DOUBT => lock(&self.late.doubts).push(doubt),
+                _ if doubt.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
+                    lock(&self.deferred_commits.uncertain_starts).push(doubt)
+                }
                 _ => {}
             }
         }
     }
 
     /// Retries deferred commits in order. Stops while the store is unavailable.
-    pub(super) async fn keep_late(&self) {
-        while let Some((tenant, batch)) = self.late.first() {
+    pub(super) async fn flush_deferred(&self) {
+        while let Some((tenant, batch)) = self.deferred_commits.pop_first() {
             match self.store.commit(tenant, batch.clone()).await {
-                Err(error) if error.kind() == error::Kind::Unavailable => {
-                    lock(&self.late.batches).push_front((tenant, batch));
+                Err(error) if error.kind() == error::ErrorKind::Unavailable => {
+                    lock(&self.deferred_commits.batches).push_front((tenant, batch));
                     return;
                 }
                 // Stored now, or already stored by other means.

@@ -3,32 +3,32 @@
 
 use linchpin::auth::Secret;
 
-use super::credentials::id_of;
-use super::server_records::Kept;
+use super::credentials::id_from_digest;
+use super::server_records::ServerRecord;
 use super::servers::ServerView;
-use super::{Hub, event_payloads, put};
-use crate::actor::Scope;
+use super::{Hub, event_payloads, upsert};
+use crate::actor::Actor;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{SecretId, ServerId, TenantId};
-use crate::server::{Launch, Server, Transport};
-use crate::store::{Batch, Change, Key, Kind};
-use crate::vault::Label;
-use crate::vault::key_ring::Sealed;
+use crate::server::{ProgramSpec, Server, Transport};
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
+use crate::vault::SecretBinding;
+use crate::vault::key_ring::SealedSecret;
 
-const LONGEST: usize = 32_768;
+const MAX_ENV_SECRET_LEN: usize = 32_768;
 
 impl Hub {
     /// Stores an environment secret of a stdio server in place of the previous one.
-    pub async fn set_secret(
+    pub async fn set_env_secret(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &str,
         variable: &str,
         secret: &Secret,
     ) -> Result<ServerView> {
-        scope.person()?;
-        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
+        actor.require_user()?;
+        let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);
         let Transport::Stdio(launch) = &server.transport else {
             return Err(Error::invalid(
                 "server",
@@ -39,59 +39,62 @@ impl Hub {
             let text = "must be declared in `secrets` of the configuration file first";
             return Err(Error::invalid("variable", text));
         }
-        if !(1..=LONGEST).contains(&secret.expose().len()) || secret.expose().contains('\0') {
-            return Err(Error::invalid("secret", format!("must be 1 to {LONGEST} bytes without a NUL byte")));
+        if !(1..=MAX_ENV_SECRET_LEN).contains(&secret.expose().len()) || secret.expose().contains('\0') {
+            return Err(Error::invalid(
+                "secret",
+                format!("must be 1 to {MAX_ENV_SECRET_LEN} bytes without a NUL byte"),
+            ));
         }
-        let label = label(server.id, launch, variable);
-        let before: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, label.id).await?;
+        let label = env_secret_binding(server.id, launch, variable);
+        let before: Option<(SealedSecret, u64)> = self.load(tenant, DocumentKind::Secret, label.id).await?;
         let version = before.map_or(0, |(_, version)| version);
         let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
-        let change = self.keys.seal(tenant, &label, &id.to_string(), secret, version).await?;
-        let entry = self.entry(scope, "secret.set").with("server", id.to_string()).with("variable", variable);
+        let change = self.keys.seal_secret(tenant, &label, &id.to_string(), secret, version).await?;
+        let entry = self.entry(actor, "secret.set").with("server", id.to_string()).with("variable", variable);
         // Change the version of the server as well: a connection that is being opened with the previous secret is then
         // outdated.
         let version = server.version;
-        let kept = put(Kept::of(server).document(id)?, version);
-        let batch = Batch::new().change(kept).change(change).audit(entry);
-        let batch = batch.tell(event_payloads::server(id, "secret"));
+        let record = upsert(ServerRecord::from_server(server).document(id)?, version);
+        let batch = Batch::new().change(record).change(change).audit(entry);
+        let batch = batch.with_event(event_payloads::server(id, "secret"));
         self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await?;
-        self.server(scope, slug.as_str()).await
+        self.server(actor, slug.as_str()).await
     }
 
     /// Deletes an environment secret. The server is stopped and not started again without it.
-    pub async fn drop_secret(&self, scope: Scope, server: &str, variable: &str) -> Result<ServerView> {
-        scope.person()?;
-        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), server).await?);
-        let key = Key::new(Kind::Secret, id(server.id, variable));
+    pub async fn delete_env_secret(&self, actor: Actor, server: &str, variable: &str) -> Result<ServerView> {
+        actor.require_user()?;
+        let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);
+        let key = DocumentKey::new(DocumentKind::Secret, env_secret_id(server.id, variable));
         if self.store.document(tenant, &key).await?.is_none() {
-            return Err(Error::not_found("secret", crate::text::shortened(variable)));
+            return Err(Error::not_found("secret", crate::text::shorten(variable)));
         }
         let (id, slug, version) = (server.id, server.slug.clone(), server.version);
         let entry =
-            self.entry(scope, "secret.dropped").with("server", id.to_string()).with("variable", variable);
+            self.entry(actor, "secret.dropped").with("server", id.to_string()).with("variable", variable);
         // Change the version of the server as well: a connection that is being opened with the secret is then outdated.
-        let kept = put(Kept::of(server).document(id)?, version);
-        let batch = Batch::new().change(kept).change(Change::Remove(key)).audit(entry);
-        let batch = batch.tell(event_payloads::server(id, "secret"));
+        let record = upsert(ServerRecord::from_server(server).document(id)?, version);
+        let batch = Batch::new().change(record).change(StoreChange::Delete(key)).audit(entry);
+        let batch = batch.with_event(event_payloads::server(id, "secret"));
         self.commit_server(tenant, batch, (id, Some(version + 1)), false).await?;
-        self.server(scope, slug.as_str()).await
+        self.server(actor, slug.as_str()).await
     }
 
     /// Returns a server with the secrets in its environment. Fails if one is missing: the server must not start without
     /// it.
-    pub(super) async fn with_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
+    pub(super) async fn resolve_env_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
         let Transport::Stdio(launch) = &mut server.transport else { return Ok(server) };
         for variable in launch.secrets.clone() {
-            let wanted = label(server.id, launch, &variable);
-            let found = self.keys.open(tenant, wanted.id).await?;
-            let fits = found.filter(|(_, kept, _)| kept.bound_to == wanted.bound_to);
-            let Some((secret, ..)) = fits else {
+            let wanted = env_secret_binding(server.id, launch, &variable);
+            let found = self.keys.open_secret(tenant, wanted.id).await?;
+            let is_match = found.filter(|(_, record, _)| record.bound_to == wanted.bound_to);
+            let Some((secret, ..)) = is_match else {
                 let slug = server.slug.as_str();
                 let text = format!(
                     "`{slug}` cannot be started: its secret `{variable}` is missing or was stored for another command: set it with \
                      `linchpin server secret set {slug} {variable}`"
                 );
-                return Err(Error::new(error::Kind::Denied, "secret_missing", text));
+                return Err(Error::new(error::ErrorKind::PermissionDenied, "secret_missing", text));
             };
             launch.env.insert(variable, secret.expose().to_owned());
         }
@@ -103,9 +106,10 @@ impl Hub {
         let Transport::Stdio(launch) = &server.transport else { return Ok(Vec::new()) };
         let mut missing = Vec::new();
         for variable in &launch.secrets {
-            let wanted = label(server.id, launch, variable);
-            let found: Option<(Sealed, u64)> = self.find(tenant, Kind::Secret, wanted.id).await?;
-            if found.is_none_or(|(kept, _)| kept.bound_to != wanted.bound_to) {
+            let wanted = env_secret_binding(server.id, launch, variable);
+            let found: Option<(SealedSecret, u64)> =
+                self.load(tenant, DocumentKind::Secret, wanted.id).await?;
+            if found.is_none_or(|(record, _)| record.bound_to != wanted.bound_to) {
                 missing.push(variable.clone());
             }
         }
@@ -113,11 +117,15 @@ impl Hub {
     }
 }
 
-fn id(server: ServerId, variable: &str) -> SecretId {
-    id_of(Digest::of("linchpin variable").part(server.to_string()).part(variable).end())
+fn env_secret_id(server: ServerId, variable: &str) -> SecretId {
+    id_from_digest(Digest::of("linchpin variable").part(server.to_string()).part(variable).finish())
 }
 
-fn label(server: ServerId, launch: &Launch, variable: &str) -> Label {
-    let id = id(server, variable);
-    Label { id, kind: "variable".into(), bound_to: format!("{variable} of {}", launch.program()) }
+fn env_secret_binding(server: ServerId, launch: &ProgramSpec, variable: &str) -> SecretBinding {
+    let id = env_secret_id(server, variable);
+    SecretBinding {
+        id,
+        kind: "variable".into(),
+        bound_to: format!("{variable} of {}", launch.program_digest()),
+    }
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::tools::without_doubles;
+use super::tools::drop_ambiguous_names;
 use super::{Hub, ToolFilter, ToolView};
-use crate::actor::Scope;
+use crate::actor::Actor;
 use crate::error::{Error, Result};
-use crate::tool::names::{LONGEST, LONGEST_FOR_SOME, Slug, local};
+use crate::tool::names::{MAX_NAME_LEN, MAX_NAME_LEN_SHORT, Slug, qualified_name};
 
 /// Format of a model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ProviderFormat {
     /// `OpenAI` chat completions.
     OpenAi,
     /// Anthropic messages.
@@ -19,65 +19,70 @@ pub enum Format {
     Gemini,
 }
 
-impl Format {
+impl ProviderFormat {
     /// Returns the maximum length of a tool name that the provider accepts.
-    fn longest_name(self) -> usize {
+    fn max_name_len(self) -> usize {
         match self {
-            Format::Anthropic => LONGEST,
-            Format::OpenAi | Format::Gemini => LONGEST_FOR_SOME,
+            ProviderFormat::Anthropic => MAX_NAME_LEN,
+            ProviderFormat::OpenAi | ProviderFormat::Gemini => MAX_NAME_LEN_SHORT,
         }
     }
 }
 
-impl std::str::FromStr for Format {
+impl std::str::FromStr for ProviderFormat {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         match text {
-            "openai" => Ok(Format::OpenAi),
-            "anthropic" => Ok(Format::Anthropic),
-            "gemini" => Ok(Format::Gemini),
-            _ => Err(Error::not_one_of("format", text, "openai, anthropic or gemini")),
+            "openai" => Ok(ProviderFormat::OpenAi),
+            "anthropic" => Ok(ProviderFormat::Anthropic),
+            "gemini" => Ok(ProviderFormat::Gemini),
+            _ => Err(Error::unknown_value("format", text, "openai, anthropic or gemini")),
         }
     }
 }
 
 impl Hub {
     /// Returns the callable tools, sorted by name, as `tools` of a request to the provider.
-    pub async fn export(&self, scope: Scope, format: Format, filter: ToolFilter) -> Result<Vec<Value>> {
+    pub async fn export(
+        &self,
+        actor: Actor,
+        format: ProviderFormat,
+        filter: ToolFilter,
+    ) -> Result<Vec<Value>> {
         let filter = ToolFilter { callable: Some(true), ..filter };
-        let mut tools = self.tools(scope, &filter).await?;
+        let mut tools = self.tools(actor, &filter).await?;
         for tool in &mut tools {
-            tool.name = local(&Slug::new(&tool.server)?, &tool.tool, format.longest_name());
+            tool.name = qualified_name(&Slug::new(&tool.server)?, &tool.tool, format.max_name_len());
         }
-        let mut tools = without_doubles(tools);
+        let mut tools = drop_ambiguous_names(tools);
         tools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let all = tools.iter().map(|tool| described(tool, format));
+        let all = tools.iter().map(|tool| tool_definition(tool, format));
         Ok(match format {
-            Format::OpenAi | Format::Anthropic => all.collect(),
+            ProviderFormat::OpenAi | ProviderFormat::Anthropic => all.collect(),
             // Gemini expects all functions in one tool.
-            Format::Gemini if tools.is_empty() => Vec::new(),
-            Format::Gemini => vec![json!({ "functionDeclarations": all.collect::<Vec<_>>() })],
+            ProviderFormat::Gemini if tools.is_empty() => Vec::new(),
+            ProviderFormat::Gemini => vec![json!({ "functionDeclarations": all.collect::<Vec<_>>() })],
         })
     }
 }
 
-fn described(tool: &ToolView, format: Format) -> Value {
+fn tool_definition(tool: &ToolView, format: ProviderFormat) -> Value {
     let schema = tool.definition.get("inputSchema").cloned().unwrap_or_else(|| json!({ "type": "object" }));
     let mut function = json!({ "name": tool.name });
     if let Some(text) = tool.definition.get("description").filter(|text| text.is_string()) {
         function["description"] = text.clone();
     }
     match format {
-        Format::OpenAi => {
+        ProviderFormat::OpenAi => {
             function["parameters"] = schema;
             json!({ "type": "function", "function": function })
         }
-        Format::Anthropic => {
+        ProviderFormat::Anthropic => {
             function["input_schema"] = schema;
             function
         }
-        Format::Gemini => {
+        ProviderFormat::Gemini => {
             function["parametersJsonSchema"] = schema;
             function
         }

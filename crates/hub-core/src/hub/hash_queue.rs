@@ -37,26 +37,26 @@ impl Lane {
 }
 
 /// Queue of password hashes.
-pub(super) struct Queue {
-    turns: Arc<Semaphore>,
-    places: Arc<Mutex<Places>>,
+pub(super) struct HashQueue {
+    permits: Arc<Semaphore>,
+    places: Arc<Mutex<HashQueueState>>,
 }
 
 #[derive(Default)]
-struct Places {
+struct HashQueueState {
     last: u64,
     /// In order of arrival.
-    all: Vec<Entry>,
+    all: Vec<QueueEntry>,
 }
 
-struct Entry {
+struct QueueEntry {
     number: u64,
     lane: Lane,
     is_running: bool,
     evicted: Arc<Notify>,
 }
 
-impl Places {
+impl HashQueueState {
     fn count(&self, fits: impl Fn(Lane) -> bool) -> usize {
         self.all.iter().filter(|entry| fits(entry.lane)).count()
     }
@@ -64,7 +64,7 @@ impl Places {
     /// Removes the newest waiting place of the source that has the most places. Returns `false` if no source has a waiting
     /// place beside another one.
     fn evict(&mut self) -> bool {
-        let of = |entry: &Entry| self.count(|lane| lane == entry.lane);
+        let of = |entry: &QueueEntry| self.count(|lane| lane == entry.lane);
         let waiting = self.all.iter().enumerate();
         let waiting = waiting.filter(|(_, entry)| entry.lane.is_source() && !entry.is_running);
         let newest = waiting.max_by_key(|(_, entry)| of(entry)).filter(|(_, entry)| of(entry) > 1);
@@ -75,13 +75,13 @@ impl Places {
 }
 
 /// Place in the queue. Released on drop.
-pub(super) struct Place {
-    places: Arc<Mutex<Places>>,
+pub(super) struct QueuePlace {
+    places: Arc<Mutex<HashQueueState>>,
     number: u64,
     evicted: Arc<Notify>,
 }
 
-impl Place {
+impl QueuePlace {
     /// Marks the place as running. Returns `false` if another source has taken it over.
     fn start(&self) -> bool {
         let mut places = lock(&self.places);
@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         lock(&self.places).all.retain(|entry| entry.number != self.number);
     }
@@ -98,17 +98,17 @@ impl Drop for Place {
 
 fn busy() -> Error {
     let text = format!("too many concurrent logins: try again in {} s", BUSY_RETRY.as_secs());
-    Error::new(error::Kind::Unavailable, "sign_in_busy", text).after(BUSY_RETRY)
+    Error::new(error::ErrorKind::Unavailable, "sign_in_busy", text).with_retry_after(BUSY_RETRY)
 }
 
-impl Queue {
+impl HashQueue {
     pub(super) fn new() -> Self {
-        Queue { turns: Arc::new(Semaphore::new(MAX_RUNNING)), places: Arc::default() }
+        HashQueue { permits: Arc::new(Semaphore::new(MAX_RUNNING)), places: Arc::default() }
     }
 
     /// Takes a place, or fails at once. If the queue is full, a source without a place takes over a waiting place of
     /// the source that has the most.
-    pub(super) fn place(&self, lane: Lane) -> Result<Place> {
+    pub(super) fn enqueue(&self, lane: Lane) -> Result<QueuePlace> {
         let mut places = lock(&self.places);
         let all = places.count(|other| other.is_source() == lane.is_source());
         let own = places.count(|other| other == lane);
@@ -122,21 +122,21 @@ impl Queue {
         }
         places.last += 1;
         let (number, evicted) = (places.last, Arc::<Notify>::default());
-        places.all.push(Entry { number, lane, is_running: false, evicted: evicted.clone() });
-        Ok(Place { places: self.places.clone(), number, evicted })
+        places.all.push(QueueEntry { number, lane, is_running: false, evicted: evicted.clone() });
+        Ok(QueuePlace { places: self.places.clone(), number, evicted })
     }
 
     /// Runs the work on a blocking thread, in order of arrival. Work that has started finishes and holds its place,
     /// even if the caller is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        place: Place,
+        place: QueuePlace,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = tokio::select! {
             biased;
             () = place.evicted.notified() => return Err(busy()),
-            turn = self.turns.clone().acquire_owned() => turn.map_err(|_| Error::ending())?,
+            turn = self.permits.clone().acquire_owned() => turn.map_err(|_| Error::shutting_down())?,
         };
         if !place.start() {
             return Err(busy());
@@ -146,7 +146,7 @@ impl Queue {
             drop((turn, place));
             result
         });
-        work.await.map_err(|_| Error::ending())?
+        work.await.map_err(|_| Error::shutting_down())?
     }
 }
 
@@ -160,13 +160,13 @@ mod tests {
         Lane::Source(Some(IpAddr::from([10, 0, 0, number])))
     }
 
-    fn take(queue: &Queue, lane: Lane) -> Vec<Place> {
-        std::iter::from_fn(|| queue.place(lane).ok()).collect()
+    fn take(queue: &HashQueue, lane: Lane) -> Vec<QueuePlace> {
+        std::iter::from_fn(|| queue.enqueue(lane).ok()).collect()
     }
 
     #[tokio::test]
     async fn two_hashes_run_at_once_and_a_caller_that_leaves_makes_no_room() {
-        let queue = Queue::new();
+        let queue = HashQueue::new();
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(0);
         let (wait, (started, mut starts)) = (Arc::new(Mutex::new(wait)), tokio::sync::mpsc::channel(9));
         let work = || {
@@ -177,14 +177,14 @@ mod tests {
                 Ok(())
             }
         };
-        let place = || queue.place(Lane::Source(None)).unwrap();
+        let place = || queue.enqueue(Lane::Source(None)).unwrap();
         let both = async { tokio::join!(queue.run(place(), work()), queue.run(place(), work())) };
         tokio::select! {
             _ = both => panic!("both wait for the test"),
             () = async { starts.recv().await.unwrap(); starts.recv().await.unwrap() } => {}
         }
         // Their callers were dropped, and they still run.
-        assert_eq!(queue.turns.available_permits(), 0);
+        assert_eq!(queue.permits.available_permits(), 0);
         let third = queue.run(place(), || Ok(3));
         let mut third = std::pin::pin!(third);
         tokio::select! {
@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_each_lane_has_a_part_of_it() {
-        let queue = Queue::new();
+        let queue = HashQueue::new();
         let first = take(&queue, source(1));
         assert_eq!(first.len(), MAX_OF_SOURCE);
-        let error = queue.place(source(1)).err().unwrap();
-        assert_eq!((error.kind(), error.code()), (error::Kind::Unavailable, "sign_in_busy"));
+        let error = queue.enqueue(source(1)).err().unwrap();
+        assert_eq!((error.kind(), error.code()), (error::ErrorKind::Unavailable, "sign_in_busy"));
         assert_eq!(error.retry_after(), Some(BUSY_RETRY));
         let others: Vec<_> = (2..100).flat_map(|number| take(&queue, source(number))).collect();
         assert_eq!(lock(&queue.places).all.len(), MAX_OF_SOURCES);
@@ -215,18 +215,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_source_without_a_place_takes_one_over() {
-        let queue = Queue::new();
+        let queue = HashQueue::new();
         let mut flood: Vec<_> = (1..=4).map(|number| take(&queue, source(number))).collect();
         assert_eq!(flood.iter().map(Vec::len).sum::<usize>(), MAX_OF_SOURCES);
         let running = flood[3].drain(..2).inspect(|place| assert!(place.start())).collect::<Vec<_>>();
-        let late = queue.place(source(5)).unwrap();
-        assert_eq!(queue.place(source(5)).err().unwrap().code(), "sign_in_busy", "it has one already");
+        let late = queue.enqueue(source(5)).unwrap();
+        assert_eq!(queue.enqueue(source(5)).err().unwrap().code(), "sign_in_busy", "it has one already");
         let evicted = flood[3].pop().unwrap();
         assert_eq!(queue.run(evicted, || Ok(())).await.unwrap_err().code(), "sign_in_busy");
         assert_eq!(queue.run(late, || Ok(5)).await, Ok(5));
         drop((flood, running));
-        let single: Vec<_> = (1..=32).map(|number| queue.place(source(number)).unwrap()).collect();
-        assert_eq!(queue.place(source(33)).err().unwrap().code(), "sign_in_busy", "each has one place");
+        let single: Vec<_> = (1..=32).map(|number| queue.enqueue(source(number)).unwrap()).collect();
+        assert_eq!(queue.enqueue(source(33)).err().unwrap().code(), "sign_in_busy", "each has one place");
         drop(single);
     }
 }

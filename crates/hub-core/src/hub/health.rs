@@ -1,9 +1,9 @@
 //! Health checks and counters.
 
 use super::Hub;
-use crate::actor::Scope;
+use crate::actor::Actor;
 use crate::error::Result;
-use crate::store::{ApprovalFilter, Decision, MOST_ON_PAGE, Paging};
+use crate::store::{ApprovalFilter, ApprovalStatus, MAX_PAGE_SIZE, PageRequest};
 
 impl Hub {
     /// Checks that the store is reachable.
@@ -12,12 +12,12 @@ impl Hub {
     }
 
     /// Returns the number of open approvals.
-    pub async fn pending_approvals(&self, scope: Scope) -> Result<usize> {
-        scope.person()?;
-        let filter = ApprovalFilter { call: None, decision: Some(Decision::Open) };
-        let (mut count, mut paging) = (0, Paging { after: None, limit: MOST_ON_PAGE });
+    pub async fn pending_approvals(&self, actor: Actor) -> Result<usize> {
+        actor.require_user()?;
+        let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
+        let (mut count, mut paging) = (0, PageRequest { after: None, limit: MAX_PAGE_SIZE });
         loop {
-            let page = self.store.approvals(scope.tenant(), &filter, &paging).await?;
+            let page = self.store.approvals(actor.tenant(), &filter, &paging).await?;
             count += page.items.len();
             match page.next {
                 None => return Ok(count),
@@ -27,8 +27,8 @@ impl Hub {
     }
 
     /// Returns the number of audit entries.
-    pub async fn audit_entries(&self, scope: Scope) -> Result<u64> {
-        scope.person()?;
-        Ok(self.store.head(scope.tenant()).await?.number)
+    pub async fn audit_entries(&self, actor: Actor) -> Result<u64> {
+        actor.require_user()?;
+        Ok(self.store.audit_head(actor.tenant()).await?.number)
     }
 }

@@ -10,21 +10,21 @@ use linchpin::auth::Secret;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::authenticator::{secret, unauthorized};
+use super::authenticator::{random_secret, unauthenticated};
 use super::oauth::CALLBACK;
-use super::sessions::{Remote, SignedIn};
-use super::users::User;
-use super::{Hub, LOCAL, LOCAL_USER, document, put, without_parts};
+use super::sessions::{NewSession, RequestClient};
+use super::users::UserRecord;
+use super::{Hub, LOCAL, LOCAL_USER, delete_children, document, upsert};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::store::{Batch, Change, Key, Kind};
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 
 /// Lifetime of a link.
-const LONGEST: Duration = Duration::from_mins(15);
+const LINK_TTL: Duration = Duration::from_mins(15);
 /// Maximum number of valid links.
-const MOST: usize = 16;
+const MAX_LINKS: usize = 16;
 
-const REFUSED: &str = "this login link is not valid any more: it works once, for 15 minutes, and until another is used or a \
+const MSG_INVALID_LINK: &str = "this login link is not valid any more: it works once, for 15 minutes, and until another is used or a \
                        password is set; run `linchpin login-link` for a new one, or log in with the password";
 
 /// One-time login link.
@@ -39,7 +39,7 @@ pub struct LoginLink {
 
 /// Stored login link.
 #[derive(Serialize, Deserialize)]
-struct Link {
+struct LoginLinkRecord {
     id: String,
     until: Timestamp,
     /// Whether the operator created it. It is then valid even if a user has a password, for example when a name is
@@ -50,14 +50,14 @@ struct Link {
 
 /// Derives the document id of a link.
 fn link_id(link: &Secret) -> String {
-    Digest::of("linchpin link").part(link.expose()).end().to_string()
+    Digest::of("linchpin link").part(link.expose()).finish().to_string()
 }
 
 impl Hub {
     /// Creates a secret that logs the local user in once, within 15 minutes, at any hub on the same store. Using one
     /// invalidates all others; creating one does not, since each hub shows its own. Returns `None` if a user has a
     /// password.
-    pub async fn one_time(&self) -> Result<Option<Secret>> {
+    pub async fn create_login_link(&self) -> Result<Option<Secret>> {
         if self.has_password().await? {
             return Ok(None);
         }
@@ -65,11 +65,11 @@ impl Hub {
     }
 
     async fn new_link(&self, by_operator: bool) -> Result<Secret> {
-        let secret = secret(&*self.world);
-        let link = Link { id: link_id(&secret), until: self.world.now() + LONGEST, by_operator };
-        let document = document(Kind::Link, &link.id, &link)?.of(LOCAL_USER);
-        self.store.commit(LOCAL, Batch::new().change(put(document, 0))).await?;
-        if let Err(error) = self.sweep_links(&link).await {
+        let secret = random_secret(&*self.world);
+        let link = LoginLinkRecord { id: link_id(&secret), until: self.world.now() + LINK_TTL, by_operator };
+        let document = document(DocumentKind::Link, &link.id, &link)?.with_parent(LOCAL_USER);
+        self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await?;
+        if let Err(error) = self.prune_login_links(&link).await {
             tracing::warn!(%error, "failed to delete expired login links");
         }
         Ok(secret)
@@ -77,26 +77,28 @@ impl Hub {
 
     /// Creates a one-time login link for the local user. Only for the operator on the machine of the hub, who could set
     /// the password as well.
-    pub async fn login_link(&self) -> Result<LoginLink> {
+    pub async fn create_operator_login_link(&self) -> Result<LoginLink> {
         let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
         let base = base.ok_or_else(|| {
             let text = "this hub has no URL for browsers";
-            Error::new(error::Kind::Unavailable, "no_address", text)
+            Error::new(error::ErrorKind::Unavailable, "no_address", text)
         })?;
-        let expires = self.world.now() + LONGEST;
+        let expires = self.world.now() + LINK_TTL;
         let secret = self.new_link(true).await?;
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
 
     /// Deletes expired links, and the oldest ones beyond the limit.
-    async fn sweep_links(&self, newest: &Link) -> Result<()> {
-        let mut all = self.all::<Link>(LOCAL, Kind::Link, Some(&LOCAL_USER.to_string())).await?;
+    async fn prune_login_links(&self, newest: &LoginLinkRecord) -> Result<()> {
+        let mut all = self
+            .load_all::<LoginLinkRecord>(LOCAL, DocumentKind::Link, Some(&LOCAL_USER.to_string()))
+            .await?;
         all.retain(|(link, _)| link.id != newest.id);
         all.sort_by_key(|(link, _)| Reverse(link.until));
         let now = self.world.now();
         for ((link, _), count) in all.into_iter().zip(2..) {
-            if count > MOST || now >= link.until {
-                self.forget(LOCAL, Key::new(Kind::Link, link.id)).await?;
+            if count > MAX_LINKS || now >= link.until {
+                self.delete_if_present(LOCAL, DocumentKey::new(DocumentKind::Link, link.id)).await?;
             }
         }
         Ok(())
@@ -104,18 +106,21 @@ impl Hub {
 
     /// Logs the local user in with a link of any hub. Of several concurrent attempts, one succeeds. The password
     /// throttle does not apply: a link cannot be guessed.
-    pub async fn sign_in_once(&self, given: &Secret, from: &Remote) -> Result<SignedIn> {
+    pub async fn redeem_login_link(&self, given: &Secret, from: &RequestClient) -> Result<NewSession> {
         let id = link_id(given);
-        let found = self.find::<Link>(LOCAL, Kind::Link, &id).await?;
-        let refused = || unauthorized(REFUSED);
+        let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
+        let refused = || unauthenticated(MSG_INVALID_LINK);
         let (link, _) = found.filter(|(link, _)| self.world.now() < link.until).ok_or_else(refused)?;
         if !link.by_operator && self.has_password().await? {
             return Err(refused());
         }
-        let (user, _) = self.need::<User>(LOCAL, Kind::User, LOCAL_USER).await?;
-        let gone = vec![Change::Remove(Key::new(Kind::Link, id)), without_parts(Kind::Link, LOCAL_USER)];
-        self.begin_session(LOCAL, &user, "link", from, gone).await.map_err(|error| match error.kind() {
-            error::Kind::NotFound | error::Kind::Conflict => unauthorized(REFUSED),
+        let (user, _) = self.require::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?;
+        let removed = vec![
+            StoreChange::Delete(DocumentKey::new(DocumentKind::Link, id)),
+            delete_children(DocumentKind::Link, LOCAL_USER),
+        ];
+        self.start_session(LOCAL, &user, "link", from, removed).await.map_err(|error| match error.kind() {
+            error::ErrorKind::NotFound | error::ErrorKind::Conflict => unauthenticated(MSG_INVALID_LINK),
             _ => error,
         })
     }

@@ -5,58 +5,58 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::Hub;
-use super::repeated_events::{Repeated, Repeats};
-use crate::audit::Entry;
+use super::repeated_events::{RepeatCounter, RepeatedEvent};
+use crate::audit::AuditEntry;
 use crate::id::{TenantId, UserId};
 
 /// Reason why a login or a password change was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Reason {
+pub(super) enum LoginRejectionReason {
     /// The password does not match, or no user has the name.
     WrongPassword,
     /// The old password of a password change does not match.
     WrongOldPassword,
     /// The throttle rejected the attempt before the password was compared.
-    TooManyTries,
+    TooManyAttempts,
     /// Kinds beyond the number that is counted separately.
     Other,
 }
 
-impl Reason {
+impl LoginRejectionReason {
     fn name(self) -> &'static str {
         match self {
-            Reason::WrongPassword => "wrong_password",
-            Reason::WrongOldPassword => "wrong_old_password",
-            Reason::TooManyTries => "too_many_tries",
-            Reason::Other => "other",
+            LoginRejectionReason::WrongPassword => "wrong_password",
+            LoginRejectionReason::WrongOldPassword => "wrong_old_password",
+            LoginRejectionReason::TooManyAttempts => "too_many_tries",
+            LoginRejectionReason::Other => "other",
         }
     }
 }
 
 /// Kind of rejected login. The name is not part of it: a user may have typed the password there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Refused {
+pub(super) struct RejectedLogin {
     pub(super) tenant: TenantId,
     /// User with the given name, if there is one.
     pub(super) user: Option<UserId>,
     pub(super) source: Option<IpAddr>,
-    pub(super) reason: Reason,
+    pub(super) reason: LoginRejectionReason,
 }
 
 /// Rejected logins of the last minute.
-pub(super) type RefusedSignIns = Repeats<Refused>;
+pub(super) type RejectedLogins = RepeatCounter<RejectedLogin>;
 
-impl Repeated for Refused {
+impl RepeatedEvent for RejectedLogin {
     fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    fn others(&self) -> Self {
-        Refused { tenant: self.tenant, user: None, source: None, reason: Reason::Other }
+    fn overflow_kind(&self) -> Self {
+        RejectedLogin { tenant: self.tenant, user: None, source: None, reason: LoginRejectionReason::Other }
     }
 
-    fn entry(&self, at: Timestamp, count: u64) -> Entry {
-        let mut entry = Entry::new(at, "hub", "session.refused").with("reason", self.reason.name());
+    fn entry(&self, at: Timestamp, count: u64) -> AuditEntry {
+        let mut entry = AuditEntry::new(at, "hub", "session.refused").with("reason", self.reason.name());
         if let Some(user) = self.user {
             entry = entry.with("user", user.to_string());
         }
@@ -70,17 +70,17 @@ impl Repeated for Refused {
 impl Hub {
     /// Counts a rejected login. The first of its kind is written in the background: the response time must not reveal
     /// whether a user has the name.
-    pub(super) fn note_refused(&self, refused: Refused) {
+    pub(super) fn record_rejected_login(&self, refused: RejectedLogin) {
         let now = self.world.now();
-        let (first, Some(count)) = self.people.refused.count(refused, now) else { return };
+        let (first, Some(count)) = self.authenticator.rejected_logins.count(refused, now) else { return };
         tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "login rejected");
-        let (all, store) = (self.people.refused.clone(), self.store.clone());
-        self.tasks.start(async move { all.write(&*store, &first, (now, count)).await });
+        let (all, store) = (self.authenticator.rejected_logins.clone(), self.store.clone());
+        self.tasks.spawn(async move { all.write(&*store, &first, (now, count)).await });
     }
 
     /// Writes the counts of repeated rejections: those that are due, or all.
-    pub(super) async fn write_refused(&self, all: bool) {
-        self.people.refused.write_due(&*self.store, self.world.now(), all).await;
+    pub(super) async fn flush_rejected_logins(&self, all: bool) {
+        self.authenticator.rejected_logins.write_due(&*self.store, self.world.now(), all).await;
     }
 }
 
@@ -89,9 +89,14 @@ mod tests {
     use super::*;
     use crate::hub::repeated_events::MAX_KINDS;
 
-    fn refused(source: u32) -> Refused {
+    fn refused(source: u32) -> RejectedLogin {
         let source = Some(IpAddr::V4(source.into()));
-        Refused { tenant: TenantId::fixed(1), user: None, source, reason: Reason::WrongPassword }
+        RejectedLogin {
+            tenant: TenantId::fixed(1),
+            user: None,
+            source,
+            reason: LoginRejectionReason::WrongPassword,
+        }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -100,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_source_is_one_entry_a_minute() {
-        let all = RefusedSignIns::default();
+        let all = RejectedLogins::default();
         assert_eq!(all.count(refused(1), at(0)).1, Some(1));
         for second in 0..59 {
             assert_eq!(all.count(refused(1), at(second)).1, None);
@@ -113,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_flood_of_many_sources_is_bounded() {
-        let all = RefusedSignIns::default();
+        let all = RejectedLogins::default();
         let written = (0..10_000).filter_map(|source| all.count(refused(source), at(0)).1).count();
         assert_eq!(written, MAX_KINDS + 1);
         let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
-        assert_eq!(all.due(at(60), false), [(refused(1).others(), rest)]);
+        assert_eq!(all.due(at(60), false), [(refused(1).overflow_kind(), rest)]);
     }
 }

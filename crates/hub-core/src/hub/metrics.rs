@@ -5,58 +5,64 @@ use std::sync::Mutex;
 
 use jiff::SignedDuration;
 
-use crate::actor::Scope;
+use crate::actor::Actor;
 use crate::id::TenantId;
 use crate::lock::lock;
-use crate::store::Status;
+use crate::store::CallStatus;
 
 /// Upper bounds of the histogram buckets, in milliseconds.
-pub const BOUNDS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 300_000];
+pub const BUCKET_BOUNDS_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 300_000];
 
 /// Servers counted separately.
-const MOST_SERVERS: usize = 1_000;
+const MAX_METERED_SERVERS: usize = 1_000;
 
 /// Duration histogram of the calls of one server with one status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ended {
+pub struct DurationHistogram {
     /// Number of calls.
     pub count: u64,
     /// Total duration in milliseconds.
-    pub millis: u64,
-    /// Calls per bucket of [`BOUNDS`]. A call is in the first bucket whose bound it does not exceed.
-    pub within: [u64; BOUNDS.len()],
+    pub total_ms: u64,
+    /// Calls per bucket of [`BUCKET_BOUNDS_MS`]. A call is in the first bucket whose bound it does not exceed.
+    pub buckets: [u64; BUCKET_BOUNDS_MS.len()],
 }
 
-impl Ended {
+impl DurationHistogram {
     /// Adds a call with this duration.
     pub fn add(&mut self, millis: u64) {
         self.count += 1;
-        self.millis += millis;
-        if let Some(within) = BOUNDS.iter().position(|bound| millis <= *bound) {
-            self.within[within] += 1;
+        self.total_ms += millis;
+        if let Some(within) = BUCKET_BOUNDS_MS.iter().position(|bound| millis <= *bound) {
+            self.buckets[within] += 1;
         }
     }
 }
 
 /// Histograms by tenant, server and status.
 #[derive(Default)]
-pub struct Meters(Mutex<BTreeMap<(TenantId, String, &'static str), Ended>>);
+pub struct CallMetrics(Mutex<BTreeMap<(TenantId, String, &'static str), DurationHistogram>>);
 
-impl Meters {
-    pub(super) fn call_over(&self, tenant: TenantId, server: &str, status: Status, took: SignedDuration) {
+impl CallMetrics {
+    pub(super) fn record_call(
+        &self,
+        tenant: TenantId,
+        server: &str,
+        status: CallStatus,
+        took: SignedDuration,
+    ) {
         let millis = u64::try_from(took.as_millis()).unwrap_or_default();
         let mut all = lock(&self.0);
         let key = (tenant, server.to_owned(), status.name());
-        if all.len() >= MOST_SERVERS * Status::ALL.len() && !all.contains_key(&key) {
+        if all.len() >= MAX_METERED_SERVERS * CallStatus::ALL.len() && !all.contains_key(&key) {
             return;
         }
         all.entry(key).or_default().add(millis);
     }
 
     /// Returns the finished calls of a tenant, by server slug and status.
-    pub fn calls(&self, scope: Scope) -> Vec<(String, &'static str, Ended)> {
+    pub fn calls(&self, actor: Actor) -> Vec<(String, &'static str, DurationHistogram)> {
         let all = lock(&self.0);
-        let own = all.iter().filter(|((tenant, ..), _)| *tenant == scope.tenant());
+        let own = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());
         own.map(|((_, server, status), ended)| (server.clone(), *status, ended.clone())).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Hub operations: one function per operation, shared by all interfaces. The caller is a [`Scope`]; each operation
+//! Hub operations: one function per operation, shared by all interfaces. The caller is a [`Actor`]; each operation
 //! checks what the caller may see and records what it did in the audit.
 
 mod admit;
@@ -16,7 +16,6 @@ mod commit_effects;
 mod connect;
 mod credentials;
 mod deferred;
-mod egress_denials;
 mod env_secrets;
 mod event_payloads;
 mod execute;
@@ -32,6 +31,7 @@ pub mod oauth;
 mod passwords;
 mod recent_results;
 mod reconcile;
+mod rejections;
 mod repeated_events;
 mod resources_prompts;
 mod restore;
@@ -55,46 +55,47 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::client::Changed;
+use linchpin::client::ListChanged;
 use linchpin::egress::Egress;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::actor::Scope;
+use crate::actor::Actor;
 use crate::api_token;
 use crate::audit::head_file::HeadFile;
-use crate::audit::{Entry, Signer};
+use crate::audit::{AuditEntry, AuditSigner};
 use crate::bounded_result;
-use crate::connection::{Connections, Processes};
+use crate::connection::{ConnectionPool, Processes};
 use crate::error::{self, Error, Result};
-use crate::events::Events;
+use crate::events::EventLog;
 use crate::id::{CallId, ServerId, TenantId, UserId};
-use crate::platform::World;
-use crate::server::Launch;
+use crate::platform::Platform;
+use crate::server::ProgramSpec;
 use crate::store::{
-    Batch, Cached, Change, Clock, Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Store, Stored,
+    Batch, CachedStore, ClusterClock, Document, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest,
+    Store, StoreChange, StoredDocument,
 };
-use crate::task_set::Tasks;
+use crate::task_set::TaskSet;
 use crate::vault::KeyFile;
-use crate::vault::key_ring::{Keys, Rotated};
+use crate::vault::key_ring::{KeyRing, RotationSummary};
 
-pub use admit::{Wanted, Which};
+pub use admit::{CallRequest, ToolRef};
 pub use approvals::ApprovalView;
 pub use audit::{AuditView, last_checkpoint};
-pub use audit_verify::{Beside, Verified, every_segment, verify};
+pub use audit_verify::{AuditFiles, AuditVerification, list_segments, verify};
 pub use call_records::CallView;
-pub use client_config::{Client, Snippet};
-pub use connect::Tried;
+pub use client_config::{ClientApp, ClientConfig};
+pub use connect::ProbeReport;
 pub use credentials::CredentialView;
-pub use export::Format;
+pub use export::ProviderFormat;
 pub use login_links::LoginLink;
-pub use metrics::{BOUNDS, Ended, Meters};
-pub use resources_prompts::Offer;
+pub use metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
+pub use resources_prompts::FeatureList;
 pub use retention::Retention;
 pub use servers::{ServerFilter, ServerView};
-pub use sync::Synced;
+pub use sync::SyncReport;
 pub use tool_listing::usable_tools;
 pub use tools::{ToolFilter, ToolView};
 
@@ -105,7 +106,7 @@ pub const LOCAL_USER: UserId = UserId::fixed(1);
 
 /// Settings of a hub.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HubOptions {
     /// Size in bytes up to which a result is passed on complete.
     pub result_limit: usize,
     /// Time that a user has to decide about a call.
@@ -113,7 +114,7 @@ pub struct Options {
     /// Retention at startup.
     pub retention: Retention,
     /// Interval between periodic syncs of all servers.
-    pub sync_every: Duration,
+    pub sync_interval: Duration,
     /// File for audit checkpoints outside the store, so that truncating the store does not remove them as well.
     pub checkpoints: Option<PathBuf>,
     /// File for the signed heads of the audit: beside the keys, outside the data directory.
@@ -126,13 +127,13 @@ pub struct Options {
     pub processes: Processes,
 }
 
-impl Default for Options {
+impl Default for HubOptions {
     fn default() -> Self {
-        Options {
+        HubOptions {
             result_limit: bounded_result::DEFAULT_LIMIT,
             approval_lifetime: Duration::from_hours(1),
             retention: Retention { history: Duration::from_hours(30 * 24), audit: None },
-            sync_every: Duration::from_mins(15),
+            sync_interval: Duration::from_mins(15),
             checkpoints: None,
             heads: None,
             segments: None,
@@ -144,74 +145,77 @@ impl Default for Options {
 
 /// MCP hub: manages upstream servers, enforces policy and records calls.
 pub struct Hub {
-    world: Arc<dyn World>,
+    world: Arc<dyn Platform>,
     store: Arc<dyn Store>,
-    keys: Arc<Keys>,
-    signer: Signer,
+    keys: Arc<KeyRing>,
+    signer: AuditSigner,
     heads: audit_heads::Heads,
-    events: Events,
-    options: Options,
+    events: EventLog,
+    options: HubOptions,
     retention: Mutex<Retention>,
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionPool>,
     /// Programs of the configured stdio servers. `None` if the program is unknown and this was logged.
-    launches: Mutex<HashMap<(TenantId, ServerId), Option<Launch>>>,
+    launches: Mutex<HashMap<(TenantId, ServerId), Option<ProgramSpec>>>,
     /// Whether the configuration file was applied since the hub was started.
     has_operated: AtomicBool,
-    schemas: schema_cache::Schemas,
+    schema_cache: schema_cache::SchemaCache,
     user_names: subject_names::UserNames,
-    adapted: Arc<tool_name_cache::Adapted>,
+    tool_names: Arc<tool_name_cache::ToolNameCache>,
     /// Running calls, each with its stop signal.
-    running: Mutex<HashMap<(TenantId, CallId), execute::Running>>,
-    passing: recent_results::Passing,
-    late: deferred::Late,
-    denials: Arc<egress_denials::Denials>,
-    due: Arc<sync_queue::Due>,
-    turns: sync::Turns,
-    tasks: Arc<Tasks>,
+    running_calls: Mutex<HashMap<(TenantId, CallId), execute::RunningCall>>,
+    recent_results: recent_results::RecentResults,
+    deferred_commits: deferred::DeferredCommits,
+    rejections: Arc<rejections::Rejections>,
+    sync_queue: Arc<sync_queue::SyncQueue>,
+    sync_locks: sync::SyncLocks,
+    tasks: Arc<TaskSet>,
     /// Store commits that finish even if their callers are dropped.
-    commits: Arc<Tasks>,
-    looks: Tasks,
-    broker: oauth::Broker,
-    meters: Meters,
-    people: authenticator::People,
+    commits: Arc<TaskSet>,
+    background_tasks: TaskSet,
+    oauth_broker: oauth::OAuthBroker,
+    metrics: CallMetrics,
+    authenticator: authenticator::Authenticator,
     /// Time at which the shutdown began, if it has.
-    ending: watch::Sender<Option<Instant>>,
+    shutdown_started: watch::Sender<Option<Instant>>,
 }
 
 impl Hub {
     /// Creates a hub on this store, with the keys of this file.
     pub fn new(
-        world: Arc<dyn World>,
+        world: Arc<dyn Platform>,
         store: Arc<dyn Store>,
         keys: KeyFile,
         egress: Egress,
-        options: Options,
+        options: HubOptions,
     ) -> Self {
-        let signer = Signer::new(&keys.audit);
-        let store = Cached::new(store);
+        let signer = AuditSigner::new(&keys.audit);
+        let store = CachedStore::new(store);
         let (events, commits) = (store.events().clone(), store.commits().clone());
         let store: Arc<dyn Store> = Arc::new(store);
-        let world: Arc<dyn World> = match store.shared() {
-            Some(_) => Arc::new(Clock::new(world, store.clone())),
+        let world: Arc<dyn Platform> = match store.shared() {
+            Some(_) => Arc::new(ClusterClock::new(world, store.clone())),
             None => world,
         };
-        let keys = Arc::new(Keys::new(store.clone(), world.clone(), keys));
-        let due = Arc::new(sync_queue::Due::default());
+        let keys = Arc::new(KeyRing::new(store.clone(), world.clone(), keys));
+        let sync_queue = Arc::new(sync_queue::SyncQueue::default());
         let changed = {
-            let due = due.clone();
+            let due = sync_queue.clone();
             Arc::new(move |tenant, server, changed| {
-                if changed == Changed::Tools {
+                if changed == ListChanged::Tools {
                     due.add((tenant, server));
                 }
             })
         };
         let processes = options.processes.clone();
-        let (denials, tasks) = (Arc::<egress_denials::Denials>::default(), Arc::<Tasks>::default());
-        let told = egress_denials::told(denials.clone(), world.clone(), store.clone(), tasks.clone());
-        let connections = Connections::new(world.clone(), egress, events.clone(), changed, processes);
-        let connections = Arc::new(connections.on_denied(told).masking(keys.own_secrets().clone()));
-        let people = authenticator::People::new(&*world);
-        keys.own_secrets().learn(api_token::secret_of(&people.process.secret).iter().map(|secret| &**secret));
+        let (rejections, tasks) = (Arc::<rejections::Rejections>::default(), Arc::<TaskSet>::default());
+        let denied_hook =
+            rejections::denial_recorder(rejections.clone(), world.clone(), store.clone(), tasks.clone());
+        let connections = ConnectionPool::new(world.clone(), egress, events.clone(), changed, processes);
+        let connections =
+            Arc::new(connections.on_denied(denied_hook).with_hub_secrets(keys.hub_secrets().clone()));
+        let authenticator = authenticator::Authenticator::new(&*world);
+        keys.hub_secrets()
+            .add(api_token::secret_bytes(&authenticator.process.secret).iter().map(|secret| &**secret));
         Hub {
             world,
             store,
@@ -224,28 +228,28 @@ impl Hub {
             connections,
             launches: Mutex::default(),
             has_operated: AtomicBool::new(false),
-            schemas: schema_cache::Schemas::default(),
+            schema_cache: schema_cache::SchemaCache::default(),
             user_names: subject_names::UserNames::default(),
-            adapted: Arc::default(),
-            running: Mutex::default(),
-            passing: recent_results::Passing::default(),
-            late: deferred::Late::default(),
-            denials,
-            due,
-            turns: sync::Turns::default(),
+            tool_names: Arc::default(),
+            running_calls: Mutex::default(),
+            recent_results: recent_results::RecentResults::default(),
+            deferred_commits: deferred::DeferredCommits::default(),
+            rejections,
+            sync_queue,
+            sync_locks: sync::SyncLocks::default(),
             tasks,
             commits,
-            looks: Tasks::default(),
-            broker: oauth::Broker::default(),
-            meters: Meters::default(),
-            people,
-            ending: watch::Sender::new(None),
+            background_tasks: TaskSet::default(),
+            oauth_broker: oauth::OAuthBroker::default(),
+            metrics: CallMetrics::default(),
+            authenticator,
+            shutdown_started: watch::Sender::new(None),
         }
     }
 
     /// Begins the shutdown: callers that wait for an approval receive the current state of their calls instead.
-    pub fn stop_waiting(&self) {
-        self.ending.send_replace(Some(Instant::now()));
+    pub fn begin_shutdown(&self) {
+        self.shutdown_started.send_replace(Some(Instant::now()));
     }
 
     /// Replaces the egress policy. Connections that the new policy would not have opened are closed once they are
@@ -255,84 +259,92 @@ impl Hub {
     }
 
     /// Returns the event log.
-    pub fn events(&self) -> &Events {
+    pub fn events(&self) -> &EventLog {
         &self.events
     }
 
     /// Returns the id of the event log that the hubs of a cluster share. `None` for a single hub.
-    pub fn line(&self) -> Option<&str> {
-        self.store.shared().map(|shared| &*shared.line)
+    pub fn event_log_id(&self) -> Option<&str> {
+        self.store.shared().map(|shared| &*shared.event_log_id)
     }
 
     /// Returns the call metrics.
-    pub fn meters(&self) -> &Meters {
-        &self.meters
+    pub fn metrics(&self) -> &CallMetrics {
+        &self.metrics
     }
 
     /// Opens the keys of every tenant, so that a wrong key file is noticed at startup.
     pub async fn unlock(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
-            self.keys.of(tenant).await?;
+            self.keys.tenant_key(tenant).await?;
         }
         Ok(())
     }
 
     /// Rotates the root key, and with `data` the tenant keys as well. Finishes even if the caller is dropped.
-    pub async fn rotate_keys(self: &Arc<Self>, scope: Scope, data: bool) -> Result<Rotated> {
-        scope.person()?;
-        if scope.tenant() != LOCAL {
+    pub async fn rotate_keys(self: &Arc<Self>, actor: Actor, data: bool) -> Result<RotationSummary> {
+        actor.require_user()?;
+        if actor.tenant() != LOCAL {
             let text = "the root key protects all tenants: only users of the built-in tenant can rotate it";
-            return Err(Error::new(error::Kind::Denied, "not_yours", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "not_yours", text));
         }
         let hub = self.clone();
         let rotation = async move {
             let rotated = hub.keys.rotate(data).await?;
-            let entry = hub.entry(scope, "key.rotation").with("tenants", rotated.tenants);
+            let entry = hub.entry(actor, "key.rotation").with("tenants", rotated.tenants);
             let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
-            hub.store.commit(scope.tenant(), Batch::new().audit(entry)).await?;
+            hub.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
             Ok(rotated)
         };
         self.detached(rotation).await
     }
 
     /// Loads a document with its version.
-    async fn find<T: DeserializeOwned>(
+    async fn load<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         id: impl std::fmt::Display,
     ) -> Result<Option<(T, u64)>> {
-        let Some(Stored { document, version }) = self.store.document(tenant, &Key::new(kind, id)).await?
+        let Some(StoredDocument { document, version }) =
+            self.store.document(tenant, &DocumentKey::new(kind, id)).await?
         else {
             return Ok(None);
         };
-        Ok(Some((document.read()?, version)))
+        Ok(Some((document.parse_body()?, version)))
     }
 
     /// Loads a document with its version, or fails if there is none.
-    async fn need<T: DeserializeOwned>(
+    async fn require<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         id: impl std::fmt::Display,
     ) -> Result<(T, u64)> {
         let missing = Error::not_found(kind.name(), &id);
-        self.find(tenant, kind, id).await?.ok_or(missing)
+        self.load(tenant, kind, id).await?.ok_or(missing)
     }
 
     /// Loads all documents of a kind. Only for kinds that users configure, of which there are few.
-    async fn all<T: DeserializeOwned>(
+    async fn load_all<T: DeserializeOwned>(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         parent: Option<&str>,
     ) -> Result<Vec<(T, u64)>> {
-        let all = self.stored(tenant, kind, parent).await?;
-        all.into_iter().map(|Stored { document, version }| Ok((document.read()?, version))).collect()
+        let all = self.load_documents(tenant, kind, parent).await?;
+        all.into_iter()
+            .map(|StoredDocument { document, version }| Ok((document.parse_body()?, version)))
+            .collect()
     }
 
-    async fn stored(&self, tenant: TenantId, kind: Kind, parent: Option<&str>) -> Result<Vec<Stored>> {
-        let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+    async fn load_documents(
+        &self,
+        tenant: TenantId,
+        kind: DocumentKind,
+        parent: Option<&str>,
+    ) -> Result<Vec<StoredDocument>> {
+        let (mut all, mut paging) = (Vec::new(), PageRequest { after: None, limit: MAX_PAGE_SIZE });
         loop {
             let Page { items, next } = self.store.documents(tenant, kind, parent, &paging).await?;
             all.extend(items);
@@ -344,30 +356,30 @@ impl Hub {
     }
 
     /// Deletes a document. Succeeds if another caller has deleted it already.
-    async fn forget(&self, tenant: TenantId, key: Key) -> Result<()> {
-        match self.store.commit(tenant, Batch::new().change(Change::Remove(key))).await {
-            Err(error) if error.kind() != error::Kind::NotFound => Err(error),
+    async fn delete_if_present(&self, tenant: TenantId, key: DocumentKey) -> Result<()> {
+        match self.store.commit(tenant, Batch::new().change(StoreChange::Delete(key))).await {
+            Err(error) if error.kind() != error::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Creates an audit entry of this actor.
-    fn entry(&self, scope: Scope, action: &'static str) -> Entry {
-        Entry::new(self.world.now(), &scope.subject().to_string(), action)
+    fn entry(&self, actor: Actor, action: &'static str) -> AuditEntry {
+        AuditEntry::new(self.world.now(), &actor.subject().to_string(), action)
     }
 }
 
 /// Creates a document of a kind.
-fn document(kind: Kind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
-    Document::new(Key::new(kind, id), body)
+fn document(kind: DocumentKind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
+    Document::new(DocumentKey::new(kind, id), body)
 }
 
 /// Creates the change that deletes all documents of a kind that belong to `parent`.
-fn without_parts(kind: Kind, parent: impl std::fmt::Display) -> Change {
-    Change::RemoveParts { kind, parent: parent.to_string() }
+fn delete_children(kind: DocumentKind, parent: impl std::fmt::Display) -> StoreChange {
+    StoreChange::DeleteChildren { kind, parent: parent.to_string() }
 }
 
 /// Creates the change that replaces this version of a document.
-fn put(document: Document, version: u64) -> Change {
-    Change::Put { document, version }
+fn upsert(document: Document, version: u64) -> StoreChange {
+    StoreChange::Put { document, version }
 }

@@ -5,40 +5,40 @@ use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{self, Error, Result};
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 use crate::text::{hex, unhex};
 
 /// Length of a password in characters.
-const LENGTHS: std::ops::RangeInclusive<usize> = 8..=1_024;
+const PASSWORD_LEN: std::ops::RangeInclusive<usize> = 8..=1_024;
 /// Memory in KiB.
-const MEMORY: u32 = 64 * 1_024;
+const MEMORY_KIB: u32 = 64 * 1_024;
 const PASSES: u32 = 3;
 
 /// Stored password hash.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct PasswordHash {
     memory: u32,
     passes: u32,
     salt: String,
     hash: String,
 }
 
-impl Kept {
+impl PasswordHash {
     /// Hashes a password. Deliberately slow.
-    pub(super) fn new(world: &dyn World, password: &Secret) -> Result<Self> {
-        let mut kept = Self::of_nobody(world);
-        kept.hash = kept.hash(password)?;
-        Ok(kept)
+    pub(super) fn new(world: &dyn Platform, password: &Secret) -> Result<Self> {
+        let mut record = Self::dummy(world);
+        record.hash = record.hash(password)?;
+        Ok(record)
     }
 
     /// Creates a hash that no password matches; verifying it takes as long as for a real one.
-    pub(super) fn of_nobody(world: &dyn World) -> Self {
+    pub(super) fn dummy(world: &dyn Platform) -> Self {
         let salt = hex(&random::<16>(world));
-        Kept { memory: MEMORY, passes: PASSES, salt, hash: String::new() }
+        PasswordHash { memory: MEMORY_KIB, passes: PASSES, salt, hash: String::new() }
     }
 
     /// Verifies a password. Deliberately slow.
-    pub(super) fn fits(&self, password: &Secret) -> Result<bool> {
+    pub(super) fn verify(&self, password: &Secret) -> Result<bool> {
         Ok(Secret::new(self.hash(password)?) == Secret::new(&*self.hash))
     }
 
@@ -52,43 +52,43 @@ impl Kept {
             Some(hex(&hash))
         };
         let damaged = "the stored password hash is damaged: set the password again";
-        hash().ok_or_else(|| Error::new(error::Kind::Internal, "not_readable", damaged))
+        hash().ok_or_else(|| Error::new(error::ErrorKind::Internal, "not_readable", damaged))
     }
 }
 
 /// Validates the length of a password.
-pub(super) fn check(password: &Secret) -> Result<()> {
-    if LENGTHS.contains(&password.expose().chars().count()) {
+pub(super) fn check_password(password: &Secret) -> Result<()> {
+    if PASSWORD_LEN.contains(&password.expose().chars().count()) {
         return Ok(());
     }
-    let text = format!("must be {} to {} characters", LENGTHS.start(), LENGTHS.end());
+    let text = format!("must be {} to {} characters", PASSWORD_LEN.start(), PASSWORD_LEN.end());
     Err(Error::invalid("password", text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     #[test]
     fn one_password_fits() {
-        let kept = Kept::new(&System, &"correct horse".into()).unwrap();
-        assert_eq!(kept.fits(&"correct horse".into()), Ok(true));
-        assert_eq!(kept.fits(&"correct horsf".into()), Ok(false));
-        assert_eq!(Kept::of_nobody(&System).fits(&"".into()), Ok(false));
-        let again = Kept::new(&System, &"correct horse".into()).unwrap();
-        assert!(again.salt != kept.salt && again.hash != kept.hash);
+        let record = PasswordHash::new(&SystemPlatform, &"correct horse".into()).unwrap();
+        assert_eq!(record.verify(&"correct horse".into()), Ok(true));
+        assert_eq!(record.verify(&"correct horsf".into()), Ok(false));
+        assert_eq!(PasswordHash::dummy(&SystemPlatform).verify(&"".into()), Ok(false));
+        let again = PasswordHash::new(&SystemPlatform, &"correct horse".into()).unwrap();
+        assert!(again.salt != record.salt && again.hash != record.hash);
     }
 
     #[test]
     fn it_is_the_hash_that_others_make() {
         // `echo -n password | argon2 0123456789abcdef -id -t 3 -k 65536 -p 1 -l 32`
         let salt = hex(b"0123456789abcdef");
-        let kept = Kept { memory: MEMORY, passes: PASSES, salt, hash: String::new() };
+        let record = PasswordHash { memory: MEMORY_KIB, passes: PASSES, salt, hash: String::new() };
         let expected = "daf16780dcb73e862146297fa17b81b86b480f33c0b67daef0f2c7c809c5797b";
-        assert_eq!(kept.hash(&"password".into()).as_deref(), Ok(expected));
-        let damaged = Kept { salt: "x".into(), ..kept };
-        assert_eq!(damaged.fits(&"password".into()).unwrap_err().code(), "not_readable");
+        assert_eq!(record.hash(&"password".into()).as_deref(), Ok(expected));
+        let damaged = PasswordHash { salt: "x".into(), ..record };
+        assert_eq!(damaged.verify(&"password".into()).unwrap_err().code(), "not_readable");
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
             ("日".repeat(1_024), true),
             ("a".repeat(1_025), false),
         ] {
-            assert_eq!(check(&text.into()).is_ok(), fits);
+            assert_eq!(check_password(&text.into()).is_ok(), fits);
         }
     }
 }

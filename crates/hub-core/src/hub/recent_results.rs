@@ -8,16 +8,16 @@ use crate::id::{CallId, TenantId};
 use crate::lock::lock;
 
 /// Number of cached results.
-const MOST: usize = 64;
+const MAX_RESULTS: usize = 64;
 
 /// Most recent results, oldest first.
 #[derive(Default)]
-pub(super) struct Passing(Mutex<VecDeque<(TenantId, CallView)>>);
+pub(super) struct RecentResults(Mutex<VecDeque<(TenantId, CallView)>>);
 
-impl Passing {
-    pub(super) fn keep(&self, tenant: TenantId, view: &CallView) {
+impl RecentResults {
+    pub(super) fn insert(&self, tenant: TenantId, view: &CallView) {
         let mut all = lock(&self.0);
-        if all.len() == MOST {
+        if all.len() == MAX_RESULTS {
             all.pop_front();
         }
         all.push_back((tenant, view.clone()));

@@ -5,24 +5,28 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::LOCAL_USER;
-use super::server_records::{Kept, Place};
-use super::{Hub, event_payloads, put};
-use crate::actor::{Scope, Subject};
+use super::server_records::{ServerRecord, StoredTransport};
+use super::{Hub, event_payloads, upsert};
+use crate::actor::{Actor, Subject};
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
-use crate::server::{Launch, Operated, Transport};
-use crate::store::{Batch, Kind, Stored};
+use crate::server::{ConfiguredServer, ProgramSpec, Transport};
+use crate::store::{Batch, DocumentKind, StoredDocument};
 
 impl Hub {
     /// Applies the servers of the configuration file. Returns the slugs that were skipped because a server that is not
     /// from the file has them.
-    pub async fn operate(&self, tenant: TenantId, servers: Vec<Operated>) -> Result<Vec<String>> {
+    pub async fn apply_config(
+        &self,
+        tenant: TenantId,
+        servers: Vec<ConfiguredServer>,
+    ) -> Result<Vec<String>> {
         let is_first = !self.has_operated.load(Ordering::SeqCst);
-        let left_out = match self.try_operate(tenant, servers.clone(), is_first).await {
+        let left_out = match self.try_apply_config(tenant, servers.clone(), is_first).await {
             // Another hub applies its file concurrently.
-            Err(error) if error.kind() == error::Kind::Conflict => {
-                self.try_operate(tenant, servers, is_first).await?
+            Err(error) if error.kind() == error::ErrorKind::Conflict => {
+                self.try_apply_config(tenant, servers, is_first).await?
             }
             done => done?,
         };
@@ -30,46 +34,48 @@ impl Hub {
         Ok(left_out)
     }
 
-    /// Makes one attempt of [`Self::operate`]. `is_first`: this hub has not applied its file yet.
-    async fn try_operate(
+    /// Makes one attempt of [`Self::apply_config`]. `is_first`: this hub has not applied its file yet.
+    async fn try_apply_config(
         &self,
         tenant: TenantId,
-        servers: Vec<Operated>,
+        servers: Vec<ConfiguredServer>,
         is_first: bool,
     ) -> Result<Vec<String>> {
-        let (scope, mut left_out, mut errors) = (Scope::new(tenant, Subject::Hub), Vec::new(), Vec::new());
+        let (actor, mut left_out, mut errors) = (Actor::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
-        let mut known = self.kept_servers(tenant).await?;
+        let mut known = self.load_server_records(tenant).await?;
         // Each hub of a cluster has its own file. A hub that starts with an old file, or none, must not disable the
         // servers of the others.
         if is_first && self.store.shared().is_some() {
-            for (_, kept, _) in
-                known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
+            for (_, record, _) in
+                known.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
             {
                 tracing::warn!(
-                    server = kept.slug.as_str(),
+                    server = record.slug.as_str(),
                     "a server of another hub is not in this hub's configuration file"
                 );
             }
         }
         // A failure for one server does not affect the others.
-        for (id, kept, version) in
-            known.extract_if(.., |(_, kept, _)| kept.is_from_file && !named.contains(&kept.slug))
+        for (id, record, version) in
+            known.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
         {
-            let slug = kept.slug.clone();
-            let done = self.leave_file(scope, id, kept, version).await;
+            let slug = record.slug.clone();
+            let done = self.disable_undeclared(actor, id, record, version).await;
             errors.extend(done.err().map(|error| (slug, error)));
         }
         for server in servers {
             let slug = server.slug.clone();
-            let place = known.iter().position(|(_, kept, _)| kept.slug == slug);
+            let place = known.iter().position(|(_, record, _)| record.slug == slug);
             let done = match place.map(|place| known.swap_remove(place)) {
-                Some((_, kept, _)) if !kept.is_from_file => {
+                Some((_, record, _)) if !record.is_from_file => {
                     left_out.push(slug.as_str().to_owned());
                     Ok(())
                 }
-                Some((id, kept, version)) => self.operate_again(scope, id, kept, version, server).await,
-                None => self.operate_new(scope, server).await,
+                Some((id, record, version)) => {
+                    self.update_configured(actor, id, record, version, server).await
+                }
+                None => self.add_configured(actor, server).await,
             };
             errors.extend(done.err().map(|error| (slug, error)));
         }
@@ -81,110 +87,126 @@ impl Hub {
 
     /// Disables a server that is not in the configuration file any more. Its id, tools and secrets stay until the file
     /// declares it again or a user removes it.
-    async fn leave_file(&self, scope: Scope, id: ServerId, mut kept: Kept, version: u64) -> Result<()> {
-        if kept.has_left_file {
+    async fn disable_undeclared(
+        &self,
+        actor: Actor,
+        id: ServerId,
+        mut record: ServerRecord,
+        version: u64,
+    ) -> Result<()> {
+        if record.has_left_file {
             return Ok(());
         }
-        let tenant = scope.tenant();
+        let tenant = actor.tenant();
         tracing::warn!(
-            server = kept.slug.as_str(),
+            server = record.slug.as_str(),
             "server is not in the configuration file any more; disabled, its secrets stay stored"
         );
-        (kept.has_left_file, kept.settings.enabled, kept.updated) = (true, false, self.world.now());
-        let entry = self.entry(scope, "server.changed").with("server", id.to_string());
+        (record.has_left_file, record.settings.enabled, record.updated) = (true, false, self.world.now());
+        let entry = self.entry(actor, "server.changed").with("server", id.to_string());
         let entry = entry.with("configuration_file", "not declared");
-        let batch = Batch::new().change(put(kept.document(id)?, version)).audit(entry);
-        self.store.commit(tenant, batch.tell(event_payloads::server(id, "changed"))).await?;
-        self.keep_launch(tenant, id, None);
-        self.connections.outdated(tenant, id, Some(version + 1), true);
+        let batch = Batch::new().change(upsert(record.document(id)?, version)).audit(entry);
+        self.store.commit(tenant, batch.with_event(event_payloads::server(id, "changed"))).await?;
+        self.set_program(tenant, id, None);
+        self.connections.invalidate(tenant, id, Some(version + 1), true);
         Ok(())
     }
 
     /// Deletes a configured server with its tools and secrets, if it exists. For a command on the machine of the hub
     /// that has removed it from the configuration file while no hub is running.
     pub async fn delete_configured(&self, tenant: TenantId, slug: &str) -> Result<()> {
-        let Some(found) = self.store.named(tenant, Kind::Server, slug).await? else { return Ok(()) };
+        let Some(found) = self.store.document_by_name(tenant, DocumentKind::Server, slug).await? else {
+            return Ok(());
+        };
         let id = found.document.key.id.parse()?;
-        let kept: Kept = found.document.read()?;
-        if !kept.is_from_file {
+        let record: ServerRecord = found.document.parse_body()?;
+        if !record.is_from_file {
             return Ok(());
         }
-        let scope = Scope::new(tenant, Subject::User(LOCAL_USER));
-        self.forget_server(scope, id, &kept.slug).await
+        let actor = Actor::new(tenant, Subject::User(LOCAL_USER));
+        self.delete_server(actor, id, &record.slug).await
     }
 
-    async fn kept_servers(&self, tenant: TenantId) -> Result<Vec<(ServerId, Kept, u64)>> {
-        let all = self.stored(tenant, Kind::Server, None).await?;
-        let read =
-            |stored: Stored| Ok((stored.document.key.id.parse()?, stored.document.read()?, stored.version));
+    async fn load_server_records(&self, tenant: TenantId) -> Result<Vec<(ServerId, ServerRecord, u64)>> {
+        let all = self.load_documents(tenant, DocumentKind::Server, None).await?;
+        let read = |stored: StoredDocument| {
+            Ok((stored.document.key.id.parse()?, stored.document.parse_body()?, stored.version))
+        };
         all.into_iter().map(read).collect()
     }
 
-    async fn operate_new(&self, scope: Scope, operated: Operated) -> Result<()> {
-        let (id, now, tenant) = (ServerId::new(&*self.world), self.world.now(), scope.tenant());
-        let Operated { slug, settings, transport, .. } = operated;
-        let place = Place::of(&transport);
+    async fn add_configured(&self, actor: Actor, operated: ConfiguredServer) -> Result<()> {
+        let (id, now, tenant) = (ServerId::new(&*self.world), self.world.now(), actor.tenant());
+        let ConfiguredServer { slug, settings, transport, .. } = operated;
+        let place = StoredTransport::from_transport(&transport);
         let (is_from_file, has_left_file) = (true, false);
-        let kept = Kept { slug, settings, place, is_from_file, has_left_file, created: now, updated: now };
-        let entry =
-            self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
-        let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
-        self.keep_launch(tenant, id, transport.launch()); // before the event: its subscribers look the program up
-        if let Err(error) = self.store.commit(tenant, batch.tell(event_payloads::server(id, "added"))).await {
-            self.keep_launch(tenant, id, None);
+        let record =
+            ServerRecord { slug, settings, place, is_from_file, has_left_file, created: now, updated: now };
+        let entry = self
+            .entry(actor, "server.added")
+            .with("server", id.to_string())
+            .with("slug", record.slug.as_str());
+        let batch = Batch::new().change(upsert(record.document(id)?, 0)).audit(entry);
+        self.set_program(tenant, id, transport.into_program()); // before the event: its subscribers look the program up
+        if let Err(error) =
+            self.store.commit(tenant, batch.with_event(event_payloads::server(id, "added"))).await
+        {
+            self.set_program(tenant, id, None);
             return Err(error);
         }
-        if kept.settings.enabled {
-            self.look_soon(tenant, id);
+        if record.settings.enabled {
+            self.schedule_sync(tenant, id);
         }
         Ok(())
     }
 
-    async fn operate_again(
+    async fn update_configured(
         &self,
-        scope: Scope,
+        actor: Actor,
         id: ServerId,
-        kept: Kept,
+        record: ServerRecord,
         version: u64,
-        operated: Operated,
+        operated: ConfiguredServer,
     ) -> Result<()> {
-        let tenant = scope.tenant();
-        let Operated { settings, transport, .. } = operated;
-        let before = self.launch(tenant, id);
+        let tenant = actor.tenant();
+        let ConfiguredServer { settings, transport, .. } = operated;
+        let before = self.find_program(tenant, id);
         let is_first = matches!(transport, Transport::Stdio(_)) && before.is_none();
         let same_launch = match &transport {
             Transport::Stdio(launch) => is_first || before.as_ref() == Some(launch),
             Transport::Http(_) | Transport::Sse(_) => true,
         };
-        let is_same = kept.settings == settings && kept.place == Place::of(&transport) && same_launch;
-        if !is_same || kept.has_left_file {
-            return self.replace_server(scope, id, kept, version, settings, transport).await;
+        let is_same = record.settings == settings
+            && record.place == StoredTransport::from_transport(&transport)
+            && same_launch;
+        if !is_same || record.has_left_file {
+            return self.save_server(actor, id, record, version, settings, transport).await;
         }
-        self.keep_launch(tenant, id, transport.launch());
+        self.set_program(tenant, id, transport.into_program());
         if is_first && settings.enabled {
-            self.look_soon(tenant, id); // first time since the hub was started
+            self.schedule_sync(tenant, id); // first time since the hub was started
         }
         Ok(())
     }
 
-    pub(super) fn launch(&self, tenant: TenantId, server: ServerId) -> Option<Launch> {
+    pub(super) fn find_program(&self, tenant: TenantId, server: ServerId) -> Option<ProgramSpec> {
         lock(&self.launches).get(&(tenant, server)).cloned().flatten()
     }
 
     /// Marks the program of a server as unknown. Logs this once, until it is known again.
-    pub(super) fn has_no_launch(&self, tenant: TenantId, server: ServerId, error: &Error) {
+    pub(super) fn warn_missing_program(&self, tenant: TenantId, server: ServerId, error: &Error) {
         if lock(&self.launches).insert((tenant, server), None).is_none() {
             tracing::warn!(server.id = %server, %error, "skipping a server without a program");
         }
     }
 
     /// Sets the program of a stdio server. Returns the previous one.
-    pub(super) fn keep_launch(
+    pub(super) fn set_program(
         &self,
         tenant: TenantId,
         server: ServerId,
-        launch: Option<Launch>,
-    ) -> Option<Launch> {
+        launch: Option<ProgramSpec>,
+    ) -> Option<ProgramSpec> {
         let mut launches = lock(&self.launches);
         let before = match launch {
             Some(launch) => launches.insert((tenant, server), Some(launch)),

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::audit::Entry;
+use crate::audit::AuditEntry;
 use crate::error::{self, Result};
 use crate::id::TenantId;
 use crate::lock::lock;
@@ -18,7 +18,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 pub(super) const MAX_KINDS: usize = 100;
 
 /// Kind of event: events that compare equal are counted together.
-pub(super) trait Repeated: Clone + Eq + Hash {
+pub(super) trait RepeatedEvent: Clone + Eq + Hash {
     /// Tenant of the audit entry.
     fn tenant(&self) -> TenantId;
 
@@ -28,49 +28,49 @@ pub(super) trait Repeated: Clone + Eq + Hash {
     }
 
     /// Returns the kind for all events of its share beyond [`MAX_KINDS`].
-    fn others(&self) -> Self;
+    fn overflow_kind(&self) -> Self;
 
     /// Creates the audit entry of `count` events.
-    fn entry(&self, at: Timestamp, count: u64) -> Entry;
+    fn entry(&self, at: Timestamp, count: u64) -> AuditEntry;
 
     /// Removes the reference to the record of the first event, which could not be stored.
-    fn forget_record(&mut self) {}
+    fn drop_record(&mut self) {}
 }
 
-struct Count {
+struct RepeatCount {
     written: Timestamp,
     /// Events that are not in an entry yet.
-    more: u64,
+    pending: u64,
     /// Whether the last entry could not be written. The next event is then written at once.
-    is_lost: bool,
+    write_failed: bool,
 }
 
 /// Events of the last minute.
-pub(super) struct Repeats<K>(Mutex<HashMap<K, Count>>);
+pub(super) struct RepeatCounter<K>(Mutex<HashMap<K, RepeatCount>>);
 
-impl<K> Default for Repeats<K> {
+impl<K> Default for RepeatCounter<K> {
     fn default() -> Self {
-        Repeats(Mutex::default())
+        RepeatCounter(Mutex::default())
     }
 }
 
-impl<K: Repeated> Repeats<K> {
+impl<K: RepeatedEvent> RepeatCounter<K> {
     /// Counts an event. Returns the kind of the first one, and, if this event is the first, the number of events for
     /// its entry: more than one if the previous entry could not be written. The caller writes it with [`Self::commit`].
     pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
         let is_full = || all.keys().filter(|known| known.shares_with(&kind)).count() >= MAX_KINDS;
-        let kind = if !is_known && is_full() { kind.others() } else { kind };
+        let kind = if !is_known && is_full() { kind.overflow_kind() } else { kind };
         let mut lost = 0;
         if let Some((first, count)) = all.remove_entry(&kind) {
-            if !count.is_lost {
-                all.insert(first.clone(), Count { more: count.more + 1, ..count });
+            if !count.write_failed {
+                all.insert(first.clone(), RepeatCount { pending: count.pending + 1, ..count });
                 return (first, None);
             }
-            lost = count.more;
+            lost = count.pending;
         }
-        all.insert(kind.clone(), Count { written: now, more: 0, is_lost: false });
+        all.insert(kind.clone(), RepeatCount { written: now, pending: 0, write_failed: false });
         (kind, Some(lost + 1))
     }
 
@@ -86,12 +86,12 @@ impl<K: Repeated> Repeats<K> {
         let done = store.commit(kind.tenant(), batch).await;
         if let Err(error) = &done {
             // After a conflict the caller retries and counts the event again.
-            let lost = if error.kind() == error::Kind::Conflict { count - 1 } else { count };
+            let lost = if error.kind() == error::ErrorKind::Conflict { count - 1 } else { count };
             let mut all = lock(&self.0);
-            let more = all.remove(kind).map_or(0, |known| known.more) + lost;
+            let more = all.remove(kind).map_or(0, |known| known.pending) + lost;
             let mut kind = kind.clone();
-            kind.forget_record();
-            all.insert(kind, Count { written: at, more, is_lost: true });
+            kind.drop_record();
+            all.insert(kind, RepeatCount { written: at, pending: more, write_failed: true });
         }
         done
     }
@@ -112,8 +112,8 @@ impl<K: Repeated> Repeats<K> {
             if !all && now.duration_since(count.written) < MINUTE {
                 return true;
             }
-            let Count { more, is_lost, .. } =
-                std::mem::replace(count, Count { written: now, more: 0, is_lost: false });
+            let RepeatCount { pending: more, write_failed: is_lost, .. } =
+                std::mem::replace(count, RepeatCount { written: now, pending: 0, write_failed: false });
             if more > 0 {
                 due.push((kind.clone(), more));
             }

@@ -9,22 +9,22 @@ use linchpin::{CallError, Client, ClientError, Revision, code};
 use serde_json::Value;
 
 use super::Hub;
-use super::connect::failed;
-use crate::actor::Scope;
+use super::connect::request_error;
+use crate::actor::Actor;
 use crate::agent::Agent;
-use crate::connection::{backoff, may_pass};
+use crate::connection::{backoff, is_retryable};
 use crate::error::{Error, Result};
-use crate::policy::Reason;
-use crate::secrets::redact::Hidden;
+use crate::policy::PolicyReason;
+use crate::secrets::redact::Redactor;
 use crate::server::Server;
-use crate::store::{Batch, Change, Key, Kind};
-use crate::text::shortened;
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
+use crate::text::shorten;
 
-const LONGEST_URI: usize = 8_192;
+const MAX_URI_LEN: usize = 8_192;
 
 /// Kind of list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
+pub enum FeatureList {
     /// Resources.
     Resources,
     /// Resource templates.
@@ -33,129 +33,142 @@ pub enum Offer {
     Prompts,
 }
 
-impl Offer {
+impl FeatureList {
     fn name(self) -> &'static str {
         match self {
-            Offer::Resources => "resources",
-            Offer::Templates => "resource templates",
-            Offer::Prompts => "prompts",
+            FeatureList::Resources => "resources",
+            FeatureList::Templates => "resource templates",
+            FeatureList::Prompts => "prompts",
         }
     }
 }
 
 /// Names of a read operation in errors and in the audit.
-struct Reading {
+struct ReadOperation {
     name: &'static str,
     field: &'static str,
-    done: &'static str,
-    refused: &'static str,
+    read_action: &'static str,
+    denied_action: &'static str,
 }
 
-const RESOURCE: Reading =
-    Reading { name: "resource", field: "uri", done: "resource.read", refused: "resource.refused" };
-const PROMPT: Reading =
-    Reading { name: "prompt", field: "prompt", done: "prompt.got", refused: "prompt.refused" };
+const RESOURCE: ReadOperation = ReadOperation {
+    name: "resource",
+    field: "uri",
+    read_action: "resource.read",
+    denied_action: "resource.refused",
+};
+const PROMPT: ReadOperation = ReadOperation {
+    name: "prompt",
+    field: "prompt",
+    read_action: "prompt.got",
+    denied_action: "prompt.refused",
+};
 
 impl Hub {
     /// Lists resources, templates or prompts of a server.
-    pub async fn offers(&self, scope: Scope, server: &str, what: Offer) -> Result<Vec<Value>> {
+    pub async fn list_feature(&self, actor: Actor, server: &str, what: FeatureList) -> Result<Vec<Value>> {
         let entry =
-            |server: &str| self.entry(scope, "call.limited").with("server", server).with("list", what.name());
-        self.take_turn(scope, || entry(server)).await?;
-        let server = self.visible_server(scope, server).await?;
-        if !self.has_offers(scope, &server).await?.0 {
+            |server: &str| self.entry(actor, "call.limited").with("server", server).with("list", what.name());
+        self.consume_rate_limit(actor, || entry(server)).await?;
+        let server = self.visible_server(actor, server).await?;
+        if !self.may_read_features(actor, &server).await?.0 {
             return Ok(Vec::new());
         }
-        let can = self.client(scope, &server).await?.capabilities().clone();
+        let can = self.connection_for(actor, &server).await?.capabilities().clone();
         let is_offered = match what {
-            Offer::Resources | Offer::Templates => can.resources.is_some(),
-            Offer::Prompts => can.prompts.is_some(),
+            FeatureList::Resources | FeatureList::Templates => can.resources.is_some(),
+            FeatureList::Prompts => can.prompts.is_some(),
         };
         if !is_offered {
             return Ok(Vec::new());
         }
-        self.take_turn_at(scope, &server, || entry(&server.id.to_string())).await?;
-        let ask = |client: Client| async move {
+        self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
+        let send = |client: Client| async move {
             match what {
-                Offer::Resources => all(client.resources()).await,
-                Offer::Templates => all(client.resource_templates()).await,
-                Offer::Prompts => all(client.prompts()).await,
+                FeatureList::Resources => list_all(client.resources()).await,
+                FeatureList::Templates => list_all(client.resource_templates()).await,
+                FeatureList::Prompts => list_all(client.prompts()).await,
             }
         };
-        let (listed, hidden) = self.ask_server(scope, &server, "its list cannot be read", ask).await?;
-        Ok(listed.into_iter().map(|item| hidden.hide(item)).collect())
+        let (listed, hidden) = self.send_read(actor, &server, "its list cannot be read", send).await?;
+        Ok(listed.into_iter().map(|item| hidden.redact(item)).collect())
     }
 
     /// Reads a resource of a server and records it in the audit.
-    pub async fn read_resource(&self, scope: Scope, server: &str, uri: &str) -> Result<Value> {
-        if uri.is_empty() || uri.len() > LONGEST_URI {
-            return Err(Error::invalid("uri", format!("must be 1 to {LONGEST_URI} bytes")));
+    pub async fn read_resource(&self, actor: Actor, server: &str, uri: &str) -> Result<Value> {
+        if uri.is_empty() || uri.len() > MAX_URI_LEN {
+            return Err(Error::invalid("uri", format!("must be 1 to {MAX_URI_LEN} bytes")));
         }
-        let server = self.admit(scope, server, &RESOURCE, uri).await?;
-        let ask = |client: Client| client.read(uri).into_future();
-        let (read, hidden) = self.ask_server(scope, &server, "the resource cannot be read", ask).await?;
-        self.passed_on(&hidden, to_value(&read, Revision::LATEST))
+        let server = self.admit(actor, server, &RESOURCE, uri).await?;
+        let send = |client: Client| client.read(uri).into_future();
+        let (read, hidden) = self.send_read(actor, &server, "the resource cannot be read", send).await?;
+        self.bounded(&hidden, to_value(&read, Revision::LATEST))
     }
 
     /// Renders a prompt of a server and records it in the audit.
     pub async fn get_prompt(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &str,
         name: &str,
         arguments: BTreeMap<String, String>,
     ) -> Result<Value> {
-        let server = self.admit(scope, server, &PROMPT, name).await?;
-        let ask = |client: Client| client.prompt(name, arguments.clone()).into_future();
-        let (got, hidden) = self.ask_server(scope, &server, "the prompt cannot be rendered", ask).await?;
-        self.passed_on(&hidden, to_value(&got, Revision::LATEST))
+        let server = self.admit(actor, server, &PROMPT, name).await?;
+        let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
+        let (got, hidden) = self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
+        self.bounded(&hidden, to_value(&got, Revision::LATEST))
     }
 
     /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
     /// granted, not some of its tools. Also returns the version of the agent that the decision is based on.
-    async fn has_offers(&self, scope: Scope, server: &Server) -> Result<(bool, Option<(Key, u64)>)> {
-        let Some(id) = scope.agent() else { return Ok((true, None)) };
-        let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
-        Ok((agent.has_whole(server.id), Some((Key::new(Kind::Agent, id), version))))
+    async fn may_read_features(
+        &self,
+        actor: Actor,
+        server: &Server,
+    ) -> Result<(bool, Option<(DocumentKey, u64)>)> {
+        let Some(id) = actor.agent() else { return Ok((true, None)) };
+        let (agent, version) = self.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
+        Ok((agent.has_full_access(server.id), Some((DocumentKey::new(DocumentKind::Agent, id), version))))
     }
 
     /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
-    async fn admit(&self, scope: Scope, server: &str, what: &Reading, name: &str) -> Result<Server> {
+    async fn admit(&self, actor: Actor, server: &str, what: &ReadOperation, name: &str) -> Result<Server> {
         let entry =
-            |action, server: &str| self.entry(scope, action).with("server", server).with(what.field, name);
-        self.take_turn(scope, || entry("call.limited", server)).await?;
-        let server = self.visible_server(scope, server).await?;
+            |action, server: &str| self.entry(actor, action).with("server", server).with(what.field, name);
+        self.consume_rate_limit(actor, || entry("call.limited", server)).await?;
+        let server = self.visible_server(actor, server).await?;
         let id = server.id.to_string();
-        let (is_granted, agent) = self.has_offers(scope, &server).await?;
+        let (is_granted, agent) = self.may_read_features(actor, &server).await?;
         if !is_granted {
-            let refused = entry(what.refused, &id).with("reason", Reason::NotSelected.code());
-            self.audit_refusal_later(scope.tenant(), refused);
-            return Err(Error::not_found(what.name, shortened(name)));
+            let refused = entry(what.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
+            self.audit_rejection_later(actor.tenant(), refused);
+            return Err(Error::not_found(what.name, shorten(name)));
         }
-        self.take_turn_at(scope, &server, || entry("call.limited", &id)).await?;
-        let mut batch = Batch::new().audit(entry(what.done, &id));
+        self.consume_server_rate_limit(actor, &server, || entry("call.limited", &id)).await?;
+        let mut batch = Batch::new().audit(entry(what.read_action, &id));
         if self.store.shared().is_some() {
             // Fail if another hub has changed one of these documents.
-            let by = std::iter::once((Key::new(Kind::Server, server.id), server.version)).chain(agent);
-            batch = batch.change(Change::Same(by.collect()));
+            let by = std::iter::once((DocumentKey::new(DocumentKind::Server, server.id), server.version))
+                .chain(agent);
+            batch = batch.change(StoreChange::RequireVersions(by.collect()));
         }
-        self.store.commit(scope.tenant(), batch).await?;
+        self.store.commit(actor.tenant(), batch).await?;
         Ok(server)
     }
 
     /// Sends a read-only request. Retries transient failures after a backoff, up to the configured attempts of the
     /// server.
-    async fn ask_server<T, F: Future<Output = Result<T, ClientError>>>(
+    async fn send_read<T, F: Future<Output = Result<T, ClientError>>>(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &Server,
-        trouble: &str,
-        ask: impl Fn(Client) -> F,
-    ) -> Result<(T, Arc<Hidden>)> {
-        let (mut tries, mut was_closed) = (0, false);
+        failure: &str,
+        send: impl Fn(Client) -> F,
+    ) -> Result<(T, Arc<Redactor>)> {
+        let (mut attempts, mut was_closed) = (0, false);
         loop {
-            let client = self.client(scope, server).await?;
-            let error = match ask(Client::clone(&client)).await {
+            let client = self.connection_for(actor, server).await?;
+            let error = match send(Client::clone(&client)).await {
                 Ok(answer) => return Ok((answer, client.hidden.clone())),
                 Err(error) => error,
             };
@@ -164,28 +177,28 @@ impl Hub {
             if is_closed && !std::mem::replace(&mut was_closed, true) {
                 continue;
             }
-            if tries >= server.settings.retry_attempts || !may_pass(&error) {
+            if attempts >= server.settings.retry_attempts || !is_retryable(&error) {
                 self.failed_request(&client, &error).await;
-                return Err(failed(server, &client.hidden, trouble, &error));
+                return Err(request_error(server, &client.hidden, failure, &error));
             }
-            tokio::time::sleep(backoff(tries)).await;
-            tries += 1;
+            tokio::time::sleep(backoff(attempts)).await;
+            attempts += 1;
         }
     }
 
     /// Redacts a result and enforces the size limit.
-    fn passed_on(&self, hidden: &Hidden, result: Value) -> Result<Value> {
-        let result = hidden.hide(result);
+    fn bounded(&self, hidden: &Redactor, result: Value) -> Result<Value> {
+        let result = hidden.redact(result);
         let (size, limit) = (result.to_string().len(), self.options.result_limit);
         if size > limit {
             let text = format!("the result has {size} bytes; the limit is {limit} bytes");
-            return Err(Error::new(crate::Kind::Exhausted, "result_too_large", text));
+            return Err(Error::new(crate::ErrorKind::LimitExceeded, "result_too_large", text));
         }
         Ok(result)
     }
 }
 
-async fn all<T: Item + Encode>(pages: Pages<T>) -> Result<Vec<Value>, ClientError> {
+async fn list_all<T: Item + Encode>(pages: Pages<T>) -> Result<Vec<Value>, ClientError> {
     match pages.all().await {
         Ok(items) => Ok(items.iter().map(|item| to_value(item, Revision::LATEST)).collect()),
         // A server with resources need not support templates.

@@ -1,18 +1,18 @@
 //! Completion of a restore from a backup.
 
 use super::{Hub, LOCAL};
-use crate::audit::Entry;
-use crate::backup::Contents;
+use crate::audit::AuditEntry;
+use crate::backup::BackupSummary;
 use crate::error::Result;
 use crate::store::Batch;
 
 impl Hub {
     /// Records the restore in the audit and closes the calls that were running when the backup was made with the
     /// outcome `unknown`. Returns their number.
-    pub async fn restored(&self, contents: &Contents) -> Result<usize> {
+    pub async fn finish_restore(&self, contents: &BackupSummary) -> Result<usize> {
         self.unlock().await?;
         let entry =
-            Entry::new(self.world.now(), "hub", "store.restored").with("made", contents.at.to_string());
+            AuditEntry::new(self.world.now(), "hub", "store.restored").with("made", contents.at.to_string());
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
         self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
         let unknown = self.recover().await?;
@@ -22,7 +22,7 @@ impl Hub {
                 tracing::warn!(tenant.id = %tenant, %error, "failed to move the signed head of the audit");
             }
         }
-        self.end().await;
+        self.shutdown().await;
         Ok(unknown)
     }
 }

@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::lock::lock;
-use crate::tool::Tool;
+use crate::tool::ToolRecord;
 
 /// Number of cached schemas.
-const MOST: usize = 1_000;
+const MAX_SCHEMAS: usize = 1_000;
 /// Validation errors reported per call.
-const FAULTS: usize = 5;
+const MAX_FAULTS: usize = 5;
 
 /// Compiled schemas by their digest, shared by all servers.
 #[derive(Default)]
-pub(super) struct Schemas(Mutex<HashMap<Digest, Arc<Schema>>>);
+pub(super) struct SchemaCache(Mutex<HashMap<Digest, Arc<Schema>>>);
 
-impl Schemas {
+impl SchemaCache {
     /// Validates arguments against the input schema of a tool.
-    pub(super) fn check(&self, tool: &Tool, arguments: &Value) -> Result<(), String> {
+    pub(super) fn check(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
         let Some(schema) = tool.input_schema() else { return Ok(()) };
-        let faults = self.compiled(schema)?.faults(arguments, FAULTS);
+        let faults = self.get_or_compile(schema)?.errors(arguments, MAX_FAULTS);
         if faults.is_empty() {
             return Ok(());
         }
@@ -31,8 +31,8 @@ impl Schemas {
         Err(format!("the arguments do not match the input schema of the tool: {}", faults.join("; ")))
     }
 
-    fn compiled(&self, schema: &Value) -> Result<Arc<Schema>, String> {
-        let digest = Digest::of("linchpin schema").json(schema).end();
+    fn get_or_compile(&self, schema: &Value) -> Result<Arc<Schema>, String> {
+        let digest = Digest::of("linchpin schema").json(schema).finish();
         if let Some(known) = lock(&self.0).get(&digest) {
             return Ok(known.clone());
         }
@@ -40,7 +40,7 @@ impl Schemas {
             .map_err(|fault| format!("the input schema of the tool is invalid: {fault}"))?;
         let compiled = Arc::new(compiled);
         let mut known = lock(&self.0);
-        if known.len() >= MOST {
+        if known.len() >= MAX_SCHEMAS {
             known.clear();
         }
         known.insert(digest, compiled.clone());

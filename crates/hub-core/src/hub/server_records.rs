@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use crate::error::Result;
 use crate::id::ServerId;
-use crate::server::{Remote, Server, Settings, Transport};
-use crate::store::{Document, Kind};
-use crate::tool::LeftOut;
+use crate::server::{RemoteEndpoint, Server, ServerSettings, Transport};
+use crate::store::{Document, DocumentKind};
+use crate::tool::SkippedTool;
 use crate::tool::names::Slug;
 
 /// Stored server. The command of a stdio server is only in the configuration file.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct ServerRecord {
     pub(super) slug: Slug,
-    pub(super) settings: Settings,
-    pub(super) place: Place,
+    pub(super) settings: ServerSettings,
+    pub(super) place: StoredTransport,
     pub(super) is_from_file: bool,
     /// Whether the configuration file no longer declares the server.
     #[serde(default)]
@@ -29,15 +29,15 @@ pub(super) struct Kept {
 /// Stored transport. The command of a stdio server is only in the configuration file.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Place {
+pub(super) enum StoredTransport {
     Stdio,
-    Http(Remote),
-    Sse(Remote),
+    Http(RemoteEndpoint),
+    Sse(RemoteEndpoint),
 }
 
 /// Last contact with a server and result of its last sync.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Contact {
+pub(super) struct ServerContact {
     pub(super) last_connected: Option<Timestamp>,
     pub(super) last_synced: Option<Timestamp>,
     /// Why the last sync failed.
@@ -49,38 +49,46 @@ pub(super) struct Contact {
     pub(super) tools: usize,
     /// Skipped tools of the last sync. Absent in records of older versions.
     #[serde(default)]
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<SkippedTool>,
 }
 
-impl Place {
-    pub(super) fn of(transport: &Transport) -> Self {
+impl StoredTransport {
+    pub(super) fn from_transport(transport: &Transport) -> Self {
         match transport {
-            Transport::Stdio(_) => Place::Stdio,
-            Transport::Http(remote) => Place::Http(remote.clone()),
-            Transport::Sse(remote) => Place::Sse(remote.clone()),
+            Transport::Stdio(_) => StoredTransport::Stdio,
+            Transport::Http(remote) => StoredTransport::Http(remote.clone()),
+            Transport::Sse(remote) => StoredTransport::Sse(remote.clone()),
         }
     }
 
     pub(super) fn url(&self) -> Option<&str> {
         match self {
-            Place::Stdio => None,
-            Place::Http(remote) | Place::Sse(remote) => Some(&remote.url),
+            StoredTransport::Stdio => None,
+            StoredTransport::Http(remote) | StoredTransport::Sse(remote) => Some(&remote.url),
         }
     }
 
     pub(super) fn origin(&self) -> Option<String> {
-        Some(Target::typed(self.url()?).ok()?.origin())
+        Some(Target::configured(self.url()?).ok()?.origin())
     }
 }
 
-impl Kept {
-    pub(super) fn of(server: Server) -> Self {
-        let place = Place::of(&server.transport);
-        let Server { slug, settings, is_from_file, has_left_file, created, updated, .. } = server;
-        Kept { slug, settings, place, is_from_file, has_left_file, created, updated }
+impl ServerRecord {
+    pub(super) fn from_server(server: Server) -> Self {
+        let place = StoredTransport::from_transport(&server.transport);
+        let Server {
+            slug,
+            settings,
+            is_configured: is_from_file,
+            is_undeclared: has_left_file,
+            created,
+            updated,
+            ..
+        } = server;
+        ServerRecord { slug, settings, place, is_from_file, has_left_file, created, updated }
     }
 
     pub(super) fn document(&self, id: ServerId) -> Result<Document> {
-        Ok(document(Kind::Server, id, self)?.named(self.slug.as_str()))
+        Ok(document(DocumentKind::Server, id, self)?.with_name(self.slug.as_str()))
     }
 }

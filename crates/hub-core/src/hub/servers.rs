@@ -8,23 +8,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::server_records::{Contact, Kept, Place};
-use super::{Hub, event_payloads, put, without_parts};
-use crate::actor::Scope;
+use super::server_records::{ServerContact, ServerRecord, StoredTransport};
+use super::{Hub, delete_children, event_payloads, upsert};
+use crate::actor::Actor;
 use crate::agent::Agent;
-use crate::connection::Status;
+use crate::connection::ConnectionStatus;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
-use crate::policy::Reason;
-use crate::server::{Authentication, CredentialMode, Draft, Launch, Remote, Server, Settings, Transport};
-use crate::store::{Batch, Change, Key, Kind, Stored};
-use crate::tool::LeftOut;
+use crate::policy::PolicyReason;
+use crate::server::{
+    Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, ServerDraft, ServerSettings,
+    Transport,
+};
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange, StoredDocument};
+use crate::tool::SkippedTool;
 use crate::tool::names::Slug;
 
 /// Maximum number of servers of a tenant.
-const MOST: usize = 1_000;
+const MAX_SERVERS: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
-const LEFT_FILE: &str = "not in the configuration file";
+const MSG_NOT_DECLARED: &str = "not in the configuration file";
 
 /// Server, as shown to users.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -76,7 +79,7 @@ pub struct ServerView {
     /// Whether arguments and results of its calls are stored.
     pub keep_history: bool,
     /// Status of its connections, or `disabled`.
-    pub status: Status,
+    pub status: ConnectionStatus,
     /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
     pub error: Option<String>,
     /// Time of the last successful contact.
@@ -88,7 +91,7 @@ pub struct ServerView {
     /// Number of tools.
     pub tools: usize,
     /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedTool>,
     /// Version, incremented by each change.
     pub version: u64,
     /// Time of creation.
@@ -106,139 +109,149 @@ pub struct ServerFilter {
     /// Whether the server is enabled.
     pub enabled: Option<bool>,
     /// Connection status.
-    pub status: Option<Status>,
+    pub status: Option<ConnectionStatus>,
     /// Part of the name, slug or description.
     pub q: Option<String>,
 }
 
 impl Hub {
     /// Lists the servers of the tenant.
-    pub async fn servers(&self, scope: Scope, filter: &ServerFilter) -> Result<Vec<ServerView>> {
-        scope.person()?;
+    pub async fn servers(&self, actor: Actor, filter: &ServerFilter) -> Result<Vec<ServerView>> {
+        actor.require_user()?;
         let mut views = Vec::new();
-        for server in self.every_server(scope.tenant()).await? {
-            let Settings { name, description, enabled, .. } = &server.settings;
+        for server in self.list_servers(actor.tenant()).await? {
+            let ServerSettings { name, description, enabled, .. } = &server.settings;
             let words = [name, server.slug.as_str(), description.as_deref().unwrap_or_default()];
             let has = |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
-            let status = self.status(scope.tenant(), &server);
-            let fits = filter.q.as_ref().is_none_or(has)
+            let status = self.status(actor.tenant(), &server);
+            let is_match = filter.q.as_ref().is_none_or(has)
                 && filter.enabled.is_none_or(|wanted| wanted == *enabled)
                 && filter.status.is_none_or(|wanted| wanted == status);
-            if fits {
-                views.push(self.view_server(scope.tenant(), server).await?);
+            if is_match {
+                views.push(self.view_server(actor.tenant(), server).await?);
             }
         }
         Ok(views)
     }
 
     /// Returns one server by id or slug.
-    pub async fn server(&self, scope: Scope, name: &str) -> Result<ServerView> {
-        scope.person()?;
-        let server = self.find_server(scope.tenant(), name).await?;
-        self.view_server(scope.tenant(), server).await
+    pub async fn server(&self, actor: Actor, name: &str) -> Result<ServerView> {
+        actor.require_user()?;
+        let server = self.find_server(actor.tenant(), name).await?;
+        self.view_server(actor.tenant(), server).await
     }
 
     /// Adds a server and schedules a sync.
-    pub async fn add_server(&self, scope: Scope, form: Value) -> Result<ServerView> {
-        scope.person()?;
-        let Draft { slug, settings, transport } = Draft::read(form)?;
+    pub async fn add_server(&self, actor: Actor, form: Value) -> Result<ServerView> {
+        actor.require_user()?;
+        let ServerDraft { slug, settings, transport } = ServerDraft::read(form)?;
         let taken: Vec<_> =
-            self.every_server(scope.tenant()).await?.into_iter().map(|server| server.slug).collect();
-        if taken.len() >= MOST {
-            let text = format!("the limit of {MOST} servers is reached: remove one first");
-            return Err(Error::new(error::Kind::Exhausted, "too_many_servers", text));
+            self.list_servers(actor.tenant()).await?.into_iter().map(|server| server.slug).collect();
+        if taken.len() >= MAX_SERVERS {
+            let text = format!("the limit of {MAX_SERVERS} servers is reached: remove one first");
+            return Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_servers", text));
         }
         let slug = match slug {
             Some(slug) if taken.contains(&slug) => {
                 let text = format!("a server `{}` already exists: choose another slug", slug.as_str());
-                return Err(Error::new(error::Kind::Conflict, "name_taken", text).about("slug"));
+                return Err(Error::new(error::ErrorKind::Conflict, "name_taken", text).with_field("slug"));
             }
             Some(slug) => slug,
             None => free_slug(&settings.name, &taken),
         };
         let (id, now) = (ServerId::new(&*self.world), self.world.now());
-        let kept = Kept {
+        let record = ServerRecord {
             slug,
             settings,
-            place: Place::of(&transport),
+            place: StoredTransport::from_transport(&transport),
             is_from_file: false,
             has_left_file: false,
             created: now,
             updated: now,
         };
-        let entry =
-            self.entry(scope, "server.added").with("server", id.to_string()).with("slug", kept.slug.as_str());
-        let batch = Batch::new().change(put(kept.document(id)?, 0)).audit(entry);
-        let (tenant, due) = (scope.tenant(), self.due.clone());
-        self.commit_then(tenant, batch.tell(event_payloads::server(id, "added")), move |done| {
+        let entry = self
+            .entry(actor, "server.added")
+            .with("server", id.to_string())
+            .with("slug", record.slug.as_str());
+        let batch = Batch::new().change(upsert(record.document(id)?, 0)).audit(entry);
+        let (tenant, due) = (actor.tenant(), self.sync_queue.clone());
+        self.commit_then(tenant, batch.with_event(event_payloads::server(id, "added")), move |done| {
             if done.is_ok() {
                 due.add((tenant, id));
             }
         })
         .await?;
-        self.store_refusal(scope.tenant(), id).await?;
-        self.server(scope, &id.to_string()).await
+        self.store_egress_error(actor.tenant(), id).await?;
+        self.server(actor, &id.to_string()).await
     }
 
     /// Changes the given fields of a server. Another URL or authentication deletes the stored credentials.
-    pub async fn update_server(&self, scope: Scope, name: &str, changes: Value) -> Result<ServerView> {
-        scope.person()?;
-        let server = self.find_server(scope.tenant(), name).await?;
-        own(&server)?;
+    pub async fn update_server(&self, actor: Actor, name: &str, changes: Value) -> Result<ServerView> {
+        actor.require_user()?;
+        let server = self.find_server(actor.tenant(), name).await?;
+        ensure_not_configured(&server)?;
         let Value::Object(changes) = changes else {
             return Err(Error::invalid("body", "must be an object"));
         };
         if changes.contains_key("slug") {
             return Err(Error::invalid("slug", "cannot be changed: it is part of the names of tools"));
         }
-        let mut form = server.form();
+        let mut form = server.to_form();
         form.extend(changes);
-        let Draft { settings, transport, .. } = Draft::read(form.into())?;
+        let ServerDraft { settings, transport, .. } = ServerDraft::read(form.into())?;
         let (id, version) = (server.id, server.version);
-        self.replace_server(scope, id, Kept::of(server), version, settings, transport).await?;
-        self.store_refusal(scope.tenant(), id).await?;
-        self.server(scope, &id.to_string()).await
+        self.save_server(actor, id, ServerRecord::from_server(server), version, settings, transport).await?;
+        self.store_egress_error(actor.tenant(), id).await?;
+        self.server(actor, &id.to_string()).await
     }
 
     /// Enables or disables a server.
-    pub async fn enable_server(&self, scope: Scope, name: &str, enabled: bool) -> Result<ServerView> {
-        self.update_server(scope, name, json!({ "enabled": enabled })).await
+    pub async fn enable_server(&self, actor: Actor, name: &str, enabled: bool) -> Result<ServerView> {
+        self.update_server(actor, name, json!({ "enabled": enabled })).await
     }
 
     /// Removes a server with its tools and credentials. Its calls and audit entries stay.
-    pub async fn remove_server(&self, scope: Scope, name: &str) -> Result<()> {
-        scope.person()?;
-        let server = self.find_server(scope.tenant(), name).await?;
-        if !server.has_left_file {
-            own(&server)?;
+    pub async fn remove_server(&self, actor: Actor, name: &str) -> Result<()> {
+        actor.require_user()?;
+        let server = self.find_server(actor.tenant(), name).await?;
+        if !server.is_undeclared {
+            ensure_not_configured(&server)?;
         }
-        self.forget_server(scope, server.id, &server.slug).await
+        self.delete_server(actor, server.id, &server.slug).await
     }
 
-    pub(super) async fn forget_server(&self, scope: Scope, id: ServerId, slug: &Slug) -> Result<()> {
-        let tenant = scope.tenant();
+    pub(super) async fn delete_server(&self, actor: Actor, id: ServerId, slug: &Slug) -> Result<()> {
+        let tenant = actor.tenant();
         let entry =
-            self.entry(scope, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
-        let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Server, id))).audit(entry);
+            self.entry(actor, "server.removed").with("server", id.to_string()).with("slug", slug.as_str());
+        let mut batch =
+            Batch::new().change(StoreChange::Delete(DocumentKey::new(DocumentKind::Server, id))).audit(entry);
         batch.changes.extend(
-            [Kind::Tool, Kind::Secret, Kind::Contact, Kind::Lease, Kind::Trace]
-                .map(|kind| without_parts(kind, id)),
+            [
+                DocumentKind::Tool,
+                DocumentKind::Secret,
+                DocumentKind::Contact,
+                DocumentKind::Lease,
+                DocumentKind::Trace,
+            ]
+            .map(|kind| delete_children(kind, id)),
         );
-        self.commit_server(tenant, batch.tell(event_payloads::server(id, "removed")), (id, None), false).await
+        self.commit_server(tenant, batch.with_event(event_payloads::server(id, "removed")), (id, None), false)
+            .await
     }
 
     /// Stores the new settings and transport of a server and closes its previous connections.
-    pub(super) async fn replace_server(
+    pub(super) async fn save_server(
         &self,
-        scope: Scope,
+        actor: Actor,
         id: ServerId,
-        before: Kept,
+        before: ServerRecord,
         version: u64,
-        settings: Settings,
+        settings: ServerSettings,
         transport: Transport,
     ) -> Result<()> {
-        let (tenant, place) = (scope.tenant(), Place::of(&transport));
-        let mut entry = self.entry(scope, "server.changed").with("server", id.to_string());
+        let (tenant, place) = (actor.tenant(), StoredTransport::from_transport(&transport));
+        let mut entry = self.entry(actor, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
         // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the
         // authentication that it was stored for, and becomes usable again when those are restored.
@@ -249,28 +262,32 @@ impl Hub {
             }
         } else if has_other_authentication || place.url() != before.place.url() {
             entry = entry.with("credentials", "dropped");
-            batch.changes.extend([Kind::Secret, Kind::Trace].map(|kind| without_parts(kind, id)));
+            batch
+                .changes
+                .extend([DocumentKind::Secret, DocumentKind::Trace].map(|kind| delete_children(kind, id)));
         }
-        let kept = Kept { settings, place, has_left_file: false, updated: self.world.now(), ..before };
-        let batch = batch.change(put(kept.document(id)?, version)).audit(entry);
+        let record =
+            ServerRecord { settings, place, has_left_file: false, updated: self.world.now(), ..before };
+        let batch = batch.change(upsert(record.document(id)?, version)).audit(entry);
         // Set the program before the commit, so that readers of the new version find its program.
-        let launch = self.keep_launch(tenant, id, transport.launch());
-        let (batch, server) = (batch.tell(event_payloads::server(id, "changed")), (id, Some(version + 1)));
-        if let Err(error) = self.commit_server(tenant, batch, server, kept.settings.enabled).await {
-            self.keep_launch(tenant, id, launch);
-            self.connections.end(tenant, id); // it may have been started with the new program
+        let launch = self.set_program(tenant, id, transport.into_program());
+        let (batch, server) =
+            (batch.with_event(event_payloads::server(id, "changed")), (id, Some(version + 1)));
+        if let Err(error) = self.commit_server(tenant, batch, server, record.settings.enabled).await {
+            self.set_program(tenant, id, launch);
+            self.connections.close_server(tenant, id); // it may have been started with the new program
             return Err(error);
         }
         Ok(())
     }
 
     /// Lists all servers. Skips stdio servers whose program is unknown.
-    pub(super) async fn every_server(&self, tenant: TenantId) -> Result<Vec<Server>> {
+    pub(super) async fn list_servers(&self, tenant: TenantId) -> Result<Vec<Server>> {
         let mut servers = Vec::new();
-        for stored in self.stored(tenant, Kind::Server, None).await? {
+        for stored in self.load_documents(tenant, DocumentKind::Server, None).await? {
             let id = stored.document.key.id.parse()?;
             match self.read_server(tenant, stored) {
-                Err(error) if error.code() == NOT_IN_FILE => self.has_no_launch(tenant, id, &error),
+                Err(error) if error.code() == NOT_IN_FILE => self.warn_missing_program(tenant, id, &error),
                 server => servers.push(server?),
             }
         }
@@ -279,29 +296,32 @@ impl Hub {
 
     /// Returns a server that the caller may see, by id or slug. For an agent, a server that it was not granted does not
     /// exist; the attempt is recorded in the audit.
-    pub(super) async fn visible_server(&self, scope: Scope, name: &str) -> Result<Server> {
-        let Some(agent) = scope.agent() else {
-            scope.person()?;
-            return self.find_server(scope.tenant(), name).await;
+    pub(super) async fn visible_server(&self, actor: Actor, name: &str) -> Result<Server> {
+        let Some(agent) = actor.agent() else {
+            actor.require_user()?;
+            return self.find_server(actor.tenant(), name).await;
         };
-        let agent = self.find::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
-        let found = self.find_server_id(scope.tenant(), name).await?;
+        let agent = self.load::<Agent>(actor.tenant(), DocumentKind::Agent, agent).await?;
+        let found = self.find_server_id(actor.tenant(), name).await?;
         let has = |id| agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&id));
         if found.is_some_and(has) {
-            return self.find_server(scope.tenant(), name).await;
+            return self.find_server(actor.tenant(), name).await;
         }
         if let Some(id) = found {
-            let entry = self.entry(scope, "server.refused").with("server", id.to_string());
-            self.audit_refusal_later(scope.tenant(), entry.with("reason", Reason::NotSelected.code()));
+            let entry = self.entry(actor, "server.refused").with("server", id.to_string());
+            self.audit_rejection_later(
+                actor.tenant(),
+                entry.with("reason", PolicyReason::NotSelected.code()),
+            );
         }
-        Err(Error::not_found("server", crate::text::shortened(name)))
+        Err(Error::not_found("server", crate::text::shorten(name)))
     }
 
     /// Returns the id of the server with this id or slug.
     pub(super) async fn find_server_id(&self, tenant: TenantId, name: &str) -> Result<Option<ServerId>> {
         let found = match name.parse::<ServerId>() {
-            Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
-            Err(_) => self.store.named(tenant, Kind::Server, name).await?,
+            Ok(id) => self.store.document(tenant, &DocumentKey::new(DocumentKind::Server, id)).await?,
+            Err(_) => self.store.document_by_name(tenant, DocumentKind::Server, name).await?,
         };
         found.map(|stored| stored.document.key.id.parse()).transpose()
     }
@@ -309,50 +329,64 @@ impl Hub {
     /// Returns a server by id or slug.
     pub(super) async fn find_server(&self, tenant: TenantId, name: &str) -> Result<Server> {
         let found = match name.parse::<ServerId>() {
-            Ok(id) => self.store.document(tenant, &Key::new(Kind::Server, id)).await?,
-            Err(_) => self.store.named(tenant, Kind::Server, name).await?,
+            Ok(id) => self.store.document(tenant, &DocumentKey::new(DocumentKind::Server, id)).await?,
+            Err(_) => self.store.document_by_name(tenant, DocumentKind::Server, name).await?,
         };
-        let found = found.ok_or_else(|| Error::not_found("server", crate::text::shortened(name)))?;
+        let found = found.ok_or_else(|| Error::not_found("server", crate::text::shorten(name)))?;
         self.read_server(tenant, found)
     }
 
-    fn read_server(&self, tenant: TenantId, stored: Stored) -> Result<Server> {
+    fn read_server(&self, tenant: TenantId, stored: StoredDocument) -> Result<Server> {
         let id: ServerId = stored.document.key.id.parse()?;
         let version = stored.version;
-        let Kept { slug, settings, place, is_from_file, has_left_file, created, updated } =
-            stored.document.read()?;
+        let ServerRecord { slug, settings, place, is_from_file, has_left_file, created, updated } =
+            stored.document.parse_body()?;
         let transport = match place {
-            Place::Http(remote) => Transport::Http(remote),
-            Place::Sse(remote) => Transport::Sse(remote),
+            StoredTransport::Http(remote) => Transport::Http(remote),
+            StoredTransport::Sse(remote) => Transport::Sse(remote),
             // Such a server is disabled and never started: only the file has its command.
-            Place::Stdio if has_left_file => Transport::Stdio(Launch::new("", &[])),
-            Place::Stdio => Transport::Stdio(self.launch(tenant, id).ok_or_else(|| {
+            StoredTransport::Stdio if has_left_file => Transport::Stdio(ProgramSpec::new("", &[])),
+            StoredTransport::Stdio => Transport::Stdio(self.find_program(tenant, id).ok_or_else(|| {
                 let text = format!("`{}` is not in the configuration file any more", slug.as_str());
-                Error::new(error::Kind::Unavailable, NOT_IN_FILE, text)
+                Error::new(error::ErrorKind::Unavailable, NOT_IN_FILE, text)
             })?),
         };
-        Ok(Server { id, slug, settings, transport, is_from_file, has_left_file, version, created, updated })
+        Ok(Server {
+            id,
+            slug,
+            settings,
+            transport,
+            is_configured: is_from_file,
+            is_undeclared: has_left_file,
+            version,
+            created,
+            updated,
+        })
     }
 
-    fn status(&self, tenant: TenantId, server: &Server) -> Status {
-        if server.settings.enabled { self.connections.status(tenant, server.id) } else { Status::Disabled }
+    fn status(&self, tenant: TenantId, server: &Server) -> ConnectionStatus {
+        if server.settings.enabled {
+            self.connections.status(tenant, server.id)
+        } else {
+            ConnectionStatus::Disabled
+        }
     }
 
     async fn view_server(&self, tenant: TenantId, server: Server) -> Result<ServerView> {
         let contact = self.contact(tenant, server.id).await?.0;
         let missing_secrets = self.missing_secrets(tenant, &server).await?;
         let (command, env, secrets) = match &server.transport {
-            Transport::Stdio(Launch { command, args, env, secrets, .. }) => {
+            Transport::Stdio(ProgramSpec { command, args, env, secrets, .. }) => {
                 let words = std::iter::once(command).chain(args).cloned().collect();
                 (
-                    Some(words).filter(|_| !server.has_left_file),
+                    Some(words).filter(|_| !server.is_undeclared),
                     env.keys().cloned().collect(),
                     secrets.iter().cloned().collect(),
                 )
             }
             Transport::Http(_) | Transport::Sse(_) => (None, Vec::new(), Vec::new()),
         };
-        let (remote, status) = (server.transport.place().cloned(), self.status(tenant, &server));
+        let (remote, status) = (server.transport.remote().cloned(), self.status(tenant, &server));
         let settings = server.settings;
         Ok(ServerView {
             id: server.id,
@@ -366,8 +400,8 @@ impl Hub {
             env,
             secrets,
             missing_secrets,
-            is_from_file: server.is_from_file,
-            has_left_file: server.has_left_file,
+            is_from_file: server.is_configured,
+            has_left_file: server.is_undeclared,
             authentication: settings.authentication,
             credentials: settings.credentials,
             timeout_ms: u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
@@ -379,8 +413,8 @@ impl Hub {
             keep_history: settings.keep_history,
             status,
             // Hide an error of an earlier version: a new credential, for example, may have fixed it.
-            error: if server.has_left_file {
-                Some(LEFT_FILE.to_owned())
+            error: if server.is_undeclared {
+                Some(MSG_NOT_DECLARED.to_owned())
             } else {
                 contact.error.filter(|_| [0, server.version].contains(&contact.of))
             },
@@ -395,34 +429,34 @@ impl Hub {
     }
 
     /// Loads the last contact with a server, with the version of the document.
-    pub(super) async fn contact(&self, tenant: TenantId, server: ServerId) -> Result<(Contact, u64)> {
-        Ok(self.find(tenant, Kind::Contact, server).await?.unwrap_or_default())
+    pub(super) async fn contact(&self, tenant: TenantId, server: ServerId) -> Result<(ServerContact, u64)> {
+        Ok(self.load(tenant, DocumentKind::Contact, server).await?.unwrap_or_default())
     }
 }
 
 /// Rejects a server that can be changed only in the configuration file.
-fn own(server: &Server) -> Result<()> {
-    if !server.is_from_file {
+fn ensure_not_configured(server: &Server) -> Result<()> {
+    if !server.is_configured {
         return Ok(());
     }
-    left_file(server)?;
+    ensure_declared(server)?;
     let text = format!(
         "`{0}` is in the configuration file: use `linchpin server …` on the machine of the hub, or edit that file",
         server.slug.as_str()
     );
-    Err(Error::new(error::Kind::Conflict, "server_from_file", text))
+    Err(Error::new(error::ErrorKind::Conflict, "server_from_file", text))
 }
 
 /// Rejects a server that is not in the configuration file any more.
-pub(super) fn left_file(server: &Server) -> Result<()> {
-    if !server.has_left_file {
+pub(super) fn ensure_declared(server: &Server) -> Result<()> {
+    if !server.is_undeclared {
         return Ok(());
     }
     let slug = server.slug.as_str();
     let text = format!(
-        "`{slug}` is {LEFT_FILE}: add it there again, or remove it with `linchpin server remove {slug}`"
+        "`{slug}` is {MSG_NOT_DECLARED}: add it there again, or remove it with `linchpin server remove {slug}`"
     );
-    Err(Error::new(error::Kind::Conflict, NOT_IN_FILE, text))
+    Err(Error::new(error::ErrorKind::Conflict, NOT_IN_FILE, text))
 }
 
 /// Derives a free slug from a name.
@@ -435,18 +469,18 @@ fn free_slug(name: &str, taken: &[Slug]) -> Slug {
 
 /// Returns the origin (scheme, host and port) that credentials are bound to.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
-    Place::of(transport).origin()
+    StoredTransport::from_transport(transport).origin()
 }
 
 impl Server {
     /// Returns the form that describes this server.
-    fn form(&self) -> Map<String, Value> {
+    fn to_form(&self) -> Map<String, Value> {
         let mut form = match serde_json::to_value(&self.settings) {
             Ok(Value::Object(form)) => form,
             _ => Map::new(),
         };
         form.insert("transport".into(), self.transport.name().into());
-        if let Some(Remote { url, headers }) = self.transport.place() {
+        if let Some(RemoteEndpoint { url, headers }) = self.transport.remote() {
             form.insert("url".into(), url.as_str().into());
             form.insert("headers".into(), json!(headers));
         }

@@ -8,34 +8,34 @@ use jiff::Timestamp;
 use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 
-use super::authenticator::{network, secret, unauthorized};
+use super::authenticator::{network, random_secret, unauthenticated};
 use super::hash_queue::Lane;
-use super::login_refusals::{Reason, Refused};
-use super::login_throttle::Limit;
-use super::users::{User, UserView};
-use super::{Hub, document, event_payloads, put};
-use crate::actor::{Scope, Subject};
+use super::login_refusals::{LoginRejectionReason, RejectedLogin};
+use super::login_throttle::AttemptLimit;
+use super::users::{UserRecord, UserView};
+use super::{Hub, document, event_payloads, upsert};
+use crate::actor::{Actor, Subject};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
-use crate::store::{Batch, Change, Document, Key, Kind};
+use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange};
 
 /// Maximum lifetime of a session.
-const LONGEST: Duration = Duration::from_hours(12);
+const SESSION_TTL: Duration = Duration::from_hours(12);
 /// Maximum idle time of a session.
-const IDLE: Duration = Duration::from_mins(30);
+const SESSION_IDLE_TTL: Duration = Duration::from_mins(30);
 /// Minimum time between updates of the last use.
-const NOTED: Duration = Duration::from_mins(1);
+const TOUCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Failed logins before the first wait: with one name from one source, and with one name from all sources.
-const FREE_OF_SOURCE: u32 = 5;
-const FREE_OF_NAME: u32 = 100;
+const FREE_ATTEMPTS_PER_SOURCE: u32 = 5;
+const FREE_ATTEMPTS_PER_NAME: u32 = 100;
 
-const REFUSED: &str = "wrong name or password";
+const MSG_WRONG_CREDENTIALS: &str = "wrong name or password";
 
 /// Stored session.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Session {
+pub(super) struct SessionRecord {
     id: String,
     user: UserId,
     /// Password version of the user at the login.
@@ -49,7 +49,7 @@ pub(super) struct Session {
 
 /// Client of a request, as the listener sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Remote {
+pub struct RequestClient {
     /// Address of the client, or of the proxy in front of it.
     pub address: Option<IpAddr>,
     /// Host and port that the request names. A session that it starts is valid only for these.
@@ -58,7 +58,7 @@ pub struct Remote {
     pub user: Option<UserId>,
 }
 
-impl Remote {
+impl RequestClient {
     pub(super) fn source(&self) -> Option<IpAddr> {
         self.address.map(network)
     }
@@ -66,107 +66,114 @@ impl Remote {
 
 /// Session of a user who has just logged in.
 #[derive(Debug, Clone)]
-pub struct SignedIn {
+pub struct NewSession {
     /// Cookie value.
     pub cookie: Secret,
     /// CSRF token that pages send with every change.
     pub csrf: Secret,
     /// Actor of the session.
-    pub scope: Scope,
+    pub scope: Actor,
     /// User of the session.
     pub user: UserView,
     /// Latest end of the session.
     pub expires: Timestamp,
 }
 
-impl Session {
+impl SessionRecord {
     pub(super) fn document(&self) -> Result<Document> {
-        Ok(document(Kind::Session, &self.id, self)?.of(self.user))
+        Ok(document(DocumentKind::Session, &self.id, self)?.with_parent(self.user))
     }
 
-    fn is_over(&self, now: Timestamp) -> bool {
-        now >= self.created + LONGEST || now >= self.used + IDLE
+    fn is_expired(&self, now: Timestamp) -> bool {
+        now >= self.created + SESSION_TTL || now >= self.used + SESSION_IDLE_TTL
     }
 }
 
 /// Derives the document id of a session.
 pub(super) fn session_id(cookie: &Secret) -> String {
-    Digest::of("linchpin session").part(cookie.expose()).end().to_string()
+    Digest::of("linchpin session").part(cookie.expose()).finish().to_string()
 }
 
 /// Derives the CSRF token from the cookie. It is not stored.
-fn csrf(cookie: &Secret) -> Secret {
-    Secret::new(Digest::of("linchpin csrf").part(cookie.expose()).end().to_string())
+fn csrf_token(cookie: &Secret) -> Secret {
+    Secret::new(Digest::of("linchpin csrf").part(cookie.expose()).finish().to_string())
 }
 
 /// Limits of failed logins without a session: per source, so that others are not locked out, and in total.
-fn limits_of_name(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<Limit> {
+fn name_limits(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<AttemptLimit> {
     let key = || Digest::of("linchpin sign-in").part(tenant.to_string()).part(name);
     let source = source.map(|source| source.to_string()).unwrap_or_default();
     vec![
-        Limit { key: key().part(source).end(), free: FREE_OF_SOURCE },
-        Limit { key: key().end(), free: FREE_OF_NAME },
+        AttemptLimit { key: key().part(source).finish(), free_attempts: FREE_ATTEMPTS_PER_SOURCE },
+        AttemptLimit { key: key().finish(), free_attempts: FREE_ATTEMPTS_PER_NAME },
     ]
 }
 
 /// Limit of wrong passwords of a logged-in user: a stolen session must not help to guess the password.
-pub(super) fn limit_of_user(user: UserId) -> Limit {
-    Limit { key: Digest::of("linchpin password").part(user.to_string()).end(), free: FREE_OF_SOURCE }
+pub(super) fn user_limit(user: UserId) -> AttemptLimit {
+    AttemptLimit {
+        key: Digest::of("linchpin password").part(user.to_string()).finish(),
+        free_attempts: FREE_ATTEMPTS_PER_SOURCE,
+    }
 }
 
 impl Hub {
     /// Logs a user in with a password. Each login starts a new session.
-    pub async fn sign_in(
+    pub async fn log_in(
         &self,
         tenant: TenantId,
         name: &str,
         password: &Secret,
-        from: &Remote,
-    ) -> Result<SignedIn> {
+        from: &RequestClient,
+    ) -> Result<NewSession> {
         let (name, source) = (name.trim(), from.source());
-        let user = self.user_named(tenant, name).await?;
+        let user = self.find_user_by_name(tenant, name).await?;
         let own = user.as_ref().map(|user| user.id).filter(|id| from.user == Some(*id));
-        let place = self.people.place(own.map_or(Lane::Source(source), Lane::User))?;
+        let place = self.authenticator.enqueue(own.map_or(Lane::Source(source), Lane::User))?;
         // Wrong passwords of others must not lock out a user who is already logged in.
-        let limits =
-            own.map_or_else(|| limits_of_name(tenant, name, source), |user| vec![limit_of_user(user)]);
-        let reason = Reason::WrongPassword;
-        let refused = Refused { tenant, user: user.as_ref().map(|user| user.id), source, reason };
-        self.begin_attempt(&limits, &refused)?;
-        let kept = user.as_ref().and_then(|user| user.password.as_ref());
-        let fits = self.people.fits(place, kept, password).await?;
-        let Some(user) = user.filter(|_| fits) else {
-            self.note_refused(refused);
-            return Err(unauthorized(REFUSED));
+        let limits = own.map_or_else(|| name_limits(tenant, name, source), |user| vec![user_limit(user)]);
+        let reason = LoginRejectionReason::WrongPassword;
+        let refused = RejectedLogin { tenant, user: user.as_ref().map(|user| user.id), source, reason };
+        self.count_attempt(&limits, &refused)?;
+        let record = user.as_ref().and_then(|user| user.password.as_ref());
+        let is_match = self.authenticator.verify_password(place, record, password).await?;
+        let Some(user) = user.filter(|_| is_match) else {
+            self.record_rejected_login(refused);
+            return Err(unauthenticated(MSG_WRONG_CREDENTIALS));
         };
-        self.people.tries.succeeded(&limits);
-        self.begin_session(tenant, &user, "password", from, Vec::new()).await
+        self.authenticator.throttle.clear(&limits);
+        self.start_session(tenant, &user, "password", from, Vec::new()).await
     }
 
-    async fn user_named(&self, tenant: TenantId, name: &str) -> Result<Option<User>> {
-        let found = self.store.named(tenant, Kind::User, name).await?;
-        found.map(|stored| stored.document.read()).transpose()
+    async fn find_user_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<UserRecord>> {
+        let found = self.store.document_by_name(tenant, DocumentKind::User, name).await?;
+        found.map(|stored| stored.document.parse_body()).transpose()
     }
 
     /// Counts a password attempt, or rejects it because of earlier failures.
-    pub(super) fn begin_attempt(&self, limits: &[Limit], refused: &Refused) -> Result<()> {
-        let Err(wait) = self.people.tries.begin(limits, self.world.now()) else { return Ok(()) };
-        self.note_refused(Refused { reason: Reason::TooManyTries, ..refused.clone() });
-        let text = format!("too many failed attempts: try again in {} s", error::seconds(wait));
-        Err(Error::new(error::Kind::Exhausted, "too_many_tries", text).after(wait))
+    pub(super) fn count_attempt(&self, limits: &[AttemptLimit], refused: &RejectedLogin) -> Result<()> {
+        let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.world.now()) else {
+            return Ok(());
+        };
+        self.record_rejected_login(RejectedLogin {
+            reason: LoginRejectionReason::TooManyAttempts,
+            ..refused.clone()
+        });
+        let text = format!("too many failed attempts: try again in {} s", error::ceil_seconds(wait));
+        Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_tries", text).with_retry_after(wait))
     }
 
     /// Starts a session, together with the changes that permit it.
-    pub(super) async fn begin_session(
+    pub(super) async fn start_session(
         &self,
         tenant: TenantId,
-        user: &User,
+        user: &UserRecord,
         by: &str,
-        from: &Remote,
-        changes: Vec<Change>,
-    ) -> Result<SignedIn> {
-        self.sweep_sessions(tenant, user).await?;
-        let person = Change::Need(Key::new(Kind::User, user.id));
+        from: &RequestClient,
+        changes: Vec<StoreChange>,
+    ) -> Result<NewSession> {
+        self.prune_sessions(tenant, user).await?;
+        let person = StoreChange::RequireExists(DocumentKey::new(DocumentKind::User, user.id));
         let (signed_in, mut batch) = self.new_session(tenant, user, by, from, Batch::new().change(person))?;
         batch.changes.extend(changes);
         self.store.commit(tenant, batch).await?;
@@ -177,79 +184,89 @@ impl Hub {
     pub(super) fn new_session(
         &self,
         tenant: TenantId,
-        user: &User,
+        user: &UserRecord,
         by: &str,
-        from: &Remote,
+        from: &RequestClient,
         batch: Batch,
-    ) -> Result<(SignedIn, Batch)> {
-        let (cookie, now) = (secret(&*self.world), self.world.now());
+    ) -> Result<(NewSession, Batch)> {
+        let (cookie, now) = (random_secret(&*self.world), self.world.now());
         let (id, host) = (session_id(&cookie), from.host.clone());
-        let session = Session { id, user: user.id, passwords: user.passwords, created: now, used: now, host };
-        let scope = Scope::new(tenant, Subject::User(user.id));
-        let entry = self.entry(scope, "session.begun").with("by", by);
-        let batch = batch.change(put(session.document()?, 0)).audit(entry);
-        let (csrf, expires) = (csrf(&cookie), now + LONGEST);
-        Ok((SignedIn { cookie, csrf, scope, user: user.view(), expires }, batch))
+        let session =
+            SessionRecord { id, user: user.id, passwords: user.passwords, created: now, used: now, host };
+        let actor = Actor::new(tenant, Subject::User(user.id));
+        let entry = self.entry(actor, "session.begun").with("by", by);
+        let batch = batch.change(upsert(session.document()?, 0)).audit(entry);
+        let (csrf, expires) = (csrf_token(&cookie), now + SESSION_TTL);
+        Ok((NewSession { cookie, csrf, scope: actor, user: user.view(), expires }, batch))
     }
 
     /// Deletes the expired sessions of a user.
-    async fn sweep_sessions(&self, tenant: TenantId, user: &User) -> Result<()> {
+    async fn prune_sessions(&self, tenant: TenantId, user: &UserRecord) -> Result<()> {
         let now = self.world.now();
-        let all = self.all::<Session>(tenant, Kind::Session, Some(&user.id.to_string())).await?;
+        let all =
+            self.load_all::<SessionRecord>(tenant, DocumentKind::Session, Some(&user.id.to_string())).await?;
         for (session, _) in all {
-            if session.is_over(now) || session.passwords != user.passwords {
-                self.forget(tenant, Key::new(Kind::Session, session.id)).await?;
+            if session.is_expired(now) || session.passwords != user.passwords {
+                self.delete_if_present(tenant, DocumentKey::new(DocumentKind::Session, session.id)).await?;
             }
         }
         Ok(())
     }
 
     /// Returns the user of a session cookie, and the CSRF token of its pages. `host` is the one that the request names.
-    pub async fn session(&self, cookie: &Secret, host: &str) -> Result<Option<(Scope, Secret)>> {
-        let Some((tenant, session, version)) = self.known_session(cookie, host).await? else {
+    pub async fn session(&self, cookie: &Secret, host: &str) -> Result<Option<(Actor, Secret)>> {
+        let Some((tenant, session, version)) = self.valid_session(cookie, host).await? else {
             return Ok(None);
         };
-        let (scope, now) = (Scope::new(tenant, Subject::User(session.user)), self.world.now());
-        if now >= session.used + NOTED {
-            let session = Session { used: now, ..session };
-            let batch = Batch::new().change(put(session.document()?, version));
+        let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.world.now());
+        if now >= session.used + TOUCH_INTERVAL {
+            let session = SessionRecord { used: now, ..session };
+            let batch = Batch::new().change(upsert(session.document()?, version));
             // A concurrent request may have stored it already, and a full disk must not log the user out.
             if let Err(error) = self.store.commit(tenant, batch).await {
                 tracing::debug!(%error, "failed to store the last use of a session");
             }
         }
-        Ok(Some((scope, csrf(cookie))))
+        Ok(Some((actor, csrf_token(cookie))))
     }
 
     /// Returns the user of a session cookie without counting as a use of the session. For open streams.
-    pub async fn session_of(&self, cookie: &Secret, host: &str) -> Result<Option<Scope>> {
-        let known = self.known_session(cookie, host).await?;
-        Ok(known.map(|(tenant, session, _)| Scope::new(tenant, Subject::User(session.user))))
+    pub async fn peek_session(&self, cookie: &Secret, host: &str) -> Result<Option<Actor>> {
+        let known = self.valid_session(cookie, host).await?;
+        Ok(known.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
     }
 
     /// Returns the session of a cookie if it is valid for this host.
-    async fn known_session(&self, cookie: &Secret, host: &str) -> Result<Option<(TenantId, Session, u64)>> {
+    async fn valid_session(
+        &self,
+        cookie: &Secret,
+        host: &str,
+    ) -> Result<Option<(TenantId, SessionRecord, u64)>> {
         let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
-        let user = self.find::<User>(tenant, Kind::User, session.user).await?;
+        let user = self.load::<UserRecord>(tenant, DocumentKind::User, session.user).await?;
         let is_of_before = user.is_none_or(|(user, _)| user.passwords != session.passwords);
         let is_here = !host.is_empty() && session.host == host;
-        let is_valid = !is_of_before && is_here && !session.is_over(self.world.now());
+        let is_valid = !is_of_before && is_here && !session.is_expired(self.world.now());
         Ok(is_valid.then_some((tenant, session, version)))
     }
 
-    async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, Session, u64)>> {
-        let found = self.store.anywhere(&Key::new(Kind::Session, session_id(cookie))).await?;
-        found.map(|(tenant, stored)| Ok((tenant, stored.document.read()?, stored.version))).transpose()
+    async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, SessionRecord, u64)>> {
+        let found = self
+            .store
+            .document_in_any_tenant(&DocumentKey::new(DocumentKind::Session, session_id(cookie)))
+            .await?;
+        found.map(|(tenant, stored)| Ok((tenant, stored.document.parse_body()?, stored.version))).transpose()
     }
 
     /// Ends a session. Succeeds if it has already ended.
-    pub async fn sign_out(&self, cookie: &Secret) -> Result<()> {
+    pub async fn log_out(&self, cookie: &Secret) -> Result<()> {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
-        let entry = self.entry(Scope::new(tenant, Subject::User(session.user)), "session.ended");
-        let gone = Change::Remove(Key::new(Kind::Session, session_id(cookie)));
-        let batch = Batch::new().change(gone).audit(entry).tell(event_payloads::sessions(session.user));
+        let entry = self.entry(Actor::new(tenant, Subject::User(session.user)), "session.ended");
+        let removed = StoreChange::Delete(DocumentKey::new(DocumentKind::Session, session_id(cookie)));
+        let batch =
+            Batch::new().change(removed).audit(entry).with_event(event_payloads::sessions(session.user));
         match self.commit_subject(tenant, batch, Subject::User(session.user)).await {
-            Err(error) if error.kind() != error::Kind::NotFound => Err(error),
+            Err(error) if error.kind() != error::ErrorKind::NotFound => Err(error),
             _ => Ok(()), // ended, or already ended elsewhere
         }
     }

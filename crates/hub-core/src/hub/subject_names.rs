@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::Hub;
-use super::users::User;
-use crate::actor::{Scope, Subject};
+use super::users::UserRecord;
+use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::error::Result;
 use crate::id::{TenantId, UserId};
 use crate::lock::lock;
-use crate::store::Kind;
+use crate::store::DocumentKind;
 
 /// Maximum number of cached user names.
 const MAX_CACHED: usize = 1_000;
@@ -34,15 +34,15 @@ impl UserNames {
 }
 
 /// Cache of subject names for one list. Each is looked up once.
-pub(super) struct Names<'a> {
+pub(super) struct SubjectNames<'a> {
     hub: &'a Hub,
     tenant: TenantId,
     known: HashMap<String, Option<String>>,
 }
 
-impl Names<'_> {
+impl SubjectNames<'_> {
     /// Returns the name of a user or agent. `None` for the hub itself and for a removed subject.
-    pub(super) async fn of(&mut self, subject: &str) -> Result<Option<String>> {
+    pub(super) async fn get(&mut self, subject: &str) -> Result<Option<String>> {
         if let Some(name) = self.known.get(subject) {
             return Ok(name.clone());
         }
@@ -53,25 +53,25 @@ impl Names<'_> {
 }
 
 impl Hub {
-    pub(super) fn names(&self, tenant: TenantId) -> Names<'_> {
-        Names { hub: self, tenant, known: HashMap::new() }
+    pub(super) fn names(&self, tenant: TenantId) -> SubjectNames<'_> {
+        SubjectNames { hub: self, tenant, known: HashMap::new() }
     }
 
     async fn subject_name(&self, tenant: TenantId, subject: &str) -> Result<Option<String>> {
         Ok(match subject.parse() {
             Ok(Subject::User(id)) => {
-                self.find::<User>(tenant, Kind::User, id).await?.map(|(user, _)| user.name)
+                self.load::<UserRecord>(tenant, DocumentKind::User, id).await?.map(|(user, _)| user.name)
             }
             Ok(Subject::Agent(id)) => {
-                self.find::<Agent>(tenant, Kind::Agent, id).await?.map(|(agent, _)| agent.name)
+                self.load::<Agent>(tenant, DocumentKind::Agent, id).await?.map(|(agent, _)| agent.name)
             }
             Ok(Subject::Hub) | Err(_) => None,
         })
     }
 
     /// Returns the name of the caller. `None` if the store cannot be read: a call must not fail because of it.
-    pub(super) async fn caller_name(&self, scope: Scope) -> Option<String> {
-        let (tenant, subject) = (scope.tenant(), scope.subject());
+    pub(super) async fn caller_name(&self, actor: Actor) -> Option<String> {
+        let (tenant, subject) = (actor.tenant(), actor.subject());
         let Subject::User(user) = subject else {
             return self.subject_name(tenant, &subject.to_string()).await.ok().flatten();
         };

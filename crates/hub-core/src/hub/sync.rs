@@ -9,38 +9,38 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::connect::{failed, list_tools};
-use super::server_records::Contact;
-use super::tool_listing::Listed;
-use super::{Hub, document, event_payloads, put};
-use crate::actor::{Scope, Subject};
+use super::connect::{list_tools, request_error};
+use super::server_records::ServerContact;
+use super::tool_listing::ToolListing;
+use super::{Hub, document, event_payloads, upsert};
+use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::audit;
-use crate::connection::{backoff, may_pass};
+use crate::connection::{backoff, is_retryable};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::events::Told;
+use crate::events::NewEvent;
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::lock::lock;
-use crate::secrets::redact::Hidden;
+use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, Server};
-use crate::store::{Batch, Change, Key, Kind};
-use crate::text::shortened;
-use crate::tool::pin::{State, pin};
-use crate::tool::{LeftOut, Tool};
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
+use crate::text::shorten;
+use crate::tool::pin::{TrustState, pin};
+use crate::tool::{SkippedTool, ToolRecord};
 
 /// Maximum number of tools of a server.
-const MOST_TOOLS: usize = 10_000;
+const MAX_TOOLS: usize = 10_000;
 /// Maximum number of agents whose tools are listed where each has its own credentials.
-const MOST_AGENTS: usize = 20;
+const MAX_LISTING_AGENTS: usize = 20;
 /// Attempts to commit a listing.
-const TAKES: u8 = 5;
+const MAX_COMMIT_ATTEMPTS: u8 = 5;
 /// Maximum number of tool names in an event.
-const MOST_NAMES: usize = 20;
+const MAX_EVENT_NAMES: usize = 20;
 
 /// Result of a sync.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
-pub struct Synced {
+pub struct SyncReport {
     /// Number of tools.
     pub tools: usize,
     /// Tools that are new.
@@ -52,17 +52,17 @@ pub struct Synced {
     /// Tools that the server has again, or whose trusted definition is back.
     pub back: Vec<String>,
     /// Tools that the hub does not use, with the reasons. At most 100.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<SkippedTool>,
 }
 
 /// Locks that serialize the syncs of each server.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<(TenantId, ServerId), Turn>>);
+pub(super) struct SyncLocks(Mutex<HashMap<(TenantId, ServerId), SyncLock>>);
 
-type Turn = Arc<tokio::sync::Mutex<()>>;
+type SyncLock = Arc<tokio::sync::Mutex<()>>;
 
-impl Turns {
-    fn of(&self, tenant: TenantId, server: ServerId) -> Turn {
+impl SyncLocks {
+    fn get(&self, tenant: TenantId, server: ServerId) -> SyncLock {
         let mut turns = lock(&self.0);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         turns.entry((tenant, server)).or_default().clone()
@@ -71,39 +71,44 @@ impl Turns {
 
 impl Hub {
     /// Syncs the tools of a server now. With an agent, lists them with the credentials of that agent.
-    pub async fn sync_server(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<Synced> {
-        scope.person()?;
-        let server = self.find_server(scope.tenant(), name).await?;
-        let scope = match agent {
-            None => scope,
+    pub async fn sync_server(&self, actor: Actor, name: &str, agent: Option<AgentId>) -> Result<SyncReport> {
+        actor.require_user()?;
+        let server = self.find_server(actor.tenant(), name).await?;
+        let actor = match agent {
+            None => actor,
             Some(agent) => {
-                self.need::<Agent>(scope.tenant(), Kind::Agent, agent).await?;
-                Scope::new(scope.tenant(), Subject::Agent(agent))
+                self.require::<Agent>(actor.tenant(), DocumentKind::Agent, agent).await?;
+                Actor::new(actor.tenant(), Subject::Agent(agent))
             }
         };
-        self.sync(scope, &server, true).await
+        self.sync(actor, &server, true).await
     }
 
     /// Schedules a sync of a server in the background.
-    pub(super) fn look_soon(&self, tenant: TenantId, server: ServerId) {
-        self.due.add((tenant, server));
+    pub(super) fn schedule_sync(&self, tenant: TenantId, server: ServerId) {
+        self.sync_queue.add((tenant, server));
     }
 
     /// Syncs the tools of a server and records the error if it fails.
-    pub(super) async fn sync(&self, scope: Scope, server: &Server, insist: bool) -> Result<Synced> {
-        let (tenant, turn) = (scope.tenant(), self.turns.of(scope.tenant(), server.id));
+    pub(super) async fn sync(
+        &self,
+        actor: Actor,
+        server: &Server,
+        bypass_backoff: bool,
+    ) -> Result<SyncReport> {
+        let (tenant, turn) = (actor.tenant(), self.sync_locks.get(actor.tenant(), server.id));
         let _turn = turn.lock().await;
         // The server may have been changed or removed while this sync waited for the lock.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
-        let synced = match self.listed(scope, server, insist).await {
+        let synced = match self.list_all_subjects(actor, server, bypass_backoff).await {
             Ok(listed) => {
-                let mut tries = TAKES;
+                let mut attempts = MAX_COMMIT_ATTEMPTS;
                 loop {
-                    tries -= 1;
-                    match self.take_in(tenant, server, &listed).await {
+                    attempts -= 1;
+                    match self.store_listing(tenant, server, &listed).await {
                         // A user has just trusted one of the tools, or another hub syncs as well: retry with the new
                         // versions.
-                        Err(error) if error.kind() == error::Kind::Conflict && tries > 0 => {}
+                        Err(error) if error.kind() == error::ErrorKind::Conflict && attempts > 0 => {}
                         done => break done,
                     }
                 }
@@ -111,43 +116,48 @@ impl Hub {
             Err(error) => Err(error),
         };
         if let Err(error) = &synced {
-            self.contacted(tenant, server, Some(error)).await?;
+            self.record_contact(tenant, server, Some(error)).await?;
             self.events.publish(tenant, event_payloads::server(server.id, "sync_failed"));
         }
         synced
     }
 
     /// Lists the tools of a server for the subject; with credentials per agent, for all agents that have one.
-    async fn listed(&self, scope: Scope, server: &Server, insist: bool) -> Result<Listed> {
-        let mut listed = Listed::default();
+    async fn list_all_subjects(
+        &self,
+        actor: Actor,
+        server: &Server,
+        bypass_backoff: bool,
+    ) -> Result<ToolListing> {
+        let mut listed = ToolListing::default();
         let (mut agents, are_all) = match server.settings.credentials {
             CredentialMode::Shared => (Vec::new(), true),
-            CredentialMode::PerAgent => self.agents_with_credentials(scope.tenant(), server).await?,
+            CredentialMode::PerAgent => self.agents_with_credentials(actor.tenant(), server).await?,
         };
-        listed.is_whole = are_all && agents.len() <= MOST_AGENTS;
-        if let Some(own) = scope.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent) {
-            listed.is_whole &= agents.iter().all(|agent| *agent == own);
-            listed.is_of_one = !listed.is_whole;
+        listed.is_complete = are_all && agents.len() <= MAX_LISTING_AGENTS;
+        if let Some(own) = actor.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent) {
+            listed.is_complete &= agents.iter().all(|agent| *agent == own);
+            listed.is_of_one_agent = !listed.is_complete;
             agents.clear();
         }
         let (mut has_answered, mut last) = (false, None);
-        for agent in agents.into_iter().take(MOST_AGENTS) {
-            let scope = Scope::new(scope.tenant(), Subject::Agent(agent));
-            match self.listed_by(scope, server, insist).await {
+        for agent in agents.into_iter().take(MAX_LISTING_AGENTS) {
+            let actor = Actor::new(actor.tenant(), Subject::Agent(agent));
+            match self.list_as(actor, server, bypass_backoff).await {
                 Ok((tools, hidden)) => {
                     listed.add(tools, &hidden);
                     has_answered = true;
                 }
                 Err(error) => {
                     tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "failed to list tools as an agent");
-                    (listed.is_whole, last) = (false, Some(error));
+                    (listed.is_complete, last) = (false, Some(error));
                 }
             }
         }
         if !has_answered {
             // Some servers list tools without authentication. If not, the error of an agent is more helpful.
             let (tools, hidden) =
-                self.listed_by(scope, server, insist).await.map_err(|error| last.unwrap_or(error))?;
+                self.list_as(actor, server, bypass_backoff).await.map_err(|error| last.unwrap_or(error))?;
             listed.add(tools, &hidden);
         }
         Ok(listed)
@@ -160,11 +170,11 @@ impl Hub {
         server: &Server,
     ) -> Result<(Vec<AgentId>, bool)> {
         let (mut found, mut are_all) = (Vec::new(), true);
-        for (agent, _) in self.all::<Agent>(tenant, Kind::Agent, None).await? {
-            let scope = Scope::new(tenant, Subject::Agent(agent.id));
+        for (agent, _) in self.load_all::<Agent>(tenant, DocumentKind::Agent, None).await? {
+            let actor = Actor::new(tenant, Subject::Agent(agent.id));
             let has_one = match &server.settings.authentication {
                 Authentication::OAuth { .. } => self.has_grant(tenant, server, Some(agent.id)).await,
-                _ => self.credential_of(scope, server).await.map(|known| known.is_some()),
+                _ => self.credential_of(actor, server).await.map(|known| known.is_some()),
             };
             match has_one {
                 Ok(false) => {}
@@ -175,79 +185,85 @@ impl Hub {
         Ok((found, are_all))
     }
 
-    async fn listed_by(
+    async fn list_as(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &Server,
-        insist: bool,
-    ) -> Result<(Listing<linchpin::model::Tool>, Arc<Hidden>)> {
-        let mut tries = 0;
+        bypass_backoff: bool,
+    ) -> Result<(Listing<linchpin::model::Tool>, Arc<Redactor>)> {
+        let mut attempts = 0;
         loop {
             // The hub itself may use any open connection.
-            let live = self.connections.live(scope.tenant(), server);
-            let client = match live.filter(|_| scope.subject() == Subject::Hub) {
+            let live = self.connections.find_open(actor.tenant(), server);
+            let client = match live.filter(|_| actor.subject() == Subject::Hub) {
                 Some(live) => live,
                 // A user's request connects at once; the hub's own waits for the backoff after a failure.
-                None => self.reach_server(scope, server, insist).await?,
+                None => self.acquire_connection(actor, server, bypass_backoff).await?,
             };
             match list_tools(&client).await {
-                Ok(tools) if tools.items.len() > MOST_TOOLS => {
+                Ok(tools) if tools.items.len() > MAX_TOOLS => {
                     let text = format!(
-                        "`{}` lists {} tools; the limit is {MOST_TOOLS}",
+                        "`{}` lists {} tools; the limit is {MAX_TOOLS}",
                         server.slug.as_str(),
                         tools.items.len()
                     );
-                    return Err(Error::new(error::Kind::Unavailable, "too_many_tools", text));
+                    return Err(Error::new(error::ErrorKind::Unavailable, "too_many_tools", text));
                 }
                 Ok(tools) => return Ok((tools, client.hidden.clone())),
-                Err(error) if tries < server.settings.retry_attempts && may_pass(&error) => {
-                    tokio::time::sleep(backoff(tries)).await;
-                    tries += 1;
+                Err(error) if attempts < server.settings.retry_attempts && is_retryable(&error) => {
+                    tokio::time::sleep(backoff(attempts)).await;
+                    attempts += 1;
                 }
                 Err(error) => {
-                    self.connections.failed(&client, &error).await;
-                    return Err(failed(server, &client.hidden, "its tools cannot be listed", &error));
+                    self.connections.report_failure(&client, &error).await;
+                    return Err(request_error(server, &client.hidden, "its tools cannot be listed", &error));
                 }
             }
         }
     }
 
     /// Stores the tools that a server lists. Tools with changed definitions are quarantined.
-    async fn take_in(&self, tenant: TenantId, server: &Server, listed: &Listed) -> Result<Synced> {
-        let left_out = listed.left_out();
-        let (now, mut found) = (self.world.now(), Synced { left_out, ..Synced::default() });
-        let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+    async fn store_listing(
+        &self,
+        tenant: TenantId,
+        server: &Server,
+        listed: &ToolListing,
+    ) -> Result<SyncReport> {
+        let left_out = listed.skipped();
+        let (now, mut found) = (self.world.now(), SyncReport { left_out, ..SyncReport::default() });
+        let known =
+            self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
         let mut known: HashMap<_, _> =
             known.into_iter().map(|(tool, version)| (tool.name.clone(), (tool, version))).collect();
         let mut batch = Batch::new();
         for (name, definitions) in &listed.tools {
             let Some((mut tool, version)) = known.remove(name) else {
                 found.added.push(name.clone());
-                let tool = Tool::new(server.id, name.as_str(), definitions[0].clone(), now);
-                batch = batch.change(put(kept(&tool)?, 0));
+                let tool = ToolRecord::new(server.id, name.as_str(), definitions[0].clone(), now);
+                batch = batch.change(upsert(tool_document(&tool)?, 0));
                 continue;
             };
-            if !tool.is_gone && (listed.is_of_one || definitions.contains(&tool.definition)) {
+            if !tool.is_gone && (listed.is_of_one_agent || definitions.contains(&tool.definition)) {
                 continue;
             }
             // Prefer the pinned definition if any agent still sees it.
             let definition = definitions.iter().find(|seen| **seen == tool.pinned).unwrap_or(&definitions[0]);
             let (state, was_gone) = (tool.state(), tool.is_gone);
-            tool.listed(definition.clone(), now);
-            if tool.state() == State::Changed && state != State::Changed {
+            tool.update_listing(definition.clone(), now);
+            if tool.state() == TrustState::Changed && state != TrustState::Changed {
                 found.changed.push(name.clone());
-                batch = batch.audit(self.noticed(server, "tool.changed", &tool));
-            } else if was_gone || tool.state() != State::Changed && state == State::Changed {
+                batch = batch.audit(self.change_entry(server, "tool.changed", &tool));
+            } else if was_gone || tool.state() != TrustState::Changed && state == TrustState::Changed {
                 found.back.push(name.clone());
             }
-            batch = batch.change(put(kept(&tool)?, version));
+            batch = batch.change(upsert(tool_document(&tool)?, version));
         }
         let mut others = 0;
         for (mut tool, version) in known.into_values().filter(|(tool, _)| !tool.is_gone) {
-            if listed.is_whole {
+            if listed.is_complete {
                 tool.is_gone = true;
                 found.gone.push(tool.name.clone());
-                batch = batch.change(put(kept(&tool)?, version));
+                batch = batch.change(upsert(tool_document(&tool)?, version));
             } else {
                 others += 1;
             }
@@ -258,7 +274,7 @@ impl Hub {
         if before.of > server.version {
             return Ok(found); // a newer version of the server was synced
         }
-        let contact = Contact {
+        let contact = ServerContact {
             last_connected: Some(now),
             last_synced: Some(now),
             error: None,
@@ -266,9 +282,13 @@ impl Hub {
             tools: found.tools,
             left_out: found.left_out.clone(),
         };
-        batch = batch.change(put(document(Kind::Contact, server.id, &contact)?.of(server.id), version));
+        batch = batch.change(upsert(
+            document(DocumentKind::Contact, server.id, &contact)?.with_parent(server.id),
+            version,
+        ));
         if has_news || before.last_synced.is_none() {
-            let entry = audit::Entry::new(now, "hub", "server.synced").with("server", server.id.to_string());
+            let entry =
+                audit::AuditEntry::new(now, "hub", "server.synced").with("server", server.id.to_string());
             let count = |names: &[String]| names.len();
             batch = batch.audit(
                 entry
@@ -281,20 +301,20 @@ impl Hub {
         }
         if has_news {
             let news = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
-                let first: Vec<_> = names.iter().take(MOST_NAMES).map(|name| shortened(name)).collect();
+                let first: Vec<_> = names.iter().take(MAX_EVENT_NAMES).map(|name| shorten(name)).collect();
                 json!({ "count": names.len(), "first": first })
             });
             let [added, changed, gone, back] = news;
             let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
                 "gone": gone, "back": back });
-            batch = batch.tell(Told::new("tools", body));
+            batch = batch.with_event(NewEvent::new("tools", body));
         }
-        let is_there = Change::Need(Key::new(Kind::Server, server.id));
-        let (adapted, id) = (self.adapted.clone(), server.id);
-        let batch = batch.change(is_there).tell(event_payloads::server(id, "synced"));
+        let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
+        let (adapted, id) = (self.tool_names.clone(), server.id);
+        let batch = batch.change(is_there).with_event(event_payloads::server(id, "synced"));
         self.commit_then(tenant, batch, move |done| {
             if has_news && done.is_ok() {
-                adapted.forget(tenant, id);
+                adapted.remove(tenant, id);
             }
         })
         .await?;
@@ -306,21 +326,22 @@ impl Hub {
         Ok(found)
     }
 
-    fn noticed(&self, server: &Server, action: &'static str, tool: &Tool) -> audit::Entry {
+    fn change_entry(&self, server: &Server, action: &'static str, tool: &ToolRecord) -> audit::AuditEntry {
         let pins = [&tool.pinned, &tool.definition].map(|definition| pin(definition).to_string());
         let [before, after] = pins;
-        let entry = audit::Entry::new(self.world.now(), "hub", action).with("server", server.id.to_string());
+        let entry =
+            audit::AuditEntry::new(self.world.now(), "hub", action).with("server", server.id.to_string());
         entry.with("tool", tool.name.as_str()).with("before", before).with("after", after)
     }
 }
 
 /// Creates the document of a tool.
-pub(super) fn kept(tool: &Tool) -> Result<crate::store::Document> {
-    Ok(document(Kind::Tool, tool_id(tool.server, &tool.name), tool)?.of(tool.server))
+pub(super) fn tool_document(tool: &ToolRecord) -> Result<crate::store::Document> {
+    Ok(document(DocumentKind::Tool, tool_id(tool.server, &tool.name), tool)?.with_parent(tool.server))
 }
 
 /// Derives the id of a tool from its upstream name.
 pub(super) fn tool_id(server: ServerId, name: &str) -> String {
-    let digest = Digest::of("linchpin tool id").part(name).end().to_string();
+    let digest = Digest::of("linchpin tool id").part(name).finish().to_string();
     format!("{server}.{}", &digest[..32])
 }

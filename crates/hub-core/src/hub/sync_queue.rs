@@ -12,61 +12,61 @@ use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 
 /// Minimum time between the starts of two syncs of a server.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Tenant and id of a server.
-pub(super) type Look = (TenantId, ServerId);
+pub(super) type ServerKey = (TenantId, ServerId);
 
 /// Queued syncs, and those that were started recently.
 #[derive(Default)]
-pub(super) struct Due {
-    looks: Mutex<Looks>,
-    pub(super) bell: Notify,
+pub(super) struct SyncQueue {
+    state: Mutex<QueueState>,
+    pub(super) wakeup: Notify,
 }
 
 #[derive(Default)]
-struct Looks {
-    wanted: HashSet<Look>,
+struct QueueState {
+    queued: HashSet<ServerKey>,
     /// Start time of each sync, and whether it is still running.
-    begun: HashMap<Look, (Instant, bool)>,
+    started: HashMap<ServerKey, (Instant, bool)>,
 }
 
-impl Due {
-    pub(super) fn add(&self, look: Look) {
-        lock(&self.looks).wanted.insert(look);
-        self.bell.notify_one();
+impl SyncQueue {
+    pub(super) fn add(&self, key: ServerKey) {
+        lock(&self.state).queued.insert(key);
+        self.wakeup.notify_one();
     }
 
     /// Starts the syncs that are due. The others stay queued until the next call.
-    pub(super) fn begin(self: &Arc<Self>) -> Vec<Looking> {
-        self.ready().into_iter().map(|look| Looking { due: self.clone(), look }).collect()
+    pub(super) fn start_due(self: &Arc<Self>) -> Vec<SyncTicket> {
+        self.take_ready().into_iter().map(|key| SyncTicket { queue: self.clone(), key }).collect()
     }
 
-    fn ready(&self) -> Vec<Look> {
-        let (mut looks, now) = (lock(&self.looks), Instant::now());
-        let Looks { wanted, begun } = &mut *looks;
-        begun.retain(|_, (at, goes_on)| *goes_on || now.duration_since(*at) < SHORTEST);
-        let ready: Vec<_> = wanted.extract_if(|look| !begun.contains_key(look)).collect();
-        begun.extend(ready.iter().map(|look| (*look, (now, true))));
+    fn take_ready(&self) -> Vec<ServerKey> {
+        let (mut looks, now) = (lock(&self.state), Instant::now());
+        let QueueState { queued: wanted, started: begun } = &mut *looks;
+        begun.retain(|_, (at, is_running)| *is_running || now.duration_since(*at) < MIN_SYNC_INTERVAL);
+        let ready: Vec<_> = wanted.extract_if(|key| !begun.contains_key(key)).collect();
+        begun.extend(ready.iter().map(|key| (*key, (now, true))));
         ready
     }
 
-    fn end(&self, look: Look) {
-        if let Some((_, goes_on)) = lock(&self.looks).begun.get_mut(&look) {
-            *goes_on = false;
+    fn finish(&self, key: ServerKey) {
+        if let Some((_, is_running)) = lock(&self.state).started.get_mut(&key) {
+            *is_running = false;
         }
     }
 }
 
 /// Guard of a running sync. The sync counts as finished on drop.
-pub(super) struct Looking {
-    due: Arc<Due>,
-    pub(super) look: Look,
+pub(super) struct SyncTicket {
+    queue: Arc<SyncQueue>,
+    pub(super) key: ServerKey,
 }
 
-impl Drop for Looking {
+impl Drop for SyncTicket {
     fn drop(&mut self) {
-        self.due.end(self.look);
+        self.queue.finish(self.key);
     }
 }
 
@@ -74,28 +74,28 @@ impl Drop for Looking {
 mod tests {
     use super::*;
 
-    const FIRST: Look = (TenantId::fixed(1), ServerId::fixed(1));
-    const SECOND: Look = (TenantId::fixed(1), ServerId::fixed(2));
+    const FIRST: ServerKey = (TenantId::fixed(1), ServerId::fixed(1));
+    const SECOND: ServerKey = (TenantId::fixed(1), ServerId::fixed(2));
 
     #[tokio::test(start_paused = true)]
     async fn whoever_shouts_is_looked_at_once_at_a_time_and_not_all_the_time() {
-        let due = Due::default();
+        let due = SyncQueue::default();
         for _ in 0..1_000 {
             due.add(FIRST);
         }
-        assert_eq!(due.ready(), [FIRST]);
-        assert_eq!(due.ready(), []);
-        tokio::time::advance(SHORTEST).await;
+        assert_eq!(due.take_ready(), [FIRST]);
+        assert_eq!(due.take_ready(), []);
+        tokio::time::advance(MIN_SYNC_INTERVAL).await;
         due.add(FIRST);
         due.add(SECOND);
-        assert_eq!(due.ready(), [SECOND], "the first sync is still running");
-        due.end(FIRST);
-        assert_eq!(due.ready(), [FIRST], "a change during a sync is not lost");
-        due.end(FIRST);
+        assert_eq!(due.take_ready(), [SECOND], "the first sync is still running");
+        due.finish(FIRST);
+        assert_eq!(due.take_ready(), [FIRST], "a change during a sync is not lost");
+        due.finish(FIRST);
         due.add(FIRST);
-        assert_eq!(due.ready(), [], "the last sync started less than a second ago");
-        tokio::time::advance(SHORTEST).await;
-        assert_eq!(due.ready(), [FIRST]);
-        assert_eq!(lock(&due.looks).begun.len(), 2, "the second sync is still running");
+        assert_eq!(due.take_ready(), [], "the last sync started less than a second ago");
+        tokio::time::advance(MIN_SYNC_INTERVAL).await;
+        assert_eq!(due.take_ready(), [FIRST]);
+        assert_eq!(lock(&due.state).started.len(), 2, "the second sync is still running");
     }
 }

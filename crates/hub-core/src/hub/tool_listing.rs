@@ -7,20 +7,20 @@ use linchpin::client::{self, Listing};
 use linchpin::encode::to_value;
 use serde_json::Value;
 
-use crate::secrets::redact::Hidden;
-use crate::tool::LeftOut;
+use crate::secrets::redact::Redactor;
+use crate::tool::SkippedTool;
 
 /// Maximum length of a tool name.
-const LONGEST_NAME: usize = 1_000;
+const MAX_TOOL_NAME_LEN: usize = 1_000;
 /// Maximum size of one tool definition, and of all definitions of a server, as JSON bytes.
-const LARGEST: usize = 128 << 10;
-const LARGEST_LIST: usize = 32 << 20;
+const MAX_DEFINITION_BYTES: usize = 128 << 10;
+const MAX_LISTING_BYTES: usize = 32 << 20;
 /// Maximum number of skipped tools that are reported.
-const MOST_LEFT_OUT: usize = 100;
+const MAX_REPORTED_SKIPPED: usize = 100;
 
 /// Moves the tools that the hub would not use to the skipped ones. For commands that connect to a server themselves.
 pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchpin::model::Tool> {
-    let mut listed = Listed::of(tools.clone(), &Hidden::default());
+    let mut listed = ToolListing::from_listing(tools.clone(), &Redactor::default());
     let mut used = std::mem::take(&mut listed.tools);
     tools.items.retain(|tool| {
         let is_used = used.get(&tool.name).is_some_and(|used| used.contains(&definition(tool)));
@@ -29,50 +29,51 @@ pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchp
         }
         is_used
     });
-    let left_out = listed.left_out.iter().map(|left| client::LeftOut::new(&left.name, left.reason.as_str()));
-    tools.left_out = left_out.collect();
+    let left_out =
+        listed.skipped.iter().map(|left| client::SkippedEntry::new(&left.name, left.reason.as_str()));
+    tools.skipped = left_out.collect();
     tools
 }
 
 /// Tools that a server lists.
 #[derive(Default)]
-pub(super) struct Listed {
+pub(super) struct ToolListing {
     /// Redacted definitions by name. If agents see different ones, all of them.
     pub(super) tools: BTreeMap<String, Vec<Value>>,
-    left_out: BTreeSet<LeftOut>,
+    skipped: BTreeSet<SkippedTool>,
     size: usize,
     /// Whether the list covers all subjects, so that tools missing from it were removed.
-    pub(super) is_whole: bool,
+    pub(super) is_complete: bool,
     /// Whether the list covers one of several subjects, so that known tools of others stay unchanged.
-    pub(super) is_of_one: bool,
+    pub(super) is_of_one_agent: bool,
 }
 
-impl Listed {
+impl ToolListing {
     /// Creates the list of one subject.
-    pub(super) fn of(tools: Listing<linchpin::model::Tool>, hidden: &Hidden) -> Self {
-        let mut listed = Listed::default();
+    pub(super) fn from_listing(tools: Listing<linchpin::model::Tool>, hidden: &Redactor) -> Self {
+        let mut listed = ToolListing::default();
         listed.add(tools, hidden);
         listed
     }
 
     /// Adds the list of one subject. Tools that others have listed stay.
-    pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, hidden: &Hidden) {
-        for left in tools.left_out {
-            self.leave_out(&left.name, left.reason, hidden);
+    pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, hidden: &Redactor) {
+        for left in tools.skipped {
+            self.skip(&left.name, left.reason, hidden);
         }
         let mut names = HashSet::new();
         for tool in tools.items {
             // Redact first: users must review exactly the definition that is pinned.
-            let definition = hidden.hide(definition(&tool));
+            let definition = hidden.redact(definition(&tool));
             let size = definition.to_string().len();
-            let refused = self.refusal(&tool.name, size, hidden);
+            let refused = self.skip_reason(&tool.name, size, hidden);
             // A skipped tool must not hide another one of the same name.
             if let Some(reason) = refused {
-                self.leave_out(&tool.name, reason, hidden);
+                self.skip(&tool.name, reason, hidden);
                 continue;
             }
             if !names.insert(tool.name.clone()) {
-                self.leave_out(&tool.name, "the list contains another tool of this name".to_owned(), hidden);
+                self.skip(&tool.name, "the list contains another tool of this name".to_owned(), hidden);
                 continue;
             }
             let known = self.tools.entry(tool.name).or_default();
@@ -84,23 +85,23 @@ impl Listed {
     }
 
     /// Returns why a tool cannot be used.
-    fn refusal(&self, name: &str, size: usize, hidden: &Hidden) -> Option<String> {
-        if name.chars().count() > LONGEST_NAME {
-            return Some(format!("its name has more than {LONGEST_NAME} characters"));
+    fn skip_reason(&self, name: &str, size: usize, hidden: &Redactor) -> Option<String> {
+        if name.chars().count() > MAX_TOOL_NAME_LEN {
+            return Some(format!("its name has more than {MAX_TOOL_NAME_LEN} characters"));
         }
-        if hidden.hide_in(name.to_owned()) != name {
+        if hidden.redact_text(name.to_owned()) != name {
             return Some("its name contains a secret of the server".to_owned());
         }
-        if size > LARGEST {
-            return Some(format!("its definition has {size} bytes; the limit is {LARGEST}"));
+        if size > MAX_DEFINITION_BYTES {
+            return Some(format!("its definition has {size} bytes; the limit is {MAX_DEFINITION_BYTES}"));
         }
-        let is_over = self.size + size > LARGEST_LIST;
-        is_over.then(|| format!("the definitions of all tools exceed {LARGEST_LIST} bytes"))
+        let is_over = self.size + size > MAX_LISTING_BYTES;
+        is_over.then(|| format!("the definitions of all tools exceed {MAX_LISTING_BYTES} bytes"))
     }
 
-    fn leave_out(&mut self, name: &str, reason: String, hidden: &Hidden) {
-        let [name, reason] = [name.to_owned(), reason].map(|text| hidden.hide_in(text));
-        self.left_out.insert(LeftOut::new(&name, &reason));
+    fn skip(&mut self, name: &str, reason: String, hidden: &Redactor) {
+        let [name, reason] = [name.to_owned(), reason].map(|text| hidden.redact_text(text));
+        self.skipped.insert(SkippedTool::new(&name, &reason));
     }
 
     /// Returns the names of the tools.
@@ -109,8 +110,8 @@ impl Listed {
     }
 
     /// Returns the skipped tools.
-    pub(super) fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.iter().take(MOST_LEFT_OUT).cloned().collect()
+    pub(super) fn skipped(&self) -> Vec<SkippedTool> {
+        self.skipped.iter().take(MAX_REPORTED_SKIPPED).cloned().collect()
     }
 }
 
@@ -139,10 +140,10 @@ mod tests {
     #[test]
     fn of_two_tools_of_one_name_the_one_that_is_small_enough_is_used() {
         let mut tools = Listing::default();
-        tools.items.extend([tool(&"x".repeat(LARGEST)), tool("small"), tool("second")]);
+        tools.items.extend([tool(&"x".repeat(MAX_DEFINITION_BYTES)), tool("small"), tool("second")]);
         let usable = usable_tools(tools);
         let used: Vec<_> = usable.items.iter().map(|tool| tool.description.as_deref()).collect();
         assert_eq!(used, [Some("small")]);
-        assert_eq!(usable.left_out.len(), 2, "{:?}", usable.left_out);
+        assert_eq!(usable.skipped.len(), 2, "{:?}", usable.skipped);
     }
 }

@@ -8,28 +8,28 @@ use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 
 /// Cached names of all servers.
-const MOST: usize = 50_000;
+const MAX_CACHED_NAMES: usize = 50_000;
 
 #[derive(Default)]
-pub(super) struct Adapted(Mutex<HashMap<(TenantId, ServerId), HashMap<String, String>>>);
+pub(super) struct ToolNameCache(Mutex<HashMap<(TenantId, ServerId), HashMap<String, String>>>);
 
-impl Adapted {
+impl ToolNameCache {
     /// Returns the upstream name of a tool.
     pub(super) fn find(&self, tenant: TenantId, server: ServerId, name: &str) -> Option<String> {
         lock(&self.0).get(&(tenant, server))?.get(name).cloned()
     }
 
     /// Caches the names of a server's tools: qualified name to upstream name.
-    pub(super) fn keep(&self, tenant: TenantId, server: ServerId, names: HashMap<String, String>) {
+    pub(super) fn insert(&self, tenant: TenantId, server: ServerId, names: HashMap<String, String>) {
         let mut all = lock(&self.0);
-        if all.values().map(HashMap::len).sum::<usize>() + names.len() > MOST {
+        if all.values().map(HashMap::len).sum::<usize>() + names.len() > MAX_CACHED_NAMES {
             all.clear();
         }
         all.insert((tenant, server), names);
     }
 
     /// Drops the names of a server after its tools have changed.
-    pub(super) fn forget(&self, tenant: TenantId, server: ServerId) {
+    pub(super) fn remove(&self, tenant: TenantId, server: ServerId) {
         lock(&self.0).remove(&(tenant, server));
     }
 }

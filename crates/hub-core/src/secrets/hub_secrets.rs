@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 
 use crate::api_token;
 use crate::lock::lock;
-use crate::secrets::redact::{MASK, core, shifted};
+use crate::secrets::redact::{MASK, aligned_digits, with_offset};
 use crate::text::{hex, unhex};
 
 /// Length of the blocks of a key that the search looks for. A run of twice this length contains a complete block.
-const BLOCK: usize = 8;
+const BLOCK_LEN: usize = 8;
 /// Minimum length of a part of a known key that is masked: a result may contain a part of a file.
-const MIN_PART: usize = 2 * BLOCK;
+const MIN_PART_LEN: usize = 2 * BLOCK_LEN;
 /// Minimum number of digits of a part of an unknown secret that is masked by its format alone. With fewer digits, an
 /// attacker still has to guess at least 64 bits.
 const MIN_DIGITS: usize = 48;
@@ -31,42 +31,42 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// All known secrets of the hub. None is removed: a copy of an old key file opens old backups.
-pub(crate) struct OwnSecrets(Mutex<Arc<Search>>);
+pub(crate) struct HubSecrets(Mutex<Arc<SecretSearch>>);
 
-impl OwnSecrets {
+impl HubSecrets {
     /// Creates the set with these keys.
     pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Self {
-        OwnSecrets(Mutex::new(Arc::new(Search::new(forms(keys)))))
+        HubSecrets(Mutex::new(Arc::new(SecretSearch::new(key_encodings(keys)))))
     }
 
     /// Adds keys.
-    pub(crate) fn learn<'a>(&self, keys: impl Iterator<Item = &'a [u8; 32]>) {
+    pub(crate) fn add<'a>(&self, keys: impl Iterator<Item = &'a [u8; 32]>) {
         let mut search = lock(&self.0);
         let known = search.keys.iter().cloned();
-        *search = Arc::new(Search::new(known.chain(forms(keys)).collect()));
+        *search = Arc::new(SecretSearch::new(known.chain(key_encodings(keys)).collect()));
     }
 
     /// Returns the search for all secrets known now.
-    pub(crate) fn search(&self) -> Arc<Search> {
+    pub(crate) fn search(&self) -> Arc<SecretSearch> {
         lock(&self.0).clone()
     }
 }
 
 /// Search for the secrets of the hub, in one pass over a text.
-pub(crate) struct Search {
+pub(crate) struct SecretSearch {
     /// Finds positions where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
-    places: AhoCorasick,
+    matcher: AhoCorasick,
     /// Number of blocks.
     blocks: usize,
     /// Every key in every encoding.
     keys: Vec<Zeroizing<String>>,
     /// Prefixes of tokens and of key file lines, in every encoding.
-    formats: Vec<(String, Spelling)>,
+    formats: Vec<(String, SecretEncoding)>,
 }
 
 /// Encoding of a secret within a text.
 #[derive(Clone, Copy)]
-enum Spelling {
+enum SecretEncoding {
     Plain,
     Hex,
     /// Line of a key file: a peer hub may have added a key that is not known here yet.
@@ -75,45 +75,48 @@ enum Spelling {
     Base64(usize),
 }
 
-impl Search {
+impl SecretSearch {
     fn new(mut keys: Vec<Zeroizing<String>>) -> Self {
         keys.sort_unstable_by(|one, other| one.as_str().cmp(other));
         keys.dedup_by(|one, other| one.as_str() == other.as_str());
-        let digits = hex(api_token::BEGIN.as_bytes());
+        let digits = hex(api_token::PREFIX.as_bytes());
         let mut formats = vec![
-            (api_token::BEGIN.to_owned(), Spelling::Plain),
-            (digits.to_ascii_uppercase(), Spelling::Hex),
-            (digits, Spelling::Hex),
-            ("root ".to_owned(), Spelling::KeyLine),
-            ("audit ".to_owned(), Spelling::KeyLine),
+            (api_token::PREFIX.to_owned(), SecretEncoding::Plain),
+            (digits.to_ascii_uppercase(), SecretEncoding::Hex),
+            (digits, SecretEncoding::Hex),
+            ("root ".to_owned(), SecretEncoding::KeyLine),
+            ("audit ".to_owned(), SecretEncoding::KeyLine),
         ];
         for begin in 0..3 {
-            let encoded = STANDARD_NO_PAD.encode(shifted(api_token::BEGIN.as_bytes(), begin));
-            formats.push((core(&encoded, begin, api_token::BEGIN.len()), Spelling::Base64(begin)));
+            let encoded = STANDARD_NO_PAD.encode(with_offset(api_token::PREFIX.as_bytes(), begin));
+            formats.push((
+                aligned_digits(&encoded, begin, api_token::PREFIX.len()),
+                SecretEncoding::Base64(begin),
+            ));
         }
         // Two digits and the underscore before the check digits of a token.
         let ends: Vec<_> = (0..=u8::MAX).map(|byte| hex(&[byte]) + "_").collect();
-        let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK));
+        let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK_LEN));
         let places = blocks()
             .chain(formats.iter().map(|(text, _)| text.as_bytes()))
             .chain(ends.iter().map(String::as_bytes));
-        let places = AhoCorasick::builder()
+        let matcher = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostFirst)
             .kind(Some(AhoCorasickKind::DFA))
             .build(places)
             .expect("a key file has too few keys to exceed the pattern limit");
-        Search { places, blocks: blocks().count(), keys, formats }
+        SecretSearch { matcher, blocks: blocks().count(), keys, formats }
     }
 
     /// Masks every secret in a text, and every part of a secret that is long enough to be recognized. Returns `None` if
     /// there is none.
     pub(crate) fn mask(&self, text: &str) -> Option<String> {
         let (mut out, mut copied, mut from) = (String::new(), 0, 0);
-        while let Some(found) = self.places.find(&text[from..]) {
+        while let Some(found) = self.matcher.find(&text[from..]) {
             let at = from + found.start();
             // All patterns are ASCII, so that the next byte starts a character.
             from = at + 1;
-            if let Some(secret) = self.secret_at(text, copied, at, found.pattern().as_usize()) {
+            if let Some(secret) = self.find_secret(text, copied, at, found.pattern().as_usize()) {
                 out.push_str(&text[copied..secret.start]);
                 out.push_str(MASK);
                 (copied, from) = (secret.end, secret.end);
@@ -124,25 +127,25 @@ impl Search {
 
     /// Returns the secret at this position, if there is one. Text before `floor` has been masked. `pattern` is the
     /// first pattern that matches here.
-    fn secret_at(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
-        let part = (pattern < self.blocks).then(|| self.part_of_key(text.as_bytes(), floor, at)).flatten();
+    fn find_secret(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
+        let part = (pattern < self.blocks).then(|| self.find_key_part(text.as_bytes(), floor, at)).flatten();
         let spelled = || self.formats.iter().filter(|(beginning, _)| text[at..].starts_with(beginning));
-        let format = || Some(at..spelled().find_map(|(_, spelling)| spelling.end_of_secret(text, at))?);
+        let format = || Some(at..spelled().find_map(|(_, spelling)| spelling.find_end(text, at))?);
         let is_format = pattern < self.blocks + self.formats.len();
         part.or_else(|| is_format.then(format).flatten())
-            .or_else(|| end_of_token(text.as_bytes(), floor, at + 2))
+            .or_else(|| find_token_end(text.as_bytes(), floor, at + 2))
     }
 
     /// Returns the longest part of a key that has one of its blocks at this position.
-    fn part_of_key(&self, text: &[u8], floor: usize, at: usize) -> Option<Range<usize>> {
+    fn find_key_part(&self, text: &[u8], floor: usize, at: usize) -> Option<Range<usize>> {
         let (before, rest) = (&text[floor..at], &text[at..]);
         let parts = self.keys.iter().flat_map(|key| {
-            let blocks = key.as_bytes().chunks_exact(BLOCK).enumerate();
+            let blocks = key.as_bytes().chunks_exact(BLOCK_LEN).enumerate();
             blocks.filter(|(_, block)| rest.starts_with(block)).filter_map(|(index, _)| {
-                let (known_before, known) = key.as_bytes().split_at(index * BLOCK);
-                let (right, end) = common(known.iter(), rest.iter());
-                let (left, begin) = common(known_before.iter().rev(), before.iter().rev());
-                (left + right >= MIN_PART).then_some(at - begin..at + end)
+                let (known_before, known) = key.as_bytes().split_at(index * BLOCK_LEN);
+                let (right, end) = common_prefix(known.iter(), rest.iter());
+                let (left, begin) = common_prefix(known_before.iter().rev(), before.iter().rev());
+                (left + right >= MIN_PART_LEN).then_some(at - begin..at + end)
             })
         });
         parts.max_by_key(Range::len)
@@ -151,7 +154,10 @@ impl Search {
 
 /// Compares characters of a key with a text that may contain line ends anywhere. Returns the number of equal
 /// characters, and the length of the text that they span.
-fn common<'a>(key: impl Iterator<Item = &'a u8>, text: impl Iterator<Item = &'a u8>) -> (usize, usize) {
+fn common_prefix<'a>(
+    key: impl Iterator<Item = &'a u8>,
+    text: impl Iterator<Item = &'a u8>,
+) -> (usize, usize) {
     let (mut key, mut same, mut length) = (key.peekable(), 0, 0);
     for (index, byte) in text.enumerate() {
         if key.next_if_eq(&byte).is_some() {
@@ -169,54 +175,58 @@ fn is_line_end(byte: u8) -> bool {
 
 /// Returns the end of a token whose start is missing: the last of its digits, `_` at this position, and the check
 /// digits.
-fn end_of_token(text: &[u8], floor: usize, underscore: usize) -> Option<Range<usize>> {
+fn find_token_end(text: &[u8], floor: usize, underscore: usize) -> Option<Range<usize>> {
     let (digits, rest) = (text.get(floor..underscore)?, &text[underscore..]);
     let check = rest.strip_prefix(b"_")?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let digits = digits.iter().rev().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let is_token = check == api_token::CHECK && (MIN_DIGITS..=api_token::DIGITS).contains(&digits);
+    let is_token =
+        check == api_token::CHECK_DIGITS && (MIN_DIGITS..=api_token::SECRET_DIGITS).contains(&digits);
     is_token.then_some(underscore - digits..underscore + 1 + check)
 }
 
 /// Returns the digits from this position, with the position after each of them. Line ends are skipped.
-fn digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
+fn read_digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
     let bytes = text.bytes().enumerate().skip(begin).filter(|(_, byte)| !is_line_end(*byte));
     let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
     digits.map(|(index, byte)| (char::from(byte), index + 1)).unzip()
 }
 
-impl Spelling {
+impl SecretEncoding {
     /// Returns the end of the token or line that starts here, if one does.
-    fn end_of_secret(self, text: &str, begin: usize) -> Option<usize> {
+    fn find_end(self, text: &str, begin: usize) -> Option<usize> {
         match self {
-            Spelling::Plain => api_token::formed(&text.as_bytes()[begin + api_token::BEGIN.len()..])
-                .map(|length| begin + length),
-            Spelling::Hex => {
+            SecretEncoding::Plain => {
+                api_token::token_len(&text.as_bytes()[begin + api_token::PREFIX.len()..])
+                    .map(|length| begin + length)
+            }
+            SecretEncoding::Hex => {
                 let is_digit = |byte: u8| byte.is_ascii_hexdigit();
-                let (mut digits, ends) = digits(text, begin, 2 * api_token::LENGTH, is_digit);
+                let (mut digits, ends) = read_digits(text, begin, 2 * api_token::TOKEN_LEN, is_digit);
                 digits.truncate(digits.len() & !1);
-                let length =
-                    api_token::formed(unhex(&digits.to_ascii_lowercase())?.get(api_token::BEGIN.len()..)?)?;
+                let length = api_token::token_len(
+                    unhex(&digits.to_ascii_lowercase())?.get(api_token::PREFIX.len()..)?,
+                )?;
                 ends.get(2 * length - 1).copied()
             }
-            Spelling::KeyLine => {
+            SecretEncoding::KeyLine => {
                 let (name, rest) = text[begin..].split_once(' ')?;
                 let id = rest.bytes().take_while(u8::is_ascii_digit).count();
                 let (before, key) = if name == "root" { (id + 1, rest.get(id + 1..)?) } else { (0, rest) };
                 let digits = key.bytes().take(64).take_while(u8::is_ascii_hexdigit).count();
                 (digits >= MIN_DIGITS).then_some(begin + name.len() + 1 + before + digits)
             }
-            Spelling::Base64(shift) => {
+            SecretEncoding::Base64(shift) => {
                 // The text before may be on another line; it has no part in the bytes after `lp_`.
                 let missing = (shift * 8).div_ceil(6);
-                let count = ((shift + api_token::LENGTH) * 8).div_ceil(6) - missing;
+                let count = ((shift + api_token::TOKEN_LEN) * 8).div_ceil(6) - missing;
                 let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-                let (digits, ends) = digits(text, begin, count, is_digit);
+                let (digits, ends) = read_digits(text, begin, count, is_digit);
                 let mut digits = "A".repeat(missing) + &digits.replace('-', "+").replace('_', "/");
                 if digits.len() % 4 == 1 {
                     digits.pop(); // one digit alone is not a byte
                 }
                 let decoded = DECODER.decode(digits).ok()?;
-                let length = api_token::formed(decoded.get(shift + api_token::BEGIN.len()..)?)?;
+                let length = api_token::token_len(decoded.get(shift + api_token::PREFIX.len()..)?)?;
                 ends.get((shift + length) * 8 / 6 - missing - 1).copied()
             }
         }
@@ -224,7 +234,7 @@ impl Spelling {
 }
 
 /// Returns every key in every encoding: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
-fn forms<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>> {
+fn key_encodings<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>> {
     let mut forms = Vec::new();
     for key in keys {
         let digits = Zeroizing::new(hex(key));
@@ -233,10 +243,10 @@ fn forms<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>>
         forms.extend([twice.to_ascii_uppercase(), twice]);
         for bytes in [&key[..], digits.as_bytes()] {
             for begin in 0..3 {
-                let shifted = Zeroizing::new(shifted(bytes, begin));
+                let shifted = Zeroizing::new(with_offset(bytes, begin));
                 forms.extend(
                     [STANDARD_NO_PAD, URL_SAFE_NO_PAD]
-                        .map(|engine| core(&engine.encode(&*shifted), begin, bytes.len())),
+                        .map(|engine| aligned_digits(&engine.encode(&*shifted), begin, bytes.len())),
                 );
             }
         }
@@ -251,28 +261,28 @@ pub(crate) mod tests {
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
     use crate::vault::KeyFile;
 
     const KEY: &str = "93abf01c4e93ab5d0717c86093abe2f1b64a93abd9380f5c77214e93ab06a8ff";
     const AUDIT: &str = "00ffee1c4e93b1720d864e9355a0cfe7193b6ad84e9312f7c0458b9d4e937c01";
 
-    fn own(text: &str) -> Arc<OwnSecrets> {
-        KeyFile::parse(Path::new("/keys"), text).unwrap().own_secrets().clone()
+    fn own(text: &str) -> Arc<HubSecrets> {
+        KeyFile::parse(Path::new("/keys"), text).unwrap().hub_secrets().clone()
     }
 
     fn text() -> String {
         format!("# linchpin keys\naudit {AUDIT}\nroot 1 {KEY}\n")
     }
 
-    pub(crate) fn secrets() -> Arc<OwnSecrets> {
+    pub(crate) fn secrets() -> Arc<HubSecrets> {
         own(&text())
     }
 
     #[test]
     fn tokens_and_keys_are_masked_in_every_spelling() {
         let search = secrets().search();
-        let (_, token, _) = api_token::issue(&System);
+        let (_, token, _) = api_token::issue(&SystemPlatform);
         let raw = unhex(KEY).unwrap();
         for around in ["", "é", "ab", "abc", "x=\"", "lp_", "{\"token\":\""] {
             for secret in [token.expose().as_bytes(), KEY.as_bytes(), AUDIT.as_bytes(), &raw] {
@@ -301,7 +311,7 @@ pub(crate) mod tests {
     #[test]
     fn other_texts_stay_as_they_are() {
         let search = secrets().search();
-        let (_, token, _) = api_token::issue(&System);
+        let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for plain in [
             "",
@@ -325,7 +335,7 @@ pub(crate) mod tests {
     #[test]
     fn parts_of_tokens_and_keys_are_masked() {
         let search = secrets().search();
-        let (_, token, _) = api_token::issue(&System);
+        let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for length in [56, 80, 103, 104, 105, 112] {
             assert_eq!(search.mask(&token[..length]).as_deref(), Some(MASK), "{length} characters");
@@ -353,7 +363,7 @@ pub(crate) mod tests {
     #[test]
     fn secrets_are_masked_across_lines() {
         let search = secrets().search();
-        let (_, token, _) = api_token::issue(&System);
+        let (_, token, _) = api_token::issue(&SystemPlatform);
         for secret in [token.expose(), KEY] {
             for before in 0..100 {
                 let whole = format!("{}{secret}", "-".repeat(before));
@@ -380,7 +390,7 @@ pub(crate) mod tests {
         let secrets = secrets();
         let new = KEY.replace("93ab", "a0b1");
         assert_eq!(secrets.search().mask(&new), None);
-        secrets.learn([&unhex(&new).unwrap().try_into().unwrap()].into_iter());
+        secrets.add([&unhex(&new).unwrap().try_into().unwrap()].into_iter());
         assert_eq!(secrets.search().mask(&format!("{new} {KEY}")).unwrap(), "*** ***");
     }
 }

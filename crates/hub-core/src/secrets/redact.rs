@@ -10,20 +10,20 @@ use linchpin::auth::Secret;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
-use crate::connection::Proof;
+use crate::connection::AuthMaterial;
 use crate::lock::lock;
-use crate::secrets::hub_secrets::{OwnSecrets, Search};
+use crate::secrets::hub_secrets::{HubSecrets, SecretSearch};
 use crate::server::{Authentication, Server, Transport};
 use crate::text::{hex, unhex};
 
 /// Minimum length of a redacted secret: shorter texts occur everywhere.
-const SHORTEST: usize = 4;
+const MIN_SECRET_LEN: usize = 4;
 /// Minimum length of a value that is a secret only by its name.
-const SHORTEST_NAMED: usize = 8;
+const MIN_NAMED_SECRET_LEN: usize = 8;
 /// Minimum length from which the user of a URL without a password is taken for a token.
-const SHORTEST_USER: usize = 20;
+const MIN_URL_TOKEN_LEN: usize = 20;
 /// Words that make a name secret anywhere within it.
-const SECRET_WITHIN: [&str; 9] = [
+const SECRET_SUBSTRINGS: [&str; 9] = [
     "secret",
     "password",
     "passwd",
@@ -35,12 +35,12 @@ const SECRET_WITHIN: [&str; 9] = [
     "connectionstring",
 ];
 /// Words that make a name secret at the end of one of its parts.
-const SECRET_ENDS: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
+const SECRET_SUFFIXES: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
 /// Ordinary words with such an ending.
-const ORDINARY: [&str; 8] =
+const ORDINARY_WORDS: [&str; 8] =
     ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
 /// Words before `key` that make it an ordinary name.
-const OTHER_KEYS: [&str; 11] = [
+const ORDINARY_KEYS: [&str; 11] = [
     "idempotency",
     "partition",
     "routing",
@@ -54,147 +54,163 @@ const OTHER_KEYS: [&str; 11] = [
     "column",
 ];
 /// Words that make a name secret as one of its parts.
-const SECRET_PARTS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
+const SECRET_WORDS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 /// Number of sign-ins and refreshes of a connection whose tokens are redacted.
-const MOST_TOKENS: usize = 8;
+const MAX_TOKEN_SETS: usize = 8;
 pub(crate) const MASK: &str = "***";
 
 /// Returns whether the value of a variable, a header or a parameter is secret by its name.
-pub fn looks_secret(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
-    SECRET_WITHIN.iter().any(|word| whole.contains(word))
+    SECRET_SUBSTRINGS.iter().any(|word| whole.contains(word))
         || parts.any(|part| {
             let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
             let forms = [part, part.strip_suffix('s').unwrap_or(part)];
-            let ends = |part: &&str| SECRET_ENDS.iter().any(|word| part.ends_with(word));
-            let is_ordinary = forms.iter().any(|part| ORDINARY.contains(part));
-            let is_other_key = forms.contains(&"key") && OTHER_KEYS.contains(&before);
+            let ends = |part: &&str| SECRET_SUFFIXES.iter().any(|word| part.ends_with(word));
+            let is_ordinary = forms.iter().any(|part| ORDINARY_WORDS.contains(part));
+            let is_other_key = forms.contains(&"key") && ORDINARY_KEYS.contains(&before);
             before = part;
-            SECRET_PARTS.contains(&part) || !is_ordinary && !is_other_key && forms.iter().any(ends)
+            SECRET_WORDS.contains(&part) || !is_ordinary && !is_other_key && forms.iter().any(ends)
         })
 }
 
 /// Texts that are replaced by `***`.
 #[derive(Default)]
-pub(crate) struct Hidden {
-    forms: Vec<Zeroizing<String>>,
+pub(crate) struct Redactor {
+    patterns: Vec<Zeroizing<String>>,
     /// OAuth tokens, which change while the connection is open.
-    tokens: Option<Arc<Tokens>>,
+    tokens: Option<Arc<IssuedTokens>>,
     /// Secrets of the hub itself.
-    own: Option<Arc<OwnSecrets>>,
+    hub_secrets: Option<Arc<HubSecrets>>,
 }
 
 /// Last tokens that were issued for a server.
 #[derive(Default)]
-pub struct Tokens(Mutex<VecDeque<Hidden>>);
+pub struct IssuedTokens(Mutex<VecDeque<Redactor>>);
 
-impl Tokens {
+impl IssuedTokens {
     /// Adds the tokens of a stored grant.
     pub(crate) fn add(&self, record: &Secret) {
         let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
         let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
         let mut known = lock(&self.0);
-        if known.len() >= MOST_TOKENS {
+        if known.len() >= MAX_TOKEN_SETS {
             known.pop_front();
         }
-        known.push_back(Hidden::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
+        known.push_back(Redactor::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
     }
 }
 
-impl Hidden {
+impl Redactor {
     /// Creates the redactor of a server: its credential, the secrets in its environment, and those of the hub itself.
-    pub(crate) fn of(server: &Server, proof: Option<&Proof>, own: Option<&Arc<OwnSecrets>>) -> Self {
+    pub(crate) fn for_server(
+        server: &Server,
+        proof: Option<&AuthMaterial>,
+        own: Option<&Arc<HubSecrets>>,
+    ) -> Self {
         let mut secrets = Vec::new();
         if let Transport::Stdio(launch) = &server.transport {
             for (name, value) in &launch.env {
-                let is_named = looks_secret(name) && value.len() >= SHORTEST_NAMED;
+                let is_named = is_secret_name(name) && value.len() >= MIN_NAMED_SECRET_LEN;
                 if is_named || launch.secrets.contains(name) {
                     secrets.push(Secret::new(value.as_str()));
                 }
-                secrets.extend(in_urls(value));
+                secrets.extend(url_credentials(value));
             }
         }
         let mut tokens = None;
         match proof {
             None => {}
-            Some(Proof::OAuth(_, given)) => tokens = Some(given.clone()),
-            Some(Proof::Secret(credential)) => {
+            Some(AuthMaterial::OAuth(_, given)) => tokens = Some(given.clone()),
+            Some(AuthMaterial::Secret(credential)) => {
                 if let Authentication::Basic { username } = &server.settings.authentication {
                     secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
                 }
                 secrets.push(credential.clone());
             }
         }
-        Hidden { tokens, own: own.cloned(), ..Self::new(&secrets) }
+        Redactor { tokens, hub_secrets: own.cloned(), ..Self::new(&secrets) }
     }
 
     fn new(secrets: &[Secret]) -> Self {
         let mut forms = Vec::new();
-        for secret in secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= SHORTEST) {
+        for secret in secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET_LEN) {
             let digits = hex(secret.as_bytes());
             forms.extend([
                 secret.to_owned(),
                 digits.to_ascii_uppercase(),
                 digits,
-                percent(secret, str::to_ascii_uppercase),
-                percent(secret, str::to_owned),
-                escaped(secret),
+                percent_encode(secret, str::to_ascii_uppercase),
+                percent_encode(secret, str::to_owned),
+                json_escape(secret),
             ]);
             // Base64 of a longer text that contains the secret, at each of the three alignments.
             for begin in 0..3 {
                 forms.extend([
-                    core(&STANDARD_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
-                    core(&URL_SAFE_NO_PAD.encode(shifted(secret.as_bytes(), begin)), begin, secret.len()),
+                    aligned_digits(
+                        &STANDARD_NO_PAD.encode(with_offset(secret.as_bytes(), begin)),
+                        begin,
+                        secret.len(),
+                    ),
+                    aligned_digits(
+                        &URL_SAFE_NO_PAD.encode(with_offset(secret.as_bytes(), begin)),
+                        begin,
+                        secret.len(),
+                    ),
                 ]);
             }
         }
-        forms.retain(|form| form.len() >= SHORTEST);
+        forms.retain(|form| form.len() >= MIN_SECRET_LEN);
         forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
-        Hidden { forms: forms.into_iter().map(Zeroizing::new).collect(), tokens: None, own: None }
+        Redactor {
+            patterns: forms.into_iter().map(Zeroizing::new).collect(),
+            tokens: None,
+            hub_secrets: None,
+        }
     }
 
     /// Redacts a value: its strings and member names.
-    pub(crate) fn hide(&self, mut value: Value) -> Value {
-        self.hide_within(&mut value, self.own.as_ref().map(|own| own.search()).as_deref());
+    pub(crate) fn redact(&self, mut value: Value) -> Value {
+        self.redact_value(&mut value, self.hub_secrets.as_ref().map(|own| own.search()).as_deref());
         value
     }
 
     /// Changes the value in place, since most values contain nothing to redact.
-    fn hide_within(&self, value: &mut Value, own: Option<&Search>) {
+    fn redact_value(&self, value: &mut Value, own: Option<&SecretSearch>) {
         match value {
             Value::String(text) => {
-                if let Some(masked) = self.masked(text, own) {
+                if let Some(masked) = self.redacted(text, own) {
                     *text = masked;
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_within(item, own)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item, own)),
             Value::Object(members) => {
-                if members.keys().any(|name| self.masked(name, own).is_some()) {
+                if members.keys().any(|name| self.redacted(name, own).is_some()) {
                     let before = std::mem::take(members);
                     let renamed = before.into_iter().map(|(name, value)| {
-                        let masked = self.masked(&name, own);
+                        let masked = self.redacted(&name, own);
                         (masked.unwrap_or(name), value)
                     });
                     *members = renamed.collect::<Map<_, _>>();
                 }
-                members.values_mut().for_each(|value| self.hide_within(value, own));
+                members.values_mut().for_each(|value| self.redact_value(value, own));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
     /// Redacts a text.
-    pub(crate) fn hide_in(&self, text: String) -> String {
-        self.masked(&text, self.own.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
+    pub(crate) fn redact_text(&self, text: String) -> String {
+        self.redacted(&text, self.hub_secrets.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
     }
 
     /// Returns the redacted text, or `None` if there is nothing to redact.
-    fn masked(&self, text: &str, own: Option<&Search>) -> Option<String> {
+    fn redacted(&self, text: &str, own: Option<&SecretSearch>) -> Option<String> {
         let mut masked = own.and_then(|own| own.mask(text));
-        for form in &self.forms {
+        for form in &self.patterns {
             let text = masked.as_deref().unwrap_or(text);
             if text.contains(form.as_str()) {
                 masked = Some(text.replace(form.as_str(), MASK));
@@ -202,7 +218,7 @@ impl Hidden {
         }
         let Some(tokens) = &self.tokens else { return masked };
         lock(&tokens.0).iter().fold(masked, |masked, hidden| {
-            let again = hidden.masked(masked.as_deref().unwrap_or(text), None);
+            let again = hidden.redacted(masked.as_deref().unwrap_or(text), None);
             again.or(masked)
         })
     }
@@ -210,7 +226,7 @@ impl Hidden {
 
 /// Returns the credentials in the URLs of a text, as written and percent-decoded: user and password, the password
 /// alone, and a user that is long enough to be a token.
-fn in_urls(text: &str) -> Vec<Secret> {
+fn url_credentials(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for rest in text.split("://").skip(1) {
         let end = rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char));
@@ -218,19 +234,20 @@ fn in_urls(text: &str) -> Vec<Secret> {
         let (user, password) =
             who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
         // Short texts, and passwords that are no secret, occur everywhere.
-        let password = password.filter(|password| password.len() >= SHORTEST_NAMED && *password != user);
-        let user = (user.len() >= SHORTEST_USER).then_some(user);
+        let password =
+            password.filter(|password| password.len() >= MIN_NAMED_SECRET_LEN && *password != user);
+        let user = (user.len() >= MIN_URL_TOKEN_LEN).then_some(user);
         let whole = password.map(|_| who);
         for secret in [whole, password, user].into_iter().flatten() {
             found.push(Secret::new(secret));
-            found.extend(decoded(secret).map(Secret::new));
+            found.extend(percent_decode(secret).map(Secret::new));
         }
     }
     found
 }
 
 /// Percent-decodes a text. Returns `None` if there is nothing to decode.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
@@ -241,17 +258,17 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|decoded| decoded != text)
 }
 
-pub(crate) fn shifted(secret: &[u8], begin: usize) -> Vec<u8> {
+pub(crate) fn with_offset(secret: &[u8], begin: usize) -> Vec<u8> {
     std::iter::repeat_n(0, begin).chain(secret.iter().copied()).collect()
 }
 
 /// Returns the base64 digits that depend on the secret alone, and not on the text around it.
-pub(crate) fn core(encoded: &str, begin: usize, length: usize) -> String {
+pub(crate) fn aligned_digits(encoded: &str, begin: usize, length: usize) -> String {
     let (first, last) = ((begin * 8).div_ceil(6), (begin + length) * 8 / 6);
     encoded.get(first..last).unwrap_or_default().to_owned()
 }
 
-fn percent(text: &str, digits: fn(&str) -> String) -> String {
+fn percent_encode(text: &str, digits: fn(&str) -> String) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -265,7 +282,7 @@ fn percent(text: &str, digits: fn(&str) -> String) -> String {
 }
 
 /// Escapes a text as in a JSON string.
-fn escaped(text: &str) -> String {
+fn json_escape(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
@@ -276,18 +293,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::server::Launch;
+    use crate::server::ProgramSpec;
 
     #[test]
     fn a_secret_is_hidden_in_every_form() {
         let secret = "canary \"a/b\"+é?~7f";
-        let hidden = Hidden::new(&[Secret::new(secret)]);
+        let hidden = Redactor::new(&[Secret::new(secret)]);
         let mut forms = vec![
             secret.to_owned(),
             hex(secret.as_bytes()),
             hex(secret.as_bytes()).to_ascii_uppercase(),
-            percent(secret, str::to_ascii_uppercase),
-            percent(secret, str::to_owned),
+            percent_encode(secret, str::to_ascii_uppercase),
+            percent_encode(secret, str::to_owned),
             json!({ "inner": secret }).to_string(),
         ];
         for around in ["", "a", "ab", "abc", "user:"] {
@@ -295,12 +312,12 @@ mod tests {
             forms.push(URL_SAFE_NO_PAD.encode(format!("{around}{secret}")));
         }
         for form in forms {
-            let value = hidden.hide(json!({ "text": [format!("it is {form}.")], &form: 1 }));
+            let value = hidden.redact(json!({ "text": [format!("it is {form}.")], &form: 1 }));
             let text = value.to_string();
             assert!(text.contains(MASK) && !text.contains(&form), "{form}: {text}");
-            assert_ne!(hidden.hide_in(form.clone()), form);
+            assert_ne!(hidden.redact_text(form.clone()), form);
         }
-        assert_eq!(hidden.hide(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
+        assert_eq!(hidden.redact(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
     }
 
     #[test]
@@ -350,7 +367,7 @@ mod tests {
             "x.pat",
             "jwt",
         ] {
-            assert!(looks_secret(name), "{name}");
+            assert!(is_secret_name(name), "{name}");
         }
         for name in [
             "x-keyboard",
@@ -384,7 +401,7 @@ mod tests {
             "x-passage",
             "URL",
         ] {
-            assert!(!looks_secret(name), "{name}");
+            assert!(!is_secret_name(name), "{name}");
         }
     }
 
@@ -394,20 +411,20 @@ mod tests {
         let hide = |name: &str, value: &str, said: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
-            let launch = Launch { env, secrets, ..Launch::new("x", &[]) };
+            let launch = ProgramSpec { env, secrets, ..ProgramSpec::new("x", &[]) };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
                 id: crate::id::ServerId::fixed(1),
                 slug: crate::tool::names::Slug::new("x").unwrap(),
-                settings: crate::server::Settings::named("x"),
+                settings: crate::server::ServerSettings::with_name("x"),
                 transport: Transport::Stdio(launch),
-                is_from_file: true,
-                has_left_file: false,
+                is_configured: true,
+                is_undeclared: false,
                 version: 1,
                 created: now,
                 updated: now,
             };
-            Hidden::of(&server, None, Some(&own)).hide_in(said.to_owned())
+            Redactor::for_server(&server, None, Some(&own)).redact_text(said.to_owned())
         };
         assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
         assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
@@ -444,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_is_too_short_to_be_told_from_other_texts_stays() {
-        let hidden = Hidden::new(&[Secret::new("a"), Secret::new("")]);
-        assert_eq!(hidden.hide(json!("a banana")), json!("a banana"));
+        let hidden = Redactor::new(&[Secret::new("a"), Secret::new("")]);
+        assert_eq!(hidden.redact(json!("a banana")), json!("a banana"));
     }
 }

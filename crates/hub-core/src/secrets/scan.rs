@@ -1,9 +1,9 @@
 //! Detection of secrets in configuration: by the name of a variable or header, or by the format of a value.
 
-use crate::secrets::redact::looks_secret;
+use crate::secrets::redact::is_secret_name;
 
 /// Prefixes of tokens of well-known services, with their minimum length.
-const BEGINS: [(&str, usize); 20] = [
+const TOKEN_PREFIXES: [(&str, usize); 20] = [
     ("ghp_", 12),
     ("gho_", 12),
     ("ghu_", 12),
@@ -26,23 +26,26 @@ const BEGINS: [(&str, usize); 20] = [
     ("npm_", 16),
 ];
 /// Minimum length of an argument that is taken for a secret because of the name before it.
-const SHORTEST: usize = 8;
+const MIN_ARGUMENT_SECRET_LEN: usize = 8;
 
 /// Returns whether a variable or a header is secret, by its name or by its value.
 pub fn is_secret(name: &str, value: &str) -> bool {
-    looks_secret(name) || has_secret(value)
+    is_secret_name(name) || contains_secret(value)
 }
 
 /// Returns whether a text contains a value in the format of a secret.
-pub fn has_secret(text: &str) -> bool {
+pub fn contains_secret(text: &str) -> bool {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "_-.".contains(char);
-    let is_token =
-        |word: &str| BEGINS.iter().any(|(begin, least)| word.starts_with(begin) && word.len() >= *least);
-    text.split(|char| !is_part(char)).any(is_token) || text.contains("PRIVATE KEY-----") || signs_in(text)
+    let is_token = |word: &str| {
+        TOKEN_PREFIXES.iter().any(|(begin, least)| word.starts_with(begin) && word.len() >= *least)
+    };
+    text.split(|char| !is_part(char)).any(is_token)
+        || text.contains("PRIVATE KEY-----")
+        || has_url_password(text)
 }
 
 /// Returns whether a URL in a text has a password.
-fn signs_in(text: &str) -> bool {
+fn has_url_password(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
         let end =
             rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char)).unwrap_or(rest.len());
@@ -53,19 +56,21 @@ fn signs_in(text: &str) -> bool {
 }
 
 /// Returns the index of the first argument that contains a secret. Every user of the machine can see arguments.
-pub fn in_arguments(args: &[String]) -> Option<usize> {
-    let is_value = |text: &str| text.len() >= SHORTEST && !text.starts_with(['/', '.', '~', '-', '$']);
-    let named =
-        |text: &str| text.split_once('=').is_some_and(|(name, value)| looks_secret(name) && is_value(value));
+pub fn find_secret_argument(args: &[String]) -> Option<usize> {
+    let is_value =
+        |text: &str| text.len() >= MIN_ARGUMENT_SECRET_LEN && !text.starts_with(['/', '.', '~', '-', '$']);
+    let named = |text: &str| {
+        text.split_once('=').is_some_and(|(name, value)| is_secret_name(name) && is_value(value))
+    };
     let queried = |text: &str| text.split_once("://").is_some() && text.split(['?', '&']).skip(1).any(named);
     args.iter().enumerate().position(|(index, text)| {
         let before = index.checked_sub(1).map(|before| &args[before]);
         let follows =
-            before.is_some_and(|name| name.starts_with('-') && !name.contains('=') && looks_secret(name));
+            before.is_some_and(|name| name.starts_with('-') && !name.contains('=') && is_secret_name(name));
         let header = text.split_once(':').is_some_and(|(name, value)| {
-            !name.contains(['/', ' ']) && looks_secret(name) && is_value(value.trim_start())
+            !name.contains(['/', ' ']) && is_secret_name(name) && is_value(value.trim_start())
         });
-        has_secret(text) || named(text) || queried(text) || header || follows && is_value(text)
+        contains_secret(text) || named(text) || queried(text) || header || follows && is_value(text)
     })
 }
 
@@ -85,7 +90,7 @@ mod tests {
             "postgres://ada:canary@db.example/x",
             "-----BEGIN PRIVATE KEY-----\nMII",
         ] {
-            assert!(has_secret(text), "{text}");
+            assert!(contains_secret(text), "{text}");
         }
         for text in [
             "",
@@ -97,15 +102,16 @@ mod tests {
             "https://ada@a.example",
             "task-0123456789012345",
         ] {
-            assert!(!has_secret(text), "{text}");
+            assert!(!contains_secret(text), "{text}");
         }
         assert!(is_secret("API_KEY", "a") && !is_secret("NODE_ENV", "production"));
     }
 
     #[test]
     fn secrets_are_found_in_arguments() {
-        let place =
-            |args: &[&str]| in_arguments(&args.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        let place = |args: &[&str]| {
+            find_secret_argument(&args.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+        };
         assert_eq!(place(&["-y", "server", "--token", "canary-12345"]), Some(3));
         assert_eq!(place(&["--api-key=canary-12345"]), Some(0));
         assert_eq!(place(&["run", "-e", "GITHUB_TOKEN=canary-12345"]), Some(2));

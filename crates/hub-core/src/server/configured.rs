@@ -1,4 +1,4 @@
-//! Configured server: a server of the configuration file, either with the fields of a [`Draft`](super::Draft) or with a
+//! Configured server: a server of the configuration file, either with the fields of a [`ServerDraft`](super::ServerDraft) or with a
 //! command.
 
 use std::collections::BTreeSet;
@@ -6,84 +6,84 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Launch, Settings, Transport};
+use super::{ProgramSpec, ServerSettings, Transport};
 use crate::error::{Error, Result};
-use crate::object_reader::Form;
+use crate::object_reader::ObjectReader;
 use crate::tool::names::Slug;
 
-const LONGEST_PATH: usize = 4_096;
-const MOST_ARGS: usize = 256;
-const LONGEST_ARG: usize = 32_768;
-const MOST_VARIABLES: usize = 256;
-const LONGEST_VARIABLE: usize = 128;
+const MAX_PATH_LEN: usize = 4_096;
+const MAX_ARGS: usize = 256;
+const MAX_ARG_LEN: usize = 32_768;
+const MAX_VARIABLES: usize = 256;
+const MAX_VARIABLE_NAME_LEN: usize = 128;
 
 /// Server declared in the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operated {
+pub struct ConfiguredServer {
     /// Slug.
     pub slug: Slug,
     /// Settings.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Transport.
     pub transport: Transport,
     /// Names of variables that a stdio server inherits from the hub's environment.
     pub inherit: Vec<String>,
 }
 
-impl Operated {
+impl ConfiguredServer {
     /// Reads the table of a server. Default of `name`: the slug.
     pub fn read(slug: &str, value: Value) -> Result<Self> {
         let slug = Slug::new(slug)?;
-        let mut form = Form::new(value)?;
+        let mut form = ObjectReader::new(value)?;
         form.members.entry("name").or_insert_with(|| slug.as_str().into());
         let is_program = form.members.contains_key("command");
         if is_program {
             let text = "must not be set together with `command`: remove one of them";
-            form.refuse(&["url", "headers", "authentication", "credentials"], text)?;
+            form.reject_fields(&["url", "headers", "authentication", "credentials"], text)?;
         } else {
             let text = "must not be set: this server has no `command`";
-            form.refuse(&["args", "env", "inherit", "secrets", "directory"], text)?;
+            form.reject_fields(&["args", "env", "inherit", "secrets", "directory"], text)?;
         }
-        let settings = Settings::read(&mut form)?;
+        let settings = ServerSettings::read(&mut form)?;
         let (transport, inherit) = if is_program {
-            let (launch, inherit) = Launch::read(&mut form)?;
+            let (launch, inherit) = ProgramSpec::read(&mut form)?;
             (Transport::Stdio(launch), inherit)
         } else {
             let has_url = form.members.contains_key("url");
-            let transport = Transport::remote(&mut form);
+            let transport = Transport::read_remote(&mut form);
             // An error about a misspelt name explains the missing one.
-            form.knows("command").end()?;
+            form.also_accepts("command").finish()?;
             if !has_url {
                 let text = "a server requires either a `command` or a `url`: add one of them";
                 return Err(Error::invalid("command", text));
             }
             (transport?, Vec::new())
         };
-        form.end()?;
-        Ok(Operated { slug, settings, transport, inherit })
+        form.finish()?;
+        Ok(ConfiguredServer { slug, settings, transport, inherit })
     }
 }
 
-impl Launch {
+impl ProgramSpec {
     /// Reads the program and the names of inherited variables.
-    fn read(form: &mut Form) -> Result<(Self, Vec<String>)> {
-        let command = form.text("command", LONGEST_PATH)?.unwrap_or_default();
+    fn read(form: &mut ObjectReader) -> Result<(Self, Vec<String>)> {
+        let command = form.string("command", MAX_PATH_LEN)?.unwrap_or_default();
         if command.trim().is_empty() {
             return Err(Error::invalid("command", "must be a command name or a path"));
         }
-        if form.text("transport", 20)?.is_some_and(|kind| kind != "stdio") {
+        if form.string("transport", 20)?.is_some_and(|kind| kind != "stdio") {
             let text = "a server with a `command` uses `stdio`: remove `transport`, or use `url` instead of `command`";
             return Err(Error::invalid("transport", text));
         }
-        let args = form.texts("args", MOST_ARGS, LONGEST_ARG)?;
-        let env = form.map("env", MOST_VARIABLES, LONGEST_ARG)?;
-        let inherit = form.texts("inherit", MOST_VARIABLES, LONGEST_VARIABLE)?;
-        let secrets = form.texts("secrets", MOST_VARIABLES, LONGEST_VARIABLE)?;
+        let args = form.strings("args", MAX_ARGS, MAX_ARG_LEN)?;
+        let env = form.string_map("env", MAX_VARIABLES, MAX_ARG_LEN)?;
+        let inherit = form.strings("inherit", MAX_VARIABLES, MAX_VARIABLE_NAME_LEN)?;
+        let secrets = form.strings("secrets", MAX_VARIABLES, MAX_VARIABLE_NAME_LEN)?;
         let named =
             |field, names: &[String]| names.iter().map(|name| (field, name.clone())).collect::<Vec<_>>();
         let own = env.keys().map(|name| ("env", name.clone()));
         for (field, name) in own.chain(named("inherit", &inherit)).chain(named("secrets", &secrets)) {
-            if name.is_empty() || name.contains(['=', '\0']) || name.len() > LONGEST_VARIABLE {
+            if name.is_empty() || name.contains(['=', '\0']) || name.len() > MAX_VARIABLE_NAME_LEN {
                 let text = "a variable name must have 1 to 128 characters, without `=`";
                 return Err(Error::invalid(field, text));
             }
@@ -93,10 +93,10 @@ impl Launch {
             let text = format!("`{name}` is also in `env` or `inherit`: remove one of them");
             return Err(Error::invalid("secrets", text));
         }
-        let directory = form.text("directory", LONGEST_PATH)?;
+        let directory = form.string("directory", MAX_PATH_LEN)?;
         if directory.as_deref().is_some_and(|path| !Path::new(path).is_absolute()) {
             return Err(Error::invalid("directory", "must be an absolute path, such as `/srv/files`"));
         }
-        Ok((Launch { command, args, env, inherited: BTreeSet::new(), secrets, directory }, inherit))
+        Ok((ProgramSpec { command, args, env, inherited: BTreeSet::new(), secrets, directory }, inherit))
     }
 }

@@ -1,7 +1,7 @@
 //! Upstream servers and the validation of their settings.
 //!
-//! A [`Draft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as an
-//! [`Operated`] server with a [`Launch`].
+//! A [`ServerDraft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as an
+//! [`ConfiguredServer`] server with a [`ProgramSpec`].
 
 mod configured;
 mod draft;
@@ -17,13 +17,13 @@ use linchpin::Revision;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Digest, Digesting};
+use crate::digest::{Digest, DigestBuilder};
 use crate::id::ServerId;
 use crate::tool::names::Slug;
 
-pub use configured::Operated;
-pub(crate) use draft::{AT_ONCE, RATES};
-pub use draft::{Draft, TIMEOUTS};
+pub use configured::ConfiguredServer;
+pub(crate) use draft::{CONCURRENCY_RANGE, RATE_RANGE};
+pub use draft::{ServerDraft, TIMEOUT_RANGE_MS};
 
 /// Upstream server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub struct Server {
     /// Slug, which is immutable.
     pub slug: Slug,
     /// Settings, which can be changed.
-    pub settings: Settings,
+    pub settings: ServerSettings,
     /// Transport.
     pub transport: Transport,
     /// Whether the configuration file declares the server: then only that file changes it.
-    pub is_from_file: bool,
+    pub is_configured: bool,
     /// Whether the configuration file does not declare the server any more. It is disabled until the file declares it
     /// again, or it is removed.
-    pub has_left_file: bool,
+    pub is_undeclared: bool,
     /// Version, increased by each change.
     pub version: u64,
     /// Time of creation.
@@ -51,7 +51,7 @@ pub struct Server {
 
 /// Settings that every server has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct ServerSettings {
     /// Display name.
     pub name: String,
     /// Description.
@@ -83,16 +83,16 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// Process on this machine, over standard input and output.
-    Stdio(Launch),
+    Stdio(ProgramSpec),
     /// Streamable HTTP.
-    Http(Remote),
+    Http(RemoteEndpoint),
     /// HTTP+SSE.
-    Sse(Remote),
+    Sse(RemoteEndpoint),
 }
 
 /// Endpoint of a remote server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remote {
+pub struct RemoteEndpoint {
     /// URL of the endpoint.
     pub url: String,
     /// Headers of every request. They contain no secrets.
@@ -100,14 +100,14 @@ pub struct Remote {
 }
 
 /// Variables of the hub's environment that every stdio server receives. None of them is secret.
-pub const NEEDED: [&str; 13] = [
+pub const BASE_ENV_VARS: [&str; 13] = [
     "HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TEMP", "TERM", "TMPDIR",
     "TZ", "USER",
 ];
 
 /// Program of a stdio server. It never comes from the network.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Launch {
+pub struct ProgramSpec {
     /// Command.
     pub command: String,
     /// Arguments.
@@ -192,7 +192,7 @@ impl Transport {
     }
 
     /// Returns the program, if the server is a stdio server.
-    pub fn launch(self) -> Option<Launch> {
+    pub fn into_program(self) -> Option<ProgramSpec> {
         match self {
             Transport::Stdio(launch) => Some(launch),
             Transport::Http(_) | Transport::Sse(_) => None,
@@ -200,7 +200,7 @@ impl Transport {
     }
 
     /// Returns the endpoint, if the server is remote.
-    pub fn place(&self) -> Option<&Remote> {
+    pub fn remote(&self) -> Option<&RemoteEndpoint> {
         match self {
             Transport::Stdio(_) => None,
             Transport::Http(remote) | Transport::Sse(remote) => Some(remote),
@@ -208,10 +208,10 @@ impl Transport {
     }
 }
 
-impl Launch {
+impl ProgramSpec {
     /// Creates a program with arguments and an empty environment.
     pub fn new(command: impl Into<String>, args: &[&str]) -> Self {
-        Launch {
+        ProgramSpec {
             command: command.into(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             env: BTreeMap::new(),
@@ -222,15 +222,15 @@ impl Launch {
     }
 
     /// Returns the digest of command, arguments and directory, without the environment. Secrets are bound to it.
-    pub(crate) fn program(&self) -> Digest {
+    pub(crate) fn program_digest(&self) -> Digest {
         let begin = Digest::of("linchpin program").part(&self.command);
         let begin = begin.part(self.directory.as_deref().unwrap_or_default());
-        self.args.iter().fold(begin, Digesting::part).end()
+        self.args.iter().fold(begin, DigestBuilder::part).finish()
     }
 }
 
 /// Omits the values of the environment, which may be secret.
-impl fmt::Debug for Launch {
+impl fmt::Debug for ProgramSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")
             .field("command", &self.command)

@@ -12,8 +12,8 @@ fn with(name: &str, value: Value) -> Value {
 
 #[test]
 fn the_least_that_can_be_said() {
-    let draft = Draft::read(with("description", Value::Null)).unwrap();
-    assert_eq!(draft.settings, Settings::named("Files"));
+    let draft = ServerDraft::read(with("description", Value::Null)).unwrap();
+    assert_eq!(draft.settings, ServerSettings::with_name("Files"));
     let expected = json!({
         "name": "Files", "description": null, "authentication": {"type": "none"}, "credentials": "shared",
         "timeout_ms": 30_000, "retry_attempts": 3, "enabled": true, "keep_history": true,
@@ -26,13 +26,13 @@ fn the_least_that_can_be_said() {
 
 #[test]
 fn a_server_stored_before_revisions_could_be_pinned_has_none() {
-    let mut stored = serde_json::to_value(Settings::named("Files")).unwrap();
+    let mut stored = serde_json::to_value(ServerSettings::with_name("Files")).unwrap();
     stored.as_object_mut().unwrap().remove("revision");
-    assert_eq!(serde_json::from_value::<Settings>(stored).unwrap(), Settings::named("Files"));
-    let pinned = Settings { revision: Some(Revision::LATEST), ..Settings::named("Files") };
+    assert_eq!(serde_json::from_value::<ServerSettings>(stored).unwrap(), ServerSettings::with_name("Files"));
+    let pinned = ServerSettings { revision: Some(Revision::LATEST), ..ServerSettings::with_name("Files") };
     let stored = serde_json::to_value(&pinned).unwrap();
     assert_eq!(stored["revision"], Revision::LATEST.as_str());
-    assert_eq!(serde_json::from_value::<Settings>(stored).unwrap(), pinned);
+    assert_eq!(serde_json::from_value::<ServerSettings>(stored).unwrap(), pinned);
 }
 
 #[test]
@@ -57,9 +57,10 @@ fn everything_at_the_edge_of_its_range() {
         ("headers", json!({"X-Team": "a b"})),
     ];
     for (name, value) in cases {
-        Draft::read(with(name, value.clone())).unwrap_or_else(|error| panic!("{name} {value}: {error}"));
+        ServerDraft::read(with(name, value.clone()))
+            .unwrap_or_else(|error| panic!("{name} {value}: {error}"));
     }
-    let draft = Draft::read(with("authentication", json!({"type": "api-key"}))).unwrap();
+    let draft = ServerDraft::read(with("authentication", json!({"type": "api-key"}))).unwrap();
     assert_eq!(draft.settings.authentication, Authentication::ApiKey { header: "x-api-key".into() });
 }
 
@@ -108,14 +109,14 @@ fn everything_out_of_range_names_its_field() {
         ("colour", json!("red"), "colour"),
     ];
     for (name, value, field) in cases {
-        let error = Draft::read(with(name, value.clone())).unwrap_err();
+        let error = ServerDraft::read(with(name, value.clone())).unwrap_err();
         assert_eq!(
             (error.kind(), error.field()),
-            (crate::Kind::Invalid, Some(field)),
+            (crate::ErrorKind::Invalid, Some(field)),
             "{name} {value}: {error}"
         );
     }
-    assert_eq!(Draft::read(json!([])).unwrap_err().field(), Some("body"));
+    assert_eq!(ServerDraft::read(json!([])).unwrap_err().field(), Some("body"));
 }
 
 #[test]
@@ -133,8 +134,8 @@ fn secrets_have_a_place_of_their_own() {
         let mut operated = operated.as_object().unwrap().clone();
         operated.insert(name.into(), value.clone());
         let errors = [
-            Draft::read(with(name, value.clone())).unwrap_err(),
-            Operated::read("a", operated.into()).unwrap_err(),
+            ServerDraft::read(with(name, value.clone())).unwrap_err(),
+            ConfiguredServer::read("a", operated.into()).unwrap_err(),
         ];
         for error in errors {
             assert_eq!(error.field(), Some(field), "{value}: {error}");
@@ -144,30 +145,32 @@ fn secrets_have_a_place_of_their_own() {
             );
         }
     }
-    Draft::read(with("authentication", json!({"type": "api-key", "header": "X-Auth-Token"}))).unwrap();
-    Draft::read(with("headers", json!({"x-keyboard": "a"}))).unwrap();
-    Draft::read(with("url", json!(format!("{url}?page=1&tenant=key")))).unwrap();
+    ServerDraft::read(with("authentication", json!({"type": "api-key", "header": "X-Auth-Token"}))).unwrap();
+    ServerDraft::read(with("headers", json!({"x-keyboard": "a"}))).unwrap();
+    ServerDraft::read(with("url", json!(format!("{url}?page=1&tenant=key")))).unwrap();
 }
 
 #[test]
 fn a_name_that_is_much_too_long_is_not_repeated() {
     for name in ["x".repeat(1 << 20), format!("x-key-{}", "y".repeat(50))] {
-        let error = Draft::read(with("headers", json!({ &*name: "a" }))).unwrap_err();
+        let error = ServerDraft::read(with("headers", json!({ &*name: "a" }))).unwrap_err();
         assert_eq!(error.field(), Some(&*format!("headers.{}", &name[..40])));
         assert!(error.to_string().len() < 300, "{error}");
     }
-    let error = Draft::read(with("url", json!(format!("https://a.example/?key-{}=1", "y".repeat(1_000)))))
-        .unwrap_err();
+    let error =
+        ServerDraft::read(with("url", json!(format!("https://a.example/?key-{}=1", "y".repeat(1_000)))))
+            .unwrap_err();
     assert!(error.to_string().len() < 300, "{error}");
 }
 
 #[test]
 fn a_misspelt_field_is_told_the_right_one() {
-    let error = Draft::read(with("timeout", json!(1_000))).unwrap_err();
+    let error = ServerDraft::read(with("timeout", json!(1_000))).unwrap_err();
     assert_eq!(error.to_string(), "`timeout`: unknown field: did you mean `timeout_ms`?");
-    let error = Draft::read(with("authentication", json!({"type": "api-key", "heade": "x"}))).unwrap_err();
+    let error =
+        ServerDraft::read(with("authentication", json!({"type": "api-key", "heade": "x"}))).unwrap_err();
     assert_eq!(error.to_string(), "`authentication.heade`: unknown field: did you mean `header`?");
-    let error = Draft::read(with("qqq", json!(1))).unwrap_err();
+    let error = ServerDraft::read(with("qqq", json!(1))).unwrap_err();
     assert_eq!(error.to_string(), "`qqq`: unknown field");
 }
 
@@ -177,7 +180,7 @@ fn the_operators_file_has_programs_and_places() {
         "command": "npx", "args": ["-y", "server"], "env": {"KEY": "canary"}, "inherit": ["TOKEN"],
         "secrets": ["PASSWORD"], "directory": "/srv", "transport": "stdio", "timeout_ms": 1_000, "calls_per_minute": 600,
     });
-    let read = Operated::read("files", launch).unwrap();
+    let read = ConfiguredServer::read("files", launch).unwrap();
     assert_eq!((&*read.settings.name, read.settings.calls_per_minute), ("files", Some(600)));
     assert_eq!(read.inherit, ["TOKEN"]);
     assert!(!format!("{read:?}").contains("canary"));
@@ -185,7 +188,7 @@ fn the_operators_file_has_programs_and_places() {
     assert_eq!((&*launch.command, launch.args.len(), &*launch.env["KEY"]), ("npx", 2, "canary"));
     assert_eq!(launch.secrets, ["PASSWORD".to_owned()].into());
     let remote = json!({"name": "Remote", "url": "https://a.example/mcp", "transport": "sse", "credentials": "per-agent"});
-    let read = Operated::read("remote", remote).unwrap();
+    let read = ConfiguredServer::read("remote", remote).unwrap();
     assert!(matches!(read.transport, Transport::Sse(_)) && read.settings.name == "Remote");
 }
 
@@ -227,11 +230,11 @@ fn what_the_operators_file_gets_wrong() {
         (json!("x"), "body", "an object"),
     ];
     for (value, field, text) in cases {
-        let error = Operated::read("files", value.clone()).unwrap_err();
+        let error = ConfiguredServer::read("files", value.clone()).unwrap_err();
         assert_eq!(error.field(), Some(field), "{value}: {error}");
         assert!(error.message().contains(text), "{value}: {error}");
     }
-    assert_eq!(Operated::read("Not One", json!({"command": "x"})).unwrap_err().field(), Some("slug"));
+    assert_eq!(ConfiguredServer::read("Not One", json!({"command": "x"})).unwrap_err().field(), Some("slug"));
 }
 
 #[test]
@@ -242,7 +245,7 @@ fn nothing_hides_in_what_people_read() {
         ("name", "Files\u{3164}"),
         ("description", "a\u{200b}"),
     ] {
-        assert_eq!(Draft::read(with(field, json!(text))).unwrap_err().field(), Some(field));
+        assert_eq!(ServerDraft::read(with(field, json!(text))).unwrap_err().field(), Some(field));
     }
-    Draft::read(with("description", json!("two\nlines"))).unwrap();
+    ServerDraft::read(with("description", json!("two\nlines"))).unwrap();
 }

@@ -2,17 +2,17 @@
 
 use jiff::Timestamp;
 
-use super::call::{Approval, Call, Decision, Outcome};
-use super::document::{Document, Key, Kind};
-use crate::audit::{Checkpoint, Entry, Head};
+use super::call::{Approval, ApprovalStatus, CallOutcome, CallRecord};
+use super::document::{Document, DocumentKey, DocumentKind};
+use crate::audit::{AuditEntry, ChainHead, Checkpoint};
 use crate::digest::Digest;
-use crate::events::Told;
+use crate::events::NewEvent;
 use crate::id::{ApprovalId, CallId, ServerId};
-use crate::rate_limit::Rate;
+use crate::rate_limit::RateLimit;
 
 /// Change of the store, or a condition that must hold.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum StoreChange {
     /// Stores a document. `version` is its previous version, 0 for a new document.
     Put {
         /// Document.
@@ -21,52 +21,52 @@ pub enum Change {
         version: u64,
     },
     /// Requires that a document exists, such as the parent of a new one.
-    Need(Key),
+    RequireExists(DocumentKey),
     /// Requires that documents still have these versions, on which a decision is based.
-    Same(Vec<(Key, u64)>),
+    RequireVersions(Vec<(DocumentKey, u64)>),
     /// Deletes a document. It must exist.
-    Remove(Key),
+    Delete(DocumentKey),
     /// Deletes all documents of a kind with this parent.
-    RemoveParts {
+    DeleteChildren {
         /// Kind of the documents.
-        kind: Kind,
+        kind: DocumentKind,
         /// Id of the parent.
         parent: String,
     },
     /// Takes a token from a rate limit. If there is none, the error contains the time to wait.
-    Take {
+    ConsumeRate {
         /// Name of the bucket.
-        of: String,
+        bucket: String,
         /// Rate limit.
-        rate: Rate,
+        rate: RateLimit,
         /// Current time.
         at: Timestamp,
     },
     /// Requires that fewer calls than the limit are in this scope.
-    Room {
+    RequireConcurrency {
         /// Scope of the limit.
-        of: Room,
+        scope: ConcurrencyScope,
         /// Maximum number of calls, including the one of this batch.
-        most: u32,
+        max_calls: u32,
     },
     /// Inserts a call.
-    Open(Box<Call>),
+    InsertCall(Box<CallRecord>),
     /// Marks a pending call as running, before it is sent.
-    Start {
+    StartCall {
         /// Call.
         call: CallId,
         /// Start time.
         at: Timestamp,
     },
     /// Finishes a pending or running call.
-    Finish {
+    FinishCall {
         /// Call.
         call: CallId,
         /// Outcome.
-        outcome: Outcome,
+        outcome: CallOutcome,
     },
     /// Replaces the arguments of a pending call.
-    Edit {
+    EditArguments {
         /// Call.
         call: CallId,
         /// Digest of the arguments.
@@ -75,13 +75,13 @@ pub enum Change {
         arguments: Option<Vec<u8>>,
     },
     /// Inserts an approval.
-    Ask(Approval),
+    InsertApproval(Approval),
     /// Decides an approval that is open and has not expired.
-    Decide {
+    DecideApproval {
         /// Approval.
         approval: ApprovalId,
         /// Decision: approved, denied, expired or withdrawn.
-        decision: Decision,
+        decision: ApprovalStatus,
         /// Subject that decided.
         by: String,
         /// Time of the decision.
@@ -90,7 +90,7 @@ pub enum Change {
         digest: Option<Digest>,
     },
     /// Consumes an approval that was granted for exactly this call and has not expired.
-    Use {
+    ConsumeApproval {
         /// Approval.
         approval: ApprovalId,
         /// Required binding.
@@ -99,45 +99,45 @@ pub enum Change {
         at: Timestamp,
     },
     /// Deletes the oldest calls that finished before `before`, with their approvals.
-    Forget {
+    PruneCalls {
         /// Time limit.
         before: Timestamp,
         /// Maximum number of calls: a batch must not block the writer for long.
-        most: u32,
+        max_calls: u32,
     },
     /// Inserts a signed chain head.
-    Checkpoint(Checkpoint),
+    InsertCheckpoint(Checkpoint),
     /// Removes audit entries that are in a segment file now, and the checkpoints up to the last of them except the
     /// newest checkpoint. All entries must exist, and at least one later entry: the chain head is read from the last
     /// one.
-    Seal {
+    RemoveSealedEntries {
         /// Number of the first entry, which must be the first in the store.
         first: u64,
         /// Chain head at the last entry.
-        last: Head,
+        last: ChainHead,
     },
 }
 
 /// Scope of a concurrency limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Room {
+pub enum ConcurrencyScope {
     /// Running calls of a server.
     Server(ServerId),
     /// Running calls of a subject.
     Subject(String),
     /// Calls of a subject that wait for approval.
-    Waiting(String),
+    Pending(String),
 }
 
 /// Changes, audit entries and events of one transaction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Changes, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StoreChange>,
     /// Audit entries.
-    pub audit: Vec<Entry>,
+    pub audit: Vec<AuditEntry>,
     /// Events, published if the commit succeeds.
-    pub told: Vec<Told>,
+    pub events: Vec<NewEvent>,
 }
 
 impl Batch {
@@ -148,21 +148,21 @@ impl Batch {
 
     /// Adds a change.
     #[must_use]
-    pub fn change(mut self, change: Change) -> Self {
+    pub fn change(mut self, change: StoreChange) -> Self {
         self.changes.push(change);
         self
     }
 
     /// Adds an event.
     #[must_use]
-    pub fn tell(mut self, told: Told) -> Self {
-        self.told.push(told);
+    pub fn with_event(mut self, event: NewEvent) -> Self {
+        self.events.push(event);
         self
     }
 
     /// Adds an audit entry.
     #[must_use]
-    pub fn audit(mut self, entry: Entry) -> Self {
+    pub fn audit(mut self, entry: AuditEntry) -> Self {
         self.audit.push(entry);
         self
     }

@@ -10,126 +10,126 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::{
-    About, Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Changed, Copied, Document, Key, Kind,
-    Page, Paging, Shared, Store, Stored,
+    Approval, ApprovalFilter, Batch, CacheScope, CallFilter, CallRecord, Cluster, Document, DocumentKey,
+    DocumentKind, Invalidation, Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
 };
-use crate::audit::{Checkpoint, Head, Row};
+use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use crate::error::{Error, Result};
-use crate::events::{Events, Untold};
+use crate::events::{EventLog, PublishOnCommit};
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
-use crate::task_set::Tasks;
+use crate::task_set::TaskSet;
 
 /// Maximum number of cached documents.
-const MOST: usize = 10_000;
+const MAX_CACHED_DOCUMENTS: usize = 10_000;
 
 /// Store with a read cache.
-pub struct Cached {
+pub struct CachedStore {
     inner: Arc<dyn Store>,
-    known: Arc<Mutex<Known>>,
-    events: Events,
+    cache: Arc<Mutex<CacheState>>,
+    events: EventLog,
     /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may
     /// hold either version, so that neither may be cached.
-    commits: Arc<Tasks>,
+    commits: Arc<TaskSet>,
 }
 
 #[derive(Default)]
-struct Known {
-    documents: HashMap<(TenantId, Key), Stored>,
-    ids: HashMap<(TenantId, Kind, String), String>,
+struct CacheState {
+    documents: HashMap<(TenantId, DocumentKey), StoredDocument>,
+    ids: HashMap<(TenantId, DocumentKind, String), String>,
     /// Number of changes. A document that was read before a change is not cached after it.
     changes: u64,
     /// Documents that are being changed, with the number of commits. They are not cached before the last commit has
     /// finished.
-    changing: HashMap<(TenantId, About), usize>,
+    changing: HashMap<(TenantId, CacheScope), usize>,
 }
 
 /// Guard of a commit that changes cached documents. They may be cached again after it is dropped.
 struct ChangingGuard {
-    known: Arc<Mutex<Known>>,
+    cache: Arc<Mutex<CacheState>>,
     tenant: TenantId,
-    changes: Vec<About>,
+    changes: Vec<CacheScope>,
 }
 
 impl ChangingGuard {
-    fn new(known: Arc<Mutex<Known>>, tenant: TenantId, changes: Vec<About>) -> Self {
-        lock(&known).begin(tenant, &changes);
-        ChangingGuard { known, tenant, changes }
+    fn new(cache: Arc<Mutex<CacheState>>, tenant: TenantId, changes: Vec<CacheScope>) -> Self {
+        lock(&cache).begin_change(tenant, &changes);
+        ChangingGuard { cache, tenant, changes }
     }
 }
 
 impl Drop for ChangingGuard {
     fn drop(&mut self) {
-        lock(&self.known).end(self.tenant, std::mem::take(&mut self.changes));
+        lock(&self.cache).end_change(self.tenant, std::mem::take(&mut self.changes));
     }
 }
 
-impl Known {
-    fn remember(&mut self, tenant: TenantId, read_at: u64, found: Option<&Stored>) {
-        let Some(stored) = found.filter(|stored| stored.document.key.kind.is_remembered()) else { return };
+impl CacheState {
+    fn insert(&mut self, tenant: TenantId, read_at: u64, found: Option<&StoredDocument>) {
+        let Some(stored) = found.filter(|stored| stored.document.key.kind.is_cached()) else { return };
         let Document { key, parent, .. } = &stored.document;
         let is_changing = |about| self.changing.contains_key(&(tenant, about));
-        let parts = |parent: &String| is_changing(About::Parts(key.kind, parent.clone()));
+        let parts = |parent: &String| is_changing(CacheScope::Children(key.kind, parent.clone()));
         if read_at != self.changes
-            || is_changing(About::One(key.clone()))
+            || is_changing(CacheScope::Document(key.clone()))
             || parent.as_ref().is_some_and(parts)
         {
             return;
         }
-        if self.documents.len() >= MOST {
+        if self.documents.len() >= MAX_CACHED_DOCUMENTS {
             self.documents.clear();
             self.ids.clear();
         }
-        let Key { kind, id } = stored.document.key.clone();
+        let DocumentKey { kind, id } = stored.document.key.clone();
         if let Some(name) = &stored.document.name {
             self.ids.insert((tenant, kind, name.clone()), id);
         }
         self.documents.insert((tenant, stored.document.key.clone()), stored.clone());
     }
 
-    fn begin(&mut self, tenant: TenantId, changes: &[About]) {
+    fn begin_change(&mut self, tenant: TenantId, changes: &[CacheScope]) {
         self.changes += 1;
         for about in changes {
             *self.changing.entry((tenant, about.clone())).or_default() += 1;
-            self.forget_about(tenant, about);
+            self.invalidate_scope(tenant, about);
         }
     }
 
     /// Handles an invalidation by a peer hub. `None` clears the cache.
-    fn hear(&mut self, changed: Changed<'_>) {
+    fn invalidate(&mut self, changed: Invalidation<'_>) {
         self.changes += 1;
         if let Some((tenant, about)) = changed {
-            self.forget_about(tenant, about);
+            self.invalidate_scope(tenant, about);
         } else {
             self.documents.clear();
             self.ids.clear();
         }
     }
 
-    fn forget_about(&mut self, tenant: TenantId, about: &About) {
+    fn invalidate_scope(&mut self, tenant: TenantId, about: &CacheScope) {
         match about {
-            About::One(key) => self.forget(tenant, key),
-            About::Parts(kind, parent) => {
-                let is_part = |stored: &Stored| stored.document.parent.as_ref() == Some(parent);
+            CacheScope::Document(key) => self.remove(tenant, key),
+            CacheScope::Children(kind, parent) => {
+                let is_part = |stored: &StoredDocument| stored.document.parent.as_ref() == Some(parent);
                 let of = self.documents.iter().filter(|((whose, key), stored)| {
                     *whose == tenant && key.kind == *kind && is_part(stored)
                 });
                 let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
                 for key in &parts {
-                    self.forget(tenant, key);
+                    self.remove(tenant, key);
                 }
             }
         }
     }
 
-    fn forget(&mut self, tenant: TenantId, key: &Key) {
+    fn remove(&mut self, tenant: TenantId, key: &DocumentKey) {
         let old = self.documents.remove(&(tenant, key.clone()));
         if let Some(name) = old.and_then(|old| old.document.name) {
             self.ids.remove(&(tenant, key.kind, name));
         }
     }
 
-    fn end(&mut self, tenant: TenantId, changes: Vec<About>) {
+    fn end_change(&mut self, tenant: TenantId, changes: Vec<CacheScope>) {
         self.changes += 1;
         for about in changes {
             if let Entry::Occupied(mut count) = self.changing.entry((tenant, about)) {
@@ -142,58 +142,58 @@ impl Known {
     }
 }
 
-fn decided_by(change: &Change) -> Vec<About> {
-    let Change::Same(all) = change else { return Vec::new() };
-    all.iter().map(|(key, _)| About::One(key.clone())).collect()
+fn required_documents(change: &StoreChange) -> Vec<CacheScope> {
+    let StoreChange::RequireVersions(all) = change else { return Vec::new() };
+    all.iter().map(|(key, _)| CacheScope::Document(key.clone())).collect()
 }
 
-impl Cached {
+impl CachedStore {
     /// Creates a cache in front of this store.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        let known: Arc<Mutex<Known>> = Arc::default();
+        let cache: Arc<Mutex<CacheState>> = Arc::default();
         if let Some(shared) = inner.shared() {
-            let known = Arc::downgrade(&known);
-            shared.listen(move |changed| {
+            let known = Arc::downgrade(&cache);
+            shared.on_invalidation(move |changed| {
                 if let Some(known) = known.upgrade() {
-                    lock(&known).hear(changed);
+                    lock(&known).invalidate(changed);
                 }
             });
         }
         let events = inner.shared().map(|shared| shared.events.clone()).unwrap_or_default();
-        Cached { inner, known, events, commits: Arc::default() }
+        CachedStore { inner, cache, events, commits: Arc::default() }
     }
 
     /// Returns the event log of this store, with the events of all hubs.
-    pub fn events(&self) -> &Events {
+    pub fn events(&self) -> &EventLog {
         &self.events
     }
 
     /// Returns the commits that finish even if their callers stop waiting.
-    pub(crate) fn commits(&self) -> &Arc<Tasks> {
+    pub(crate) fn commits(&self) -> &Arc<TaskSet> {
         &self.commits
     }
 
-    async fn change(&self, tenant: TenantId, batch: Batch, untold: Untold) -> Result<()> {
-        let changes: Vec<_> = batch.changes.iter().filter_map(About::of).collect();
+    async fn commit_changes(&self, tenant: TenantId, batch: Batch, untold: PublishOnCommit) -> Result<()> {
+        let changes: Vec<_> = batch.changes.iter().filter_map(CacheScope::of).collect();
         if changes.is_empty() {
-            let decided: Vec<_> = batch.changes.iter().flat_map(decided_by).collect();
+            let decided: Vec<_> = batch.changes.iter().flat_map(required_documents).collect();
             let done = self.inner.commit(tenant, batch).await;
             if done.is_err() {
                 // The invalidation by a peer hub may not have arrived yet.
-                let mut known = lock(&self.known);
+                let mut known = lock(&self.cache);
                 for about in &decided {
-                    known.hear(Some((tenant, about)));
+                    known.invalidate(Some((tenant, about)));
                 }
             }
-            untold.over(done.is_ok());
+            untold.finish(done.is_ok());
             return done;
         }
-        let changing = ChangingGuard::new(self.known.clone(), tenant, changes);
+        let changing = ChangingGuard::new(self.cache.clone(), tenant, changes);
         let inner = self.inner.clone();
         let commit = async move {
             let done = inner.commit(tenant, batch).await;
             drop(changing);
-            untold.over(done.is_ok());
+            untold.finish(done.is_ok());
             done
         };
         self.commits.run(commit).await
@@ -201,64 +201,75 @@ impl Cached {
 }
 
 #[async_trait]
-impl Store for Cached {
+impl Store for CachedStore {
     async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
         // The store of a cluster distributes the events itself, with the change.
         let is_alone = self.inner.shared().is_none();
-        let told = if is_alone { std::mem::take(&mut batch.told) } else { Vec::new() };
-        let untold = Untold::new(self.events.clone(), tenant, told);
-        self.change(tenant, batch, untold).await
+        let event = if is_alone { std::mem::take(&mut batch.events) } else { Vec::new() };
+        let untold = PublishOnCommit::new(self.events.clone(), tenant, event);
+        self.commit_changes(tenant, batch, untold).await
     }
 
-    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
-        if !key.kind.is_remembered() {
+    async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
+        if !key.kind.is_cached() {
             return self.inner.document(tenant, key).await;
         }
         let read_at = {
-            let known = lock(&self.known);
+            let known = lock(&self.cache);
             if let Some(stored) = known.documents.get(&(tenant, key.clone())) {
                 return Ok(Some(stored.clone()));
             }
             known.changes
         };
         let found = self.inner.document(tenant, key).await?;
-        lock(&self.known).remember(tenant, read_at, found.as_ref());
+        lock(&self.cache).insert(tenant, read_at, found.as_ref());
         Ok(found)
     }
 
-    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+    async fn document_by_name(
+        &self,
+        tenant: TenantId,
+        kind: DocumentKind,
+        name: &str,
+    ) -> Result<Option<StoredDocument>> {
         let read_at = {
-            let known = lock(&self.known);
+            let known = lock(&self.cache);
             let id = known.ids.get(&(tenant, kind, name.to_owned()));
-            if let Some(stored) = id.and_then(|id| known.documents.get(&(tenant, Key::new(kind, id)))) {
+            if let Some(stored) = id.and_then(|id| known.documents.get(&(tenant, DocumentKey::new(kind, id))))
+            {
                 return Ok(Some(stored.clone()));
             }
             known.changes
         };
-        let found = self.inner.named(tenant, kind, name).await?;
-        lock(&self.known).remember(tenant, read_at, found.as_ref());
+        let found = self.inner.document_by_name(tenant, kind, name).await?;
+        lock(&self.cache).insert(tenant, read_at, found.as_ref());
         Ok(found)
     }
 
-    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>> {
-        self.inner.anywhere(key).await
+    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
+        self.inner.document_in_any_tenant(key).await
     }
 
     async fn documents(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         parent: Option<&str>,
-        paging: &Paging,
-    ) -> Result<Page<Stored>> {
+        paging: &PageRequest,
+    ) -> Result<Page<StoredDocument>> {
         self.inner.documents(tenant, kind, parent, paging).await
     }
 
-    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>> {
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
         self.inner.call(tenant, id).await
     }
 
-    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>> {
+    async fn calls(
+        &self,
+        tenant: TenantId,
+        filter: &CallFilter,
+        paging: &PageRequest,
+    ) -> Result<Page<CallRecord>> {
         self.inner.calls(tenant, filter, paging).await
     }
 
@@ -270,17 +281,22 @@ impl Store for Cached {
         &self,
         tenant: TenantId,
         filter: &ApprovalFilter,
-        paging: &Paging,
+        paging: &PageRequest,
     ) -> Result<Page<Approval>> {
         self.inner.approvals(tenant, filter, paging).await
     }
 
-    async fn head(&self, tenant: TenantId) -> Result<Head> {
-        self.inner.head(tenant).await
+    async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
+        self.inner.audit_head(tenant).await
     }
 
-    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
-        self.inner.audit(tenant, after, limit).await
+    async fn audit_entries(
+        &self,
+        tenant: TenantId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        self.inner.audit_entries(tenant, after, limit).await
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
@@ -291,31 +307,31 @@ impl Store for Cached {
         self.inner.tenants().await
     }
 
-    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
-        self.inner.abandoned(tenant).await
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
+        self.inner.abandoned_calls(tenant).await
     }
 
     async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
         self.inner.has_calls_before(tenant, before).await
     }
 
-    fn shared(&self) -> Option<&Shared> {
+    fn shared(&self) -> Option<&Cluster> {
         self.inner.shared()
     }
 
-    fn ahead(&self) -> SignedDuration {
-        self.inner.ahead()
+    fn clock_offset(&self) -> SignedDuration {
+        self.inner.clock_offset()
     }
 
-    async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
-        self.inner.copy_out(to).await
+    async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()> {
+        self.inner.export_snapshot(to).await
     }
 
-    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
-        self.inner.copy_in(from, count).await
+    async fn import_snapshot(&self, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
+        self.inner.import_snapshot(from, count).await
     }
 
-    async fn broken(&self) -> Error {
-        self.inner.broken().await
+    async fn wait_for_failure(&self) -> Error {
+        self.inner.wait_for_failure().await
     }
 }

@@ -11,7 +11,7 @@ use crate::id::{ApprovalId, CallId, ServerId};
 )]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "CallStatus")]
-pub enum Status {
+pub enum CallStatus {
     /// The call waits for approval.
     Pending,
     /// The call was sent and has no result yet.
@@ -28,28 +28,28 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
+impl CallStatus {
     /// All statuses.
-    pub const ALL: [Status; 7] = [
-        Status::Pending,
-        Status::Running,
-        Status::Success,
-        Status::Error,
-        Status::Denied,
-        Status::Cancelled,
-        Status::Unknown,
+    pub const ALL: [CallStatus; 7] = [
+        CallStatus::Pending,
+        CallStatus::Running,
+        CallStatus::Success,
+        CallStatus::Error,
+        CallStatus::Denied,
+        CallStatus::Cancelled,
+        CallStatus::Unknown,
     ];
 
     /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
-            Status::Pending => "pending",
-            Status::Running => "running",
-            Status::Success => "success",
-            Status::Error => "error",
-            Status::Denied => "denied",
-            Status::Cancelled => "cancelled",
-            Status::Unknown => "unknown",
+            CallStatus::Pending => "pending",
+            CallStatus::Running => "running",
+            CallStatus::Success => "success",
+            CallStatus::Error => "error",
+            CallStatus::Denied => "denied",
+            CallStatus::Cancelled => "cancelled",
+            CallStatus::Unknown => "unknown",
         }
     }
 
@@ -60,13 +60,13 @@ impl Status {
 
     /// Returns whether the status is final.
     pub fn is_final(self) -> bool {
-        !matches!(self, Status::Pending | Status::Running)
+        !matches!(self, CallStatus::Pending | CallStatus::Running)
     }
 }
 
 /// Call record.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Call {
+pub struct CallRecord {
     /// Id of the call.
     pub id: CallId,
     /// Server.
@@ -76,7 +76,7 @@ pub struct Call {
     /// Subject of the caller.
     pub subject: String,
     /// Status.
-    pub status: Status,
+    pub status: CallStatus,
     /// Digest of the arguments.
     pub digest: Digest,
     /// Encrypted arguments, if they are stored.
@@ -98,9 +98,9 @@ pub struct Call {
 
 /// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// Final status.
-    pub status: Status,
+    pub status: CallStatus,
     /// Encrypted result.
     pub result: Option<Vec<u8>>,
     /// Encrypted error message.
@@ -108,7 +108,7 @@ pub struct Outcome {
     /// Time at which the call finished.
     pub at: Timestamp,
     /// Whether the arguments stay in the store.
-    pub keeps_arguments: bool,
+    pub retains_arguments: bool,
 }
 
 /// Filter of a call list.
@@ -119,7 +119,7 @@ pub struct CallFilter {
     /// Upstream name of the tool.
     pub tool: Option<String>,
     /// Status.
-    pub status: Option<Status>,
+    pub status: Option<CallStatus>,
     /// Subject of the caller.
     pub subject: Option<String>,
     /// Earliest time of the request, inclusive.
@@ -131,7 +131,7 @@ pub struct CallFilter {
 /// Status of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Decision {
+pub enum ApprovalStatus {
     /// The approval waits for a decision.
     Open,
     /// A user approved the call.
@@ -146,26 +146,26 @@ pub enum Decision {
     Withdrawn,
 }
 
-impl Decision {
+impl ApprovalStatus {
     /// All statuses.
-    pub const ALL: [Decision; 6] = [
-        Decision::Open,
-        Decision::Approved,
-        Decision::Denied,
-        Decision::Expired,
-        Decision::Used,
-        Decision::Withdrawn,
+    pub const ALL: [ApprovalStatus; 6] = [
+        ApprovalStatus::Open,
+        ApprovalStatus::Approved,
+        ApprovalStatus::Denied,
+        ApprovalStatus::Expired,
+        ApprovalStatus::Used,
+        ApprovalStatus::Withdrawn,
     ];
 
     /// Returns the stored name.
     pub const fn name(self) -> &'static str {
         match self {
-            Decision::Open => "open",
-            Decision::Approved => "approved",
-            Decision::Denied => "denied",
-            Decision::Expired => "expired",
-            Decision::Used => "used",
-            Decision::Withdrawn => "withdrawn",
+            ApprovalStatus::Open => "open",
+            ApprovalStatus::Approved => "approved",
+            ApprovalStatus::Denied => "denied",
+            ApprovalStatus::Expired => "expired",
+            ApprovalStatus::Used => "used",
+            ApprovalStatus::Withdrawn => "withdrawn",
         }
     }
 
@@ -185,7 +185,7 @@ pub struct Approval {
     /// Binding: digest over policy version, subject, server, pinned tool definition and arguments.
     pub digest: Digest,
     /// Status.
-    pub decision: Decision,
+    pub decision: ApprovalStatus,
     /// Subject that decided.
     pub decided_by: Option<String>,
     /// Time of the request.
@@ -202,5 +202,5 @@ pub struct ApprovalFilter {
     /// Call.
     pub call: Option<CallId>,
     /// Status.
-    pub decision: Option<Decision>,
+    pub decision: Option<ApprovalStatus>,
 }

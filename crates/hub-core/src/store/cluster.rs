@@ -4,89 +4,89 @@ use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Change, Key, Kind, Store};
-use crate::events::Events;
+use super::{DocumentKey, DocumentKind, Store, StoreChange};
+use crate::events::EventLog;
 use crate::id::TenantId;
 use crate::lock::lock;
-use crate::platform::World;
+use crate::platform::Platform;
 
 /// Scope of a cache invalidation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum About {
+pub enum CacheScope {
     /// A document.
-    One(Key),
+    Document(DocumentKey),
     /// All documents of a kind with this parent.
-    Parts(Kind, String),
+    Children(DocumentKind, String),
 }
 
-impl About {
+impl CacheScope {
     /// Returns the scope that a change invalidates, if hubs cache it: documents that the store caches, and tenant keys.
-    pub fn of(change: &Change) -> Option<Self> {
+    pub fn of(change: &StoreChange) -> Option<Self> {
         let about = match change {
-            Change::Put { document, .. } => About::One(document.key.clone()),
-            Change::Remove(key) => About::One(key.clone()),
-            Change::RemoveParts { kind, parent } => About::Parts(*kind, parent.clone()),
+            StoreChange::Put { document, .. } => CacheScope::Document(document.key.clone()),
+            StoreChange::Delete(key) => CacheScope::Document(key.clone()),
+            StoreChange::DeleteChildren { kind, parent } => CacheScope::Children(*kind, parent.clone()),
             _ => return None,
         };
-        let (About::One(Key { kind, .. }) | About::Parts(kind, _)) = &about;
-        (kind.is_remembered() || *kind == Kind::TenantKey).then_some(about)
+        let (CacheScope::Document(DocumentKey { kind, .. }) | CacheScope::Children(kind, _)) = &about;
+        (kind.is_cached() || *kind == DocumentKind::TenantKey).then_some(about)
     }
 }
 
 /// Invalidation by a peer hub; `None` if the changed documents are not known.
-pub type Changed<'a> = Option<(TenantId, &'a About)>;
+pub type Invalidation<'a> = Option<(TenantId, &'a CacheScope)>;
 
-type Ear = Box<dyn Fn(Changed<'_>) + Send + Sync>;
+type InvalidationListener = Box<dyn Fn(Invalidation<'_>) + Send + Sync>;
 
 /// Cluster of hubs on one store.
-pub struct Shared {
+pub struct Cluster {
     /// Event log of the cluster.
-    pub events: Events,
+    pub events: EventLog,
     /// Id of the event log. Event numbers are comparable between hubs with the same id.
-    pub line: String,
-    ears: Mutex<Vec<Ear>>,
+    pub event_log_id: String,
+    listeners: Mutex<Vec<InvalidationListener>>,
 }
 
-impl Shared {
+impl Cluster {
     /// Creates the cluster with its event log.
-    pub fn new(events: Events, line: String) -> Self {
-        Shared { events, line, ears: Mutex::default() }
+    pub fn new(events: EventLog, event_log_id: String) -> Self {
+        Cluster { events, event_log_id, listeners: Mutex::default() }
     }
 
     /// Registers a listener of invalidations by peer hubs. It is called before their events are published.
-    pub fn listen(&self, ear: impl Fn(Changed<'_>) + Send + Sync + 'static) {
-        lock(&self.ears).push(Box::new(ear));
+    pub fn on_invalidation(&self, ear: impl Fn(Invalidation<'_>) + Send + Sync + 'static) {
+        lock(&self.listeners).push(Box::new(ear));
     }
 
     /// Notifies the listeners of an invalidation by a peer hub.
-    pub fn changed(&self, what: Changed<'_>) {
-        lock(&self.ears).iter().for_each(|ear| ear(what));
+    pub fn notify(&self, what: Invalidation<'_>) {
+        lock(&self.listeners).iter().for_each(|ear| ear(what));
     }
 }
 
 /// Common clock of all hubs on a store, independent of the clocks of their machines.
-pub struct Clock {
-    world: Arc<dyn World>,
+pub struct ClusterClock {
+    world: Arc<dyn Platform>,
     store: Arc<dyn Store>,
 }
 
-impl Clock {
+impl ClusterClock {
     /// Creates a clock from the local one and the offset that the store measures.
-    pub fn new(world: Arc<dyn World>, store: Arc<dyn Store>) -> Self {
-        Clock { world, store }
+    pub fn new(world: Arc<dyn Platform>, store: Arc<dyn Store>) -> Self {
+        ClusterClock { world, store }
     }
 }
 
-impl World for Clock {
+impl Platform for ClusterClock {
     fn now(&self) -> Timestamp {
         let now = self.world.now();
-        match self.store.ahead() {
+        match self.store.clock_offset() {
             SignedDuration::ZERO => now,
             ahead => now.saturating_add(ahead).unwrap_or(now),
         }
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
-        self.world.fill(bytes);
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.world.fill_random(bytes);
     }
 }

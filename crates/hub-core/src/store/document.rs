@@ -10,7 +10,7 @@ use crate::error::{self, Error, Result};
 /// Kind of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum DocumentKind {
     /// Server. Its name is its slug.
     Server,
     /// Tool record. Its parent is the server.
@@ -41,28 +41,28 @@ pub enum Kind {
     StoreId,
 }
 
-impl Kind {
+impl DocumentKind {
     /// All kinds.
-    pub const ALL: [Kind; 14] = [
-        Kind::Server,
-        Kind::Tool,
-        Kind::Contact,
-        Kind::Secret,
-        Kind::TenantKey,
-        Kind::Agent,
-        Kind::Token,
-        Kind::User,
-        Kind::Session,
-        Kind::Link,
-        Kind::Lease,
-        Kind::Segment,
-        Kind::Trace,
-        Kind::StoreId,
+    pub const ALL: [DocumentKind; 14] = [
+        DocumentKind::Server,
+        DocumentKind::Tool,
+        DocumentKind::Contact,
+        DocumentKind::Secret,
+        DocumentKind::TenantKey,
+        DocumentKind::Agent,
+        DocumentKind::Token,
+        DocumentKind::User,
+        DocumentKind::Session,
+        DocumentKind::Link,
+        DocumentKind::Lease,
+        DocumentKind::Segment,
+        DocumentKind::Trace,
+        DocumentKind::StoreId,
     ];
 
     /// Returns whether hubs cache such documents: every call reads them.
-    pub fn is_remembered(self) -> bool {
-        matches!(self, Kind::Server | Kind::Tool | Kind::Agent)
+    pub fn is_cached(self) -> bool {
+        matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent)
     }
 
     /// Finds a kind by its stored name.
@@ -73,37 +73,37 @@ impl Kind {
     /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Server => "server",
-            Kind::Tool => "tool",
-            Kind::Contact => "contact",
-            Kind::Secret => "secret",
-            Kind::TenantKey => "tenant_key",
-            Kind::Agent => "agent",
-            Kind::Token => "token",
-            Kind::User => "user",
-            Kind::Session => "session",
-            Kind::Link => "link",
-            Kind::Lease => "lease",
-            Kind::Segment => "segment",
-            Kind::Trace => "trace",
-            Kind::StoreId => "store_id",
+            DocumentKind::Server => "server",
+            DocumentKind::Tool => "tool",
+            DocumentKind::Contact => "contact",
+            DocumentKind::Secret => "secret",
+            DocumentKind::TenantKey => "tenant_key",
+            DocumentKind::Agent => "agent",
+            DocumentKind::Token => "token",
+            DocumentKind::User => "user",
+            DocumentKind::Session => "session",
+            DocumentKind::Link => "link",
+            DocumentKind::Lease => "lease",
+            DocumentKind::Segment => "segment",
+            DocumentKind::Trace => "trace",
+            DocumentKind::StoreId => "store_id",
         }
     }
 }
 
 /// Key of a document within a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
+pub struct DocumentKey {
     /// Kind of the document.
-    pub kind: Kind,
+    pub kind: DocumentKind,
     /// Id of the document.
     pub id: String,
 }
 
-impl Key {
+impl DocumentKey {
     /// Creates a key.
-    pub fn new(kind: Kind, id: impl std::fmt::Display) -> Self {
-        Key { kind, id: id.to_string() }
+    pub fn new(kind: DocumentKind, id: impl std::fmt::Display) -> Self {
+        DocumentKey { kind, id: id.to_string() }
     }
 }
 
@@ -111,7 +111,7 @@ impl Key {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Key.
-    pub key: Key,
+    pub key: DocumentKey,
     /// Name, unique in the kind.
     pub name: Option<String>,
     /// Id of the parent. When the parent is deleted, this document must be deleted, too.
@@ -122,7 +122,7 @@ pub struct Document {
 
 /// Document as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredDocument {
     /// Document.
     pub document: Document,
     /// Version, from 1, increased by each change.
@@ -131,10 +131,10 @@ pub struct Stored {
 
 impl Document {
     /// Creates a document with this body.
-    pub fn new(key: Key, body: &impl Serialize) -> Result<Self> {
+    pub fn new(key: DocumentKey, body: &impl Serialize) -> Result<Self> {
         let body = serde_json::to_value(body).map_err(|error| {
             Error::new(
-                error::Kind::Internal,
+                error::ErrorKind::Internal,
                 "not_written",
                 format!("the {} cannot be serialized: {error}", key.kind.name()),
             )
@@ -144,24 +144,24 @@ impl Document {
 
     /// Sets the name.
     #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
     /// Sets the parent.
     #[must_use]
-    pub fn of(mut self, parent: impl std::fmt::Display) -> Self {
+    pub fn with_parent(mut self, parent: impl std::fmt::Display) -> Self {
         self.parent = Some(parent.to_string());
         self
     }
 
     /// Deserializes the body.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T> {
-        let Key { kind, id } = self.key;
+    pub fn parse_body<T: DeserializeOwned>(self) -> Result<T> {
+        let DocumentKey { kind, id } = self.key;
         serde_json::from_value(self.body).map_err(|error| {
             let text = format!("the {} {id} cannot be read: {error}", kind.name());
-            Error::new(error::Kind::Internal, "not_readable", text)
+            Error::new(error::ErrorKind::Internal, "not_readable", text)
         })
     }
 }

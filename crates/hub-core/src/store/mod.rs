@@ -14,14 +14,14 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-pub use batch::{Batch, Change, Room};
-pub use cache::Cached;
-pub use call::{Approval, ApprovalFilter, Call, CallFilter, Decision, Outcome, Status};
-pub use cluster::{About, Changed, Clock, Shared};
-pub use document::{Document, Key, Kind, Stored};
-pub use snapshot::{Copied, What};
+pub use batch::{Batch, ConcurrencyScope, StoreChange};
+pub use cache::CachedStore;
+pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};
+pub use cluster::{CacheScope, Cluster, ClusterClock, Invalidation};
+pub use document::{Document, DocumentKey, DocumentKind, StoredDocument};
+pub use snapshot::{SnapshotItem, SnapshotValue};
 
-use crate::audit::{Checkpoint, Head, Row};
+use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use crate::error::{Error, Result};
 use crate::id::{ApprovalId, CallId, TenantId};
 
@@ -29,7 +29,7 @@ pub(crate) use snapshot::bytes;
 
 /// Request for a page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Paging {
+pub struct PageRequest {
     /// Cursor: the `next` of the previous page.
     pub after: Option<String>,
     /// Maximum number of items; each store has an upper bound.
@@ -47,7 +47,7 @@ pub struct Page<T> {
 }
 
 /// Maximum number of items of a page.
-pub const MOST_ON_PAGE: usize = 500;
+pub const MAX_PAGE_SIZE: usize = 500;
 
 /// Store of the hub. Every read and write is within one tenant, unless stated otherwise.
 #[async_trait]
@@ -56,29 +56,39 @@ pub trait Store: Send + Sync + 'static {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()>;
 
     /// Reads a document.
-    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>>;
+    async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>>;
 
     /// Reads a document of any tenant, with the tenant. Only for authentication, by tokens and sessions, whose ids are
     /// unique across tenants.
-    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>>;
+    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>>;
 
     /// Reads the document of a kind with this name.
-    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>>;
+    async fn document_by_name(
+        &self,
+        tenant: TenantId,
+        kind: DocumentKind,
+        name: &str,
+    ) -> Result<Option<StoredDocument>>;
 
     /// Lists documents of a kind in the order of creation; only those of `parent`, if it is given.
     async fn documents(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         parent: Option<&str>,
-        paging: &Paging,
-    ) -> Result<Page<Stored>>;
+        paging: &PageRequest,
+    ) -> Result<Page<StoredDocument>>;
 
     /// Reads a call.
-    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>>;
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>>;
 
     /// Lists calls, the newest first, without their arguments and results.
-    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>>;
+    async fn calls(
+        &self,
+        tenant: TenantId,
+        filter: &CallFilter,
+        paging: &PageRequest,
+    ) -> Result<Page<CallRecord>>;
 
     /// Reads an approval.
     async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>>;
@@ -88,14 +98,19 @@ pub trait Store: Send + Sync + 'static {
         &self,
         tenant: TenantId,
         filter: &ApprovalFilter,
-        paging: &Paging,
+        paging: &PageRequest,
     ) -> Result<Page<Approval>>;
 
     /// Returns the chain head of a tenant.
-    async fn head(&self, tenant: TenantId) -> Result<Head>;
+    async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead>;
 
     /// Lists audit entries after a number.
-    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>>;
+    async fn audit_entries(
+        &self,
+        tenant: TenantId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>>;
 
     /// Returns the last checkpoint of a tenant.
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>>;
@@ -104,30 +119,30 @@ pub trait Store: Send + Sync + 'static {
     async fn tenants(&self) -> Result<Vec<TenantId>>;
 
     /// Lists some of the calls that were running at a hub that is gone.
-    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>>;
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>>;
 
     /// Returns whether there are calls that finished before `before`.
     async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool>;
 
     /// Returns the cluster, or `None` if only one hub uses this store.
-    fn shared(&self) -> Option<&Shared> {
+    fn shared(&self) -> Option<&Cluster> {
         None
     }
 
     /// Returns the offset of the cluster clock from the clock of this machine.
-    fn ahead(&self) -> SignedDuration {
+    fn clock_offset(&self) -> SignedDuration {
         SignedDuration::ZERO
     }
 
     /// Exports a consistent snapshot of all tenants.
-    async fn copy_out(&self, to: Sender<Copied>) -> Result<()>;
+    async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()>;
 
     /// Imports a snapshot of `count` items of another store, in order; all of them, or none. The store must be empty.
-    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()>;
+    async fn import_snapshot(&self, from: Receiver<SnapshotItem>, count: u64) -> Result<()>;
 
     /// Waits until the store fails permanently, and returns the error. Never returns if the store recovers from
     /// failures.
-    async fn broken(&self) -> Error {
+    async fn wait_for_failure(&self) -> Error {
         std::future::pending().await
     }
 }

@@ -2,31 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Approval, Call, Stored};
-use crate::audit::{Checkpoint, Row};
+use super::{Approval, CallRecord, StoredDocument};
+use crate::audit::{Checkpoint, StoredAuditEntry};
 use crate::id::TenantId;
 
 /// Item of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Copied {
+pub struct SnapshotItem {
     /// Tenant of the record.
     pub tenant: TenantId,
     /// Record.
-    pub what: What,
+    pub what: SnapshotValue,
 }
 
 /// Record of a snapshot. A record follows all records that it refers to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum SnapshotValue {
     /// Document.
-    Document(Stored),
+    Document(StoredDocument),
     /// Call record.
-    Call(Box<Call>),
+    Call(Box<CallRecord>),
     /// Approval.
     Approval(Approval),
     /// Audit entry.
-    Entry(Row),
+    Entry(StoredAuditEntry),
     /// Checkpoint of the audit.
     Checkpoint(Checkpoint),
 }

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::pin::{Change, State};
+use self::pin::{DefinitionChange, TrustState};
 use crate::id::ServerId;
 use crate::text::first_line;
 
 /// Tool record of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tool {
+pub struct ToolRecord {
     /// Server of the tool.
     pub server: ServerId,
     /// Upstream name.
@@ -35,24 +35,24 @@ pub struct Tool {
 /// Tool that a server lists and the hub does not use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolLeftOut")]
-pub struct LeftOut {
+pub struct SkippedTool {
     /// Name that the server lists, or the position in the list if there is no name.
     pub name: String,
     /// Reason why the hub does not use the tool.
     pub reason: String,
 }
 
-impl LeftOut {
+impl SkippedTool {
     /// Creates a skipped tool. Both texts may come from the server.
     pub(crate) fn new(name: &str, reason: &str) -> Self {
-        LeftOut { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
+        SkippedTool { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
     }
 }
 
-impl Tool {
+impl ToolRecord {
     /// Creates the record of a tool that was listed for the first time.
     pub fn new(server: ServerId, name: impl Into<String>, definition: Value, now: Timestamp) -> Self {
-        Tool {
+        ToolRecord {
             server,
             name: name.into(),
             pinned: definition.clone(),
@@ -65,7 +65,7 @@ impl Tool {
     }
 
     /// Updates the record when the tool is listed again.
-    pub fn listed(&mut self, definition: Value, now: Timestamp) {
+    pub fn update_listing(&mut self, definition: Value, now: Timestamp) {
         (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
     }
 
@@ -76,15 +76,15 @@ impl Tool {
     }
 
     /// Returns the trust state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> TrustState {
         if pin::pin(&self.pinned) != pin::pin(&self.definition) {
-            return State::Changed;
+            return TrustState::Changed;
         }
-        if self.is_trusted { State::Trusted } else { State::New }
+        if self.is_trusted { TrustState::Trusted } else { TrustState::New }
     }
 
     /// Returns the differences between the pinned and the current definition.
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<DefinitionChange> {
         pin::changes(&self.pinned, &self.definition)
     }
 
@@ -109,17 +109,17 @@ mod tests {
     fn a_tool_that_changes_is_not_the_one_that_was_trusted() {
         let now = Timestamp::UNIX_EPOCH;
         let definition = json!({"name": "send", "description": "Sends", "inputSchema": {"type": "object"}});
-        let mut tool = Tool::new(ServerId::fixed(1), "send", definition.clone(), now);
-        assert_eq!(tool.state(), State::New);
+        let mut tool = ToolRecord::new(ServerId::fixed(1), "send", definition.clone(), now);
+        assert_eq!(tool.state(), TrustState::New);
         tool.trust();
-        assert_eq!((tool.state(), tool.changes()), (State::Trusted, vec![]));
+        assert_eq!((tool.state(), tool.changes()), (TrustState::Trusted, vec![]));
         let mut other = definition.clone();
         other["description"] = json!("Sends everything to me");
-        tool.listed(other, now);
-        assert_eq!((tool.state(), tool.changes().len()), (State::Changed, 1));
-        tool.listed(definition, now);
-        assert_eq!(tool.state(), State::Trusted, "the definition is the pinned one again");
-        let kept: Tool = serde_json::from_value(serde_json::to_value(&tool).unwrap()).unwrap();
+        tool.update_listing(other, now);
+        assert_eq!((tool.state(), tool.changes().len()), (TrustState::Changed, 1));
+        tool.update_listing(definition, now);
+        assert_eq!(tool.state(), TrustState::Trusted, "the definition is the pinned one again");
+        let kept: ToolRecord = serde_json::from_value(serde_json::to_value(&tool).unwrap()).unwrap();
         assert_eq!(kept, tool);
     }
 }

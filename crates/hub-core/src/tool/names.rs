@@ -7,14 +7,14 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 
 /// Maximum length of a slug.
-const LONGEST_SLUG: usize = 32;
+const MAX_SLUG_LEN: usize = 32;
 /// Number of hexadecimal digits of a digest in a name.
-const DIGITS: usize = 8;
+const DIGEST_LEN: usize = 8;
 
 /// Maximum length of a qualified name for most models.
-pub const LONGEST: usize = 128;
+pub const MAX_NAME_LEN: usize = 128;
 /// Maximum length of a qualified name for providers with a lower limit.
-pub const LONGEST_FOR_SOME: usize = 64;
+pub const MAX_NAME_LEN_SHORT: usize = 64;
 
 /// Slug of a server: chosen when it is added, unique in its tenant, and immutable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -24,11 +24,11 @@ impl Slug {
     /// Validates a slug.
     pub fn new(text: &str) -> Result<Self> {
         let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        if (1..=LONGEST_SLUG).contains(&text.len()) && text.bytes().all(fits) {
+        if (1..=MAX_SLUG_LEN).contains(&text.len()) && text.bytes().all(fits) {
             return Ok(Slug(text.to_owned()));
         }
         let advice = Self::from_name(text).map(|slug| format!(": try `{}`", slug.0)).unwrap_or_default();
-        let rule = format!("must be 1 to {LONGEST_SLUG} lowercase letters, digits and `-`{advice}");
+        let rule = format!("must be 1 to {MAX_SLUG_LEN} lowercase letters, digits and `-`{advice}");
         Err(Error::invalid("slug", rule))
     }
 
@@ -42,7 +42,7 @@ impl Slug {
                 slug.push('-');
             }
         }
-        slug.truncate(LONGEST_SLUG);
+        slug.truncate(MAX_SLUG_LEN);
         let slug = slug.trim_end_matches('-');
         (!slug.is_empty()).then(|| Slug(slug.to_owned()))
     }
@@ -51,7 +51,7 @@ impl Slug {
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
         let ending = format!("-{number}");
-        let kept = self.0.len().min(LONGEST_SLUG - ending.len());
+        let kept = self.0.len().min(MAX_SLUG_LEN - ending.len());
         Slug(format!("{}{ending}", self.0[..kept].trim_end_matches('-')))
     }
 
@@ -62,24 +62,24 @@ impl Slug {
 }
 
 /// Returns the qualified name of a tool for models with this maximum length of names.
-pub fn local(server: &Slug, tool: &str, longest: usize) -> String {
+pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
     let begin = format!("mcp_{}__", server.0);
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
-    let is_plain = !tool.is_empty() && tool.chars().all(fits) && !looks_adapted(tool);
-    if is_plain && begin.len() + tool.len() <= longest {
+    let is_plain = !tool.is_empty() && tool.chars().all(fits) && !has_digest_suffix(tool);
+    if is_plain && begin.len() + tool.len() <= max_len {
         return begin + tool;
     }
-    let digest = Digest::of("linchpin tool name").part(tool).end().to_string();
-    let room = longest.saturating_sub(begin.len() + 1 + DIGITS);
-    let tamed: String = tool.chars().map(|char| if fits(char) { char } else { '_' }).take(room).collect();
-    format!("{begin}{tamed}_{}", &digest[..DIGITS])
+    let digest = Digest::of("linchpin tool name").part(tool).finish().to_string();
+    let room = max_len.saturating_sub(begin.len() + 1 + DIGEST_LEN);
+    let replaced: String = tool.chars().map(|char| if fits(char) { char } else { '_' }).take(room).collect();
+    format!("{begin}{replaced}_{}", &digest[..DIGEST_LEN])
 }
 
 /// Returns whether a name ends like one with a digest: a server must not choose the qualified name of another of its
 /// tools.
-fn looks_adapted(tool: &str) -> bool {
+fn has_digest_suffix(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    tool.len().checked_sub(DIGITS + 1).is_some_and(|begin| {
+    tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|begin| {
         let ending = &tool.as_bytes()[begin..];
         ending[0] == b'_' && ending[1..].iter().all(is_digit)
     })
@@ -119,17 +119,20 @@ mod tests {
     #[test]
     fn what_fits_stays_and_what_does_not_gets_a_digest() {
         let server = slug("files");
-        assert_eq!(local(&server, "read_file", LONGEST), "mcp_files__read_file");
-        let dotted = local(&server, "read.file", LONGEST);
+        assert_eq!(qualified_name(&server, "read_file", MAX_NAME_LEN), "mcp_files__read_file");
+        let dotted = qualified_name(&server, "read.file", MAX_NAME_LEN);
         assert!(dotted.starts_with("mcp_files__read_file_") && dotted.len() == 20 + 9, "{dotted}");
-        assert_ne!(dotted, local(&server, "read/file", LONGEST));
+        assert_ne!(dotted, qualified_name(&server, "read/file", MAX_NAME_LEN));
         let long = "x".repeat(200);
-        assert_eq!(local(&server, &long, LONGEST).len(), LONGEST);
-        assert_eq!(local(&slug(&"s".repeat(32)), &long, LONGEST_FOR_SOME).len(), LONGEST_FOR_SOME);
-        assert!(local(&server, "", LONGEST).starts_with("mcp_files___"));
+        assert_eq!(qualified_name(&server, &long, MAX_NAME_LEN).len(), MAX_NAME_LEN);
+        assert_eq!(
+            qualified_name(&slug(&"s".repeat(32)), &long, MAX_NAME_LEN_SHORT).len(),
+            MAX_NAME_LEN_SHORT
+        );
+        assert!(qualified_name(&server, "", MAX_NAME_LEN).starts_with("mcp_files___"));
         // A server cannot choose the qualified name of another tool.
         let ending = dotted.strip_prefix("mcp_files__").unwrap();
-        assert_ne!(local(&server, ending, LONGEST), dotted);
+        assert_ne!(qualified_name(&server, ending, MAX_NAME_LEN), dotted);
     }
 
     proptest! {
@@ -137,13 +140,13 @@ mod tests {
         fn names_fit_and_differ(
             tools in prop::collection::hash_set(".{0,12}|[a-z_.]{100,140}", 1..40),
             servers in prop::collection::hash_set("[a-z0-9-]{1,32}", 1..4),
-            longest in prop_oneof![Just(LONGEST), Just(LONGEST_FOR_SOME)],
+            max_len in prop_oneof![Just(MAX_NAME_LEN), Just(MAX_NAME_LEN_SHORT)],
         ) {
             let mut seen = HashMap::new();
             for server in &servers {
                 for tool in &tools {
-                    let name = local(&slug(server), tool, longest);
-                    prop_assert!(name.len() <= longest);
+                    let name = qualified_name(&slug(server), tool, max_len);
+                    prop_assert!(name.len() <= max_len);
                     prop_assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
                     let before = seen.insert(name, (server, tool));
                     prop_assert_eq!(before, None);

@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use crate::digest::{Digest, canonical};
 
 /// Pinned members of a definition: those that models and users rely on. Other members may change.
-const PINNED: [&str; 7] =
+const PINNED_MEMBERS: [&str; 7] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
 /// Trust state of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ToolState")]
-pub enum State {
+pub enum TrustState {
     /// No user has reviewed the tool, and its definition is unchanged since it was first listed.
     New,
     /// A user trusts the tool, and its definition is unchanged since.
@@ -25,18 +25,18 @@ pub enum State {
 
 /// Returns the pin of a tool definition.
 pub fn pin(definition: &Value) -> Digest {
-    let pinned: Map<_, _> = PINNED
+    let pinned: Map<_, _> = PINNED_MEMBERS
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), definition.get(*name)?.clone())))
         .filter(|(_, value)| !value.is_null())
         .collect();
-    Digest::of("linchpin tool").json(&Value::Object(pinned)).end()
+    Digest::of("linchpin tool").json(&Value::Object(pinned)).finish()
 }
 
 /// Difference between two tool definitions.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolChange")]
-pub struct Change {
+pub struct DefinitionChange {
     /// Position of the difference as a JSON pointer.
     pub at: String,
     /// Value before.
@@ -46,22 +46,22 @@ pub struct Change {
 }
 
 /// Maximum number of changes that are shown.
-const MOST_CHANGES: usize = 100;
+const MAX_CHANGES: usize = 100;
 /// Maximum length of a shown value in characters.
-const LONGEST_SHOWN: usize = 2_000;
+const MAX_SHOWN_LEN: usize = 2_000;
 
 /// Returns all differences between two definitions for display, with invisible characters escaped.
-pub fn changes(before: &Value, after: &Value) -> Vec<Change> {
+pub fn changes(before: &Value, after: &Value) -> Vec<DefinitionChange> {
     let mut found = Vec::new();
-    for name in PINNED {
+    for name in PINNED_MEMBERS {
         compare(&format!("/{name}"), before.get(name), after.get(name), &mut found);
     }
     found
 }
 
-fn compare(at: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<Change>) {
+fn compare(at: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<DefinitionChange>) {
     let [before, after] = [before, after].map(|value| value.filter(|value| !value.is_null()));
-    if before == after || found.len() == MOST_CHANGES {
+    if before == after || found.len() == MAX_CHANGES {
         return;
     }
     if let (Some(Value::Object(before)), Some(Value::Object(after))) = (before, after) {
@@ -74,13 +74,17 @@ fn compare(at: &str, before: Option<&Value>, after: Option<&Value>, found: &mut 
         }
         return;
     }
-    found.push(Change { at: visible(at), before: before.map(shown), after: after.map(shown) });
+    found.push(DefinitionChange {
+        at: escape_invisible(at),
+        before: before.map(display_value),
+        after: after.map(display_value),
+    });
 }
 
-fn shown(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| canonical(value), str::to_owned);
-    let mut text = visible(&text);
-    if let Some((end, _)) = text.char_indices().nth(LONGEST_SHOWN) {
+    let mut text = escape_invisible(&text);
+    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN_LEN) {
         text.truncate(end);
         text.push('…');
     }
@@ -89,31 +93,31 @@ fn shown(value: &Value) -> String {
 
 /// Returns whether a character is invisible, changes the text direction, or is a control character other than a line
 /// feed.
-pub fn hides(char: char) -> bool {
+pub fn is_invisible(char: char) -> bool {
     is_hidden(char) || (char.is_control() && char != '\n')
 }
 
 /// Counts the invisible characters in all strings and member names of a definition. Tabs and line ends do not count.
-pub fn hidden_characters(value: &Value) -> usize {
+pub fn count_invisible(value: &Value) -> usize {
     let count = |text: &str| {
-        let hidden = text.chars().filter(|char| hides(*char) && *char != '\t').count();
+        let hidden = text.chars().filter(|char| is_invisible(*char) && *char != '\t').count();
         hidden - text.matches("\r\n").count()
     };
     match value {
         Value::String(text) => count(text),
-        Value::Array(items) => items.iter().map(hidden_characters).sum(),
+        Value::Array(items) => items.iter().map(count_invisible).sum(),
         Value::Object(members) => {
-            members.iter().map(|(name, value)| count(name) + hidden_characters(value)).sum()
+            members.iter().map(|(name, value)| count(name) + count_invisible(value)).sum()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
 /// Escapes control characters, invisible characters and those that change the text direction.
-pub fn visible(text: &str) -> String {
+pub fn escape_invisible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
-        if hides(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
+        if is_invisible(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
     }
     out
 }
@@ -168,8 +172,8 @@ mod tests {
             ("a\rb", 1),
             ("one\r\ntwo\n\tthree \"é\" \\u001b", 0),
         ] {
-            assert_eq!(hidden_characters(&json!({ "description": text })), count, "{text:?}");
-            assert_eq!(hidden_characters(&json!([{ text: null }, 1, true])), count, "{text:?}");
+            assert_eq!(count_invisible(&json!({ "description": text })), count, "{text:?}");
+            assert_eq!(count_invisible(&json!([{ text: null }, 1, true])), count, "{text:?}");
         }
     }
 
@@ -180,7 +184,7 @@ mod tests {
         other["inputSchema"]["properties"]["a/b"] = json!({"type": "string"});
         other["inputSchema"]["properties"]["to"]["type"] = json!(["string", "null"]);
         let all = changes(&tool(), &other);
-        let change = |at: &str, before: Option<&str>, after: &str| Change {
+        let change = |at: &str, before: Option<&str>, after: &str| DefinitionChange {
             at: at.into(),
             before: before.map(Into::into),
             after: Some(after.into()),
@@ -200,6 +204,6 @@ mod tests {
         let long = json!({"description": "x".repeat(9_999)});
         assert_eq!(changes(&json!({}), &long)[0].after.as_ref().unwrap().chars().count(), 2_001);
         let many: Value = (0..500).map(|number| (number.to_string(), json!(1))).collect::<Map<_, _>>().into();
-        assert_eq!(changes(&json!({"annotations": {}}), &json!({"annotations": many})).len(), MOST_CHANGES);
+        assert_eq!(changes(&json!({"annotations": {}}), &json!({"annotations": many})).len(), MAX_CHANGES);
     }
 }

@@ -17,15 +17,15 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::Root;
-use super::seal::Key;
-use crate::platform::{World, random};
+use super::RootKey;
+use super::seal::SealingKey;
+use crate::platform::{Platform, random};
 use crate::private_file;
-use crate::secrets::hub_secrets::OwnSecrets;
+use crate::secrets::hub_secrets::HubSecrets;
 use crate::text::{hex, unhex};
 
-const HEAD: &str = "# linchpin keys";
-const LONGEST: u64 = 64 << 10;
+const HEADER: &str = "# linchpin keys";
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Error of a key file. It contains nothing of the contents.
 #[derive(Debug, thiserror::Error)]
@@ -40,23 +40,23 @@ pub enum KeyFileError {
     },
     /// Other users can access the file.
     #[error("the key file `{}` is not private: {why}", path.display())]
-    Exposed {
+    InsecurePermissions {
         /// Path of the key file.
         path: PathBuf,
         /// Reason why the file is not private.
-        why: private_file::Exposed,
+        why: private_file::InsecurePermissions,
     },
     /// Other users can replace the file.
     #[error("the key file `{}` cannot be used: {why}", path.display())]
-    ExposedAbove {
+    InsecureParent {
         /// Path of the key file.
         path: PathBuf,
         /// Folder that is not safe.
-        why: private_file::ExposedAbove,
+        why: private_file::InsecureParent,
     },
     /// The file is not a key file.
     #[error("`{}` is not a key file (line {line}): use the key file that the hub created, or a copy of it", path.display())]
-    Broken {
+    Invalid {
         /// Path of the key file.
         path: PathBuf,
         /// Number of the invalid line.
@@ -71,8 +71,8 @@ pub struct KeyFile {
     /// Seed of the key that signs checkpoints.
     pub audit: Zeroizing<[u8; 32]>,
     /// Root keys, the oldest first; the last one is in use.
-    roots: Vec<Root>,
-    own: Arc<OwnSecrets>,
+    roots: Vec<RootKey>,
+    hub_secrets: Arc<HubSecrets>,
 }
 
 /// Lock beside a key file. The file is changed only by the process that holds it.
@@ -83,9 +83,9 @@ pub struct KeyFileLock {
 
 impl KeyFile {
     /// Reads the file, or creates it if it does not exist. Returns whether it was created.
-    pub fn open(path: &Path, world: &dyn World) -> Result<(Self, bool), KeyFileError> {
-        private_file::check_above(path)
-            .map_err(|why| KeyFileError::ExposedAbove { path: path.to_owned(), why })?;
+    pub fn open(path: &Path, world: &dyn Platform) -> Result<(Self, bool), KeyFileError> {
+        private_file::check_parents(path)
+            .map_err(|why| KeyFileError::InsecureParent { path: path.to_owned(), why })?;
         if let Some(found) = Self::read(path)? {
             return Ok((found, false));
         }
@@ -97,7 +97,7 @@ impl KeyFile {
             return Ok((found, false));
         }
         let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
-        let made = Self::new(path, audit, vec![Root::new(world)]);
+        let made = Self::new(path, audit, vec![RootKey::new(world)]);
         made.save(world).map_err(failed)?;
         Ok((made, true))
     }
@@ -109,10 +109,10 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(failed)?,
         };
-        private_file::check(&file.metadata().map_err(failed)?)
-            .map_err(|why| KeyFileError::Exposed { path: path.to_owned(), why })?;
+        private_file::check_private(&file.metadata().map_err(failed)?)
+            .map_err(|why| KeyFileError::InsecurePermissions { path: path.to_owned(), why })?;
         let mut text = Zeroizing::new(String::new());
-        file.take(LONGEST).read_to_string(&mut text).map_err(failed)?;
+        file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed)?;
         Self::parse(path, &text).map(Some)
     }
 
@@ -133,27 +133,27 @@ impl KeyFile {
         if found.audit != self.audit {
             return Err(failed(io::Error::other("the file was replaced by the key file of another hub")));
         }
-        self.own.learn(bytes(&found.roots));
+        self.hub_secrets.add(key_bytes(&found.roots));
         self.roots = found.roots;
         Ok(())
     }
 
     /// Parses the text of a key file for this path.
     pub fn parse(path: &Path, text: &str) -> Result<Self, KeyFileError> {
-        let broken = |line| KeyFileError::Broken { path: path.to_owned(), line };
-        let (mut audit, mut roots) = (None, Vec::<Root>::new());
-        if text.lines().next() != Some(HEAD) {
+        let broken = |line| KeyFileError::Invalid { path: path.to_owned(), line };
+        let (mut audit, mut roots) = (None, Vec::<RootKey>::new());
+        if text.lines().next() != Some(HEADER) {
             return Err(broken(1));
         }
         for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
             let mut words = line.split_ascii_whitespace();
             let (kind, last) = (words.next(), words.next_back());
-            let key = last.and_then(key).ok_or_else(|| broken(index + 1))?;
+            let key = last.and_then(decode_key).ok_or_else(|| broken(index + 1))?;
             let id = words.next().map(str::parse);
             match (kind, id, words.next()) {
                 (Some("audit"), None, None) if audit.is_none() => audit = Some(key),
                 (Some("root"), Some(Ok(id)), None) if roots.iter().all(|root| root.id != id) => {
-                    roots.extend(Key::from_slice(&*key).map(|key| Root { id, key }));
+                    roots.extend(SealingKey::from_slice(&*key).map(|key| RootKey { id, key }));
                 }
                 _ => return Err(broken(index + 1)),
             }
@@ -163,65 +163,70 @@ impl KeyFile {
     }
 
     /// Returns the root key in use.
-    pub fn root(&self) -> &Root {
+    pub fn root(&self) -> &RootKey {
         self.roots.last().expect("a key file has a root key")
     }
 
     /// Finds a root key by its id.
-    pub fn find(&self, id: u64) -> Option<&Root> {
+    pub fn find_root(&self, id: u64) -> Option<&RootKey> {
         self.roots.iter().find(|root| root.id == id)
     }
 
-    fn new(path: PathBuf, audit: Zeroizing<[u8; 32]>, roots: Vec<Root>) -> Self {
-        let own = OwnSecrets::new(std::iter::once(&*audit).chain(bytes(&roots)));
-        KeyFile { path, audit, roots, own: Arc::new(own) }
+    fn new(path: PathBuf, audit: Zeroizing<[u8; 32]>, roots: Vec<RootKey>) -> Self {
+        let own = HubSecrets::new(std::iter::once(&*audit).chain(key_bytes(&roots)));
+        KeyFile { path, audit, roots, hub_secrets: Arc::new(own) }
     }
 
     /// Returns every key that was ever in the file, to be redacted in the results of servers.
-    pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
-        &self.own
+    pub(crate) fn hub_secrets(&self) -> &Arc<HubSecrets> {
+        &self.hub_secrets
     }
 
     /// Adds a root key, which is used from now on. The previous ones stay as long as they wrap a tenant key.
-    pub fn add(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
-        let roots = self.roots.iter().cloned().chain([Root::new(world)]).collect();
-        self.replace(lock, roots, world)
+    pub fn add_root(&mut self, lock: &KeyFileLock, world: &dyn Platform) -> io::Result<()> {
+        let roots = self.roots.iter().cloned().chain([RootKey::new(world)]).collect();
+        self.replace_roots(lock, roots, world)
     }
 
     /// Removes all root keys except the one in use.
-    pub fn forget(&mut self, lock: &KeyFileLock, world: &dyn World) -> io::Result<()> {
+    pub fn remove_old_roots(&mut self, lock: &KeyFileLock, world: &dyn Platform) -> io::Result<()> {
         let roots = vec![self.root().clone()];
-        self.replace(lock, roots, world)
+        self.replace_roots(lock, roots, world)
     }
 
     /// Writes the file with other root keys. Fails if the file contains root keys unknown to this process: they would
     /// be lost.
-    fn replace(&mut self, _: &KeyFileLock, roots: Vec<Root>, world: &dyn World) -> io::Result<()> {
+    fn replace_roots(
+        &mut self,
+        _: &KeyFileLock,
+        roots: Vec<RootKey>,
+        world: &dyn Platform,
+    ) -> io::Result<()> {
         let found = Self::read(&self.path).map_err(io::Error::other)?;
         let is_known =
-            |root: &Root| self.find(root.id).is_some_and(|own| own.key.bytes() == root.key.bytes());
+            |root: &RootKey| self.find_root(root.id).is_some_and(|own| own.key.bytes() == root.key.bytes());
         if !found.is_some_and(|found| found.audit == self.audit && found.roots.iter().all(is_known)) {
             let text = "the file was changed by another process: run `linchpin key rotate` again";
             return Err(io::Error::other(text));
         }
-        self.own.learn(bytes(&roots)); // before the keys are written
+        self.hub_secrets.add(key_bytes(&roots)); // before the keys are written
         let before = std::mem::replace(&mut self.roots, roots);
         self.save(world).inspect_err(|_| self.roots = before)
     }
 
     /// Writes the file.
-    pub fn save(&self, world: &dyn World) -> io::Result<()> {
+    pub fn save(&self, world: &dyn Platform) -> io::Result<()> {
         private_file::write(&self.path, self.text().as_bytes(), world)
     }
 
     /// Returns the text of the file.
     pub fn text(&self) -> Zeroizing<String> {
-        let mut text = Zeroizing::new(format!("{HEAD}\naudit {}\n", *digits(&self.audit)));
+        let mut text = Zeroizing::new(format!("{HEADER}\naudit {}\n", *encode_key(&self.audit)));
         for root in &self.roots {
             text.push_str("root ");
             text.push_str(&root.id.to_string());
             text.push(' ');
-            text.push_str(&digits(root.key.bytes()));
+            text.push_str(&encode_key(root.key.bytes()));
             text.push('\n');
         }
         text
@@ -232,7 +237,7 @@ impl KeyFile {
 fn lock_file(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    private_file::make_folder(private_file::folder(path))?;
+    private_file::create_private_folder(private_file::parent_folder(path))?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]
@@ -240,17 +245,17 @@ fn lock_file(path: &Path) -> io::Result<File> {
     options.open(PathBuf::from(name))
 }
 
-fn bytes(roots: &[Root]) -> impl Iterator<Item = &[u8; 32]> {
+fn key_bytes(roots: &[RootKey]) -> impl Iterator<Item = &[u8; 32]> {
     roots.iter().map(|root| root.key.bytes())
 }
 
 /// Encodes a key, in memory that is wiped on drop.
-fn digits(key: &[u8; 32]) -> Zeroizing<String> {
+fn encode_key(key: &[u8; 32]) -> Zeroizing<String> {
     Zeroizing::new(hex(key))
 }
 
 /// Decodes a key, in memory that is wiped on drop.
-fn key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+fn decode_key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let bytes = Zeroizing::new(unhex(text)?);
     Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))
 }
@@ -263,10 +268,10 @@ mod tests {
 
     use super::*;
     use crate::id::TenantId;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     fn open(folder: &TempDir) -> Result<(KeyFile, bool), String> {
-        KeyFile::open(&folder.path().join("keys"), &System).map_err(|error| error.to_string())
+        KeyFile::open(&folder.path().join("keys"), &SystemPlatform).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -275,17 +280,17 @@ mod tests {
         let (mut keys, was_made) = open(&folder).unwrap();
         assert!(was_made);
         let first = keys.root().id;
-        let (_, wrapped) = keys.root().make(&System, TenantId::fixed(1), 0);
+        let (_, wrapped) = keys.root().create_tenant_key(&SystemPlatform, TenantId::fixed(1), 0);
         let lock = keys.lock().unwrap();
         assert_eq!(keys.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        keys.add(&lock, &System).unwrap();
+        keys.add_root(&lock, &SystemPlatform).unwrap();
         let (mut again, was_made) = open(&folder).unwrap();
         assert!(!was_made && again.root().id == keys.root().id && *again.audit == *keys.audit);
-        let opened = again.find(first).unwrap().unwrap(&wrapped).unwrap();
-        let wrapped = again.root().wrap(&System, &opened);
-        again.forget(&lock, &System).unwrap();
+        let opened = again.find_root(first).unwrap().unwrap(&wrapped).unwrap();
+        let wrapped = again.root().wrap(&SystemPlatform, &opened);
+        again.remove_old_roots(&lock, &SystemPlatform).unwrap();
         let (last, _) = open(&folder).unwrap();
-        assert!(last.find(first).is_none() && last.root().unwrap(&wrapped).is_ok());
+        assert!(last.find_root(first).is_none() && last.root().unwrap(&wrapped).is_ok());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "the file and its lock");
     }
 
@@ -295,15 +300,17 @@ mod tests {
         let (mut one, _) = open(&folder).unwrap();
         let (mut other, _) = open(&folder).unwrap();
         let lock = one.lock().unwrap();
-        one.add(&lock, &System).unwrap();
+        one.add_root(&lock, &SystemPlatform).unwrap();
         let written = fs::read_to_string(folder.path().join("keys")).unwrap();
-        for changed in [other.add(&lock, &System), other.forget(&lock, &System)] {
+        for changed in
+            [other.add_root(&lock, &SystemPlatform), other.remove_old_roots(&lock, &SystemPlatform)]
+        {
             assert!(changed.unwrap_err().to_string().contains("changed by another process"));
         }
         assert_eq!(fs::read_to_string(folder.path().join("keys")).unwrap(), written);
         other.reload().unwrap();
         assert_eq!(other.root().id, one.root().id);
-        other.add(&lock, &System).unwrap();
+        other.add_root(&lock, &SystemPlatform).unwrap();
     }
 
     #[cfg(unix)]
@@ -334,7 +341,7 @@ mod tests {
         for (text, line) in [
             (String::new(), 1),
             ("canary".to_owned(), 1),
-            (HEAD.to_owned(), 1),
+            (HEADER.to_owned(), 1),
             (good.replace("audit", "audio"), 2),
             (good.replace("root ", "root x"), 3),
             (good[..good.len() - 3].to_owned(), 3),

@@ -16,24 +16,24 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use self::seal::Key;
+use self::seal::SealingKey;
 pub use key_file::{KeyFile, KeyFileError, KeyFileLock};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{SecretId, TenantId};
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 
 /// Root key with its id.
 #[derive(Clone)]
-pub struct Root {
+pub struct RootKey {
     /// Random id, so that two hubs never use one id for two keys. Older versions counted from one.
     pub id: u64,
-    key: Key,
+    key: SealingKey,
 }
 
 /// Tenant key, wrapped with a root key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrapped {
+pub struct WrappedTenantKey {
     /// Tenant of the key.
     pub tenant: TenantId,
     /// Number of the key within its tenant.
@@ -50,12 +50,12 @@ pub struct TenantKey {
     tenant: TenantId,
     /// Number of the key within its tenant.
     pub number: u32,
-    key: Key,
+    key: SealingKey,
 }
 
 /// Binding of a secret. The secret cannot be decrypted with any other binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Label {
+pub struct SecretBinding {
     /// Id of the secret.
     pub id: SecretId,
     /// Kind, such as `bearer`.
@@ -64,66 +64,71 @@ pub struct Label {
     pub bound_to: String,
 }
 
-impl Root {
+impl RootKey {
     /// Creates a root key with a random id.
-    pub fn new(world: &dyn World) -> Self {
-        Root { id: u64::from_be_bytes(random(world)), key: Key::random(world) }
+    pub fn new(world: &dyn Platform) -> Self {
+        RootKey { id: u64::from_be_bytes(random(world)), key: SealingKey::random(world) }
     }
 
     /// Creates a tenant key with the number after `before`.
-    pub fn make(&self, world: &dyn World, tenant: TenantId, before: u32) -> (TenantKey, Wrapped) {
-        let made = TenantKey { tenant, number: before + 1, key: Key::random(world) };
+    pub fn create_tenant_key(
+        &self,
+        world: &dyn Platform,
+        tenant: TenantId,
+        before: u32,
+    ) -> (TenantKey, WrappedTenantKey) {
+        let made = TenantKey { tenant, number: before + 1, key: SealingKey::random(world) };
         let wrapped = self.wrap(world, &made);
         (made, wrapped)
     }
 
     /// Wraps a tenant key.
-    pub fn wrap(&self, world: &dyn World, key: &TenantKey) -> Wrapped {
-        let about = key_label(key.tenant, key.number, self.id);
+    pub fn wrap(&self, world: &dyn Platform, key: &TenantKey) -> WrappedTenantKey {
+        let about = key_binding(key.tenant, key.number, self.id);
         let sealed = self.key.seal(world, &about, key.key.bytes());
-        Wrapped { tenant: key.tenant, number: key.number, root: self.id, sealed }
+        WrappedTenantKey { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
     /// Unwraps a tenant key.
-    pub fn unwrap(&self, wrapped: &Wrapped) -> Result<TenantKey> {
-        let about = key_label(wrapped.tenant, wrapped.number, self.id);
-        let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| Key::from_slice(&bytes));
+    pub fn unwrap(&self, wrapped: &WrappedTenantKey) -> Result<TenantKey> {
+        let about = key_binding(wrapped.tenant, wrapped.number, self.id);
+        let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));
         let key = opened.ok_or_else(|| {
             let text =
                 "a tenant key cannot be decrypted with this key file: use the key file that it was encrypted with";
-            Error::new(Kind::Unavailable, "wrong_key_file", text)
+            Error::new(ErrorKind::Unavailable, "wrong_key_file", text)
         })?;
         Ok(TenantKey { tenant: wrapped.tenant, number: wrapped.number, key })
     }
 }
 
-fn key_label(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
+fn key_binding(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
     format!("linchpin key 1|{tenant}|{number}|{root}").into_bytes()
 }
 
 impl TenantKey {
     /// Encrypts a secret with its binding.
-    pub fn seal(&self, world: &dyn World, label: &Label, secret: &[u8]) -> Vec<u8> {
-        self.key.seal(world, &self.about(label), secret)
+    pub fn seal(&self, world: &dyn Platform, label: &SecretBinding, secret: &[u8]) -> Vec<u8> {
+        self.key.seal(world, &self.binding_bytes(label), secret)
     }
 
     /// Decrypts a secret. Fails if the binding is not the one that it was encrypted with.
-    pub fn open(&self, label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-        self.key.open(&self.about(label), sealed).ok_or_else(|| {
+    pub fn open(&self, label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+        self.key.open(&self.binding_bytes(label), sealed).ok_or_else(|| {
             let text = format!("the {} for {} cannot be decrypted: set it again", label.kind, label.bound_to);
-            Error::new(Kind::Unavailable, "secret_unreadable", text)
+            Error::new(ErrorKind::Unavailable, "secret_unreadable", text)
         })
     }
 
     /// Returns the binding as bytes. Each part has its length before it, since callers choose some of the parts.
-    fn about(&self, label: &Label) -> Vec<u8> {
+    fn binding_bytes(&self, label: &SecretBinding) -> Vec<u8> {
         let (tenant, id, number) = (self.tenant.to_string(), label.id.to_string(), self.number.to_string());
         let parts = ["linchpin secret 1", &tenant, &id, &label.kind, &label.bound_to, &number];
         parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
     }
 }
 
-impl fmt::Debug for Root {
+impl fmt::Debug for RootKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Root({}, ***)", self.id)
     }
@@ -138,33 +143,36 @@ impl fmt::Debug for TenantKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     const ADA: TenantId = TenantId::fixed(1);
     const BOB: TenantId = TenantId::fixed(2);
 
-    fn label(kind: &str, bound_to: &str) -> Label {
-        Label { id: SecretId::fixed(7), kind: kind.into(), bound_to: bound_to.into() }
+    fn label(kind: &str, bound_to: &str) -> SecretBinding {
+        SecretBinding { id: SecretId::fixed(7), kind: kind.into(), bound_to: bound_to.into() }
     }
 
     #[test]
     fn a_secret_opens_only_where_it_belongs() {
-        let root = Root::new(&System);
-        let (key, _) = root.make(&System, ADA, 0);
+        let root = RootKey::new(&SystemPlatform);
+        let (key, _) = root.create_tenant_key(&SystemPlatform, ADA, 0);
         let own = label("bearer", "https://a.example");
-        let sealed = key.seal(&System, &own, b"canary");
+        let sealed = key.seal(&SystemPlatform, &own, b"canary");
         assert_eq!(**key.open(&own, &sealed).unwrap(), *b"canary");
         assert!(!sealed.windows(6).any(|part| part == b"canary"));
         for other in [
             label("basic", "https://a.example"),
             label("bearer", "https://a.example:8443"),
             label("bearer|17:https://a.example", ""),
-            Label { id: SecretId::fixed(8), ..own.clone() },
+            SecretBinding { id: SecretId::fixed(8), ..own.clone() },
         ] {
             assert_eq!(key.open(&other, &sealed).unwrap_err().code(), "secret_unreadable");
         }
-        let others =
-            [root.make(&System, ADA, 0).0, root.make(&System, ADA, 1).0, root.make(&System, BOB, 0).0];
+        let others = [
+            root.create_tenant_key(&SystemPlatform, ADA, 0).0,
+            root.create_tenant_key(&SystemPlatform, ADA, 1).0,
+            root.create_tenant_key(&SystemPlatform, BOB, 0).0,
+        ];
         for other in others {
             assert!(other.open(&own, &sealed).is_err());
         }
@@ -174,11 +182,11 @@ mod tests {
 
     #[test]
     fn another_root_key_changes_nothing_for_secrets() {
-        let first = Root::new(&System);
-        let (key, wrapped) = first.make(&System, ADA, 0);
-        let sealed = key.seal(&System, &label("bearer", "x"), b"canary");
-        let second = Root::new(&System);
-        let again = second.wrap(&System, &first.unwrap(&wrapped).unwrap());
+        let first = RootKey::new(&SystemPlatform);
+        let (key, wrapped) = first.create_tenant_key(&SystemPlatform, ADA, 0);
+        let sealed = key.seal(&SystemPlatform, &label("bearer", "x"), b"canary");
+        let second = RootKey::new(&SystemPlatform);
+        let again = second.wrap(&SystemPlatform, &first.unwrap(&wrapped).unwrap());
         assert_eq!((again.root, again.number), (second.id, 1));
         assert_ne!(first.id, second.id);
         let opened = second.unwrap(&again).unwrap();
@@ -186,15 +194,17 @@ mod tests {
         for (root, wrapped) in [(&first, &again), (&second, &wrapped)] {
             assert_eq!(root.unwrap(wrapped).unwrap_err().code(), "wrong_key_file");
         }
-        for moved in [Wrapped { tenant: BOB, ..wrapped.clone() }, Wrapped { number: 2, ..wrapped }] {
+        for moved in
+            [WrappedTenantKey { tenant: BOB, ..wrapped.clone() }, WrappedTenantKey { number: 2, ..wrapped }]
+        {
             assert!(first.unwrap(&moved).is_err());
         }
     }
 
     #[test]
     fn nothing_prints_a_key() {
-        let root = Root::new(&System);
-        let (key, _) = root.make(&System, ADA, 0);
+        let root = RootKey::new(&SystemPlatform);
+        let (key, _) = root.create_tenant_key(&SystemPlatform, ADA, 0);
         assert_eq!(format!("{root:?} {key:?}"), format!("Root({}, ***) TenantKey({ADA}, 1, ***)", root.id));
     }
 }

@@ -6,23 +6,23 @@ use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use ring::hmac;
 use zeroize::Zeroizing;
 
-use crate::platform::{World, random};
+use crate::platform::{Platform, random};
 
-const FORM: u8 = 1;
-const NONCE: usize = 24;
-const PROOF: usize = 32;
+const FORMAT_VERSION: u8 = 1;
+const NONCE_LEN: usize = 24;
+const COMMITMENT_LEN: usize = 32;
 
 /// Key for sealing and opening.
 #[derive(Clone)]
-pub(super) struct Key(Zeroizing<[u8; 32]>);
+pub(super) struct SealingKey(Zeroizing<[u8; 32]>);
 
-impl Key {
-    pub(super) fn random(world: &dyn World) -> Self {
-        Key(Zeroizing::new(random(world)))
+impl SealingKey {
+    pub(super) fn random(world: &dyn Platform) -> Self {
+        SealingKey(Zeroizing::new(random(world)))
     }
 
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
-        Some(Key(Zeroizing::new(bytes.try_into().ok()?)))
+        Some(SealingKey(Zeroizing::new(bytes.try_into().ok()?)))
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
@@ -30,20 +30,22 @@ impl Key {
     }
 
     /// Seals a text. It opens only with the same `about` (additional authenticated data).
-    pub(super) fn seal(&self, world: &dyn World, about: &[u8], text: &[u8]) -> Vec<u8> {
-        let nonce: [u8; NONCE] = random(world);
+    pub(super) fn seal(&self, world: &dyn Platform, about: &[u8], text: &[u8]) -> Vec<u8> {
+        let nonce: [u8; NONCE_LEN] = random(world);
         let payload = Payload { msg: text, aad: about };
         let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.expect("the text is shorter than the limit of the cipher");
-        let proof = hmac::sign(&self.proving(), &[&nonce, about].concat());
-        [&[FORM], proof.as_ref(), &nonce, &sealed].concat()
+        let proof = hmac::sign(&self.commitment_key(), &[&nonce, about].concat());
+        [&[FORMAT_VERSION], proof.as_ref(), &nonce, &sealed].concat()
     }
 
     pub(super) fn open(&self, about: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (&form, rest) = sealed.split_first()?;
-        let (proof, rest) = rest.split_at_checked(PROOF)?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
-        if form != FORM || hmac::verify(&self.proving(), &[nonce, about].concat(), proof).is_err() {
+        let (proof, rest) = rest.split_at_checked(COMMITMENT_LEN)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        if form != FORMAT_VERSION
+            || hmac::verify(&self.commitment_key(), &[nonce, about].concat(), proof).is_err()
+        {
             return None;
         }
         let payload = Payload { msg: sealed, aad: about };
@@ -57,7 +59,7 @@ impl Key {
         XChaCha20Poly1305::new(&(*bytes).into())
     }
 
-    fn proving(&self) -> hmac::Key {
+    fn commitment_key(&self) -> hmac::Key {
         let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), b"linchpin prove");
         hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())
     }
@@ -66,12 +68,12 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::System;
+    use crate::platform::SystemPlatform;
 
     #[test]
     fn no_byte_can_be_changed() {
-        let key = Key::random(&System);
-        let sealed = key.seal(&System, b"about", b"text");
+        let key = SealingKey::random(&SystemPlatform);
+        let sealed = key.seal(&SystemPlatform, b"about", b"text");
         assert_eq!(key.open(b"about", &sealed).as_deref().map(Vec::as_slice), Some(&b"text"[..]));
         for index in 0..sealed.len() {
             let mut other = sealed.clone();
@@ -80,7 +82,7 @@ mod tests {
             assert!(key.open(b"about", &sealed[..index]).is_none());
         }
         assert!(key.open(b"abou", &sealed).is_none());
-        assert!(Key::random(&System).open(b"about", &sealed).is_none());
-        assert_ne!(key.seal(&System, b"about", b"text"), sealed, "never the same twice");
+        assert!(SealingKey::random(&SystemPlatform).open(b"about", &sealed).is_none());
+        assert_ne!(key.seal(&SystemPlatform, b"about", b"text"), sealed, "never the same twice");
     }
 }

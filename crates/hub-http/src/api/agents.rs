@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use axum::response::Response;
-use linchpin_hub_core::agent::{ApprovalMode, Selection};
+use linchpin_hub_core::agent::{ApprovalMode, ToolSelection};
 use linchpin_hub_core::hub::agents::AgentFilter;
 use schemars::JsonSchema;
 
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{created, done, json};
+use crate::request::ApiRequest;
+use crate::response::{created, json, no_content};
 use crate::route::API;
 
 pub(crate) const FILTERS: [Parameter; 3] = [
@@ -22,7 +22,7 @@ pub(crate) const FILTERS: [Parameter; 3] = [
 /// Optional fields of an agent.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
-struct More {
+struct AgentFields {
     /// System instructions.
     #[schemars(length(max = 100_000))]
     instructions: Option<String>,
@@ -40,7 +40,7 @@ struct More {
     #[schemars(range(min = 1, max = 1_000))]
     calls_at_once: Option<u32>,
     /// Servers that the agent may use, by id or slug, with the selected tools of each.
-    servers: Option<BTreeMap<String, Selection>>,
+    servers: Option<BTreeMap<String, ToolSelection>>,
 }
 
 /// Request to add an agent.
@@ -51,7 +51,7 @@ pub(crate) struct NewAgent {
     #[schemars(length(min = 1, max = 100))]
     name: String,
     #[serde(flatten)]
-    more: More,
+    more: AgentFields,
 }
 
 /// Changes of an agent. Omitted fields stay unchanged.
@@ -62,34 +62,34 @@ pub(crate) struct AgentChanges {
     #[schemars(length(min = 1, max = 100))]
     name: Option<String>,
     #[serde(flatten)]
-    more: More,
+    more: AgentFields,
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let filter = AgentFilter {
-        name: asked.query.text("name").map(str::to_owned),
-        enabled: asked.query.flag("enabled"),
-        server: asked.query.text("server").map(str::parse).transpose()?,
+        name: request.query.text("name").map(str::to_owned),
+        enabled: request.query.flag("enabled"),
+        server: request.query.text("server").map(str::parse).transpose()?,
     };
-    json(&asked.hub().agents(asked.scope()?, &filter, &asked.query.paging()).await?)
+    json(&request.hub().agents(request.scope()?, &filter, &request.query.paging()).await?)
 }
 
-pub(crate) async fn add(mut asked: Asked) -> Result<Response> {
-    let form = asked.body.take();
-    let agent = asked.hub().add_agent(asked.scope()?, form).await?;
+pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
+    let form = request.body.take();
+    let agent = request.hub().add_agent(request.scope()?, form).await?;
     created(&format!("{API}/agents/{}", agent.summary.id), &agent)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().agent(asked.scope()?, asked.path("agent").parse()?).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().agent(request.scope()?, request.path("agent").parse()?).await?)
 }
 
-pub(crate) async fn change(mut asked: Asked) -> Result<Response> {
-    let changes = asked.body.take();
-    json(&asked.hub().update_agent(asked.scope()?, asked.path("agent").parse()?, changes).await?)
+pub(crate) async fn update(mut request: ApiRequest) -> Result<Response> {
+    let changes = request.body.take();
+    json(&request.hub().update_agent(request.scope()?, request.path("agent").parse()?, changes).await?)
 }
 
-pub(crate) async fn remove(asked: Asked) -> Result<Response> {
-    asked.hub().remove_agent(asked.scope()?, asked.path("agent").parse()?).await?;
-    Ok(done())
+pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
+    request.hub().remove_agent(request.scope()?, request.path("agent").parse()?).await?;
+    Ok(no_content())
 }

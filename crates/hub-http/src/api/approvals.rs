@@ -1,20 +1,20 @@
 //! Approvals.
 
 use axum::response::Response;
-use linchpin_hub_core::store::Decision;
+use linchpin_hub_core::store::ApprovalStatus;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
+use crate::request::ApiRequest;
 use crate::response::json;
 
 /// Names of all approval statuses.
-const DECISIONS: [&str; Decision::ALL.len()] = {
-    let (mut names, mut index) = ([""; Decision::ALL.len()], 0);
+const DECISIONS: [&str; ApprovalStatus::ALL.len()] = {
+    let (mut names, mut index) = ([""; ApprovalStatus::ALL.len()], 0);
     while index < names.len() {
-        names[index] = Decision::ALL[index].name();
+        names[index] = ApprovalStatus::ALL[index].name();
         index += 1;
     }
     names
@@ -24,7 +24,7 @@ pub(crate) const FILTERS: [Parameter; 1] = [Parameter::one_of("decision", "Filte
 /// Request to approve a call.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct Approve {
+pub(crate) struct ApproveRequest {
     /// Arguments that replace the requested ones.
     arguments: Option<Map<String, Value>>,
 }
@@ -32,31 +32,31 @@ pub(crate) struct Approve {
 /// Request to deny a call.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct Deny {
+pub(crate) struct DenyRequest {
     /// Reason, shown to the caller.
     #[schemars(length(max = 1_000))]
     reason: Option<String>,
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let (decision, paging) = (asked.query.one("decision"), asked.query.paging());
-    json(&asked.hub().approvals(asked.scope()?, decision, &paging).await?)
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
+    let (decision, paging) = (request.query.parsed("decision"), request.query.paging());
+    json(&request.hub().approvals(request.scope()?, decision, &paging).await?)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().approval(asked.scope()?, asked.path("approval").parse()?).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().approval(request.scope()?, request.path("approval").parse()?).await?)
 }
 
-pub(crate) async fn approve(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
+pub(crate) async fn approve(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
     let arguments = form.value("arguments");
-    form.end()?;
-    json(&asked.hub().approve(asked.scope()?, asked.path("approval").parse()?, arguments).await?)
+    form.finish()?;
+    json(&request.hub().approve(request.scope()?, request.path("approval").parse()?, arguments).await?)
 }
 
-pub(crate) async fn deny(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let reason = form.text("reason", 1_000)?;
-    form.end()?;
-    json(&asked.hub().deny(asked.scope()?, asked.path("approval").parse()?, reason.as_deref()).await?)
+pub(crate) async fn deny(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let reason = form.string("reason", 1_000)?;
+    form.finish()?;
+    json(&request.hub().deny(request.scope()?, request.path("approval").parse()?, reason.as_deref()).await?)
 }

@@ -6,54 +6,55 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use linchpin_hub_core::hub::{AuditView, Hub};
-use linchpin_hub_core::store::{MOST_ON_PAGE, Page};
-use linchpin_hub_core::{Error, Scope};
+use linchpin_hub_core::store::{MAX_PAGE_SIZE, Page};
+use linchpin_hub_core::{Actor, Error};
 
-use crate::chunked_body::{Made, pieces};
+use crate::chunked_body::{Chunk, chunked};
 use crate::problem::Result;
 use crate::query::{PAGING, Parameter};
-use crate::request::Asked;
-use crate::response::{json, with};
+use crate::request::ApiRequest;
+use crate::response::{json, respond_with};
 
-pub(crate) const AFTER: [Parameter; 1] = [PAGING[0]];
+pub(crate) const POSITION: [Parameter; 1] = [PAGING[0]];
 
 /// Returns the position: the number of the last entry of the previous page.
-fn after(asked: &Asked) -> Result<u64> {
-    let Some(after) = asked.query.text("after") else { return Ok(0) };
+fn position(request: &ApiRequest) -> Result<u64> {
+    let Some(after) = request.query.text("after") else { return Ok(0) };
     let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
     let wrong =
         || Error::invalid("after", format!("must be the number of an audit entry, 0 to {}", i64::MAX));
     Ok(number.ok_or_else(wrong)?)
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let (after, limit) = (after(&asked)?, asked.query.paging().limit);
-    let mut items = asked.hub().audit(asked.scope()?, after, limit + 1).await?;
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
+    let (after, limit) = (position(&request)?, request.query.paging().limit);
+    let mut items = request.hub().audit(request.scope()?, after, limit + 1).await?;
     let has_more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| has_more).map(|last| last.number.to_string());
     json(&Page { items, next })
 }
 
-pub(crate) async fn verify(asked: Asked) -> Result<Response> {
-    json(&asked.hub().verify_audit(asked.scope()?).await?)
+pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().verify_audit(request.scope()?).await?)
 }
 
 /// State of an audit export.
-struct Export {
+struct ExportState {
     hub: Arc<Hub>,
-    scope: Scope,
+    scope: Actor,
     after: u64,
 }
 
-pub(crate) async fn export(asked: Asked) -> Result<Response> {
-    let export = Export { hub: asked.hub().clone(), scope: asked.scope()?, after: after(&asked)? };
-    Ok(with(StatusCode::OK, "application/jsonl", pieces(export, some)))
+pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
+    let export =
+        ExportState { hub: request.hub().clone(), scope: request.scope()?, after: position(&request)? };
+    Ok(respond_with(StatusCode::OK, "application/jsonl", chunked(export, next_chunk)))
 }
 
 /// Returns the next entries, one per line.
-async fn some(mut export: Export) -> Made<Export> {
-    let entries = export.hub.audit(export.scope, export.after, MOST_ON_PAGE).await?;
+async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
+    let entries = export.hub.audit(export.scope, export.after, MAX_PAGE_SIZE).await?;
     let Some(last) = entries.last() else { return Ok(None) };
     export.after = last.number;
     let line = |entry: &AuditView| serde_json::to_string(entry).unwrap_or_default() + "\n";

@@ -3,21 +3,21 @@
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::Error;
-use linchpin_hub_core::hub::{CallView, Wanted, Which};
+use linchpin_hub_core::hub::{CallRequest, CallView, ToolRef};
 use linchpin_hub_core::id::ServerId;
-use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::object_reader::ObjectReader;
 use linchpin_hub_core::store::CallFilter;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{json, json_with, located};
+use crate::request::ApiRequest;
+use crate::response::{json, json_with_status, with_location};
 use crate::route::API;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
+const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 pub(crate) const WAIT: [Parameter; 1] = [Parameter::flag(
     "wait",
@@ -48,15 +48,15 @@ pub(crate) struct NewCall {
     arguments: Option<Map<String, Value>>,
 }
 
-pub(crate) async fn make_any(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
+pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
     let (tool, server, name) =
-        (form.text("tool", 1_000)?, form.text("server", 64)?, form.text("name", 1_000)?);
-    let arguments = arguments(&mut form);
-    form.end()?;
+        (form.string("tool", 1_000)?, form.string("server", 64)?, form.string("name", 1_000)?);
+    let arguments = take_arguments(&mut form);
+    form.finish()?;
     let which = match (tool, server, name) {
-        (Some(tool), None, None) => Which::Local(tool),
-        (None, Some(server), Some(tool)) => Which::Of { server, tool },
+        (Some(tool), None, None) => ToolRef::Qualified(tool),
+        (None, Some(server), Some(tool)) => ToolRef::Upstream { server, tool },
         (None, Some(_), None) => {
             return Err(Error::invalid(
                 "name",
@@ -79,64 +79,64 @@ pub(crate) async fn make_any(mut asked: Asked) -> Result<Response> {
             return Err(Error::invalid("tool", text).into());
         }
     };
-    make(&asked, which, arguments).await
+    run_call(&request, which, arguments).await
 }
 
 /// Takes the arguments from a form; an empty object if they are missing.
-pub(super) fn arguments(form: &mut Form) -> Value {
+pub(super) fn take_arguments(form: &mut ObjectReader) -> Value {
     form.value("arguments").unwrap_or_else(|| Map::new().into())
 }
 
 /// Starts a call and returns its outcome, or its current state if the client does not wait.
-pub(super) async fn make(asked: &Asked, tool: Which, arguments: Value) -> Result<Response> {
-    let prefers = asked.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+pub(super) async fn run_call(request: &ApiRequest, tool: ToolRef, arguments: Value) -> Result<Response> {
+    let prefers = request.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
-    let wait = asked.query.flag("wait").unwrap_or(!is_async);
-    let (hub, scope) = (asked.hub(), asked.scope()?);
-    let mut call = hub.begin_call(scope, Wanted { tool, arguments }, wait).await?;
+    let wait = request.query.flag("wait").unwrap_or(!is_async);
+    let (hub, scope) = (request.hub(), request.scope()?);
+    let mut call = hub.submit_call(scope, CallRequest { tool, arguments }, wait).await?;
     if wait && !call.status.is_final() {
-        asked.is_read.notify_one(); // an approval may take long
+        request.body_released.notify_one(); // an approval may take long
         call = hub.wait(scope, call.id).await?;
     }
     let status = if call.status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut response = located(json_with(status, &call)?, &place(&call));
+    let mut response = with_location(json_with_status(status, &call)?, &call_path(&call));
     if is_async && !wait {
-        response.headers_mut().insert(APPLIED, HeaderValue::from_static("respond-async"));
+        response.headers_mut().insert(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
     }
     Ok(response)
 }
 
-fn place(call: &CallView) -> String {
+fn call_path(call: &CallView) -> String {
     format!("{API}/calls/{}", call.id)
 }
 
 /// Returns the server of the filter. A removed server can be given by id only.
-async fn server(asked: &Asked) -> Result<Option<ServerId>> {
-    let Some(name) = asked.query.text("server") else { return Ok(None) };
+async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
+    let Some(name) = request.query.text("server") else { return Ok(None) };
     match name.parse() {
         Ok(id) => Ok(Some(id)),
-        Err(_) => Ok(Some(asked.hub().server(asked.scope()?, name).await?.id)),
+        Err(_) => Ok(Some(request.hub().server(request.scope()?, name).await?.id)),
     }
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let scope = asked.scope()?;
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
+    let scope = request.scope()?;
     let filter = CallFilter {
-        server: server(&asked).await?,
-        tool: asked.query.text("tool").map(str::to_owned),
-        status: asked.query.one("status"),
-        subject: asked.query.text("subject").map(str::to_owned),
-        since: asked.query.time("since"),
-        until: asked.query.time("until"),
+        server: server_filter(&request).await?,
+        tool: request.query.text("tool").map(str::to_owned),
+        status: request.query.parsed("status"),
+        subject: request.query.text("subject").map(str::to_owned),
+        since: request.query.time("since"),
+        until: request.query.time("until"),
     };
-    json(&asked.hub().calls(scope, filter, &asked.query.paging()).await?)
+    json(&request.hub().calls(scope, filter, &request.query.paging()).await?)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().call(asked.scope()?, asked.path("call").parse()?).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().call(request.scope()?, request.path("call").parse()?).await?)
 }
 
-pub(crate) async fn cancel(asked: Asked) -> Result<Response> {
-    json(&asked.hub().cancel_call(asked.scope()?, asked.path("call").parse()?).await?)
+pub(crate) async fn cancel(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().cancel_call(request.scope()?, request.path("call").parse()?).await?)
 }

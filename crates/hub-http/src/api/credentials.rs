@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{done, json};
+use crate::request::ApiRequest;
+use crate::response::{json, no_content};
 
-pub(crate) const WHOSE: [Parameter; 1] =
+pub(crate) const AGENT_PARAMETER: [Parameter; 1] =
     [Parameter::text("agent", "Agent id. Default: the shared credential")];
 
 /// Request to store a credential.
@@ -32,40 +32,51 @@ pub(crate) struct NewSecret {
     secret: String,
 }
 
-pub(super) fn agent(asked: &Asked) -> Result<Option<AgentId>> {
-    Ok(asked.query.text("agent").map(str::parse).transpose()?)
+pub(super) fn agent_parameter(request: &ApiRequest) -> Result<Option<AgentId>> {
+    Ok(request.query.text("agent").map(str::parse).transpose()?)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().credential(asked.scope()?, asked.path("server"), agent(&asked)?).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(
+        &request
+            .hub()
+            .credential(request.scope()?, request.path("server"), agent_parameter(&request)?)
+            .await?,
+    )
 }
 
-pub(crate) async fn set(mut asked: Asked) -> Result<Response> {
-    let secret = secret(&mut asked, 16_384)?;
-    let agent = agent(&asked)?;
-    json(&asked.hub().set_credential(asked.scope()?, asked.path("server"), agent, &secret).await?)
+pub(crate) async fn set(mut request: ApiRequest) -> Result<Response> {
+    let secret = required_secret(&mut request, 16_384)?;
+    let agent = agent_parameter(&request)?;
+    json(&request.hub().set_credential(request.scope()?, request.path("server"), agent, &secret).await?)
 }
 
-pub(crate) async fn remove(asked: Asked) -> Result<Response> {
-    asked.hub().drop_credential(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
-    Ok(done())
+pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
+    request
+        .hub()
+        .delete_credential(request.scope()?, request.path("server"), agent_parameter(&request)?)
+        .await?;
+    Ok(no_content())
 }
 
-pub(crate) async fn set_variable(mut asked: Asked) -> Result<Response> {
-    let secret = secret(&mut asked, 32_768)?;
-    let (server, variable) = (asked.path("server"), asked.path("variable"));
-    json(&asked.hub().set_secret(asked.scope()?, server, variable, &secret).await?)
+pub(crate) async fn set_env_secret(mut request: ApiRequest) -> Result<Response> {
+    let secret = required_secret(&mut request, 32_768)?;
+    let (server, variable) = (request.path("server"), request.path("variable"));
+    json(&request.hub().set_env_secret(request.scope()?, server, variable, &secret).await?)
 }
 
-pub(crate) async fn remove_variable(asked: Asked) -> Result<Response> {
-    asked.hub().drop_secret(asked.scope()?, asked.path("server"), asked.path("variable")).await?;
-    Ok(done())
+pub(crate) async fn delete_env_secret(request: ApiRequest) -> Result<Response> {
+    request
+        .hub()
+        .delete_env_secret(request.scope()?, request.path("server"), request.path("variable"))
+        .await?;
+    Ok(no_content())
 }
 
-fn secret(asked: &mut Asked, longest: usize) -> Result<Secret> {
-    let mut form = asked.form()?;
+fn required_secret(request: &mut ApiRequest, longest: usize) -> Result<Secret> {
+    let mut form = request.form()?;
     let missing = || Error::invalid("secret", "must be set");
-    let secret = Secret::new(form.text("secret", longest)?.ok_or_else(missing)?);
-    form.end()?;
+    let secret = Secret::new(form.string("secret", longest)?.ok_or_else(missing)?);
+    form.finish()?;
     Ok(secret)
 }

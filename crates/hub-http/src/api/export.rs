@@ -5,7 +5,7 @@ use linchpin_hub_core::hub::ToolFilter;
 
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
+use crate::request::ApiRequest;
 use crate::response::json;
 
 pub(crate) const FILTERS: [Parameter; 2] = [
@@ -18,17 +18,17 @@ pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
     "Servers to export: ids or slugs, separated by commas. Default: all enabled servers",
 )];
 
-pub(crate) async fn client(asked: Asked) -> Result<Response> {
-    let named = asked.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+pub(crate) async fn client(request: ApiRequest) -> Result<Response> {
+    let named = request.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
     let named: Vec<_> = named.map(str::to_owned).collect();
-    json(&asked.hub().snippet(asked.scope()?, asked.path("client").parse()?, &named).await?)
+    json(&request.hub().client_config(request.scope()?, request.path("client").parse()?, &named).await?)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     let filter = ToolFilter {
-        server: asked.query.text("server").map(str::to_owned),
-        agent: asked.query.text("agent").map(str::parse).transpose()?,
+        server: request.query.text("server").map(str::to_owned),
+        agent: request.query.text("agent").map(str::parse).transpose()?,
         ..ToolFilter::default()
     };
-    json(&asked.hub().export(asked.scope()?, asked.path("format").parse()?, filter).await?)
+    json(&request.hub().export(request.scope()?, request.path("format").parse()?, filter).await?)
 }

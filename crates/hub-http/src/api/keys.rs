@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::problem::Result;
-use crate::request::Asked;
+use crate::request::ApiRequest;
 use crate::response::json;
 
 /// Request to rotate keys.
@@ -27,10 +27,10 @@ pub(crate) struct RotatedKeys {
     unreadable: usize,
 }
 
-pub(crate) async fn rotate(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let data = form.flag("data")?.unwrap_or(false);
-    form.end()?;
-    let rotated = asked.hub().rotate_keys(asked.scope()?, data).await?;
+pub(crate) async fn rotate(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let data = form.boolean("data")?.unwrap_or(false);
+    form.finish()?;
+    let rotated = request.hub().rotate_keys(request.scope()?, data).await?;
     json(&RotatedKeys { tenants: rotated.tenants, secrets: rotated.secrets, unreadable: rotated.unreadable })
 }

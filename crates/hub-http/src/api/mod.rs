@@ -23,8 +23,8 @@ use axum::response::Response;
 use http::StatusCode;
 
 use crate::problem::Result;
-use crate::request::Asked;
-use crate::response::with;
+use crate::request::ApiRequest;
+use crate::response::respond_with;
 use crate::route::JSON;
 use crate::{openapi, routes};
 
@@ -32,6 +32,6 @@ use crate::{openapi, routes};
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all()).to_string());
 
 /// Returns the `OpenAPI` document.
-pub(crate) async fn document(_: Asked) -> Result<Response> {
-    Ok(with(StatusCode::OK, JSON, DOCUMENT.as_str()))
+pub(crate) async fn document(_: ApiRequest) -> Result<Response> {
+    Ok(respond_with(StatusCode::OK, JSON, DOCUMENT.as_str()))
 }

@@ -2,19 +2,19 @@
 
 use axum::response::Response;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::hub::Offer;
+use linchpin_hub_core::hub::FeatureList;
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
 
-use crate::paging::numbered;
+use crate::paging::page_by_position;
 use crate::problem::Result;
-use crate::request::Asked;
+use crate::request::ApiRequest;
 use crate::response::json;
 
 /// Request to read a resource.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct ResourceToRead {
+pub(crate) struct ReadResourceRequest {
     /// URI of the resource.
     #[schemars(length(min = 1, max = 8_192))]
     uri: String,
@@ -28,35 +28,35 @@ pub(crate) struct PromptArguments {
     arguments: Option<BTreeMap<String, String>>,
 }
 
-async fn offers(asked: Asked, what: Offer) -> Result<Response> {
-    let offers = asked.hub().offers(asked.scope()?, asked.path("server"), what).await?;
-    json(&numbered(offers, &asked.query.paging()))
+async fn list(request: ApiRequest, what: FeatureList) -> Result<Response> {
+    let offers = request.hub().list_feature(request.scope()?, request.path("server"), what).await?;
+    json(&page_by_position(offers, &request.query.paging()))
 }
 
-pub(crate) async fn resources(asked: Asked) -> Result<Response> {
-    offers(asked, Offer::Resources).await
+pub(crate) async fn resources(request: ApiRequest) -> Result<Response> {
+    list(request, FeatureList::Resources).await
 }
 
-pub(crate) async fn templates(asked: Asked) -> Result<Response> {
-    offers(asked, Offer::Templates).await
+pub(crate) async fn templates(request: ApiRequest) -> Result<Response> {
+    list(request, FeatureList::Templates).await
 }
 
-pub(crate) async fn prompts(asked: Asked) -> Result<Response> {
-    offers(asked, Offer::Prompts).await
+pub(crate) async fn prompts(request: ApiRequest) -> Result<Response> {
+    list(request, FeatureList::Prompts).await
 }
 
-pub(crate) async fn read(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
+pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
     let missing = || Error::invalid("uri", "must be set");
-    let uri = form.text("uri", 8_192)?.ok_or_else(missing)?;
-    form.end()?;
-    json(&asked.hub().read_resource(asked.scope()?, asked.path("server"), &uri).await?)
+    let uri = form.string("uri", 8_192)?.ok_or_else(missing)?;
+    form.finish()?;
+    json(&request.hub().read_resource(request.scope()?, request.path("server"), &uri).await?)
 }
 
-pub(crate) async fn prompt(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let arguments = form.map("arguments", 100, 100_000)?;
-    form.end()?;
-    let (server, prompt) = (asked.path("server"), asked.path("prompt"));
-    json(&asked.hub().get_prompt(asked.scope()?, server, prompt, arguments).await?)
+pub(crate) async fn prompt(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let arguments = form.string_map("arguments", 100, 100_000)?;
+    form.finish()?;
+    let (server, prompt) = (request.path("server"), request.path("prompt"));
+    json(&request.hub().get_prompt(request.scope()?, server, prompt, arguments).await?)
 }

@@ -8,11 +8,11 @@ use linchpin_hub_core::server::{Authentication, CredentialMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::paging::cut;
+use crate::paging::page_by_key;
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{created, done, json};
+use crate::request::ApiRequest;
+use crate::response::{created, json, no_content};
 use crate::route::API;
 
 pub(crate) const STATUSES: [&str; 5] = ["disconnected", "connecting", "connected", "error", "disabled"];
@@ -28,7 +28,7 @@ pub(crate) const SYNC: [Parameter; 1] =
 /// Optional fields of a server.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
-struct More {
+struct ServerFields {
     /// Description.
     #[schemars(length(max = 2_000))]
     description: Option<String>,
@@ -74,13 +74,13 @@ pub(crate) struct NewServer {
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     slug: Option<String>,
     #[serde(flatten)]
-    more: More,
+    more: ServerFields,
 }
 
 /// Request to test a server configuration without saving it.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
-pub(crate) struct ServerToTry {
+pub(crate) struct TestServerRequest {
     #[serde(flatten)]
     server: NewServer,
     /// Credential of the server.
@@ -98,7 +98,7 @@ pub(crate) struct ServerChanges {
     #[schemars(length(max = 2_048))]
     url: Option<String>,
     #[serde(flatten)]
-    more: More,
+    more: ServerFields,
 }
 
 /// Result of trusting all new tools of a server.
@@ -108,71 +108,71 @@ pub(crate) struct TrustedTools {
     trusted: usize,
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let filter = ServerFilter {
-        enabled: asked.query.flag("enabled"),
-        status: asked.query.one("status"),
-        q: asked.query.text("q").map(str::to_owned),
+        enabled: request.query.flag("enabled"),
+        status: request.query.parsed("status"),
+        q: request.query.text("q").map(str::to_owned),
     };
-    let servers = asked.hub().servers(asked.scope()?, &filter).await?;
-    json(&cut(servers, &asked.query.paging(), |server| server.id.to_string()))
+    let servers = request.hub().servers(request.scope()?, &filter).await?;
+    json(&page_by_key(servers, &request.query.paging(), |server| server.id.to_string()))
 }
 
-pub(crate) async fn add(mut asked: Asked) -> Result<Response> {
-    let form = asked.body.take();
-    let server = asked.hub().add_server(asked.scope()?, form).await?;
-    created(&place(&server), &server)
+pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
+    let form = request.body.take();
+    let server = request.hub().add_server(request.scope()?, form).await?;
+    created(&server_path(&server), &server)
 }
 
-fn place(server: &ServerView) -> String {
+fn server_path(server: &ServerView) -> String {
     format!("{API}/servers/{}", server.id)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().server(asked.scope()?, asked.path("server")).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().server(request.scope()?, request.path("server")).await?)
 }
 
-pub(crate) async fn change(mut asked: Asked) -> Result<Response> {
-    let changes = asked.body.take();
-    json(&asked.hub().update_server(asked.scope()?, asked.path("server"), changes).await?)
+pub(crate) async fn update(mut request: ApiRequest) -> Result<Response> {
+    let changes = request.body.take();
+    json(&request.hub().update_server(request.scope()?, request.path("server"), changes).await?)
 }
 
-pub(crate) async fn remove(asked: Asked) -> Result<Response> {
-    asked.hub().remove_server(asked.scope()?, asked.path("server")).await?;
-    Ok(done())
+pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
+    request.hub().remove_server(request.scope()?, request.path("server")).await?;
+    Ok(no_content())
 }
 
-pub(crate) async fn try_out(mut asked: Asked) -> Result<Response> {
-    let form = asked.body.take();
-    json(&asked.hub().try_draft(asked.scope()?, form).await?)
+pub(crate) async fn test_draft(mut request: ApiRequest) -> Result<Response> {
+    let form = request.body.take();
+    json(&request.hub().test_draft(request.scope()?, form).await?)
 }
 
-pub(crate) async fn test(asked: Asked) -> Result<Response> {
-    json(&asked.hub().test_server(asked.scope()?, asked.path("server")).await?)
+pub(crate) async fn test(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().test_server(request.scope()?, request.path("server")).await?)
 }
 
-pub(crate) async fn connect(asked: Asked) -> Result<Response> {
-    json(&asked.hub().connect_server(asked.scope()?, asked.path("server")).await?)
+pub(crate) async fn connect(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().connect_server(request.scope()?, request.path("server")).await?)
 }
 
-pub(crate) async fn disconnect(asked: Asked) -> Result<Response> {
-    json(&asked.hub().disconnect_server(asked.scope()?, asked.path("server")).await?)
+pub(crate) async fn disconnect(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().disconnect_server(request.scope()?, request.path("server")).await?)
 }
 
-pub(crate) async fn sync(asked: Asked) -> Result<Response> {
-    let agent = asked.query.text("agent").map(str::parse).transpose()?;
-    json(&asked.hub().sync_server(asked.scope()?, asked.path("server"), agent).await?)
+pub(crate) async fn sync(request: ApiRequest) -> Result<Response> {
+    let agent = request.query.text("agent").map(str::parse).transpose()?;
+    json(&request.hub().sync_server(request.scope()?, request.path("server"), agent).await?)
 }
 
-pub(crate) async fn enable(asked: Asked) -> Result<Response> {
-    json(&asked.hub().enable_server(asked.scope()?, asked.path("server"), true).await?)
+pub(crate) async fn enable(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().enable_server(request.scope()?, request.path("server"), true).await?)
 }
 
-pub(crate) async fn disable(asked: Asked) -> Result<Response> {
-    json(&asked.hub().enable_server(asked.scope()?, asked.path("server"), false).await?)
+pub(crate) async fn disable(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().enable_server(request.scope()?, request.path("server"), false).await?)
 }
 
-pub(crate) async fn trust(asked: Asked) -> Result<Response> {
-    let trusted = asked.hub().trust_server(asked.scope()?, asked.path("server")).await?;
+pub(crate) async fn trust(request: ApiRequest) -> Result<Response> {
+    let trusted = request.hub().trust_server(request.scope()?, request.path("server")).await?;
     json(&TrustedTools { trusted })
 }

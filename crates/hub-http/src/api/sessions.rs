@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin_hub_core::hub::LOCAL;
-use linchpin_hub_core::hub::sessions::SignedIn;
+use linchpin_hub_core::hub::sessions::NewSession;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::{Error, Subject};
 use schemars::JsonSchema;
@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use crate::authentication::cookie;
 use crate::problem::{Problem, Result};
-use crate::request::Asked;
-use crate::response::{done, json, json_with};
+use crate::request::ApiRequest;
+use crate::response::{json, json_with_status, no_content};
 
 /// Authenticated caller.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Session {
+pub(crate) struct CallerView {
     /// Subject: `user:ID` or `agent:ID`.
     subject: String,
     /// The user, if the caller is one.
@@ -34,7 +34,7 @@ pub(crate) struct Session {
 /// Request to log in.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct SignIn {
+pub(crate) struct LoginRequest {
     /// Name of the user. Default: `local`.
     #[schemars(length(max = 100))]
     name: Option<String>,
@@ -43,16 +43,16 @@ pub(crate) struct SignIn {
     password: String,
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    let caller = asked.caller()?;
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    let caller = request.caller()?;
     let user = match caller.scope.subject() {
         Subject::User(id) => {
-            let users = asked.hub().users(caller.scope).await?;
+            let users = request.hub().users(caller.scope).await?;
             users.into_iter().find(|user| user.id == id)
         }
         _ => None,
     };
-    json(&Session {
+    json(&CallerView {
         subject: caller.scope.subject().to_string(),
         user,
         csrf_token: caller.csrf.as_ref().map(|csrf| csrf.expose().to_owned()),
@@ -61,48 +61,57 @@ pub(crate) async fn get(asked: Asked) -> Result<Response> {
 }
 
 /// Logs in with a name and a password.
-pub(crate) async fn with_password(asked: &mut Asked) -> Result<SignedIn> {
-    let mut form = asked.form()?;
-    let name = form.text("name", 100)?.filter(|name| !name.is_empty()).unwrap_or_else(|| "local".to_owned());
+pub(crate) async fn log_in_with_password(request: &mut ApiRequest) -> Result<NewSession> {
+    let mut form = request.form()?;
+    let name =
+        form.string("name", 100)?.filter(|name| !name.is_empty()).unwrap_or_else(|| "local".to_owned());
     let missing = || Error::invalid("password", "must be set");
-    let password = Secret::new(form.text("password", 1_024)?.ok_or_else(missing)?);
-    form.end()?;
-    Ok(asked.hub().sign_in(LOCAL, &name, &password, &asked.remote).await?)
+    let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
+    form.finish()?;
+    Ok(request.hub().log_in(LOCAL, &name, &password, &request.remote).await?)
 }
 
-pub(crate) async fn begin(mut asked: Asked) -> Result<Response> {
-    let signed_in = with_password(&mut asked).await?;
-    let session = Session {
+pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
+    let signed_in = log_in_with_password(&mut request).await?;
+    let session = CallerView {
         subject: signed_in.scope.subject().to_string(),
         user: Some(signed_in.user),
         csrf_token: Some(signed_in.csrf.expose().to_owned()),
         expires: Some(signed_in.expires),
     };
-    Ok(keeping(&asked, json_with(StatusCode::CREATED, &session)?, Some(&signed_in.cookie)))
+    Ok(with_session_cookie(
+        &request,
+        json_with_status(StatusCode::CREATED, &session)?,
+        Some(&signed_in.cookie),
+    ))
 }
 
 /// Creates a one-time login link for the local user.
-pub(crate) async fn link(asked: Asked) -> Result<Response> {
-    if !asked.caller()?.is_operator(&asked.app) {
+pub(crate) async fn create_login_link(request: ApiRequest) -> Result<Response> {
+    if !request.caller()?.is_operator(&request.app) {
         let text =
             "only the operator may create a login link: run `linchpin login-link` on the machine of the hub";
         return Err(Problem::new(StatusCode::FORBIDDEN, "operator_needed", text));
     }
-    json_with(StatusCode::CREATED, &asked.hub().login_link().await?)
+    json_with_status(StatusCode::CREATED, &request.hub().create_operator_login_link().await?)
 }
 
 /// Adds the cookie of a new session to a response, or removes the cookie.
-pub(crate) fn keeping(asked: &Asked, mut response: Response, session: Option<&Secret>) -> Response {
-    let kept: Option<HeaderValue> = cookie(&asked.cookie, session, asked.app.is_secure);
+pub(crate) fn with_session_cookie(
+    request: &ApiRequest,
+    mut response: Response,
+    session: Option<&Secret>,
+) -> Response {
+    let kept: Option<HeaderValue> = cookie(&request.cookie, session, request.app.is_secure);
     response.headers_mut().extend(kept.map(|cookie| (SET_COOKIE, cookie)));
     response
 }
 
-pub(crate) async fn end(asked: Asked) -> Result<Response> {
-    let Some(cookie) = asked.caller()?.cookie() else {
+pub(crate) async fn log_out(request: ApiRequest) -> Result<Response> {
+    let Some(cookie) = request.caller()?.session_cookie() else {
         let text = "an API token has no session: revoke the token instead";
         return Err(Problem::new(StatusCode::CONFLICT, "no_session", text));
     };
-    asked.hub().sign_out(cookie).await?;
-    Ok(keeping(&asked, done(), None))
+    request.hub().log_out(cookie).await?;
+    Ok(with_session_cookie(&request, no_content(), None))
 }

@@ -3,41 +3,51 @@
 use axum::response::Response;
 use http::StatusCode;
 use linchpin::auth::Secret;
-use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::oauth::SignInStatus;
 
-use super::credentials::agent;
-use crate::paging::numbered;
+use super::credentials::agent_parameter;
+use crate::paging::page_by_position;
 use crate::problem::Result;
-use crate::request::Asked;
-use crate::response::{done, json, json_with};
+use crate::request::ApiRequest;
+use crate::response::{json, json_with_status, no_content};
 
-pub(crate) async fn begin(asked: Asked) -> Result<Response> {
-    let hub = asked.hub();
-    let mut begun = hub.begin_sign_in(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
+pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
+    let hub = request.hub();
+    let mut begun =
+        hub.start_sign_in(request.scope()?, request.path("server"), agent_parameter(&request)?).await?;
     // The operator can read the files of the hub and thus is the local user, who may have no password: add a login
     // link, so that the browser can log in.
-    if asked.caller()?.is_operator(&asked.app) && begun.progress == Progress::Waiting {
+    if request.caller()?.is_operator(&request.app) && begun.progress == SignInStatus::Waiting {
         let (base, _) = begun.url.split_once("/oauth/").unwrap_or_default();
         let link = |once: Secret| format!("{base}/sign-in?token={}&sign_in={}", once.expose(), begun.id);
-        begun.link = hub.one_time().await?.map(link);
+        begun.link = hub.create_login_link().await?.map(link);
     }
-    json_with(StatusCode::CREATED, &begun)
+    json_with_status(StatusCode::CREATED, &begun)
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().sign_in_view(asked.scope()?, asked.path("sign_in")).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().sign_in_view(request.scope()?, request.path("sign_in")).await?)
 }
 
-pub(crate) async fn standing(asked: Asked) -> Result<Response> {
-    json(&asked.hub().standing(asked.scope()?, asked.path("server"), agent(&asked)?).await?)
+pub(crate) async fn grant_status(request: ApiRequest) -> Result<Response> {
+    json(
+        &request
+            .hub()
+            .grant_status(request.scope()?, request.path("server"), agent_parameter(&request)?)
+            .await?,
+    )
 }
 
-pub(crate) async fn end(asked: Asked) -> Result<Response> {
-    asked.hub().sign_out_of(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
-    Ok(done())
+pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
+    request
+        .hub()
+        .sign_out_of_server(request.scope()?, request.path("server"), agent_parameter(&request)?)
+        .await?;
+    Ok(no_content())
 }
 
-pub(crate) async fn trace(asked: Asked) -> Result<Response> {
-    let items = asked.hub().trace(asked.scope()?, asked.path("server"), agent(&asked)?).await?;
-    json(&numbered(items, &asked.query.paging()))
+pub(crate) async fn trace(request: ApiRequest) -> Result<Response> {
+    let items =
+        request.hub().trace(request.scope()?, request.path("server"), agent_parameter(&request)?).await?;
+    json(&page_by_position(items, &request.query.paging()))
 }

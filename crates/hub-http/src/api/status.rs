@@ -8,10 +8,10 @@ use linchpin_hub_core::hub::ServerFilter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::metrics::Text;
+use crate::metrics::PrometheusText;
 use crate::problem::Result;
-use crate::request::Asked;
-use crate::response::{json, with};
+use crate::request::ApiRequest;
+use crate::response::{json, respond_with};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,7 +19,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Status of the hub.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HubStatus")]
-pub(crate) struct Status {
+pub(crate) struct HubStatus {
     /// Version of the hub.
     pub(crate) version: &'static str,
     /// Start time of the hub.
@@ -40,50 +40,50 @@ pub(crate) struct Status {
 }
 
 /// Collects the status of the hub.
-pub(crate) async fn look(asked: &Asked) -> Result<Status> {
-    let (hub, scope) = (asked.hub(), asked.scope()?);
+pub(crate) async fn collect(request: &ApiRequest) -> Result<HubStatus> {
+    let (hub, scope) = (request.hub(), request.scope()?);
     let servers = hub.servers(scope, &ServerFilter::default()).await?;
-    let is_connected = |status| status == connection::Status::Connected;
-    Ok(Status {
+    let is_connected = |status| status == connection::ConnectionStatus::Connected;
+    Ok(HubStatus {
         version: env!("CARGO_PKG_VERSION"),
-        started: asked.app.begun,
+        started: request.app.started,
         servers: servers.len(),
         connected: servers.iter().filter(|server| is_connected(server.status)).count(),
         tools: servers.iter().map(|server| server.tools).sum(),
         pending_approvals: hub.pending_approvals(scope).await?,
         audit_entries: hub.audit_entries(scope).await?,
-        file_problem: asked.app.file_problem(),
+        file_problem: request.app.file_problem(),
     })
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&look(&asked).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&collect(&request).await?)
 }
 
 /// Liveness check.
-pub(crate) async fn healthy(_: Asked) -> Result<Response> {
-    Ok(with(StatusCode::OK, TEXT, "ok\n"))
+pub(crate) async fn healthy(_: ApiRequest) -> Result<Response> {
+    Ok(respond_with(StatusCode::OK, TEXT, "ok\n"))
 }
 
 /// Readiness check: the store must respond.
-pub(crate) async fn ready(asked: Asked) -> Result<Response> {
-    match asked.hub().check().await {
+pub(crate) async fn ready(request: ApiRequest) -> Result<Response> {
+    match request.hub().check().await {
         // The route is public, so the response does not contain the details.
-        Ok(()) if asked.app.file_problem().is_some() => {
+        Ok(()) if request.app.file_problem().is_some() => {
             let text = "ok, but parts of the configuration file are not applied: see the log\n";
-            Ok(with(StatusCode::OK, TEXT, text))
+            Ok(respond_with(StatusCode::OK, TEXT, text))
         }
-        Ok(()) => Ok(with(StatusCode::OK, TEXT, "ok\n")),
+        Ok(()) => Ok(respond_with(StatusCode::OK, TEXT, "ok\n")),
         Err(error) => {
             tracing::warn!(%error, "readiness check failed");
-            Ok(with(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the store does not respond\n"))
+            Ok(respond_with(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the store does not respond\n"))
         }
     }
 }
 
-pub(crate) async fn metrics(asked: Asked) -> Result<Response> {
-    let (status, mut text) = (look(&asked).await?, Text::default());
-    asked.app.metrics.write(&mut text);
+pub(crate) async fn metrics(request: ApiRequest) -> Result<Response> {
+    let (status, mut text) = (collect(&request).await?, PrometheusText::default());
+    request.app.metrics.write(&mut text);
     for (name, help, value) in [
         ("linchpin_servers", "Number of servers.", status.servers as u64),
         ("linchpin_servers_connected", "Number of connected servers.", status.connected as u64),
@@ -91,18 +91,18 @@ pub(crate) async fn metrics(asked: Asked) -> Result<Response> {
         ("linchpin_approvals_pending", "Number of pending approvals.", status.pending_approvals as u64),
         ("linchpin_audit_head", "Number of the last audit entry.", status.audit_entries),
     ] {
-        text.head(name, "gauge", help);
-        text.line(name, &[], value);
+        text.header(name, "gauge", help);
+        text.sample(name, &[], value);
     }
-    let calls = asked.hub().meters().calls(asked.scope()?);
-    text.head("linchpin_calls_total", "counter", "Finished calls by server and status.");
+    let calls = request.hub().metrics().calls(request.scope()?);
+    text.header("linchpin_calls_total", "counter", "Finished calls by server and status.");
     for (server, status, ended) in &calls {
-        text.line("linchpin_calls_total", &[("server", server), ("status", status)], ended.count);
+        text.sample("linchpin_calls_total", &[("server", server), ("status", status)], ended.count);
     }
-    text.head("linchpin_call_duration_seconds", "histogram", "Duration of calls in seconds.");
+    text.header("linchpin_call_duration_seconds", "histogram", "Duration of calls in seconds.");
     for (server, status, ended) in &calls {
         let labels = [("server", &**server), ("status", status)];
         text.histogram("linchpin_call_duration_seconds", &labels, ended);
     }
-    Ok(with(StatusCode::OK, PROMETHEUS, text.end()))
+    Ok(respond_with(StatusCode::OK, PROMETHEUS, text.into_string()))
 }

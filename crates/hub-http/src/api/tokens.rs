@@ -7,11 +7,11 @@ use linchpin_hub_core::{Error, Subject};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::paging::cut;
+use crate::paging::page_by_key;
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{done, json, json_with};
+use crate::request::ApiRequest;
+use crate::response::{json, json_with_status, no_content};
 
 pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
     "owner",
@@ -41,32 +41,32 @@ pub(crate) struct IssuedToken {
 }
 
 /// Returns the owner of the tokens: the agent in the path, or the caller.
-fn owner(asked: &Asked) -> Result<Subject> {
-    match asked.path("agent") {
-        "" => Ok(asked.scope()?.subject()),
+fn owner(request: &ApiRequest) -> Result<Subject> {
+    match request.path("agent") {
+        "" => Ok(request.scope()?.subject()),
         agent => Ok(Subject::Agent(agent.parse()?)),
     }
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let tokens = match asked.query.text("owner") {
-        Some("all") => asked.hub().all_tokens(asked.scope()?).await?,
-        _ => asked.hub().tokens(asked.scope()?, owner(&asked)?).await?,
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
+    let tokens = match request.query.text("owner") {
+        Some("all") => request.hub().all_tokens(request.scope()?).await?,
+        _ => request.hub().tokens(request.scope()?, owner(&request)?).await?,
     };
-    json(&cut(tokens, &asked.query.paging(), |token| token.id.to_string()))
+    json(&page_by_key(tokens, &request.query.paging(), |token| token.id.to_string()))
 }
 
-pub(crate) async fn issue(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
+pub(crate) async fn issue(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
     let missing = || Error::invalid("name", "must be set: describe the purpose of the token");
-    let name = form.text("name", 100)?.ok_or_else(missing)?;
+    let name = form.string("name", 100)?.ok_or_else(missing)?;
     let days = form.number("days", 1..=3_650)?.and_then(|days| u32::try_from(days).ok());
-    form.end()?;
-    let (token, view) = asked.hub().issue_token(asked.scope()?, owner(&asked)?, &name, days).await?;
-    json_with(StatusCode::CREATED, &IssuedToken { token: token.expose().to_owned(), view })
+    form.finish()?;
+    let (token, view) = request.hub().issue_token(request.scope()?, owner(&request)?, &name, days).await?;
+    json_with_status(StatusCode::CREATED, &IssuedToken { token: token.expose().to_owned(), view })
 }
 
-pub(crate) async fn revoke(asked: Asked) -> Result<Response> {
-    asked.hub().revoke_token(asked.scope()?, owner(&asked)?, asked.path("token").parse()?).await?;
-    Ok(done())
+pub(crate) async fn revoke(request: ApiRequest) -> Result<Response> {
+    request.hub().revoke_token(request.scope()?, owner(&request)?, request.path("token").parse()?).await?;
+    Ok(no_content())
 }

@@ -2,15 +2,15 @@
 
 use axum::response::Response;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::hub::{ToolFilter, Which};
+use linchpin_hub_core::hub::{ToolFilter, ToolRef};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use super::calls;
-use crate::paging::cut;
+use crate::paging::page_by_key;
 use crate::problem::Result;
 use crate::query::Parameter;
-use crate::request::Asked;
+use crate::request::ApiRequest;
 use crate::response::json;
 
 pub(crate) const STATES: [&str; 3] = ["new", "trusted", "changed"];
@@ -25,7 +25,7 @@ pub(crate) const FILTERS: [Parameter; 5] = [
 /// Request to trust a tool.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct ToolSeen {
+pub(crate) struct TrustToolRequest {
     /// `pin` of the reviewed definition. If the tool has another pin by now, the request fails.
     pin: String,
 }
@@ -38,35 +38,35 @@ pub(crate) struct CallArguments {
     arguments: Option<Map<String, Value>>,
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let filter = ToolFilter {
-        server: asked.query.text("server").map(str::to_owned),
-        state: asked.query.one("state"),
-        agent: asked.query.text("agent").map(str::parse).transpose()?,
-        callable: asked.query.flag("callable"),
-        q: asked.query.text("q").map(str::to_owned),
+        server: request.query.text("server").map(str::to_owned),
+        state: request.query.parsed("state"),
+        agent: request.query.text("agent").map(str::parse).transpose()?,
+        callable: request.query.flag("callable"),
+        q: request.query.text("q").map(str::to_owned),
     };
-    let tools = asked.hub().tools(asked.scope()?, &filter).await?;
-    json(&cut(tools, &asked.query.paging(), |tool| tool.name.clone()))
+    let tools = request.hub().tools(request.scope()?, &filter).await?;
+    json(&page_by_key(tools, &request.query.paging(), |tool| tool.name.clone()))
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    json(&asked.hub().tool(asked.scope()?, asked.path("tool")).await?)
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    json(&request.hub().tool(request.scope()?, request.path("tool")).await?)
 }
 
-pub(crate) async fn trust(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let pin = form.text("pin", 100)?.ok_or_else(|| {
+pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let pin = form.string("pin", 100)?.ok_or_else(|| {
         Error::invalid("pin", "must be set to the `pin` of the tool definition that you have reviewed")
     })?;
-    form.end()?;
-    json(&asked.hub().trust_tool(asked.scope()?, asked.path("tool"), &pin).await?)
+    form.finish()?;
+    json(&request.hub().trust_tool(request.scope()?, request.path("tool"), &pin).await?)
 }
 
-pub(crate) async fn call(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let arguments = calls::arguments(&mut form);
-    form.end()?;
-    let tool = Which::Local(asked.path("tool").to_owned());
-    calls::make(&asked, tool, arguments).await
+pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let arguments = calls::take_arguments(&mut form);
+    form.finish()?;
+    let tool = ToolRef::Qualified(request.path("tool").to_owned());
+    calls::run_call(&request, tool, arguments).await
 }

@@ -7,11 +7,11 @@ use linchpin_hub_core::hub::users::ChangedBy;
 use linchpin_hub_core::id::UserId;
 use schemars::JsonSchema;
 
-use super::sessions::keeping;
-use crate::paging::cut;
+use super::sessions::with_session_cookie;
+use crate::paging::page_by_key;
 use crate::problem::Result;
-use crate::request::Asked;
-use crate::response::{created, done, json};
+use crate::request::ApiRequest;
+use crate::response::{created, json, no_content};
 use crate::route::API;
 
 /// Request to add a user.
@@ -36,49 +36,49 @@ pub(crate) struct NewPassword {
     old_password: Option<String>,
 }
 
-pub(crate) async fn list(asked: Asked) -> Result<Response> {
-    let users = asked.hub().users(asked.scope()?).await?;
-    json(&cut(users, &asked.query.paging(), |user| user.id.to_string()))
+pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
+    let users = request.hub().users(request.scope()?).await?;
+    json(&page_by_key(users, &request.query.paging(), |user| user.id.to_string()))
 }
 
-pub(crate) async fn get(asked: Asked) -> Result<Response> {
-    let id: UserId = asked.path("user").parse()?;
-    let users = asked.hub().users(asked.scope()?).await?;
+pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
+    let id: UserId = request.path("user").parse()?;
+    let users = request.hub().users(request.scope()?).await?;
     let found = users.into_iter().find(|user| user.id == id);
     json(&found.ok_or_else(|| Error::not_found("user", id))?)
 }
 
-pub(crate) async fn add(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
-    let name = form.text("name", 100)?.ok_or_else(|| Error::invalid("name", "must be set"))?;
-    form.end()?;
-    let user = asked.hub().add_user(asked.scope()?, &name).await?;
+pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
+    let name = form.string("name", 100)?.ok_or_else(|| Error::invalid("name", "must be set"))?;
+    form.finish()?;
+    let user = request.hub().add_user(request.scope()?, &name).await?;
     created(&format!("{API}/users/{}", user.id), &user)
 }
 
-pub(crate) async fn remove(asked: Asked) -> Result<Response> {
-    asked.hub().remove_user(asked.scope()?, asked.path("user").parse()?).await?;
-    Ok(done())
+pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
+    request.hub().remove_user(request.scope()?, request.path("user").parse()?).await?;
+    Ok(no_content())
 }
 
 /// Sets a password. Ends all sessions and tokens of the user; the browser that makes the change gets a new session.
-pub(crate) async fn set_password(mut asked: Asked) -> Result<Response> {
-    let mut form = asked.form()?;
+pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
+    let mut form = request.form()?;
     let missing = || Error::invalid("password", "must be the new password");
-    let password = Secret::new(form.text("password", 1_024)?.ok_or_else(missing)?);
-    let old = form.text("old_password", 1_024)?.map(Secret::new);
-    form.end()?;
-    let (caller, user) = (asked.caller()?, asked.path("user").parse()?);
-    let session = caller.cookie().map(|_| &asked.remote);
-    let by = if caller.is_operator(&asked.app) {
+    let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
+    let old = form.string("old_password", 1_024)?.map(Secret::new);
+    form.finish()?;
+    let (caller, user) = (request.caller()?, request.path("user").parse()?);
+    let session = caller.session_cookie().map(|_| &request.remote);
+    let by = if caller.is_operator(&request.app) {
         ChangedBy::Operator
     } else {
         ChangedBy::User { old: old.as_ref(), session }
     };
-    let set = asked.hub().set_password(caller.scope, user, &password, by).await?;
+    let set = request.hub().set_password(caller.scope, user, &password, by).await?;
     let answer = json(&set.user)?;
     Ok(match set.session {
-        Some(session) => keeping(&asked, answer, Some(&session.cookie)),
+        Some(session) => with_session_cookie(&request, answer, Some(&session.cookie)),
         None => answer,
     })
 }

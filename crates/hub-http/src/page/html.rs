@@ -15,19 +15,19 @@ impl Html {
 
     /// Appends escaped text, for use between tags or in a quoted attribute.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
-        let _ = write!(Escaping(&mut self.0), "{text}"); // writing to a string never fails
+        let _ = write!(HtmlEscaper(&mut self.0), "{text}"); // writing to a string never fails
         self
     }
 
-    pub(super) fn end(self) -> String {
+    pub(super) fn into_string(self) -> String {
         self.0
     }
 }
 
 /// Writer that escapes markup and replaces control and bidirectional characters.
-struct Escaping<'a>(&'a mut String);
+struct HtmlEscaper<'a>(&'a mut String);
 
-impl Write for Escaping<'_> {
+impl Write for HtmlEscaper<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for char in text.chars() {
             match char {
@@ -55,7 +55,7 @@ mod tests {
     fn text(text: &str) -> String {
         let mut html = Html::default();
         html.text(text);
-        html.end()
+        html.into_string()
     }
 
     #[test]
@@ -86,6 +86,6 @@ mod tests {
     fn markup_is_what_stands_in_the_program() {
         let mut html = Html::default();
         html.markup("<p title=\"").text("\"<b>\"").markup("\">").text(7).markup("</p>");
-        assert_eq!(html.end(), "<p title=\"&quot;&lt;b&gt;&quot;\">7</p>");
+        assert_eq!(html.into_string(), "<p title=\"&quot;&lt;b&gt;&quot;\">7</p>");
     }
 }

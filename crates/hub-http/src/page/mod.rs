@@ -8,84 +8,84 @@ use http::header::{CACHE_CONTROL, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use linchpin::auth::Secret;
-use linchpin_hub_core::actor::Scope;
+use linchpin_hub_core::actor::Actor;
 use linchpin_hub_core::connection;
 use linchpin_hub_core::hub::{CallView, ServerFilter, ServerView};
-use linchpin_hub_core::store::{CallFilter, Paging};
+use linchpin_hub_core::store::{CallFilter, PageRequest};
 use serde_json::Value;
 
 use self::html::Html;
-use crate::api::sessions::{keeping, with_password};
-use crate::api::status::{self, Status};
-use crate::authentication::need_origin;
+use crate::api::sessions::{log_in_with_password, with_session_cookie};
+use crate::api::status::{self, HubStatus};
+use crate::authentication::require_origin;
 use crate::problem::{Problem, Result};
 use crate::query::Parameter;
-use crate::request::Asked;
-use crate::response::{see_other, with};
+use crate::request::ApiRequest;
+use crate::response::{respond_with, see_other};
 
 /// Number of recent calls on the status page.
-const CALLS: usize = 20;
+const MAX_RECENT_CALLS: usize = 20;
 
-pub(crate) const ONCE: [Parameter; 2] = [
+pub(crate) const LOGIN_LINK_PARAMETERS: [Parameter; 2] = [
     Parameter::text("token", "One-time login token"),
     Parameter::text("sign_in", "Pending OAuth sign-in to continue after the login"),
 ];
 
 /// Returns the logged-in user.
-fn person(asked: &Asked) -> Option<Scope> {
-    asked.caller.as_ref().map(|caller| caller.scope).filter(|scope| scope.person().is_ok())
+fn logged_in_user(request: &ApiRequest) -> Option<Actor> {
+    request.caller.as_ref().map(|caller| caller.scope).filter(|actor| actor.require_user().is_ok())
 }
 
 /// Shows the status page, or the login form without a user.
-pub(crate) async fn home(asked: Asked) -> Result<Response> {
-    let Some(scope) = person(&asked) else {
-        return Ok(html(StatusCode::OK, door(None)));
+pub(crate) async fn home(request: ApiRequest) -> Result<Response> {
+    let Some(actor) = logged_in_user(&request) else {
+        return Ok(html_response(StatusCode::OK, login_page(None)));
     };
-    let status = status::look(&asked).await?;
-    let servers = asked.hub().servers(scope, &ServerFilter::default()).await?;
-    let paging = Paging { after: None, limit: CALLS };
-    let calls = asked.hub().calls(scope, CallFilter::default(), &paging).await?.items;
-    Ok(html(StatusCode::OK, room(&status, &servers, &calls, asked.app.world.now())))
+    let status = status::collect(&request).await?;
+    let servers = request.hub().servers(actor, &ServerFilter::default()).await?;
+    let paging = PageRequest { after: None, limit: MAX_RECENT_CALLS };
+    let calls = request.hub().calls(actor, CallFilter::default(), &paging).await?.items;
+    Ok(html_response(StatusCode::OK, status_page(&status, &servers, &calls, request.app.world.now())))
 }
 
-pub(crate) async fn style(_: Asked) -> Result<Response> {
-    let mut response = with(StatusCode::OK, "text/css; charset=utf-8", include_str!("style.css"));
+pub(crate) async fn style(_: ApiRequest) -> Result<Response> {
+    let mut response = respond_with(StatusCode::OK, "text/css; charset=utf-8", include_str!("style.css"));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
     Ok(response)
 }
 
 /// Logs in with a login link. If the link is invalid but the browser already has a session, continues to its target.
-pub(crate) async fn sign_in_once(asked: Asked) -> Result<Response> {
-    let Some(token) = asked.query.text("token").filter(|_| asked.method == Method::GET) else {
+pub(crate) async fn log_in_with_link(request: ApiRequest) -> Result<Response> {
+    let Some(token) = request.query.text("token").filter(|_| request.method == Method::GET) else {
         return Ok(see_other("/"));
     };
     let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let then = asked.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
+    let then = request.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
     let then = see_other(then.as_deref().unwrap_or("/"));
-    match asked.hub().sign_in_once(&Secret::new(token), &asked.remote).await {
-        Ok(signed_in) => Ok(keeping(&asked, then, Some(&signed_in.cookie))),
-        Err(_) if person(&asked).is_some() => Ok(then),
-        Err(error) => refused(error.into()),
+    match request.hub().redeem_login_link(&Secret::new(token), &request.remote).await {
+        Ok(signed_in) => Ok(with_session_cookie(&request, then, Some(&signed_in.cookie))),
+        Err(_) if logged_in_user(&request).is_some() => Ok(then),
+        Err(error) => login_failed(error.into()),
     }
 }
 
 /// Logs in with a password.
-pub(crate) async fn sign_in(mut asked: Asked) -> Result<Response> {
-    need_origin(&asked.headers)?;
-    match with_password(&mut asked).await {
-        Ok(signed_in) => Ok(keeping(&asked, see_other("/"), Some(&signed_in.cookie))),
-        Err(problem) => refused(problem),
+pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
+    require_origin(&request.headers)?;
+    match log_in_with_password(&mut request).await {
+        Ok(signed_in) => Ok(with_session_cookie(&request, see_other("/"), Some(&signed_in.cookie))),
+        Err(problem) => login_failed(problem),
     }
 }
 
 /// Shows the login form again, with the reason.
-fn refused(problem: Problem) -> Result<Response> {
+fn login_failed(problem: Problem) -> Result<Response> {
     let status = problem.status();
     let is_broken = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
     if is_broken {
         return Err(problem);
     }
-    let mut response = html(status, door(Some(problem.detail())));
+    let mut response = html_response(status, login_page(Some(problem.detail())));
     if let Some(wait) = problem.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, wait.as_secs().into());
     }
@@ -94,13 +94,13 @@ fn refused(problem: Problem) -> Result<Response> {
 
 /// Creates an HTML response. With `no-referrer`, browsers would send the form with `Origin: null`, so the referrer
 /// policy is `same-origin`.
-fn html(status: StatusCode, page: String) -> Response {
-    let mut response = with(status, "text/html; charset=utf-8", page);
+fn html_response(status: StatusCode, page: String) -> Response {
+    let mut response = respond_with(status, "text/html; charset=utf-8", page);
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 
-fn begin() -> Html {
+fn start_page() -> Html {
     let mut html = Html::default();
     html.markup("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Linchpin</title>");
     html.markup("<meta name=\"viewport\" content=\"width=device-width\">");
@@ -109,8 +109,8 @@ fn begin() -> Html {
 }
 
 /// Renders the login form.
-fn door(reason: Option<&str>) -> String {
-    let mut html = begin();
+fn login_page(reason: Option<&str>) -> String {
+    let mut html = start_page();
     html.markup("<header><h1>Linchpin</h1></header><main><h2>Log in</h2>");
     if let Some(reason) = reason {
         html.markup("<p class=\"error\" role=\"alert\">").text(reason).markup("</p>");
@@ -124,20 +124,20 @@ fn door(reason: Option<&str>) -> String {
     html.markup("<label>Password <input name=\"password\" type=\"password\" ");
     html.markup("autocomplete=\"current-password\" required></label><button>Log in</button></form></main>");
     html.markup("</body></html>");
-    html.end()
+    html.into_string()
 }
 
 /// Renders the status page.
-fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timestamp) -> String {
-    let mut html = begin();
+fn status_page(status: &HubStatus, servers: &[ServerView], calls: &[CallView], now: Timestamp) -> String {
+    let mut html = start_page();
     html.markup("<header><h1>Linchpin</h1><span class=\"faint\">").text(status.version);
-    html.markup(", running since ").text(moment(status.started)).markup("</span></header><main>");
+    html.markup(", running since ").text(format_time(status.started)).markup("</span></header><main>");
     if let Some(problem) = &status.file_problem {
         html.markup("<p class=\"error\" role=\"alert\">Parts of the configuration file are not applied. ");
         html.text(problem).markup("</p>");
     }
     html.markup("<p>");
-    html.text(counted(status.servers, "server")).markup(", ").text(counted(status.tools, "tool"));
+    html.text(pluralize(status.servers, "server")).markup(", ").text(pluralize(status.tools, "tool"));
     if status.pending_approvals > 0 {
         html.markup(", <strong class=\"pending\">").text(status.pending_approvals);
         html.markup(" waiting for approval</strong>");
@@ -166,22 +166,24 @@ fn room(status: &Status, servers: &[ServerView], calls: &[CallView], now: Timest
         }
         html.markup("</tbody></table></div>");
     }
-    html.markup("<p class=\"faint\">As of ").text(moment(now));
+    html.markup("<p class=\"faint\">As of ").text(format_time(now));
     html.markup(". The API is described in <a href=\"/api/v1/openapi.json\">openapi.json</a>.</p></main>");
     html.markup("</body></html>");
-    html.end()
+    html.into_string()
 }
 
 fn server_row(html: &mut Html, server: &ServerView) {
     html.markup("<tr><td>").text(&server.name).markup("</td><td><code>").text(&server.slug);
     html.markup("</code></td><td>");
     let class = match server.status {
-        connection::Status::Connected => "<span class=\"connected\">",
-        connection::Status::Connecting => "<span class=\"connecting\">",
-        connection::Status::Error => "<span class=\"error\">",
-        connection::Status::Disconnected | connection::Status::Disabled => "<span class=\"faint\">",
+        connection::ConnectionStatus::Connected => "<span class=\"connected\">",
+        connection::ConnectionStatus::Connecting => "<span class=\"connecting\">",
+        connection::ConnectionStatus::Error => "<span class=\"error\">",
+        connection::ConnectionStatus::Disconnected | connection::ConnectionStatus::Disabled => {
+            "<span class=\"faint\">"
+        }
     };
-    html.markup(class).text(word(server.status)).markup("</span>");
+    html.markup(class).text(status_name(server.status)).markup("</span>");
     if let Some(error) = server.error.as_ref().filter(|_| server.enabled) {
         html.markup("<br><small class=\"faint\">").text(error).markup("</small>");
     }
@@ -189,13 +191,13 @@ fn server_row(html: &mut Html, server: &ServerView) {
 }
 
 fn call_row(html: &mut Html, call: &CallView) {
-    use linchpin_hub_core::store::Status::{Pending, Running, Success};
+    use linchpin_hub_core::store::CallStatus::{Pending, Running, Success};
     let class = match call.status {
         Success => "<span class=\"success\">",
         Pending | Running => "<span class=\"pending\">",
         _ => "<span class=\"error\">",
     };
-    html.markup("<tr><td>").text(moment(call.created)).markup("</td><td><code>");
+    html.markup("<tr><td>").text(format_time(call.created)).markup("</td><td><code>");
     html.text(call.name.as_deref().unwrap_or(&call.tool)).markup("</code></td><td>");
     html.text(call.subject_name.as_deref().unwrap_or(&call.subject)).markup("</td><td>");
     html.markup(class).text(call.status.name()).markup("</span>");
@@ -210,18 +212,18 @@ fn call_row(html: &mut Html, call: &CallView) {
 }
 
 /// Formats a time with seconds.
-fn moment(time: Timestamp) -> String {
+fn format_time(time: Timestamp) -> String {
     let text = time.to_string();
     let (day, rest) = text.split_once('T').unwrap_or((&text, ""));
     format!("{day} {} UTC", rest.get(..8).unwrap_or_default())
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn pluralize(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns the serialized name of a status.
-fn word(status: connection::Status) -> String {
+fn status_name(status: connection::ConnectionStatus) -> String {
     match serde_json::to_value(status) {
         Ok(Value::String(word)) => word,
         _ => String::new(),

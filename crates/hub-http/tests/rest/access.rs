@@ -40,14 +40,14 @@ async fn whoever_is_not_known_gets_nowhere() {
             assert!(nobody.status < 500 && nobody.status != 401, "{method} {path}: {nobody:?}");
             continue;
         }
-        nobody.problem(401, "not_signed_in");
+        nobody.assert_problem(401, "not_signed_in");
         assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
-        stranger.problem(401, "unauthorized");
+        stranger.assert_problem(401, "unauthorized");
         let gone =
             site.send(&method, &path, &[("Cookie", &format!("{}=0000", site.cookie_name()))], None).await;
-        gone.problem(401, "not_signed_in");
+        gone.assert_problem(401, "not_signed_in");
     }
-    site.send("GET", "/metrics", &[], None).await.problem(401, "not_signed_in");
+    site.send("GET", "/metrics", &[], None).await.assert_problem(401, "not_signed_in");
     let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Public.").collect();
     let anybody: Vec<_> = anybody.iter().map(|(method, path, _)| (&**method, &**path)).collect();
     assert_eq!(anybody, [("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/session")]);
@@ -63,7 +63,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     for (method, path, who) in operations() {
         let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
         if who == "Requires a user." {
-            answer.problem(403, "person_needed");
+            answer.assert_problem(403, "person_needed");
             refused += 1;
         } else {
             assert!(![401, 403].contains(&answer.status), "{method} {path}: {answer:?}");
@@ -72,7 +72,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     assert!(refused > 40, "{refused}");
     site.send("GET", "/metrics", &[("Authorization", &authorization)], None)
         .await
-        .problem(403, "person_needed");
+        .assert_problem(403, "person_needed");
 }
 
 #[tokio::test]
@@ -80,19 +80,20 @@ async fn what_is_not_there_and_what_is_of_others_look_the_same() {
     let site = Site::with_server().await;
     let (_, one) = site.agent("auto").await;
     let (_, other) = site.agent("always-ask").await;
-    let call =
-        site.by(&one, "POST", "/tools/mcp_up__echo/call", Some(json!({"arguments": {"message": "a"}}))).await;
+    let call = site
+        .send_as(&one, "POST", "/tools/mcp_up__echo/call", Some(json!({"arguments": {"message": "a"}})))
+        .await;
     let id = call.ok()["id"].as_str().unwrap().to_owned();
-    assert_eq!(site.by(&one, "GET", &format!("/calls/{id}"), None).await.status, 200);
-    let foreign = site.by(&other, "GET", &format!("/calls/{id}"), None).await;
+    assert_eq!(site.send_as(&one, "GET", &format!("/calls/{id}"), None).await.status, 200);
+    let foreign = site.send_as(&other, "GET", &format!("/calls/{id}"), None).await;
     let unknown = id.replace(|char: char| char.is_ascii_digit(), "0");
-    let missing = site.by(&other, "GET", &format!("/calls/{unknown}"), None).await;
+    let missing = site.send_as(&other, "GET", &format!("/calls/{unknown}"), None).await;
     let without_id = |answer: &Value, id: &str| answer.to_string().replace(id, "");
     assert_eq!(
-        without_id(&foreign.problem(404, "not_found"), &id),
-        without_id(&missing.problem(404, "not_found"), &unknown)
+        without_id(&foreign.assert_problem(404, "not_found"), &id),
+        without_id(&missing.assert_problem(404, "not_found"), &unknown)
     );
-    let list = site.by(&other, "GET", "/calls", None).await.ok();
+    let list = site.send_as(&other, "GET", "/calls", None).await.ok();
     assert_eq!(list["items"], json!([]));
 }
 
@@ -102,10 +103,10 @@ async fn either_a_token_or_a_cookie() {
     let (cookie, _) = site.sign_in().await;
     let token = format!("Bearer {}", site.token);
     let both = [("Cookie", &*cookie), ("Authorization", &*token)];
-    site.send("GET", "/api/v1/servers", &both, None).await.problem(400, "two_credentials");
+    site.send("GET", "/api/v1/servers", &both, None).await.assert_problem(400, "two_credentials");
     for authorization in ["Basic YTpi", "Bearer", "lp_1"] {
         let answer = site.send("GET", "/api/v1/servers", &[("Authorization", authorization)], None).await;
-        answer.problem(400, "wrong_authorization");
+        answer.assert_problem(400, "wrong_authorization");
     }
 }
 
@@ -113,12 +114,12 @@ async fn either_a_token_or_a_cookie() {
 async fn a_token_that_was_taken_back_counts_no_more() {
     let site = Site::with_server().await;
     let (id, token) = site.agent("auto").await;
-    assert_eq!(site.by(&token, "GET", "/tools", None).await.status, 200);
+    assert_eq!(site.send_as(&token, "GET", "/tools", None).await.status, 200);
     let tokens = site.get(&format!("/agents/{id}/tokens")).await.ok();
     let token_id = tokens["items"][0]["id"].as_str().unwrap();
     assert!(!tokens.to_string().contains(&token), "the token is shown once");
     assert_eq!(site.delete(&format!("/agents/{id}/tokens/{token_id}")).await.status, 204);
-    site.by(&token, "GET", "/tools", None).await.problem(401, "unauthorized");
+    site.send_as(&token, "GET", "/tools", None).await.assert_problem(401, "unauthorized");
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn what_an_agent_was_not_granted_looks_like_what_does_not_exist() {
     let (id, token) = site.agent("auto").await;
     site.patch(&format!("/agents/{id}"), json!({"servers": {"up": {"tools": ["echo"]}}})).await.ok();
     let seen = async |method: &str, path: String, body: Option<Value>, name: &str| {
-        let answer = site.by(&token, method, &path, body).await;
+        let answer = site.send_as(&token, method, &path, body).await;
         (answer.status, answer.body.replace(name, "NAME"))
     };
     for (hidden, missing) in [("mcp_up__wait", "mcp_up__none"), ("mcp_other__echo", "mcp_none__echo")] {
@@ -168,5 +169,5 @@ async fn what_an_agent_was_not_granted_looks_like_what_does_not_exist() {
         assert_eq!(hidden, all(missing).await);
         assert!(hidden.iter().all(|(status, _)| *status == 404), "{hidden:?}");
     }
-    assert_eq!(site.by(&token, "GET", "/calls", None).await.ok()["items"], json!([]));
+    assert_eq!(site.send_as(&token, "GET", "/calls", None).await.ok()["items"], json!([]));
 }

@@ -3,12 +3,12 @@
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};
 
-use crate::fixture::{PATIENCE, Site};
+use crate::fixture::{RESPONSE_TIMEOUT, Site};
 
 /// Lets an agent request a call. Returns the call and its approval.
-async fn ask(site: &Site, token: &str, message: &str) -> (String, String) {
+async fn request_approval(site: &Site, token: &str, message: &str) -> (String, String) {
     let form = json!({"tool": "mcp_up__echo", "arguments": {"message": message}});
-    let answer = site.by(token, "POST", "/calls?wait=false", Some(form)).await;
+    let answer = site.send_as(token, "POST", "/calls?wait=false", Some(form)).await;
     let call = answer.ok();
     assert_eq!((answer.status, &call["status"]), (202, &json!("pending")));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -19,9 +19,9 @@ async fn ask(site: &Site, token: &str, message: &str) -> (String, String) {
 async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
-    let mut watching = site.hub.events().watch(LOCAL, None);
+    let mut watching = site.hub.events().subscribe(LOCAL, None);
     let form = json!({"tool": "mcp_up__echo", "arguments": {"message": "please"}});
-    let waits = site.by(&token, "POST", "/calls", Some(form));
+    let waits = site.send_as(&token, "POST", "/calls", Some(form));
     let answers = async {
         loop {
             let event = watching.next().await.unwrap();
@@ -38,7 +38,7 @@ async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
         id
     };
     let both = async { tokio::join!(waits, approves) };
-    let (answer, id) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    let (answer, id) = tokio::time::timeout(RESPONSE_TIMEOUT, both).await.unwrap();
     assert_eq!((&answer.ok()["status"], &answer.ok()["summary"]), (&json!("success"), &json!("please")));
     let again = site.post(&format!("/approvals/{id}/approve"), json!({})).await;
     assert_eq!(again.status, 409, "{again:?}");
@@ -51,8 +51,8 @@ async fn a_person_says_yes_and_whoever_waits_has_the_answer() {
 async fn nobodys_questions_are_hidden_behind_large_ones() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
-    let (_, small) = ask(&site, &token, "small").await;
-    let (_, large) = ask(&site, &token, &"x".repeat(3 << 20)).await;
+    let (_, small) = request_approval(&site, &token, "small").await;
+    let (_, large) = request_approval(&site, &token, &"x".repeat(3 << 20)).await;
     let listed = site.get("/approvals?decision=open").await;
     assert!(listed.body.len() < 100 << 10, "{}", listed.body.len());
     let listed = listed.ok();
@@ -74,13 +74,13 @@ async fn nobodys_questions_are_hidden_behind_large_ones() {
 async fn other_arguments_are_checked_and_recorded() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
-    let (call, id) = ask(&site, &token, "one").await;
+    let (call, id) = request_approval(&site, &token, "one").await;
     let path = format!("/approvals/{id}/approve");
-    site.post(&path, json!({"arguments": {"message": 1}})).await.wrong("arguments");
-    site.post(&path, json!({"arguments": "x"})).await.wrong("arguments");
-    site.post(&path, json!({"argument": {}})).await.wrong("argument");
+    site.post(&path, json!({"arguments": {"message": 1}})).await.assert_invalid_field("arguments");
+    site.post(&path, json!({"arguments": "x"})).await.assert_invalid_field("arguments");
+    site.post(&path, json!({"argument": {}})).await.assert_invalid_field("argument");
     assert_eq!(site.ran(), 0);
-    let mut watching = site.hub.events().watch(LOCAL, None);
+    let mut watching = site.hub.events().subscribe(LOCAL, None);
     site.post(&path, json!({"arguments": {"message": "two"}})).await.ok();
     let over = async {
         loop {
@@ -91,7 +91,7 @@ async fn other_arguments_are_checked_and_recorded() {
             let _ = watching.next().await;
         }
     };
-    let seen = tokio::time::timeout(PATIENCE, over).await.unwrap();
+    let seen = tokio::time::timeout(RESPONSE_TIMEOUT, over).await.unwrap();
     assert_eq!((&seen["summary"], &seen["arguments"]), (&json!("two"), &json!({"message": "two"})));
 }
 
@@ -99,12 +99,14 @@ async fn other_arguments_are_checked_and_recorded() {
 async fn a_person_says_no() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
-    let (call, id) = ask(&site, &token, "one").await;
-    site.post(&format!("/approvals/{id}/deny"), json!({"reason": 1})).await.wrong("reason");
-    site.post(&format!("/approvals/{id}/deny"), json!({"reason": "x".repeat(1_001)})).await.wrong("reason");
+    let (call, id) = request_approval(&site, &token, "one").await;
+    site.post(&format!("/approvals/{id}/deny"), json!({"reason": 1})).await.assert_invalid_field("reason");
+    site.post(&format!("/approvals/{id}/deny"), json!({"reason": "x".repeat(1_001)}))
+        .await
+        .assert_invalid_field("reason");
     let denied = site.post(&format!("/approvals/{id}/deny"), json!({"reason": "not today"})).await.ok();
     assert_eq!(denied["decision"], "denied");
-    let seen = site.by(&token, "GET", &format!("/calls/{call}"), None).await.ok();
+    let seen = site.send_as(&token, "GET", &format!("/calls/{call}"), None).await.ok();
     assert_eq!(seen["status"], "denied");
     assert!(seen["error"].as_str().unwrap().contains("not today"), "{seen}");
     let late = site.post(&format!("/approvals/{id}/approve"), json!({})).await;
@@ -116,7 +118,7 @@ async fn an_agent_never_answers() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
     let (_, other) = site.agent("auto").await;
-    let (_, id) = ask(&site, &token, "one").await;
+    let (_, id) = request_approval(&site, &token, "one").await;
     for token in [&token, &other] {
         for (method, path) in [
             ("GET", "/approvals".to_owned()),
@@ -124,21 +126,21 @@ async fn an_agent_never_answers() {
             ("POST", format!("/approvals/{id}/approve")),
             ("POST", format!("/approvals/{id}/deny")),
         ] {
-            site.by(token, method, &path, None).await.problem(403, "person_needed");
+            site.send_as(token, method, &path, None).await.assert_problem(403, "person_needed");
         }
     }
     let open = site.get("/approvals?decision=open").await.ok();
     assert_eq!((open["items"].as_array().unwrap().len(), site.ran()), (1, 0));
-    site.post("/approvals/nothing/approve", json!({})).await.problem(404, "not_found");
+    site.post("/approvals/nothing/approve", json!({})).await.assert_problem(404, "not_found");
 }
 
 #[tokio::test]
 async fn withdrawn_questions_can_be_listed() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("always-ask").await;
-    let (call, approval) = ask(&site, &token, "never mind").await;
-    ask(&site, &token, "please").await;
-    site.by(&token, "POST", &format!("/calls/{call}/cancel"), None).await.ok();
+    let (call, approval) = request_approval(&site, &token, "never mind").await;
+    request_approval(&site, &token, "please").await;
+    site.send_as(&token, "POST", &format!("/calls/{call}/cancel"), None).await.ok();
     let withdrawn = site.get("/approvals?decision=withdrawn").await.ok();
     assert_eq!(withdrawn["items"].as_array().unwrap().len(), 1, "{withdrawn}");
     assert_eq!(withdrawn["items"][0]["id"], approval);

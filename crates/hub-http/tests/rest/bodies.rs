@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::fixture::{PATIENCE, Site};
+use crate::fixture::{RESPONSE_TIMEOUT, Site};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -18,12 +18,14 @@ async fn what_is_sent_is_json_and_says_so() {
     for kind in ["text/plain", "application/json; charset=utf-16", "application/x-www-form-urlencoded", ""] {
         let headers = [authorized, ("Content-Type", kind)];
         let answer = site.send("POST", "/api/v1/agents", &headers, Some(form)).await;
-        answer.problem(415, "wrong_content_type");
+        answer.assert_problem(415, "wrong_content_type");
     }
-    site.send("POST", "/api/v1/agents", &[authorized], Some(form)).await.problem(415, "wrong_content_type");
+    site.send("POST", "/api/v1/agents", &[authorized], Some(form))
+        .await
+        .assert_problem(415, "wrong_content_type");
     site.send("POST", "/api/v1/agents", &[authorized, JSON, JSON], Some(form))
         .await
-        .problem(415, "wrong_content_type");
+        .assert_problem(415, "wrong_content_type");
     for (number, kind) in
         ["application/json; charset=utf-8", "Application/JSON ; charset=\"UTF-8\""].iter().enumerate()
     {
@@ -44,19 +46,19 @@ async fn what_is_sent_is_json_and_says_so() {
         ("{\"name\":\"a\",\"n\\u0061me\":\"b\"}", "duplicate_key"),
         ("{\"name\":\"a\",\"servers\":{\"up\":{\"tools\":[],\"tools\":[]}}}", "duplicate_key"),
     ] {
-        send(body).await.problem(400, code);
+        send(body).await.assert_problem(400, code);
     }
     let deep = format!("{{\"name\":{}{}}}", "[".repeat(70), "]".repeat(70));
-    send(&deep).await.problem(400, "json_limit");
+    send(&deep).await.assert_problem(400, "json_limit");
     for body in ["[]", "\"name\"", "null", "1"] {
-        send(body).await.wrong("body");
+        send(body).await.assert_invalid_field("body");
     }
     let head = format!(
         "POST /api/v1/agents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Authorization: {token}\r\nContent-Length: 12\r\n\r\n"
     );
     let bad = [head.as_bytes(), b"{\"name\":\"\xff\"}"];
-    site.raw(&bad.concat()).await.problem(400, "not_utf8");
+    site.raw(&bad.concat()).await.assert_problem(400, "not_utf8");
     assert_eq!(site.get("/agents").await.ok()["items"], json!([]));
 }
 
@@ -72,7 +74,7 @@ async fn a_number_that_would_not_arrive_as_it_was_sent_is_refused() {
         ("/calls", format!(r#"{{"tool":"mcp_up__echo","arguments":{{"n":{number}}}}}"#)),
         ("/tools/mcp_up__echo/call", format!(r#"{{"arguments":{{"deep":[{{"n":-{number}}}]}}}}"#)),
     ] {
-        let problem = send(path, body).await.problem(400, "number_too_wide");
+        let problem = send(path, body).await.assert_problem(400, "number_too_wide");
         assert!(problem["detail"].as_str().unwrap().contains(number), "{problem}");
     }
     let body = format!(r#"{{"arguments":{{"message":"{number}","most":18446744073709551615}}}}"#);
@@ -90,13 +92,13 @@ async fn what_is_too_long_is_refused_before_it_is_read() {
         )
     };
     // The body is never sent.
-    site.raw(head("/agents", (1 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
-    site.raw(head("/agents", usize::MAX >> 8).as_bytes()).await.problem(413, "body_too_large");
-    site.raw(head("/session", (4 << 10) + 1).as_bytes()).await.problem(413, "body_too_large");
+    site.raw(head("/agents", (1 << 20) + 1).as_bytes()).await.assert_problem(413, "body_too_large");
+    site.raw(head("/agents", usize::MAX >> 8).as_bytes()).await.assert_problem(413, "body_too_large");
+    site.raw(head("/session", (4 << 10) + 1).as_bytes()).await.assert_problem(413, "body_too_large");
     let stranger =
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1\r\n\r\n";
-    site.raw(stranger.as_bytes()).await.problem(413, "body_too_large");
-    site.raw(head("/calls", (4 << 20) + 1).as_bytes()).await.problem(413, "body_too_large");
+    site.raw(stranger.as_bytes()).await.assert_problem(413, "body_too_large");
+    site.raw(head("/calls", (4 << 20) + 1).as_bytes()).await.assert_problem(413, "body_too_large");
     let long = json!({"tool": "mcp_up__echo", "arguments": {"message": "x".repeat(2 << 20)}});
     let call = site.post("/calls", long).await.ok();
     assert_eq!((call["status"].as_str(), site.ran()), (Some("success"), 1), "the limit for calls is higher");
@@ -136,14 +138,14 @@ async fn nothing_that_is_sent_is_a_command() {
         ("transport", json!({"name": "x", "url": "https://x.example", "transport": "stdio"})),
     ];
     for (field, form) in &forms {
-        site.post("/servers", form.clone()).await.wrong(field);
-        site.post("/servers/test", form.clone()).await.wrong(field);
+        site.post("/servers", form.clone()).await.assert_invalid_field(field);
+        site.post("/servers/test", form.clone()).await.assert_invalid_field(field);
         let change = json!({*field: form[*field]});
-        site.patch("/servers/up", change).await.wrong(field);
+        site.patch("/servers/up", change).await.assert_invalid_field(field);
     }
     let command = json!({"command": "sh", "args": touch});
     for path in ["test", "connect", "disconnect", "sync", "enable", "disable", "trust"] {
-        site.post(&format!("/servers/up/{path}"), command.clone()).await.wrong("command");
+        site.post(&format!("/servers/up/{path}"), command.clone()).await.assert_invalid_field("command");
     }
     for path in ["/agents", "/users", "/tokens", "/calls", "/keys/rotate", "/tools/mcp_up__echo/call"] {
         let mut form = command.clone();
@@ -165,10 +167,10 @@ fn name(server: &Value) -> String {
 async fn what_nobody_asked_for_is_an_error() {
     let site = Site::with_server().await;
     for path in ["/servers/up/connect", "/servers/up/enable", "/keys/rotate"] {
-        site.post(path, json!({"unknown": 1})).await.wrong("unknown");
+        site.post(path, json!({"unknown": 1})).await.assert_invalid_field("unknown");
         assert_eq!(site.post(path, json!({})).await.status, 200, "{path}");
     }
-    site.post("/agents", json!({"name": "a", "aproval": "auto"})).await.wrong("aproval");
+    site.post("/agents", json!({"name": "a", "aproval": "auto"})).await.assert_invalid_field("aproval");
     for (path, field) in [
         ("/servers?unknown=1", "unknown"),
         ("/servers?enabled=yes", "enabled"),
@@ -187,7 +189,7 @@ async fn what_nobody_asked_for_is_an_error() {
         ("/audit/export?after=18446744073709551615", "after"),
         ("/status?x=1", "x"),
     ] {
-        site.get(path).await.wrong(field);
+        site.get(path).await.assert_invalid_field(field);
     }
     assert_eq!(site.get("/audit?after=9223372036854775807").await.ok()["items"], json!([]));
 }
@@ -216,11 +218,11 @@ async fn one_caller_cannot_take_all_room_for_bodies() {
     }
     // A caller may use half of the memory: half of these bodies are rejected, some while they are still being sent.
     for _ in 0..8 {
-        let ended = tokio::time::timeout(PATIENCE / 4, all.join_next()).await;
+        let ended = tokio::time::timeout(RESPONSE_TIMEOUT / 4, all.join_next()).await;
         let status = ended.expect("the request is rejected at once").unwrap().unwrap();
         assert!(status.as_ref().map_or(true, |status| status == "HTTP/1.1 503"), "{status:?}");
     }
     let form = json!({"arguments": {"message": "x".repeat(1 << 20)}});
-    let answer = site.by(&other, "POST", "/tools/mcp_up__echo/call?wait=false", Some(form)).await;
+    let answer = site.send_as(&other, "POST", "/tools/mcp_up__echo/call?wait=false", Some(form)).await;
     assert!([200, 202].contains(&answer.status), "{answer:?}");
 }

@@ -3,7 +3,7 @@
 use linchpin_hub_core::hub::LOCAL;
 use serde_json::{Value, json};
 
-use crate::fixture::{PATIENCE, Site};
+use crate::fixture::{RESPONSE_TIMEOUT, Site};
 
 fn echo(message: &str) -> Value {
     json!({"tool": "mcp_up__echo", "arguments": {"message": message}})
@@ -37,8 +37,8 @@ async fn a_call_is_made_and_remembered() {
         let list = site.get(&format!("/calls?{filter}")).await.ok();
         assert_eq!(list["items"].as_array().unwrap().len(), count, "{filter}");
     }
-    site.get("/calls?server=nobody").await.problem(404, "not_found");
-    site.get("/calls/nothing").await.problem(404, "not_found");
+    site.get("/calls?server=nobody").await.assert_problem(404, "not_found");
+    site.get("/calls/nothing").await.assert_problem(404, "not_found");
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn who_calls_too_often_is_told_how_long_to_wait() {
     site.patch("/servers/up", json!({"calls_per_minute": 1})).await.ok();
     assert_eq!(site.post("/calls", echo("a")).await.header("retry-after"), None);
     let answer = site.post("/calls", echo("b")).await;
-    let detail = answer.problem(429, "rate_limited")["detail"].as_str().unwrap().to_owned();
+    let detail = answer.assert_problem(429, "rate_limited")["detail"].as_str().unwrap().to_owned();
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait) && detail.ends_with(&format!("try again in {wait} s")), "{answer:?}");
 }
@@ -64,11 +64,11 @@ async fn what_is_to_be_called_must_be_clear() {
         (json!({"tool": "mcp_up__echo", "arguments": "x"}), "arguments"),
         (json!({"tool": "mcp_up__echo", "argument": {}}), "argument"),
     ] {
-        site.post("/calls", form).await.wrong(field);
+        site.post("/calls", form).await.assert_invalid_field(field);
     }
-    site.post("/calls?wait=perhaps", echo("x")).await.wrong("wait");
-    site.post("/calls", json!({"server": "nobody", "name": "echo"})).await.problem(404, "not_found");
-    site.post("/calls", json!({"server": "up", "name": "nothing"})).await.problem(404, "not_found");
+    site.post("/calls?wait=perhaps", echo("x")).await.assert_invalid_field("wait");
+    site.post("/calls", json!({"server": "nobody", "name": "echo"})).await.assert_problem(404, "not_found");
+    site.post("/calls", json!({"server": "up", "name": "nothing"})).await.assert_problem(404, "not_found");
     assert_eq!(site.ran(), 0);
     assert_eq!(site.get("/calls").await.ok()["items"], json!([]));
 }
@@ -82,10 +82,10 @@ async fn whoever_does_not_wait_is_told_where_the_call_is() {
     assert_eq!((answer.status, answer.ok()["status"].as_str()), (202, Some("running")));
     assert_eq!(answer.header("location"), Some(&*format!("/api/v1/calls/{id}")));
     assert_eq!(answer.header("preference-applied"), None);
-    tokio::time::timeout(PATIENCE, site.begun.notified()).await.unwrap();
+    tokio::time::timeout(RESPONSE_TIMEOUT, site.begun.notified()).await.unwrap();
     let cancelled = site.post(&format!("/calls/{id}/cancel"), json!({})).await.ok();
     assert_eq!(cancelled["status"], "cancelled");
-    site.post(&format!("/calls/{id}/cancel"), json!({})).await.problem(409, "call_over");
+    site.post(&format!("/calls/{id}/cancel"), json!({})).await.assert_problem(409, "call_over");
     let token = format!("Bearer {}", site.token);
     let headers = [
         ("Authorization", &*token),
@@ -100,10 +100,10 @@ async fn whoever_does_not_wait_is_told_where_the_call_is() {
 #[tokio::test]
 async fn a_call_goes_on_when_whoever_wanted_it_has_left() {
     let site = Site::with_server().await;
-    let mut watching = site.hub.events().watch(LOCAL, None);
+    let mut watching = site.hub.events().subscribe(LOCAL, None);
     {
         let call = site.post("/calls", json!({"tool": "mcp_up__wait"}));
-        let begun = tokio::time::timeout(PATIENCE, site.begun.notified());
+        let begun = tokio::time::timeout(RESPONSE_TIMEOUT, site.begun.notified());
         tokio::select! {
             answer = call => panic!("{answer:?}"),
             begun = begun => begun.unwrap(),
@@ -118,6 +118,6 @@ async fn a_call_goes_on_when_whoever_wanted_it_has_left() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, over).await.unwrap();
+    tokio::time::timeout(RESPONSE_TIMEOUT, over).await.unwrap();
     assert_eq!(site.get("/calls?status=success").await.ok()["items"].as_array().unwrap().len(), 1);
 }

@@ -13,17 +13,17 @@ async fn a_cookie_alone_changes_nothing() {
         let headers = [&[("Cookie", &*cookie), ("Content-Type", "application/json")], more].concat();
         site.send("POST", "/api/v1/agents", &headers, Some(&form)).await
     };
-    send(&[]).await.problem(403, "origin_needed");
-    send(&[("Origin", &own)]).await.problem(403, "csrf_token_needed");
-    send(&[("x-csrf-token", &csrf)]).await.problem(403, "origin_needed");
+    send(&[]).await.assert_problem(403, "origin_needed");
+    send(&[("Origin", &own)]).await.assert_problem(403, "csrf_token_needed");
+    send(&[("x-csrf-token", &csrf)]).await.assert_problem(403, "origin_needed");
     for wrong in ["", "0", &csrf[1..], &csrf.to_uppercase(), &format!("{csrf} 1")] {
-        send(&[("Origin", &own), ("x-csrf-token", wrong)]).await.problem(403, "csrf_token_needed");
+        send(&[("Origin", &own), ("x-csrf-token", wrong)]).await.assert_problem(403, "csrf_token_needed");
     }
     for foreign in ["http://evil.example", "null", "http://localhost:1"] {
-        send(&[("Origin", foreign), ("x-csrf-token", &csrf)]).await.problem(403, "origin_not_allowed");
+        send(&[("Origin", foreign), ("x-csrf-token", &csrf)]).await.assert_problem(403, "origin_not_allowed");
     }
     let cross = [("Origin", &*own), ("x-csrf-token", &*csrf), ("Sec-Fetch-Site", "cross-site")];
-    send(&cross).await.problem(403, "origin_not_allowed");
+    send(&cross).await.assert_problem(403, "origin_not_allowed");
     assert_eq!(site.get("/agents").await.ok()["items"], json!([]), "nothing has changed");
     assert_eq!(send(&[("Origin", &own), ("x-csrf-token", &csrf)]).await.status, 201);
 }
@@ -36,7 +36,7 @@ async fn each_session_has_its_own() {
     assert_ne!(cookie, other);
     let own = site.origin();
     let headers = [("Cookie", &*other), ("Origin", &*own), ("x-csrf-token", &*csrf)];
-    site.send("DELETE", "/api/v1/session", &headers, None).await.problem(403, "csrf_token_needed");
+    site.send("DELETE", "/api/v1/session", &headers, None).await.assert_problem(403, "csrf_token_needed");
     let headers = [("Cookie", &*cookie), ("Origin", &*own), ("x-csrf-token", &*csrf)];
     let answer = site.send("DELETE", "/api/v1/session", &headers, None).await;
     assert_eq!(answer.status, 204);
@@ -45,7 +45,7 @@ async fn each_session_has_its_own() {
         "{answer:?}"
     );
     let gone = site.send("GET", "/api/v1/session", &[("Cookie", &cookie)], None).await;
-    gone.problem(401, "not_signed_in");
+    gone.assert_problem(401, "not_signed_in");
     let stays = site.send("GET", "/api/v1/session", &[("Cookie", &other)], None).await;
     assert_eq!(stays.status, 200);
 }
@@ -65,7 +65,7 @@ async fn every_route_that_changes_something_wants_it() {
             let path = path.replace("{server}", "up").replace(['{', '}'], "");
             let headers = [("Cookie", &*cookie), ("Origin", &*own)];
             let answer = site.send(&method.to_uppercase(), &path, &headers, None).await;
-            answer.problem(403, "csrf_token_needed");
+            answer.assert_problem(403, "csrf_token_needed");
             count += 1;
         }
     }

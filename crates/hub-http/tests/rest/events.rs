@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service as _;
 
-use crate::fixture::{PATIENCE, Site};
+use crate::fixture::{RESPONSE_TIMEOUT, Site};
 
 /// Subscriber of the event stream.
 struct Watcher {
@@ -45,8 +45,9 @@ impl Watcher {
                 return Some(std::mem::replace(&mut self.text, rest));
             }
             let mut bytes = [0; 4_096];
-            let read =
-                timeout(PATIENCE, self.socket.read(&mut bytes)).await.expect("no data within the timeout");
+            let read = timeout(RESPONSE_TIMEOUT, self.socket.read(&mut bytes))
+                .await
+                .expect("no data within the timeout");
             match read {
                 Ok(0) | Err(_) => return None,
                 Ok(count) => self.text.push_str(std::str::from_utf8(&bytes[..count]).unwrap()),
@@ -66,7 +67,7 @@ impl Watcher {
     }
 
     /// Returns the next event with this name.
-    async fn of(&mut self, wanted: &str) -> Event {
+    async fn next_of(&mut self, wanted: &str) -> Event {
         loop {
             let event = self.next().await.expect("the stream has ended");
             if event.1 == wanted {
@@ -100,14 +101,14 @@ async fn what_happens_is_seen_and_nothing_is_lost_in_between() {
     let site = Site::with_server().await;
     let mut watcher = Watcher::new(&site, &site.token, None).await;
     let call = site.post("/calls", echo()).await.ok();
-    let (first, _, running) = watcher.of("call").await;
+    let (first, _, running) = watcher.next_of("call").await;
     assert_eq!((&running["call"], &running["status"]), (&call["id"], &json!("running")));
     drop(watcher);
     site.post("/calls", echo()).await.ok();
     let mut again = Watcher::new(&site, &site.token, Some(&first)).await;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let (_, _, body) = again.of("call").await;
+        let (_, _, body) = again.next_of("call").await;
         assert!(!body.to_string().contains("canary-0ddba11"), "{body}");
         seen.push((body["call"] == call["id"], body["status"].as_str().unwrap().to_owned()));
     }
@@ -121,14 +122,14 @@ async fn who_was_away_for_too_long_is_told_so() {
     let mut watcher = Watcher::new(&site, &site.token, Some("00000000-5")).await;
     assert_eq!(watcher.next().await.unwrap().1, "missed", "id of another run");
     site.post("/calls", echo()).await.ok();
-    let (id, _, _) = watcher.of("call").await;
+    let (id, _, _) = watcher.next_of("call").await;
     let run = id.split('-').next().unwrap();
     let mut watcher = Watcher::new(&site, &site.token, Some(&format!("{run}-99999"))).await;
     assert_eq!(watcher.next().await.unwrap().1, "missed", "id of the future");
     let authorization = format!("Bearer {}", site.token);
     for wrong in ["", "x", "5", "a-b", "00000000--1"] {
         let headers = [("Authorization", &*authorization), ("Last-Event-ID", wrong)];
-        site.send("GET", "/api/v1/events", &headers, None).await.problem(400, "wrong_event_id");
+        site.send("GET", "/api/v1/events", &headers, None).await.assert_problem(400, "wrong_event_id");
     }
 }
 
@@ -141,7 +142,7 @@ async fn whoever_may_not_any_more_sees_nothing_more() {
     let mut other = Watcher::new(&site, &site.token, None).await;
     site.delete(&format!("/tokens/{id}")).await.ok();
     assert_eq!(watcher.next().await, None, "the stream ends without an event");
-    assert_eq!(other.of("token").await.2["token"], id);
+    assert_eq!(other.next_of("token").await.2["token"], id);
     let (cookie, csrf) = site.sign_in().await;
     let mut socket = TcpStream::connect(site.address).await.unwrap();
     let head = format!(
@@ -182,5 +183,5 @@ async fn streams_end_with_the_hub() {
     let mut watcher = Watcher::new(&site, &site.token, None).await;
     site.web.close();
     assert_eq!(watcher.next().await, None);
-    site.end().await;
+    site.shut_down().await;
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::egress::Egress;
-use linchpin::server::Handle;
+use linchpin::server::ServerHandle;
 use linchpin::server::web::Listener;
-use linchpin_hub_core::hub::{Hub, Options as HubOptions};
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::hub::{Hub, HubOptions};
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_http::{Options, Web};
+use linchpin_hub_http::{HttpOptions, HubService};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,17 +23,17 @@ use tokio::task::JoinSet;
 use crate::upstream::upstream;
 
 /// Timeout of a response. Only a failing test waits that long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Listening hub with one upstream server.
 pub(crate) struct Site {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) web: Web,
+    pub(crate) web: HubService,
     pub(crate) address: SocketAddr,
     /// URL of the upstream server.
     pub(crate) upstream: String,
     /// Upstream server, which tests can modify.
-    pub(crate) handle: Handle,
+    pub(crate) handle: ServerHandle,
     /// Number of executed tool calls.
     pub(crate) ran: Arc<AtomicUsize>,
     /// Signals of the tool `wait`: started, and permission to continue.
@@ -47,13 +47,13 @@ pub(crate) struct Site {
 
 /// Complete response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -74,7 +74,7 @@ impl Answer {
 
     /// Asserts a problem with this status and code.
     #[track_caller]
-    pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
+    pub(crate) fn assert_problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let problem = self.json();
@@ -86,7 +86,7 @@ impl Answer {
 
     /// Asserts a problem about this field.
     #[track_caller]
-    pub(crate) fn wrong(&self, field: &str) {
+    pub(crate) fn assert_invalid_field(&self, field: &str) {
         assert_eq!(self.status, 422, "{self:?}");
         assert_eq!(self.json()["field"], field, "{self:?}");
     }
@@ -94,20 +94,20 @@ impl Answer {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        Self::with(Options::default()).await
+        Self::with(HttpOptions::default()).await
     }
 
-    pub(crate) async fn with(options: Options) -> Self {
+    pub(crate) async fn with(options: HttpOptions) -> Self {
         let place = tempfile::tempdir().unwrap();
         let store = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
-        let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
+        let (keys, _) = KeyFile::open(&place.path().join("keys"), &SystemPlatform).unwrap();
         let listener = Listener::bind("127.0.0.1:0").await.unwrap();
         let callback = Some(format!("{}/oauth/callback", listener.origin()));
         let hub_options = HubOptions { callback, ..HubOptions::default() };
-        let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), hub_options);
+        let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), hub_options);
         let (hub, mut running) = (Arc::new(hub), JoinSet::new());
-        hub.ensure_local().await.unwrap();
-        let web = Web::new(hub.clone(), Arc::new(System), options);
+        hub.ensure_local_user().await.unwrap();
+        let web = HubService::new(hub.clone(), Arc::new(SystemPlatform), options);
         let (address, service) = (listener.address(), web.service());
         running.spawn(async move { listener.run_until(std::future::pending(), service).await.unwrap() });
         let (ran, begun, go_on) = (Arc::default(), Arc::default(), Arc::default());
@@ -144,19 +144,19 @@ impl Site {
     }
 
     /// Sends bytes on a separate connection and reads until it is closed.
-    pub(crate) async fn raw(&self, request: &[u8]) -> Answer {
+    pub(crate) async fn raw(&self, request: &[u8]) -> HttpResponse {
         exchange(self.address, request).await
     }
 
     /// Sends the head of a request and waits for the interim response.
-    pub(crate) async fn begun(&self, head: &str, interim: &str) -> Begun {
+    pub(crate) async fn send_head(&self, head: &str, interim: &str) -> PendingRequest {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
         socket.write_all(head.as_bytes()).await.unwrap();
         let mut bytes = vec![0; interim.len()];
-        let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut bytes)).await;
+        let read = tokio::time::timeout(RESPONSE_TIMEOUT, socket.read_exact(&mut bytes)).await;
         read.expect("no response within the timeout").unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), interim);
-        Begun(socket)
+        PendingRequest(socket)
     }
 
     /// Sends a request with these headers.
@@ -166,7 +166,7 @@ impl Site {
         path: &str,
         headers: &[(&str, &str)],
         body: Option<&str>,
-    ) -> Answer {
+    ) -> HttpResponse {
         let mut lines = vec![format!("{method} {path} HTTP/1.1"), "Connection: close".to_owned()];
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             lines.push(format!("Host: {}", self.address));
@@ -178,36 +178,42 @@ impl Site {
     }
 
     /// Sends an API request with a token.
-    pub(crate) async fn by(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
+    pub(crate) async fn send_as(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> HttpResponse {
         let (authorization, body) = (format!("Bearer {token}"), body.map(|body| body.to_string()));
         let mut headers = vec![("Authorization", &*authorization)];
         headers.extend(body.as_ref().map(|_| ("Content-Type", "application/json")));
         self.send(method, &format!("/api/v1{path}"), &headers, body.as_deref()).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.by(&self.token, "GET", path, None).await
+    pub(crate) async fn get(&self, path: &str) -> HttpResponse {
+        self.send_as(&self.token, "GET", path, None).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
-        self.by(&self.token, "POST", path, Some(body)).await
+    pub(crate) async fn post(&self, path: &str, body: Value) -> HttpResponse {
+        self.send_as(&self.token, "POST", path, Some(body)).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, body: Value) -> Answer {
-        self.by(&self.token, "PATCH", path, Some(body)).await
+    pub(crate) async fn patch(&self, path: &str, body: Value) -> HttpResponse {
+        self.send_as(&self.token, "PATCH", path, Some(body)).await
     }
 
-    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
-        self.by(&self.token, "PUT", path, Some(body)).await
+    pub(crate) async fn put(&self, path: &str, body: Value) -> HttpResponse {
+        self.send_as(&self.token, "PUT", path, Some(body)).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
-        self.by(&self.token, "DELETE", path, None).await
+    pub(crate) async fn delete(&self, path: &str) -> HttpResponse {
+        self.send_as(&self.token, "DELETE", path, None).await
     }
 
     /// Logs in as a browser. Returns the cookie and the CSRF token.
     pub(crate) async fn sign_in(&self) -> (String, String) {
-        let once = self.hub.one_time().await.unwrap().unwrap();
+        let once = self.hub.create_login_link().await.unwrap().unwrap();
         let answer = self.send("GET", &format!("/sign-in?token={}", once.expose()), &[], None).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
         let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
@@ -226,44 +232,45 @@ impl Site {
     }
 
     /// Shuts down gracefully.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn shut_down(mut self) {
         self.web.close();
         self.running.shutdown().await;
     }
 }
 
 /// Request whose head was sent.
-pub(crate) struct Begun(TcpStream);
+pub(crate) struct PendingRequest(TcpStream);
 
-impl Begun {
+impl PendingRequest {
     /// Sends the body and reads the response.
-    pub(crate) async fn finish(self, body: &str) -> Answer {
+    pub(crate) async fn finish(self, body: &str) -> HttpResponse {
         finish(self.0, body.as_bytes()).await
     }
 }
 
 /// Sends bytes and reads until the connection is closed.
-pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> Answer {
+pub(crate) async fn exchange(address: SocketAddr, request: &[u8]) -> HttpResponse {
     finish(TcpStream::connect(address).await.unwrap(), request).await
 }
 
-async fn finish(mut socket: TcpStream, request: &[u8]) -> Answer {
+async fn finish(mut socket: TcpStream, request: &[u8]) -> HttpResponse {
     let exchange = async {
         let _ = socket.write_all(request).await; // the hub may close the connection before it has read everything
         let mut bytes = Vec::new();
         let _ = socket.read_to_end(&mut bytes).await; // or reset it, if it did not read everything
         bytes
     };
-    let bytes = tokio::time::timeout(PATIENCE, exchange).await.expect("no response within the timeout");
+    let bytes =
+        tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.expect("no response within the timeout");
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not a response: {text}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    let body = if is_chunked { unchunked(body) } else { body.to_owned() };
-    Answer { status, head: head.to_owned(), body }
+    let body = if is_chunked { decode_chunked(body) } else { body.to_owned() };
+    HttpResponse { status, head: head.to_owned(), body }
 }
 
-fn unchunked(mut body: &str) -> String {
+fn decode_chunked(mut body: &str) -> String {
     let mut all = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();

@@ -1,7 +1,7 @@
 //! Host and origin checks, and security headers.
 
-use linchpin::server::web::Guard;
-use linchpin_hub_http::Options;
+use linchpin::server::web::OriginGuard;
+use linchpin_hub_http::HttpOptions;
 
 use crate::fixture::Site;
 
@@ -16,7 +16,7 @@ async fn only_names_of_this_machine_are_served() {
     for host in ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "127.0.0.2", "0.0.0.0"] {
         for path in ["/", "/healthz", "/metrics", "/api/v1/servers", "/api/v1/openapi.json", "/nowhere"] {
             let answer = site.send("GET", path, &[("Host", host)], None).await;
-            answer.problem(403, "host_not_served");
+            answer.assert_problem(403, "host_not_served");
         }
     }
     let answer = site.raw(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").await;
@@ -34,7 +34,7 @@ async fn pages_of_others_are_turned_away() {
         for method in ["GET", "POST", "DELETE", "OPTIONS"] {
             let headers = [("Origin", origin), ("Authorization", &*token)];
             let answer = site.send(method, "/api/v1/servers", &headers, None).await;
-            answer.problem(403, "origin_not_allowed");
+            answer.assert_problem(403, "origin_not_allowed");
             assert_eq!(answer.header("access-control-allow-origin"), None);
         }
     }
@@ -47,7 +47,7 @@ async fn pages_of_others_are_turned_away() {
         assert_eq!(site.send("GET", "/api/v1/servers", &headers, None).await.status, status, "{site_says}");
     }
     let headers = [("Sec-Fetch-Site", "cross-site"), ("Origin", &*own), authorized];
-    site.send("POST", "/api/v1/servers", &headers, None).await.problem(403, "origin_not_allowed");
+    site.send("POST", "/api/v1/servers", &headers, None).await.assert_problem(403, "origin_not_allowed");
 }
 
 #[tokio::test]
@@ -56,19 +56,19 @@ async fn whoever_follows_a_link_comes_to_the_door_and_changes_nothing() {
     let visit = [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate")];
     assert_eq!(site.send("GET", "/", &visit, None).await.status, 200);
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        site.send(method, "/sign-in", &visit, None).await.problem(403, "origin_not_allowed");
+        site.send(method, "/sign-in", &visit, None).await.assert_problem(403, "origin_not_allowed");
     }
 }
 
 #[tokio::test]
 async fn what_was_allowed_is_served() {
-    let mut guard = Guard::default();
+    let mut guard = OriginGuard::default();
     guard.allow_host("hub.example").unwrap();
     guard.allow_origin("https://hub.example").unwrap();
-    let site = Site::with(Options { guard, is_secure: true, ..Options::default() }).await;
+    let site = Site::with(HttpOptions { guard, is_secure: true, ..HttpOptions::default() }).await;
     let headers = [("Host", "hub.example"), ("Origin", "https://hub.example")];
     assert_eq!(site.send("GET", "/healthz", &headers, None).await.status, 200);
-    let once = site.hub.one_time().await.unwrap().unwrap();
+    let once = site.hub.create_login_link().await.unwrap().unwrap();
     let answer = site.send("GET", &format!("/sign-in?token={}", once.expose()), &headers, None).await;
     let cookie = answer.header("set-cookie").unwrap();
     assert!(cookie.starts_with("__Host-linchpin=") && cookie.ends_with("; Secure"), "{cookie}");
@@ -99,6 +99,6 @@ async fn every_answer_says_what_browsers_must_not_do() {
     }
     let answer = site.send("GET", "/", &[("Host", "evil.example")], None).await;
     assert_eq!(answer.header("content-security-policy"), Some(policy), "also for unauthenticated requests");
-    site.send("PUT", "/healthz", &[], None).await.problem(405, "method_not_allowed");
-    site.send("GET", "/nowhere", &[], None).await.problem(404, "no_such_path");
+    site.send("PUT", "/healthz", &[], None).await.assert_problem(405, "method_not_allowed");
+    site.send("GET", "/nowhere", &[], None).await.assert_problem(404, "no_such_path");
 }

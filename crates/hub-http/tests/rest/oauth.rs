@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::fixture::Site;
 
 /// Adds a server with OAuth and starts a sign-in to it.
-async fn begun(site: &Site) -> (Authority, Value) {
+async fn start_sign_in(site: &Site) -> (Authority, Value) {
     let authority = Authority::start(Authority::honest()).await.unwrap();
     let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": {"type": "oauth"}});
@@ -19,7 +19,7 @@ async fn begun(site: &Site) -> (Authority, Value) {
 #[tokio::test]
 async fn the_browser_that_left_comes_back_and_no_other() {
     let site = Site::new().await;
-    let (authority, begun) = begun(&site).await;
+    let (authority, begun) = start_sign_in(&site).await;
     let start = format!("/oauth/start/{}", begun["id"].as_str().unwrap());
     assert!(begun["url"].as_str().unwrap().ends_with(&start), "{begun}");
     let stranger = site.send("GET", &start, &[], None).await;
@@ -55,13 +55,13 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     assert_eq!((&standing["signed_in"], &standing["hops"]), (&json!("yes"), &hops["items"]));
     assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
     assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
-    assert_eq!(authority.seen().revocations, 1, "the token was revoked");
+    assert_eq!(authority.observations().revocations, 1, "the token was revoked");
 }
 
 #[tokio::test]
 async fn who_leaves_twice_from_one_browser_comes_back_twice() {
     let site = Site::new().await;
-    let (authority, first) = begun(&site).await;
+    let (authority, first) = start_sign_in(&site).await;
     let second = site.post("/servers/guarded/sign-in", json!({})).await.ok();
     let (session, _) = site.sign_in().await;
     let (mut cookies, mut paths) = (session, Vec::new());
@@ -98,7 +98,7 @@ async fn who_leaves_twice_from_one_browser_comes_back_twice() {
 #[tokio::test]
 async fn who_says_no_is_told_so() {
     let site = Site::new().await;
-    let (_authority, begun) = begun(&site).await;
+    let (_authority, begun) = start_sign_in(&site).await;
     let id = begun["id"].as_str().unwrap();
     let (session, _) = site.sign_in().await;
     let left = site.send("GET", &format!("/oauth/start/{id}"), &[("Cookie", &session)], None).await;
@@ -117,7 +117,7 @@ async fn who_says_no_is_told_so() {
 #[tokio::test]
 async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
     let site = Site::new().await;
-    let (authority, begun) = begun(&site).await;
+    let (authority, begun) = start_sign_in(&site).await;
     let id = begun["id"].as_str().unwrap();
     let (session, _) = site.sign_in().await;
     let left = site.send("GET", &format!("/oauth/start/{id}"), &[("Cookie", &session)], None).await;
@@ -137,7 +137,7 @@ async fn tools_that_cannot_be_looked_at_do_not_spoil_it() {
 #[tokio::test]
 async fn who_has_no_password_has_a_link_that_works_once() {
     let site = Site::new().await;
-    let (authority, begun) = begun(&site).await;
+    let (authority, begun) = start_sign_in(&site).await;
     let link = begun["link"].as_str().unwrap();
     let path = &link[link.find("/sign-in?").unwrap()..];
     let door = site.send("GET", path, &[], None).await;
@@ -164,8 +164,9 @@ async fn who_has_no_password_has_a_link_that_works_once() {
 
     // No other caller gets a link, and no caller at all once the user has a password.
     let token = site.post("/tokens", json!({"name": "mine"})).await.ok();
-    let other =
-        site.by(token["token"].as_str().unwrap(), "POST", "/servers/guarded/sign-in", Some(json!({}))).await;
+    let other = site
+        .send_as(token["token"].as_str().unwrap(), "POST", "/servers/guarded/sign-in", Some(json!({})))
+        .await;
     assert_eq!(other.ok()["link"], Value::Null);
     site.put(
         "/users/00000000-0000-0000-0000-000000000001/password",

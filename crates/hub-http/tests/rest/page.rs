@@ -25,7 +25,7 @@ async fn whoever_has_not_signed_in_is_told_how() {
 #[tokio::test]
 async fn the_link_signs_in_once() {
     let site = Site::with_server().await;
-    let once = site.hub.one_time().await.unwrap().unwrap();
+    let once = site.hub.create_login_link().await.unwrap().unwrap();
     let path = format!("/sign-in?token={}", once.expose());
     let looked = site.send("HEAD", &path, &[], None).await;
     assert_eq!((looked.status, looked.header("set-cookie")), (303, None), "HEAD consumes nothing");
@@ -59,12 +59,12 @@ async fn a_password_signs_in_from_pages_of_ours_alone() {
         headers.extend(origin.map(|origin| ("Origin", origin)));
         site.send("POST", "/sign-in", &headers, Some(form)).await
     };
-    send(None, &form).await.problem(403, "origin_needed");
-    send(Some("http://evil.example"), &form).await.problem(403, "origin_not_allowed");
+    send(None, &form).await.assert_problem(403, "origin_needed");
+    send(Some("http://evil.example"), &form).await.assert_problem(403, "origin_not_allowed");
     let wrong = send(Some(&own), "name=local&password=wrong").await;
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
     assert!(wrong.body.contains("role=\"alert\""), "{wrong:?}");
-    send(Some(&own), "password=a&password=b").await.problem(400, "duplicate_key");
+    send(Some(&own), "password=a&password=b").await.assert_problem(400, "duplicate_key");
     let answer = send(Some(&own), &form).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
     assert!(answer.header("set-cookie").unwrap().starts_with(&site.cookie_name()));
@@ -97,7 +97,7 @@ async fn calls_are_shown_with_the_names_of_their_callers() {
     let (_, agent) = site.agent("auto").await;
     let form = json!({"tool": "mcp_up__echo", "arguments": {"message": "hi"}});
     assert_eq!(
-        site.by(&agent, "POST", "/calls", Some(form.clone())).await.ok()["subject_name"],
+        site.send_as(&agent, "POST", "/calls", Some(form.clone())).await.ok()["subject_name"],
         "agent auto"
     );
     site.post("/calls", form).await.ok();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Answer, Site};
+use crate::fixture::{HttpResponse, Site};
 
 const LOCAL: &str = "00000000-0000-0000-0000-000000000001";
 const OLD: &str = "the old password of ada";
@@ -15,7 +15,7 @@ struct Browser {
 }
 
 impl Browser {
-    async fn send(&self, site: &Site, method: &str, path: &str, body: &Value) -> Answer {
+    async fn send(&self, site: &Site, method: &str, path: &str, body: &Value) -> HttpResponse {
         let (origin, body) = (site.origin(), body.to_string());
         let headers = [
             ("Cookie", &*self.cookie),
@@ -31,11 +31,11 @@ impl Browser {
     }
 }
 
-fn cookie(answer: &Answer) -> String {
+fn cookie(answer: &HttpResponse) -> String {
     answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
 }
 
-async fn sign_in(site: &Site, name: &str, password: &str) -> Answer {
+async fn sign_in(site: &Site, name: &str, password: &str) -> HttpResponse {
     let body = json!({"name": name, "password": password}).to_string();
     site.send("POST", "/api/v1/session", &[("Content-Type", "application/json")], Some(&body)).await
 }
@@ -66,8 +66,8 @@ async fn a_user_cannot_set_the_password_of_another() {
         for body in [json!({"password": NEW}), json!({"password": NEW, "old_password": OLD})] {
             let path = format!("/users/{user}/password");
             let answer = browser.send(&site, "PUT", &format!("/api/v1{path}"), &body).await;
-            answer.problem(403, "not_yours");
-            site.by(token, "PUT", &path, Some(body)).await.problem(403, "not_yours");
+            answer.assert_problem(403, "not_yours");
+            site.send_as(token, "PUT", &path, Some(body)).await.assert_problem(403, "not_yours");
         }
         assert_eq!(site.get(&format!("/users/{user}")).await.ok()["has_password"], false);
     }
@@ -83,10 +83,12 @@ async fn a_password_change_needs_the_old_one_and_ends_sessions_and_tokens() {
     let (_, of_agent) = site.agent("auto").await;
     let change = async |body: Value| own.send(&site, "PUT", &format!("/api/v1{path}"), &body).await;
 
-    change(json!({"password": NEW})).await.wrong("old_password");
-    site.by(token, "PUT", &path, Some(json!({"password": NEW}))).await.wrong("old_password");
+    change(json!({"password": NEW})).await.assert_invalid_field("old_password");
+    site.send_as(token, "PUT", &path, Some(json!({"password": NEW})))
+        .await
+        .assert_invalid_field("old_password");
     let wrong = change(json!({"password": NEW, "old_password": "a wrong password"})).await;
-    assert_eq!(wrong.problem(403, "wrong_password")["field"], "old_password");
+    assert_eq!(wrong.assert_problem(403, "wrong_password")["field"], "old_password");
     assert_eq!((own.status(&site).await, other.status(&site).await), (200, 200));
 
     let changed = change(json!({"password": NEW, "old_password": OLD})).await;
@@ -95,9 +97,13 @@ async fn a_password_change_needs_the_old_one_and_ends_sessions_and_tokens() {
     assert_ne!(renewed.cookie, own.cookie);
     let statuses = (renewed.status(&site).await, own.status(&site).await, other.status(&site).await);
     assert_eq!(statuses, (200, 401, 401), "the browser that made the change has a new session");
-    site.by(token, "GET", "/servers", None).await.problem(401, "unauthorized");
-    assert_eq!(site.by(&of_agent, "GET", "/tools", None).await.status, 200, "tokens of agents stay valid");
-    sign_in(&site, "ada", OLD).await.problem(401, "unauthorized");
+    site.send_as(token, "GET", "/servers", None).await.assert_problem(401, "unauthorized");
+    assert_eq!(
+        site.send_as(&of_agent, "GET", "/tools", None).await.status,
+        200,
+        "tokens of agents stay valid"
+    );
+    sign_in(&site, "ada", OLD).await.assert_problem(401, "unauthorized");
     assert_eq!(sign_in(&site, "ada", NEW).await.status, 201);
 }
 
@@ -120,8 +126,9 @@ async fn a_first_password_is_set_in_the_browser_or_by_the_operator() {
     let issued = browser.send(&site, "POST", "/api/v1/tokens", &json!({"name": "script"})).await.ok();
     let path = format!("/users/{LOCAL}/password");
     // A password outlives a token, so a token alone must not set one.
-    let by_token = site.by(issued["token"].as_str().unwrap(), "PUT", &path, Some(json!({"password": NEW})));
-    by_token.await.problem(403, "session_needed");
+    let by_token =
+        site.send_as(issued["token"].as_str().unwrap(), "PUT", &path, Some(json!({"password": NEW})));
+    by_token.await.assert_problem(403, "session_needed");
     let set = browser.send(&site, "PUT", &format!("/api/v1{path}"), &json!({"password": NEW})).await;
     assert_eq!((set.ok()["has_password"].clone(), browser.status(&site).await), (json!(true), 401));
 }
@@ -133,10 +140,10 @@ async fn guesses_of_the_old_password_are_limited() {
     let own = browser(&site, "ada", OLD).await;
     let guess = json!({"password": NEW, "old_password": "a wrong password"});
     for _ in 0..5 {
-        own.send(&site, "PUT", &path, &guess).await.problem(403, "wrong_password");
+        own.send(&site, "PUT", &path, &guess).await.assert_problem(403, "wrong_password");
     }
     let locked = own.send(&site, "PUT", &path, &guess).await;
-    locked.problem(429, "too_many_tries");
+    locked.assert_problem(429, "too_many_tries");
     assert!(locked.header("retry-after").is_some());
 }
 
@@ -155,7 +162,7 @@ async fn what_was_begun_before_a_password_change_is_not_done_after_it() {
         body.len()
     );
     // The hub sends `100 Continue` only after it has authenticated the caller.
-    let socket = site.begun(&head, "HTTP/1.1 100 Continue\r\n\r\n").await;
+    let socket = site.send_head(&head, "HTTP/1.1 100 Continue\r\n\r\n").await;
     site.put(&path, json!({"password": NEW})).await.ok();
-    socket.finish(&body).await.problem(401, "not_signed_in");
+    socket.finish(&body).await.assert_problem(401, "not_signed_in");
 }

@@ -46,7 +46,7 @@ async fn respond(State(seen): State<Seen>, body: String) -> Response {
 }
 
 /// Returns the number of requests of a method, and whether there was a pause before each retry.
-fn asked(seen: &Seen, method: &str) -> (usize, bool) {
+fn request_count(seen: &Seen, method: &str) -> (usize, bool) {
     let seen = seen.lock().unwrap();
     let times = &seen[method];
     let pauses = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
@@ -62,14 +62,14 @@ async fn lists_and_reads_are_repeated_after_a_pause_and_calls_never() {
     running.spawn(async move { listener.run_until(std::future::pending(), router).await.unwrap() });
     site.post("/servers", json!({ "name": "Shaky", "url": url, "retry_attempts": 2 })).await.ok();
     assert_eq!(site.post("/servers/shaky/sync", json!({})).await.ok()["tools"], 1);
-    assert_eq!(asked(&seen, "tools/list"), (3, true));
+    assert_eq!(request_count(&seen, "tools/list"), (3, true));
     assert_eq!(site.get("/servers/shaky/resources").await.ok()["items"][0]["uri"], "a:b");
-    assert_eq!(asked(&seen, "resources/list"), (3, true));
+    assert_eq!(request_count(&seen, "resources/list"), (3, true));
     let read = site.post("/servers/shaky/resources/read", json!({ "uri": "a:b" })).await.ok();
     assert_eq!(read["contents"][0]["text"], "read");
-    assert_eq!(asked(&seen, "resources/read"), (3, true));
+    assert_eq!(request_count(&seen, "resources/read"), (3, true));
     let call = json!({ "tool": "mcp_shaky__act", "arguments": {} });
     let call = site.post("/calls?wait=true", call).await.ok();
     assert_eq!(call["status"], "unknown", "{call}");
-    assert_eq!(asked(&seen, "tools/call").0, 1);
+    assert_eq!(request_count(&seen, "tools/call").0, 1);
 }

@@ -47,14 +47,14 @@ async fn a_server_from_its_first_day_to_its_last() {
     );
     let disabled = site.post("/servers/my-server/disable", json!({})).await.ok();
     assert_eq!(disabled["enabled"], false);
-    site.post("/servers/my-server/connect", json!({})).await.problem(409, "server_disabled");
+    site.post("/servers/my-server/connect", json!({})).await.assert_problem(409, "server_disabled");
     assert_eq!(site.post("/servers/my-server/enable", json!({})).await.ok()["enabled"], true);
     site.post("/servers", json!({"name": "x", "slug": "my-server", "url": site.upstream}))
         .await
-        .problem(409, "name_taken");
+        .assert_problem(409, "name_taken");
     assert_eq!(site.delete("/servers/my-server").await.status, 204);
-    site.get("/servers/my-server").await.problem(404, "not_found");
-    site.delete("/servers/my-server").await.problem(404, "not_found");
+    site.get("/servers/my-server").await.assert_problem(404, "not_found");
+    site.delete("/servers/my-server").await.assert_problem(404, "not_found");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_server_that_leads_elsewhere_is_not_followed() {
     running.spawn(async move { listener.run_until(std::future::pending(), moved).await.unwrap() });
     for transport in ["http", "sse"] {
         let form = json!({"name": "Moved", "url": format!("{origin}/mcp"), "transport": transport, "retry_attempts": 0});
-        let problem = site.post("/servers/test", form).await.problem(503, "server_unavailable");
+        let problem = site.post("/servers/test", form).await.assert_problem(503, "server_unavailable");
         let place = site.upstream.trim_end_matches("/mcp");
         let text = format!(
             "`{origin}` redirects to `{place}`: redirects to another origin are not followed; use its URL"
@@ -118,16 +118,16 @@ async fn whatever_is_out_of_range_is_named() {
         let name = field.split('.').next().unwrap();
         let mut form = json!({"name": "X", "url": "https://x.example/mcp"});
         form[name] = value.clone();
-        site.post("/servers", form.clone()).await.wrong(field);
-        site.post("/servers/test", form).await.wrong(field);
-        site.patch("/servers/up", json!({name: value})).await.wrong(field);
+        site.post("/servers", form.clone()).await.assert_invalid_field(field);
+        site.post("/servers/test", form).await.assert_invalid_field(field);
+        site.patch("/servers/up", json!({name: value})).await.assert_invalid_field(field);
     }
     site.post("/servers", json!({"name": "X", "url": "https://x.example", "slug": "A b"}))
         .await
-        .wrong("slug");
-    site.patch("/servers/up", json!({"slug": "other"})).await.wrong("slug");
-    site.post("/servers", json!({"url": "https://x.example"})).await.wrong("name");
-    site.post("/servers", json!({"name": "X"})).await.wrong("url");
+        .assert_invalid_field("slug");
+    site.patch("/servers/up", json!({"slug": "other"})).await.assert_invalid_field("slug");
+    site.post("/servers", json!({"url": "https://x.example"})).await.assert_invalid_field("name");
+    site.post("/servers", json!({"name": "X"})).await.assert_invalid_field("url");
     let server = site.get("/servers/up").await.ok();
     assert_eq!((&server["name"], &server["version"]), (&json!("Up"), &json!(1)), "nothing has changed");
     assert_eq!(slugs(&site.get("/servers").await.ok()), ["up"]);
@@ -167,21 +167,25 @@ async fn a_server_may_be_called_as_a_word_of_the_api_is() {
     assert_eq!(site.post("/servers/test", form).await.ok()["name"], "upstream", "a draft is still tested");
     assert_eq!(site.post("/servers/test/test", json!({})).await.ok()["name"], "upstream");
     assert_eq!(site.delete("/servers/test").await.status, 204);
-    site.get("/servers/test").await.problem(404, "not_found");
-    site.send("PUT", "/api/v1/servers/test", &[], None).await.problem(405, "method_not_allowed");
+    site.get("/servers/test").await.assert_problem(404, "not_found");
+    site.send("PUT", "/api/v1/servers/test", &[], None).await.assert_problem(405, "method_not_allowed");
 }
 
 #[tokio::test]
 async fn a_credential_goes_in_and_never_comes_out() {
     let site = Site::with_server().await;
     let secret = "canary-7f3a9";
-    site.get("/servers/up/credential").await.problem(404, "not_found");
-    site.put("/servers/up/credential", json!({"secret": secret})).await.wrong("authentication");
+    site.get("/servers/up/credential").await.assert_problem(404, "not_found");
+    site.put("/servers/up/credential", json!({"secret": secret}))
+        .await
+        .assert_invalid_field("authentication");
     site.patch("/servers/up", json!({"authentication": {"type": "bearer"}})).await.ok();
     for wrong in [json!({}), json!({"secret": ""}), json!({"secret": "a\nb"}), json!({"secret": 1})] {
-        site.put("/servers/up/credential", wrong).await.wrong("secret");
+        site.put("/servers/up/credential", wrong).await.assert_invalid_field("secret");
     }
-    site.put("/servers/up/credential", json!({"secret": "x".repeat(16_385)})).await.wrong("secret");
+    site.put("/servers/up/credential", json!({"secret": "x".repeat(16_385)}))
+        .await
+        .assert_invalid_field("secret");
     let kept = site.put("/servers/up/credential", json!({"secret": secret})).await;
     let seen = site.get("/servers/up/credential").await;
     assert_eq!((&kept.ok()["kind"], &seen.ok()["version"]), (&json!("bearer"), &json!(1)));
@@ -189,13 +193,13 @@ async fn a_credential_goes_in_and_never_comes_out() {
         let answer = site.get(path).await;
         assert!(answer.status == 200 && !answer.body.contains(secret), "{path}: {answer:?}");
     }
-    site.get("/servers/up/credential?agent=nobody").await.problem(404, "not_found");
+    site.get("/servers/up/credential?agent=nobody").await.assert_problem(404, "not_found");
     assert_eq!(site.delete("/servers/up/credential").await.status, 204);
-    site.get("/servers/up/credential").await.problem(404, "not_found");
-    site.delete("/servers/up/credential").await.problem(404, "not_found");
-    site.put("/servers/up/secrets/A_TOKEN", json!({"secret": secret})).await.wrong("server");
-    site.put("/servers/up/secrets/A_TOKEN", json!({})).await.wrong("secret");
-    site.get("/servers/up/secrets/A_TOKEN").await.problem(405, "method_not_allowed");
+    site.get("/servers/up/credential").await.assert_problem(404, "not_found");
+    site.delete("/servers/up/credential").await.assert_problem(404, "not_found");
+    site.put("/servers/up/secrets/A_TOKEN", json!({"secret": secret})).await.assert_invalid_field("server");
+    site.put("/servers/up/secrets/A_TOKEN", json!({})).await.assert_invalid_field("secret");
+    site.get("/servers/up/secrets/A_TOKEN").await.assert_problem(405, "method_not_allowed");
 }
 
 #[tokio::test]
@@ -207,20 +211,22 @@ async fn resources_and_prompts() {
     let read = site.post("/servers/up/resources/read", json!({"uri": "memory://a"})).await.ok();
     assert_eq!(read["contents"][0]["text"], "the resource");
     for wrong in [json!({}), json!({"uri": ""}), json!({"uri": "x".repeat(8_193)}), json!({"uri": 1})] {
-        site.post("/servers/up/resources/read", wrong).await.wrong("uri");
+        site.post("/servers/up/resources/read", wrong).await.assert_invalid_field("uri");
     }
     site.post("/servers/up/resources/read", json!({"uri": "memory://b"}))
         .await
-        .problem(503, "server_refused");
+        .assert_problem(503, "server_refused");
     assert_eq!(site.get("/servers/up/prompts").await.ok()["items"][0]["name"], "greet");
     let prompt =
         site.post("/servers/up/prompts/greet", json!({"arguments": {"message": "hello"}})).await.ok();
     assert_eq!(prompt["messages"][0]["content"]["text"], "Say hello");
-    site.post("/servers/up/prompts/greet", json!({"arguments": "hello"})).await.wrong("arguments");
+    site.post("/servers/up/prompts/greet", json!({"arguments": "hello"}))
+        .await
+        .assert_invalid_field("arguments");
     site.post("/servers/up/prompts/greet", json!({"arguments": {"message": 1}}))
         .await
-        .wrong("arguments.message");
-    site.get("/servers/nobody/resources").await.problem(404, "not_found");
+        .assert_invalid_field("arguments.message");
+    site.get("/servers/nobody/resources").await.assert_problem(404, "not_found");
 }
 
 #[tokio::test]
@@ -233,7 +239,7 @@ async fn a_revision_is_pinned_and_used() {
     assert_eq!(site.post("/servers/up/test", json!({})).await.ok()["revision"], pinned);
     site.post("/servers/up/connect", json!({})).await.ok();
     let unknown = site.patch("/servers/up", json!({"revision": "1999-01-01"})).await;
-    unknown.wrong("revision");
+    unknown.assert_invalid_field("revision");
     let detail = unknown.json()["detail"].as_str().unwrap().to_owned();
     assert!(Revision::ALL.iter().all(|known| detail.contains(known.as_str())), "{detail}");
     assert_eq!(site.patch("/servers/up", json!({"revision": null})).await.ok()["revision"], Value::Null);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use linchpin_hub_http::Options;
+use linchpin_hub_http::HttpOptions;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::fixture::{Answer, PATIENCE, Site};
+use crate::fixture::{HttpResponse, RESPONSE_TIMEOUT, Site};
 
 const PASSWORD: &str = "correct horse battery staple";
 const SOURCE: &str = "192.0.2.1";
@@ -23,13 +23,13 @@ fn request(site: &Site, source: &str, name: &str, password: &str) -> String {
     )
 }
 
-async fn sign_in(site: &Site, source: &str, name: &str, password: &str) -> Answer {
+async fn sign_in(site: &Site, source: &str, name: &str, password: &str) -> HttpResponse {
     site.raw(request(site, source, name, password).as_bytes()).await
 }
 
 async fn with_password() -> Site {
     let proxies = vec!["127.0.0.1".parse().unwrap()];
-    let site = Site::with(Options { proxies, ..Options::default() }).await;
+    let site = Site::with(HttpOptions { proxies, ..HttpOptions::default() }).await;
     let path = "/users/00000000-0000-0000-0000-000000000001/password";
     site.put(path, json!({"password": PASSWORD})).await.ok();
     site
@@ -55,7 +55,7 @@ async fn a_flood_of_sign_ins_is_refused_and_others_get_in() {
     let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
     assert!(refused.len() > 50, "{answers:?}");
     for answer in refused {
-        answer.problem(503, "sign_in_busy");
+        answer.assert_problem(503, "sign_in_busy");
         assert!(answer.header("retry-after").is_some(), "{answer:?}");
     }
 }
@@ -64,9 +64,9 @@ async fn a_flood_of_sign_ins_is_refused_and_others_get_in() {
 async fn wrong_passwords_lock_a_name_for_their_source_alone() {
     let site = with_password().await;
     for _ in 0..5 {
-        sign_in(&site, SOURCE, "local", "a wrong password").await.problem(401, "unauthorized");
+        sign_in(&site, SOURCE, "local", "a wrong password").await.assert_problem(401, "unauthorized");
     }
-    sign_in(&site, SOURCE, "local", PASSWORD).await.problem(429, "too_many_tries");
+    sign_in(&site, SOURCE, "local", PASSWORD).await.assert_problem(429, "too_many_tries");
     let signed_in = sign_in(&site, OTHER_SOURCE, "local", PASSWORD).await;
     assert_eq!(signed_in.status, 201);
     // An existing session of the user is not affected and can log in again.
@@ -81,9 +81,9 @@ async fn wrong_passwords_lock_a_name_for_their_source_alone() {
 async fn refused_sign_ins_are_in_the_audit_and_do_not_flood_it() {
     let site = with_password().await;
     for _ in 0..4 {
-        sign_in(&site, SOURCE, "local", "a wrong password").await.problem(401, "unauthorized");
+        sign_in(&site, SOURCE, "local", "a wrong password").await.assert_problem(401, "unauthorized");
     }
-    sign_in(&site, SOURCE, "a secret typed as a name", "x").await.problem(401, "unauthorized");
+    sign_in(&site, SOURCE, "a secret typed as a name", "x").await.assert_problem(401, "unauthorized");
     // The entries may be written after the response.
     let both = async {
         loop {
@@ -93,7 +93,7 @@ async fn refused_sign_ins_are_in_the_audit_and_do_not_flood_it() {
             }
         }
     };
-    let entries = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    let entries = tokio::time::timeout(RESPONSE_TIMEOUT, both).await.unwrap();
     assert_eq!(entries.len(), 2, "{entries:?}");
     let (unknown, known): (Vec<_>, Vec<_>) =
         entries.iter().partition(|entry| entry["fields"]["user"].is_null());
@@ -104,7 +104,7 @@ async fn refused_sign_ins_are_in_the_audit_and_do_not_flood_it() {
     assert_eq!((&fields["reason"], &fields["source"], &fields["count"]), expected);
     assert!(!json!(entries).to_string().contains("typed as a name"));
     // The remaining failures are summarized in one entry.
-    let ended = tokio::time::timeout(Duration::from_secs(30), site.hub.end()).await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), site.hub.shutdown()).await;
     assert!(ended.is_ok());
     let counts: Vec<_> = refused(&site).await.iter().map(|entry| entry["fields"]["count"].clone()).collect();
     assert_eq!(counts.iter().filter_map(Value::as_u64).sum::<u64>(), 5, "{counts:?}");

@@ -1,6 +1,6 @@
 //! Status, metrics and the audit.
 
-use linchpin_hub_http::Options;
+use linchpin_hub_http::HttpOptions;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ async fn what_is_running_is_said() {
 #[tokio::test]
 async fn a_mistake_in_the_operators_file_is_shown_to_people_alone() {
     let (problem, file_problem) = watch::channel(None);
-    let site = Site::with(Options { file_problem: Some(file_problem), ..Options::default() }).await;
+    let site = Site::with(HttpOptions { file_problem: Some(file_problem), ..HttpOptions::default() }).await;
     assert_eq!(site.get("/status").await.ok()["file_problem"], Value::Null);
     let text = "`linchpin.toml`, line 3, column 1: `<b>`: must be a string";
     problem.send_replace(Some(text.to_owned()));
@@ -44,9 +44,9 @@ async fn what_is_counted_is_written_for_prometheus() {
     let canary = "canary-51c0ffee";
     let form = json!({"tool": "mcp_up__echo", "arguments": {"message": canary}});
     site.post("/calls", form.clone()).await.ok();
-    site.by(&agent, "POST", "/calls?wait=false", Some(form)).await.ok();
-    site.get(&format!("/calls/{canary}")).await.problem(404, "not_found");
-    site.send("GET", &format!("/{canary}?{canary}"), &[], None).await.problem(404, "no_such_path");
+    site.send_as(&agent, "POST", "/calls?wait=false", Some(form)).await.ok();
+    site.get(&format!("/calls/{canary}")).await.assert_problem(404, "not_found");
+    site.send("GET", &format!("/{canary}?{canary}"), &[], None).await.assert_problem(404, "no_such_path");
     let token = format!("Bearer {}", site.token);
     let answer = site.send("GET", "/metrics", &[("Authorization", &token)], None).await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
@@ -102,7 +102,7 @@ async fn keys_are_rotated() {
     let root = json!({"tenants": 1, "secrets": 0, "unreadable": 0});
     assert_eq!(site.post("/keys/rotate", json!({})).await.ok(), root);
     assert_eq!(site.post("/keys/rotate", json!({"data": true})).await.ok(), root);
-    site.post("/keys/rotate", json!({"data": 1})).await.wrong("data");
+    site.post("/keys/rotate", json!({"data": 1})).await.assert_invalid_field("data");
     let call = site.get("/calls").await.ok()["items"][0]["id"].clone();
     let call = site.get(&format!("/calls/{}", call.as_str().unwrap())).await.ok();
     assert_eq!(call["arguments"]["message"], "kept");

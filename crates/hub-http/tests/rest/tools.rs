@@ -20,9 +20,9 @@ async fn tools_are_found() {
     let first = site.get("/tools?limit=1").await.ok();
     assert_eq!((names(&first), &first["next"]), (vec!["mcp_up__echo"], &json!("mcp_up__echo")));
     assert_eq!(names(&site.get("/tools?limit=1&after=mcp_up__echo").await.ok()), ["mcp_up__wait"]);
-    site.get("/tools?server=nobody").await.problem(404, "not_found");
-    site.get("/tools?agent=nobody").await.problem(404, "not_found");
-    site.get("/tools/mcp_up__nothing").await.problem(404, "not_found");
+    site.get("/tools?server=nobody").await.assert_problem(404, "not_found");
+    site.get("/tools?agent=nobody").await.assert_problem(404, "not_found");
+    site.get("/tools/mcp_up__nothing").await.assert_problem(404, "not_found");
     let tool = site.get("/tools/mcp_up__echo").await.ok();
     assert_eq!((&tool["state"], &tool["server"]), (&json!("new"), &json!("up")));
     assert_eq!(tool["definition"]["inputSchema"]["properties"]["message"]["type"], "string");
@@ -32,7 +32,7 @@ async fn tools_are_found() {
 async fn a_tool_that_changes_is_shown_with_what_changed() {
     let site = Site::with_server().await;
     let pin = site.get("/tools/mcp_up__echo").await.ok()["pin"].clone();
-    site.post("/tools/mcp_up__echo/trust", json!({"pin": "0"})).await.problem(409, "tool_changed");
+    site.post("/tools/mcp_up__echo/trust", json!({"pin": "0"})).await.assert_problem(409, "tool_changed");
     let trusted = site.post("/tools/mcp_up__echo/trust", json!({"pin": pin})).await.ok();
     assert_eq!(trusted["state"], "trusted");
     assert_eq!(site.post("/servers/up/trust", json!({})).await.ok(), json!({"trusted": 1}), "the other tool");
@@ -56,8 +56,8 @@ async fn a_tool_is_called() {
     let wrong = site.post("/tools/mcp_up__echo/call", json!({"arguments": {"message": 1}})).await.ok();
     assert_eq!(wrong["status"], "error");
     assert!(wrong["error"].as_str().unwrap().contains("message"), "{wrong}");
-    site.post("/tools/mcp_up__echo/call", json!({"arguments": []})).await.wrong("arguments");
-    site.post("/tools/mcp_up__nothing/call", json!({})).await.problem(404, "not_found");
+    site.post("/tools/mcp_up__echo/call", json!({"arguments": []})).await.assert_invalid_field("arguments");
+    site.post("/tools/mcp_up__nothing/call", json!({})).await.assert_problem(404, "not_found");
     assert_eq!(site.ran(), 1);
 }
 
@@ -77,9 +77,9 @@ async fn tools_are_exported_for_providers() {
     assert_eq!(site.get("/export/anthropic?server=up").await.ok()[0], with("input_schema"));
     let gemini = site.get("/export/gemini").await.ok();
     assert_eq!(gemini[0]["functionDeclarations"][0], with("parametersJsonSchema"));
-    site.get("/export/other").await.problem(404, "not_found");
-    site.get("/export/openai?server=nobody").await.problem(404, "not_found");
+    site.get("/export/other").await.assert_problem(404, "not_found");
+    site.get("/export/openai?server=nobody").await.assert_problem(404, "not_found");
     let (_, token) = site.agent("auto").await;
-    let own = site.by(&token, "GET", "/export/anthropic", None).await.ok();
+    let own = site.send_as(&token, "GET", "/export/anthropic", None).await.ok();
     assert_eq!(own[0]["name"], "mcp_up__echo");
 }

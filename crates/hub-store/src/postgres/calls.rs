@@ -7,60 +7,66 @@ use linchpin_hub_core::Error;
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Call, CallFilter, Decision, MOST_ON_PAGE, Outcome, Page, Paging, Status,
+    Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus, MAX_PAGE_SIZE,
+    Page, PageRequest,
 };
 use tokio_postgres::Row;
 use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::ToSql;
 
 use super::cluster::IS_ABANDONED;
-use super::connection::{Connected, Values};
-use super::documents::number;
-use super::{Ask, Stop, conflict, unreadable};
-use crate::common::page;
+use super::connection::{DbConnection, Values};
+use super::documents::to_bigint;
+use super::{QueryExecutor, StoreFailure, conflict, invalid_data};
+use crate::common::build_page;
 
-type Result<T> = std::result::Result<T, Stop>;
+type Result<T> = std::result::Result<T, StoreFailure>;
 
-pub(super) const CALL: &str =
+pub(super) const CALL_COLUMNS: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
 /// Columns for lists: without arguments and result, which may be large.
-const LISTED: &str = "id, server, tool, subject, status, digest, NULL::BYTEA, NULL::BYTEA, error, created, started, completed \
+const LISTED_CALLS: &str = "id, server, tool, subject, status, digest, NULL::BYTEA, NULL::BYTEA, error, created, started, completed \
                       FROM calls";
-pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+pub(super) const APPROVAL_COLUMNS: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
 /// Converts a time to the stored form: milliseconds since the Unix epoch.
-pub(super) fn time(at: Timestamp) -> i64 {
+pub(super) fn to_millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-pub(super) fn times(at: i64) -> Result<Timestamp> {
-    Timestamp::from_millisecond(at).map_err(|_| unreadable("invalid time"))
+pub(super) fn from_millis(at: i64) -> Result<Timestamp> {
+    Timestamp::from_millisecond(at).map_err(|_| invalid_data("invalid time"))
 }
 
-fn maybe(row: &Row, column: usize) -> Result<Option<Timestamp>> {
-    row.try_get::<_, Option<i64>>(column)?.map(times).transpose()
+fn read_optional_time(row: &Row, column: usize) -> Result<Option<Timestamp>> {
+    row.try_get::<_, Option<i64>>(column)?.map(from_millis).transpose()
 }
 
-pub(super) fn digest(row: &Row, column: usize) -> Result<Digest> {
+pub(super) fn read_digest(row: &Row, column: usize) -> Result<Digest> {
     let bytes: &[u8] = row.try_get(column)?;
-    bytes.try_into().map(Digest::from_bytes).map_err(|_| unreadable("invalid digest"))
+    bytes.try_into().map(Digest::from_bytes).map_err(|_| invalid_data("invalid digest"))
 }
 
-pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
+pub(super) fn parse_column<T: std::str::FromStr<Err = Error>>(
     row: &Row,
     column: impl RowIndex + Display,
 ) -> Result<T> {
-    row.try_get::<_, &str>(column)?.parse().map_err(|_| unreadable("invalid id"))
+    row.try_get::<_, &str>(column)?.parse().map_err(|_| invalid_data("invalid id"))
 }
 
 /// Runs a statement for one row, and returns whether it changed the row.
-async fn meets(db: &Connected, sql: &str, values: Values<'_>) -> Result<bool> {
+async fn changes_row(db: &DbConnection, sql: &str, values: Values<'_>) -> Result<bool> {
     Ok(db.execute(sql, values).await? > 0)
 }
 
-pub(super) async fn open(db: &Connected, hub: Option<&str>, tenant: TenantId, call: &Call) -> Result<()> {
+pub(super) async fn insert(
+    db: &DbConnection,
+    hub: Option<&str>,
+    tenant: TenantId,
+    call: &CallRecord,
+) -> Result<()> {
     let sql = format!(
-        "INSERT INTO calls (tenant, {CALL}, hub) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+        "INSERT INTO calls (tenant, {CALL_COLUMNS}, hub) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let values: Values<'_> = &[
@@ -74,12 +80,12 @@ pub(super) async fn open(db: &Connected, hub: Option<&str>, tenant: TenantId, ca
         &call.arguments,
         &call.result,
         &call.error,
-        &time(call.created),
-        &call.started.map(time),
-        &call.completed.map(time),
+        &to_millis(call.created),
+        &call.started.map(to_millis),
+        &call.completed.map(to_millis),
         &hub,
     ];
-    if meets(db, &sql, values).await? {
+    if changes_row(db, &sql, values).await? {
         return Ok(());
     }
     Err(conflict("call_exists", format!("call {} already exists", call.id)))
@@ -87,13 +93,13 @@ pub(super) async fn open(db: &Connected, hub: Option<&str>, tenant: TenantId, ca
 
 /// Changes a call, or returns the reason why it cannot make the requested transition.
 async fn advance(
-    db: &Connected,
+    db: &DbConnection,
     tenant: TenantId,
     call: CallId,
     sql: &str,
     values: Values<'_>,
 ) -> Result<()> {
-    if meets(db, sql, values).await? {
+    if changes_row(db, sql, values).await? {
         return Ok(());
     }
     Err(match get(db, tenant, call).await? {
@@ -103,7 +109,7 @@ async fn advance(
 }
 
 pub(super) async fn start(
-    db: &Connected,
+    db: &DbConnection,
     hub: Option<&str>,
     tenant: TenantId,
     call: CallId,
@@ -111,21 +117,26 @@ pub(super) async fn start(
 ) -> Result<()> {
     let sql = "UPDATE calls SET status = 'running', started = $3, hub = $4
                WHERE tenant = $1 AND id = $2 AND status = 'pending'";
-    advance(db, tenant, call, sql, &[&tenant.to_string(), &call.to_string(), &time(at), &hub]).await
+    advance(db, tenant, call, sql, &[&tenant.to_string(), &call.to_string(), &to_millis(at), &hub]).await
 }
 
-pub(super) async fn finish(db: &Connected, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
+pub(super) async fn finish(
+    db: &DbConnection,
+    tenant: TenantId,
+    call: CallId,
+    outcome: &CallOutcome,
+) -> Result<()> {
     let sql = "UPDATE calls SET status = $3, result = $4, error = $5, completed = $6,
                arguments = CASE WHEN $7 THEN arguments END
                WHERE tenant = $1 AND id = $2 AND status IN ('pending', 'running')";
-    let Outcome { status, result, error, at, keeps_arguments } = outcome;
+    let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } = outcome;
     let (owner, id) = (tenant.to_string(), call.to_string());
-    let values: Values<'_> = &[&owner, &id, &status.name(), result, error, &time(*at), keeps_arguments];
+    let values: Values<'_> = &[&owner, &id, &status.name(), result, error, &to_millis(*at), keeps_arguments];
     advance(db, tenant, call, sql, values).await
 }
 
 pub(super) async fn edit(
-    db: &Connected,
+    db: &DbConnection,
     tenant: TenantId,
     call: CallId,
     digest: Digest,
@@ -138,37 +149,46 @@ pub(super) async fn edit(
 }
 
 /// Selects the calls that finished before a time, the oldest first.
-const OVER: &str = "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
+const SELECT_FINISHED_BEFORE: &str =
+    "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
 
-pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
-    let sql = format!("DELETE FROM calls WHERE tenant = $1 AND id IN ({OVER} LIMIT $3)");
-    db.execute(&sql, &[&tenant.to_string(), &time(before), &i64::from(most)]).await.map(drop)
+pub(super) async fn prune(db: &DbConnection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+    let sql = format!("DELETE FROM calls WHERE tenant = $1 AND id IN ({SELECT_FINISHED_BEFORE} LIMIT $3)");
+    db.execute(&sql, &[&tenant.to_string(), &to_millis(before), &i64::from(most)]).await.map(drop)
 }
 
-pub(super) async fn has_before(db: &impl Ask, tenant: TenantId, before: Timestamp) -> Result<bool> {
-    let sql = format!("{OVER} LIMIT 1");
-    Ok(!db.query(&sql, &[&tenant.to_string(), &time(before)]).await?.is_empty())
+pub(super) async fn has_finished_before(
+    db: &impl QueryExecutor,
+    tenant: TenantId,
+    before: Timestamp,
+) -> Result<bool> {
+    let sql = format!("{SELECT_FINISHED_BEFORE} LIMIT 1");
+    Ok(!db.query(&sql, &[&tenant.to_string(), &to_millis(before)]).await?.is_empty())
 }
 
-pub(super) fn read_call(row: &Row) -> Result<Call> {
-    Ok(Call {
-        id: parsed(row, 0)?,
-        server: parsed(row, 1)?,
+pub(super) fn read_call(row: &Row) -> Result<CallRecord> {
+    Ok(CallRecord {
+        id: parse_column(row, 0)?,
+        server: parse_column(row, 1)?,
         tool: row.try_get(2)?,
         subject: row.try_get(3)?,
-        status: Status::find(row.try_get(4)?).ok_or_else(|| unreadable("unknown status"))?,
-        digest: digest(row, 5)?,
+        status: CallStatus::find(row.try_get(4)?).ok_or_else(|| invalid_data("unknown status"))?,
+        digest: read_digest(row, 5)?,
         arguments: row.try_get(6)?,
         result: row.try_get(7)?,
         error: row.try_get(8)?,
-        created: times(row.try_get(9)?)?,
-        started: maybe(row, 10)?,
-        completed: maybe(row, 11)?,
+        created: from_millis(row.try_get(9)?)?,
+        started: read_optional_time(row, 10)?,
+        completed: read_optional_time(row, 11)?,
     })
 }
 
-pub(super) async fn get(db: &impl Ask, tenant: TenantId, call: CallId) -> Result<Option<Call>> {
-    let sql = format!("SELECT {CALL} FROM calls WHERE tenant = $1 AND id = $2");
+pub(super) async fn get(
+    db: &impl QueryExecutor,
+    tenant: TenantId,
+    call: CallId,
+) -> Result<Option<CallRecord>> {
+    let sql = format!("SELECT {CALL_COLUMNS} FROM calls WHERE tenant = $1 AND id = $2");
     let found = db.query(&sql, &[&tenant.to_string(), &call.to_string()]).await?;
     found.first().map(read_call).transpose()
 }
@@ -181,7 +201,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn new(tenant: TenantId, paging: &Paging) -> Self {
+    fn new(tenant: TenantId, paging: &PageRequest) -> Self {
         let mut all = Conditions::default();
         all.add("tenant =", Some(tenant.to_string()));
         all.add("id <", paging.after.clone());
@@ -205,52 +225,56 @@ impl Conditions {
     }
 
     /// Lists the rows that meet all conditions, the newest first.
-    async fn list<T>(
+    async fn fetch<T>(
         self,
-        db: &impl Ask,
+        db: &impl QueryExecutor,
         columns_from: &str,
-        paging: &Paging,
+        paging: &PageRequest,
         read: impl Fn(&Row) -> Result<T>,
         name: impl Fn(&T) -> String,
     ) -> Result<Page<T>> {
-        let limit = paging.limit.clamp(1, MOST_ON_PAGE);
-        let most = number(limit as u64 + 1);
+        let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
+        let most = to_bigint(limit as u64 + 1);
         let found = db.query(&self.sql(columns_from), &self.values(&most)).await?;
-        Ok(page(found.iter().map(read).collect::<Result<Vec<_>>>()?, limit, name))
+        Ok(build_page(found.iter().map(read).collect::<Result<Vec<_>>>()?, limit, name))
     }
 }
 
-fn calls_of(tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Conditions {
+fn call_conditions(tenant: TenantId, filter: &CallFilter, paging: &PageRequest) -> Conditions {
     let mut conditions = Conditions::new(tenant, paging);
     conditions.add("tool =", filter.tool.clone());
     conditions.add("server =", filter.server.map(|server| server.to_string()));
     conditions.add("subject =", filter.subject.clone());
-    conditions.add("status =", filter.status.map(Status::name));
-    conditions.add("created >=", filter.since.map(time));
-    conditions.add("created <", filter.until.map(time));
+    conditions.add("status =", filter.status.map(CallStatus::name));
+    conditions.add("created >=", filter.since.map(to_millis));
+    conditions.add("created <", filter.until.map(to_millis));
     conditions
 }
 
 pub(super) async fn list(
-    db: &impl Ask,
+    db: &impl QueryExecutor,
     tenant: TenantId,
     filter: &CallFilter,
-    paging: &Paging,
-) -> Result<Page<Call>> {
-    let name = |call: &Call| call.id.to_string();
-    calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name).await
+    paging: &PageRequest,
+) -> Result<Page<CallRecord>> {
+    let name = |call: &CallRecord| call.id.to_string();
+    call_conditions(tenant, filter, paging).fetch(db, LISTED_CALLS, paging, read_call, name).await
 }
 
 /// Lists calls that were running at a hub that is gone.
-pub(super) async fn abandoned(db: &impl Ask, hub: Option<&str>, tenant: TenantId) -> Result<Vec<Call>> {
-    let sql = format!("SELECT {LISTED} WHERE tenant = $1 AND {IS_ABANDONED} LIMIT 100");
+pub(super) async fn abandoned_calls(
+    db: &impl QueryExecutor,
+    hub: Option<&str>,
+    tenant: TenantId,
+) -> Result<Vec<CallRecord>> {
+    let sql = format!("SELECT {LISTED_CALLS} WHERE tenant = $1 AND {IS_ABANDONED} LIMIT 100");
     let found = db.query(&sql, &[&tenant.to_string(), &hub]).await?;
     found.iter().map(read_call).collect()
 }
 
-pub(super) async fn ask(db: &Connected, tenant: TenantId, approval: &Approval) -> Result<()> {
+pub(super) async fn insert_approval(db: &DbConnection, tenant: TenantId, approval: &Approval) -> Result<()> {
     let sql = format!(
-        "INSERT INTO approvals (tenant, {APPROVAL}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        "INSERT INTO approvals (tenant, {APPROVAL_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let values: Values<'_> = &[
@@ -260,22 +284,23 @@ pub(super) async fn ask(db: &Connected, tenant: TenantId, approval: &Approval) -
         &&approval.digest.bytes()[..],
         &approval.decision.name(),
         &approval.decided_by,
-        &time(approval.created),
-        &time(approval.expires),
-        &approval.decided.map(time),
+        &to_millis(approval.created),
+        &to_millis(approval.expires),
+        &approval.decided.map(to_millis),
     ];
-    if meets(db, &sql, values).await? {
+    if changes_row(db, &sql, values).await? {
         return Ok(());
     }
     Err(conflict("approval_exists", format!("approval {} already exists", approval.id)))
 }
 
 /// Returns the reason why an approval cannot be decided or used.
-fn closed(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> Stop {
+fn approval_state_conflict(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> StoreFailure {
     match found {
         None => Error::not_found("approval", id).into(),
         Some(found)
-            if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
+            if found.expires <= at
+                && matches!(found.decision, ApprovalStatus::Open | ApprovalStatus::Approved) =>
         {
             conflict("approval_expired", format!("approval {id} has expired: request the call again"))
         }
@@ -286,11 +311,11 @@ fn closed(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> Stop {
     }
 }
 
-pub(super) async fn decide(
-    db: &Connected,
+pub(super) async fn decide_approval(
+    db: &DbConnection,
     tenant: TenantId,
     id: ApprovalId,
-    decision: Decision,
+    decision: ApprovalStatus,
     by: &str,
     at: Timestamp,
     digest: Option<Digest>,
@@ -300,15 +325,15 @@ pub(super) async fn decide(
         "UPDATE approvals SET decision = $3, decided_by = $4, decided = $5, digest = COALESCE($6, digest)
                WHERE tenant = $1 AND id = $2 AND decision = 'open' AND (expires > $5 OR $3 IN ('expired', 'withdrawn'))";
     let (owner, digest) = (tenant.to_string(), digest.as_ref().map(|digest| &digest.bytes()[..]));
-    let values: Values<'_> = &[&owner, &id.to_string(), &decision.name(), &by, &time(at), &digest];
-    if meets(db, sql, values).await? {
+    let values: Values<'_> = &[&owner, &id.to_string(), &decision.name(), &by, &to_millis(at), &digest];
+    if changes_row(db, sql, values).await? {
         return Ok(());
     }
-    Err(closed(id, approval(db, tenant, id).await?.as_ref(), at))
+    Err(approval_state_conflict(id, approval(db, tenant, id).await?.as_ref(), at))
 }
 
-pub(super) async fn use_up(
-    db: &Connected,
+pub(super) async fn consume_approval(
+    db: &DbConnection,
     tenant: TenantId,
     id: ApprovalId,
     digest: Digest,
@@ -316,85 +341,92 @@ pub(super) async fn use_up(
 ) -> Result<()> {
     let sql = "UPDATE approvals SET decision = 'used'
                WHERE tenant = $1 AND id = $2 AND decision = 'approved' AND digest = $3 AND expires > $4";
-    let values: Values<'_> = &[&tenant.to_string(), &id.to_string(), &&digest.bytes()[..], &time(at)];
-    if meets(db, sql, values).await? {
+    let values: Values<'_> = &[&tenant.to_string(), &id.to_string(), &&digest.bytes()[..], &to_millis(at)];
+    if changes_row(db, sql, values).await? {
         return Ok(());
     }
     Err(match approval(db, tenant, id).await? {
-        Some(found) if found.decision == Decision::Approved && found.digest != digest => {
+        Some(found) if found.decision == ApprovalStatus::Approved && found.digest != digest => {
             conflict("approval_for_another", format!("approval {id} was given for another call"))
         }
-        found => closed(id, found.as_ref(), at),
+        found => approval_state_conflict(id, found.as_ref(), at),
     })
 }
 
 pub(super) fn read_approval(row: &Row) -> Result<Approval> {
     Ok(Approval {
-        id: parsed(row, 0)?,
-        call: parsed(row, 1)?,
-        digest: digest(row, 2)?,
-        decision: Decision::find(row.try_get(3)?).ok_or_else(|| unreadable("unknown decision"))?,
+        id: parse_column(row, 0)?,
+        call: parse_column(row, 1)?,
+        digest: read_digest(row, 2)?,
+        decision: ApprovalStatus::find(row.try_get(3)?).ok_or_else(|| invalid_data("unknown decision"))?,
         decided_by: row.try_get(4)?,
-        created: times(row.try_get(5)?)?,
-        expires: times(row.try_get(6)?)?,
-        decided: maybe(row, 7)?,
+        created: from_millis(row.try_get(5)?)?,
+        expires: from_millis(row.try_get(6)?)?,
+        decided: read_optional_time(row, 7)?,
     })
 }
 
-pub(super) async fn approval(db: &impl Ask, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-    let sql = format!("SELECT {APPROVAL} FROM approvals WHERE tenant = $1 AND id = $2");
+pub(super) async fn approval(
+    db: &impl QueryExecutor,
+    tenant: TenantId,
+    id: ApprovalId,
+) -> Result<Option<Approval>> {
+    let sql = format!("SELECT {APPROVAL_COLUMNS} FROM approvals WHERE tenant = $1 AND id = $2");
     let found = db.query(&sql, &[&tenant.to_string(), &id.to_string()]).await?;
     found.first().map(read_approval).transpose()
 }
 
-fn approvals_of(tenant: TenantId, filter: &ApprovalFilter, paging: &Paging) -> Conditions {
+fn approval_conditions(tenant: TenantId, filter: &ApprovalFilter, paging: &PageRequest) -> Conditions {
     let mut conditions = Conditions::new(tenant, paging);
     conditions.add("call =", filter.call.map(|call| call.to_string()));
-    conditions.add("decision =", filter.decision.map(Decision::name));
+    conditions.add("decision =", filter.decision.map(ApprovalStatus::name));
     conditions
 }
 
 pub(super) async fn approvals(
-    db: &impl Ask,
+    db: &impl QueryExecutor,
     tenant: TenantId,
     filter: &ApprovalFilter,
-    paging: &Paging,
+    paging: &PageRequest,
 ) -> Result<Page<Approval>> {
     let (columns_from, name) =
-        (format!("{APPROVAL} FROM approvals"), |approval: &Approval| approval.id.to_string());
-    approvals_of(tenant, filter, paging).list(db, &columns_from, paging, read_approval, name).await
+        (format!("{APPROVAL_COLUMNS} FROM approvals"), |approval: &Approval| approval.id.to_string());
+    approval_conditions(tenant, filter, paging).fetch(db, &columns_from, paging, read_approval, name).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::tests::{filled, plan};
+    use crate::postgres::tests::{filled_database, query_plan};
 
     #[tokio::test]
     async fn every_list_has_an_index() {
         let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
-        let db = filled(tenant).await;
+        let db = filled_database(tenant).await;
         let planned = async |conditions: Conditions, columns_from: &str| {
-            plan(&db, &conditions.sql(columns_from), &conditions.values(&100)).await
+            query_plan(&db, &conditions.sql(columns_from), &conditions.values(&100)).await
         };
         for after in [None, Some("x".to_owned())] {
-            let paging = Paging { after, limit: 100 };
+            let paging = PageRequest { after, limit: 100 };
             for (filter, index) in [
                 (none(), "calls_pkey"),
-                (CallFilter { status: Some(Status::Running), ..none() }, "calls_by_status"),
+                (CallFilter { status: Some(CallStatus::Running), ..none() }, "calls_by_status"),
                 (
-                    CallFilter { status: Some(Status::Error), since: now, until: now, ..none() },
+                    CallFilter { status: Some(CallStatus::Error), since: now, until: now, ..none() },
                     "calls_by_status",
                 ),
                 (CallFilter { subject: Some("1".into()), ..none() }, "calls_by_subject"),
                 (CallFilter { tool: Some("1".into()), ..none() }, "calls_by_tool"),
             ] {
-                let plan = planned(calls_of(tenant, &filter, &paging), LISTED).await;
+                let plan = planned(call_conditions(tenant, &filter, &paging), LISTED_CALLS).await;
                 assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{filter:?}: {plan}");
             }
-            let open = ApprovalFilter { decision: Some(Decision::Open), ..ApprovalFilter::default() };
-            let plan =
-                planned(approvals_of(tenant, &open, &paging), &format!("{APPROVAL} FROM approvals")).await;
+            let open = ApprovalFilter { decision: Some(ApprovalStatus::Open), ..ApprovalFilter::default() };
+            let plan = planned(
+                approval_conditions(tenant, &open, &paging),
+                &format!("{APPROVAL_COLUMNS} FROM approvals"),
+            )
+            .await;
             assert!(plan.contains("approvals_by_decision") && !plan.contains("Seq Scan"), "{plan}");
         }
     }

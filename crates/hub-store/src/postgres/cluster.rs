@@ -6,38 +6,38 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use linchpin_hub_core::Result;
-use linchpin_hub_core::events::{Events, Told};
+use linchpin_hub_core::events::{EventLog, NewEvent};
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::platform::World;
-use linchpin_hub_core::store::Shared;
+use linchpin_hub_core::platform::Platform;
+use linchpin_hub_core::store::Cluster;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout};
 
-use super::cluster_log::{Reader, prune};
-use super::connection::{Connected, Link};
-use super::{Ask as _, Stop, unreadable};
+use super::cluster_log::{ClusterLogReader, prune};
+use super::connection::{DbConnection, ReconnectingConnection};
+use super::{QueryExecutor as _, StoreFailure, invalid_data};
 use crate::common::hub_id;
 
 /// Interval of the heartbeat, and of reads of the cluster log without a notification.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Timeout of the work of one heartbeat.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Heartbeats between two deletions of old rows.
-const PRUNE: u64 = 60;
+const HEARTBEATS_PER_PRUNE: u64 = 60;
 /// Clock difference in milliseconds that is ignored.
 const NEAR: i64 = 20;
 /// Change of the clock difference in milliseconds above which a warning is logged.
-const FAR: i64 = 2_000;
+const CLOCK_TOLERANCE_MS: i64 = 2_000;
 /// Maximum duration in milliseconds of a heartbeat query that is used to compare the clocks.
-const SLOW: i64 = 500;
+const MAX_CLOCK_QUERY_MS: i64 = 500;
 
 /// Heartbeat. A hub that missed 3 seconds counts as new: after an outage of the database, the peers have time to send
 /// their heartbeats before this hub considers them gone.
-const SHOW: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timestamp(), clock_timestamp())
+const UPSERT_HEARTBEAT: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timestamp(), clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET seen = excluded.seen,
         since = CASE WHEN hubs.seen < excluded.seen - INTERVAL '3 seconds' THEN excluded.seen ELSE hubs.since END
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
-const FORGET: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
+const DELETE_OLD_HUBS: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
 
 /// Condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new or
 /// late considers no listed peer gone.
@@ -48,50 +48,53 @@ pub(super) const IS_ABANDONED: &str =
             FROM hubs AS own WHERE own.id = $2)))";
 
 /// Hub as a member of the cluster.
-pub(super) struct Joined {
+pub(super) struct ClusterMember {
     pub(super) hub: String,
-    pub(super) shared: Shared,
-    world: Arc<dyn World>,
+    pub(super) shared: Cluster,
+    world: Arc<dyn Platform>,
     /// Offset of the database clock from the local clock in milliseconds.
-    ahead: AtomicI64,
+    clock_offset_ms: AtomicI64,
 }
 
-impl Joined {
+impl ClusterMember {
     pub(super) async fn new(
-        db: &Connected,
-        world: Arc<dyn World>,
-    ) -> Result<(Arc<Self>, Reader, mpsc::Receiver<(TenantId, Told)>)> {
-        let (events, told) = Events::shared();
+        db: &DbConnection,
+        world: Arc<dyn Platform>,
+    ) -> Result<(Arc<Self>, ClusterLogReader, mpsc::Receiver<(TenantId, NewEvent)>)> {
+        let (events, told) = EventLog::clustered();
         let found = db.query("SELECT id FROM line", &[]).await?;
-        let line =
-            found.first().ok_or_else(|| unreadable("empty table `line`"))?.try_get(0).map_err(Stop::from)?;
-        let (hub, shared) = (hub_id(), Shared::new(events, line));
-        let mut reader = Reader::begin(db, &hub, &shared).await?;
+        let line = found
+            .first()
+            .ok_or_else(|| invalid_data("empty table `line`"))?
+            .try_get(0)
+            .map_err(StoreFailure::from)?;
+        let (hub, shared) = (hub_id(), Cluster::new(events, line));
+        let mut reader = ClusterLogReader::start(db, &hub, &shared).await?;
         reader.read(db, &shared).await?;
-        let joined = Joined { hub, shared, world, ahead: AtomicI64::new(0) };
-        joined.show(db).await?;
+        let joined = ClusterMember { hub, shared, world, clock_offset_ms: AtomicI64::new(0) };
+        joined.heartbeat(db).await?;
         Ok((Arc::new(joined), reader, told))
     }
 
     /// Returns the offset of the database clock from the local clock.
-    pub(super) fn ahead(&self) -> SignedDuration {
-        SignedDuration::from_millis(self.ahead.load(Ordering::Relaxed))
+    pub(super) fn clock_offset(&self) -> SignedDuration {
+        SignedDuration::from_millis(self.clock_offset_ms.load(Ordering::Relaxed))
     }
 
     /// Sends a heartbeat, and compares the clocks.
-    async fn show(&self, db: &Connected) -> Result<(), Stop> {
+    async fn heartbeat(&self, db: &DbConnection) -> Result<(), StoreFailure> {
         let before = self.world.now().as_millisecond();
-        let found = db.query(SHOW, &[&self.hub]).await?;
-        let there: i64 = found.first().ok_or_else(|| unreadable("no heartbeat row"))?.try_get(0)?;
+        let found = db.query(UPSERT_HEARTBEAT, &[&self.hub]).await?;
+        let there: i64 = found.first().ok_or_else(|| invalid_data("no heartbeat row"))?.try_get(0)?;
         let after = self.world.now().as_millisecond();
-        if after - before > SLOW {
+        if after - before > MAX_CLOCK_QUERY_MS {
             return Ok(()); // too slow to compare the clocks
         }
         let here = before.midpoint(after);
-        let (ahead, known) = (there - here, self.ahead.load(Ordering::Relaxed));
+        let (ahead, known) = (there - here, self.clock_offset_ms.load(Ordering::Relaxed));
         if (ahead - known).abs() > NEAR {
-            self.ahead.store(ahead, Ordering::Relaxed);
-            if (ahead - known).abs() > FAR {
+            self.clock_offset_ms.store(ahead, Ordering::Relaxed);
+            if (ahead - known).abs() > CLOCK_TOLERANCE_MS {
                 tracing::warn!(
                     milliseconds = ahead,
                     "local clock differs from the database clock; using the database clock"
@@ -102,37 +105,42 @@ impl Joined {
     }
 
     /// Sends heartbeats and reads the cluster log until the task is dropped.
-    pub(super) async fn live(self: Arc<Self>, link: Link, mut reader: Reader, bell: Arc<Notify>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        link: ReconnectingConnection,
+        mut reader: ClusterLogReader,
+        bell: Arc<Notify>,
+    ) {
         let (mut beat, mut count) = (Instant::now(), 0_u64);
         loop {
-            let _ = timeout(BEAT, bell.notified()).await; // or the interval has elapsed
+            let _ = timeout(HEARTBEAT, bell.notified()).await; // or the interval has elapsed
             let Ok(db) = link.get().await else {
-                self.shared.changed(None);
+                self.shared.notify(None);
                 continue;
             };
             let work = async {
-                if beat.elapsed() >= BEAT {
+                if beat.elapsed() >= HEARTBEAT {
                     beat = Instant::now();
                     count += 1;
-                    self.show(&db).await?;
-                    if count.is_multiple_of(PRUNE) {
+                    self.heartbeat(&db).await?;
+                    if count.is_multiple_of(HEARTBEATS_PER_PRUNE) {
                         prune(&db).await?;
-                        db.execute(FORGET, &[]).await?;
+                        db.execute(DELETE_OLD_HUBS, &[]).await?;
                     }
                 }
                 reader.read(&db, &self.shared).await
             };
-            let done = timeout(PATIENCE, work).await;
+            let done = timeout(HEARTBEAT_TIMEOUT, work).await;
             if matches!(done, Ok(Ok(()))) {
                 continue;
             }
             // Changes of peer hubs may have been missed: invalidate all caches.
-            self.shared.changed(None);
+            self.shared.notify(None);
             match done {
-                Ok(Err(stop)) if !stop.is_lost() => {
+                Ok(Err(stop)) if !stop.is_connection_lost() => {
                     tracing::error!(error = %linchpin_hub_core::Error::from(stop), "failed to read the cluster log; retrying");
                 }
-                _ => link.forget(&db).await,
+                _ => link.discard(&db).await,
             }
         }
     }

@@ -3,62 +3,65 @@
 
 use std::collections::BTreeSet;
 
-use linchpin_hub_core::events::{Event, Told};
+use linchpin_hub_core::events::{Event, NewEvent};
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{About, Batch, Key, Kind, Shared};
+use linchpin_hub_core::store::{Batch, CacheScope, Cluster, DocumentKey, DocumentKind};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use super::connection::{Connected, Values};
-use super::documents::{number, numbers};
-use super::{Ask as _, Stop, unreadable};
+use super::connection::{DbConnection, Values};
+use super::documents::{read_u64, to_bigint};
+use super::{QueryExecutor as _, StoreFailure, invalid_data};
 
-type Result<T> = std::result::Result<T, Stop>;
+type Result<T> = std::result::Result<T, StoreFailure>;
 
 /// Lock that a hub holds from adding rows until the commit, so that the numbers are in commit order.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(x'6c696e636e657773'::BIGINT)";
-const ADD: &str = "INSERT INTO news (number, hub, tenant, kind, body)
+const LOCK_LOG: &str = "SELECT pg_advisory_xact_lock(x'6c696e636e657773'::BIGINT)";
+const INSERT_MESSAGES: &str = "INSERT INTO news (number, hub, tenant, kind, body)
     SELECT nextval('news_number'), $1, tenant, kind, body
     FROM unnest($2::TEXT[], $3::TEXT[], $4::TEXT[]) WITH ORDINALITY AS all_of (tenant, kind, body, place) ORDER BY place";
-const RING: &str = "SELECT pg_notify('linchpin_news', '')";
+const NOTIFY: &str = "SELECT pg_notify('linchpin_news', '')";
 /// Session setup of a connection that reads the log.
 pub(super) const LISTEN: &str = "LISTEN linchpin_news";
-const READ: &str =
+const SELECT_MESSAGES: &str =
     "SELECT number, hub, tenant, kind, body FROM news WHERE number >= $1 ORDER BY number LIMIT $2";
 /// The newest of the old rows stays, so that a reader at this position sees that it has missed nothing.
-const PRUNE: &str =
+const DELETE_OLD_MESSAGES: &str =
     "DELETE FROM news WHERE number < (SELECT max(number) FROM news WHERE at < now() - INTERVAL '5 minutes')";
 
 /// Rows per read.
-const PAGE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 /// Maximum number of changes listed one by one; above it, one row invalidates everything.
-const MOST_CHANGES: usize = 200;
+const MAX_LISTED_CHANGES: usize = 200;
 
 /// Messages of this hub that are not committed yet.
 #[derive(Default)]
-pub(super) struct News {
-    changes: BTreeSet<(TenantId, About)>,
+pub(super) struct ClusterMessages {
+    changes: BTreeSet<(TenantId, CacheScope)>,
     /// Events without a batch.
-    pub(super) told: Vec<(TenantId, Told)>,
+    pub(super) events: Vec<(TenantId, NewEvent)>,
     /// Events of the batches.
-    with: Vec<(TenantId, Told)>,
+    batch_events: Vec<(TenantId, NewEvent)>,
     /// Whether events were dropped.
-    pub(super) is_cut: bool,
+    pub(super) has_lost_events: bool,
 }
 
-impl News {
+impl ClusterMessages {
     pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.told.is_empty() && self.with.is_empty() && !self.is_cut
+        self.changes.is_empty()
+            && self.events.is_empty()
+            && self.batch_events.is_empty()
+            && !self.has_lost_events
     }
 
     /// Adds the changes of a batch that peer hubs may have cached, and its events.
     pub(super) fn add(&mut self, tenant: TenantId, batch: &Batch) {
-        self.changes.extend(batch.changes.iter().filter_map(About::of).map(|about| (tenant, about)));
-        self.with.extend(batch.told.iter().map(|told| (tenant, told.clone())));
+        self.changes.extend(batch.changes.iter().filter_map(CacheScope::of).map(|about| (tenant, about)));
+        self.batch_events.extend(batch.events.iter().map(|told| (tenant, told.clone())));
     }
 
     /// Inserts the messages within a transaction.
-    pub(super) async fn keep(&self, db: &Connected, hub: Option<&str>) -> Result<()> {
+    pub(super) async fn insert(&self, db: &DbConnection, hub: Option<&str>) -> Result<()> {
         let Some(hub) = hub.filter(|_| !self.is_empty()) else { return Ok(()) };
         let (mut tenants, mut kinds, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
         let mut add = |tenant: Option<TenantId>, kind: &str, body: Value| {
@@ -66,81 +69,85 @@ impl News {
             kinds.push(kind.to_owned());
             bodies.push(body.to_string());
         };
-        if self.changes.len() > MOST_CHANGES {
+        if self.changes.len() > MAX_LISTED_CHANGES {
             add(None, "anything", Value::Null);
         } else {
             for (tenant, about) in &self.changes {
                 match about {
-                    About::One(Key { kind, id }) => add(Some(*tenant), "one", json!([kind.name(), id])),
-                    About::Parts(kind, parent) => add(Some(*tenant), "parts", json!([kind.name(), parent])),
+                    CacheScope::Document(DocumentKey { kind, id }) => {
+                        add(Some(*tenant), "one", json!([kind.name(), id]))
+                    }
+                    CacheScope::Children(kind, parent) => {
+                        add(Some(*tenant), "parts", json!([kind.name(), parent]))
+                    }
                 }
             }
         }
-        if self.is_cut {
+        if self.has_lost_events {
             add(None, "cut", Value::Null);
         }
-        for (tenant, Told { kind, body }) in self.told.iter().chain(&self.with) {
+        for (tenant, NewEvent { kind, body }) in self.events.iter().chain(&self.batch_events) {
             add(Some(*tenant), "event", json!([kind, body]));
         }
         // All statements are prepared, so they are pipelined in this order.
-        db.know([LOCK, ADD, RING]).await?;
+        db.prepare_all([LOCK_LOG, INSERT_MESSAGES, NOTIFY]).await?;
         let values: Values<'_> = &[&hub, &tenants, &kinds, &bodies];
-        let (locked, added, rung) =
-            tokio::join!(biased; db.execute(LOCK, &[]), db.execute(ADD, values), db.execute(RING, &[]));
+        let (locked, added, rung) = tokio::join!(biased; db.execute(LOCK_LOG, &[]), db.execute(INSERT_MESSAGES, values), db.execute(NOTIFY, &[]));
         locked.and(added).and(rung).map(drop)
     }
 }
 
 /// Position of a hub in the cluster log.
-pub(super) struct Reader {
+pub(super) struct ClusterLogReader {
     hub: String,
-    last: u64,
+    position: u64,
 }
 
-impl Reader {
+impl ClusterLogReader {
     /// Starts as far back as events are retained, for subscribers that resume from another hub. The log is never empty:
     /// the hub first adds a row of its own.
-    pub(super) async fn begin(db: &Connected, hub: &str, shared: &Shared) -> Result<Self> {
+    pub(super) async fn start(db: &DbConnection, hub: &str, shared: &Cluster) -> Result<Self> {
         db.run("BEGIN").await?;
-        db.execute(LOCK, &[]).await?;
-        db.execute(ADD, &[&hub, &&[None::<&str>][..], &&["hub"][..], &&["null"][..]]).await?;
+        db.execute(LOCK_LOG, &[]).await?;
+        db.execute(INSERT_MESSAGES, &[&hub, &&[None::<&str>][..], &&["hub"][..], &&["null"][..]]).await?;
         db.run("COMMIT").await?;
         let first = "SELECT number FROM news ORDER BY number DESC LIMIT $1";
-        let found = db.query(first, &[&number(linchpin_hub_core::events::REMEMBERED as u64)]).await?;
-        let last = numbers(found.last().ok_or_else(|| unreadable("empty cluster log"))?, 0)?;
-        shared.events.forget(last);
-        Ok(Reader { hub: hub.to_owned(), last })
+        let found = db.query(first, &[&to_bigint(linchpin_hub_core::events::CAPACITY as u64)]).await?;
+        let last = read_u64(found.last().ok_or_else(|| invalid_data("empty cluster log"))?, 0)?;
+        shared.events.reset_to(last);
+        Ok(ClusterLogReader { hub: hub.to_owned(), position: last })
     }
 
     /// Reads all new rows and applies them.
-    pub(super) async fn read(&mut self, db: &Connected, shared: &Shared) -> Result<()> {
+    pub(super) async fn read(&mut self, db: &DbConnection, shared: &Cluster) -> Result<()> {
         loop {
-            let found = db.query(READ, &[&number(self.last), &number(PAGE as u64)]).await?;
+            let found =
+                db.query(SELECT_MESSAGES, &[&to_bigint(self.position), &to_bigint(PAGE_SIZE as u64)]).await?;
             let mut rows = found.iter();
             // If the last row that was read is gone, rows after it may be gone, too.
-            let is_whole = rows.next().is_some_and(|row| numbers(row, 0).ok() == Some(self.last));
+            let is_whole = rows.next().is_some_and(|row| read_u64(row, 0).ok() == Some(self.position));
             if is_whole {
                 for row in rows {
-                    self.last = numbers(row, 0)?;
-                    if self.tell(row, shared).is_err() {
-                        shared.changed(None); // written by a hub of another version
+                    self.position = read_u64(row, 0)?;
+                    if self.apply(row, shared).is_err() {
+                        shared.notify(None); // written by a hub of another version
                     }
                 }
             } else {
-                shared.changed(None);
-                let newest = found.last().map(|row| numbers(row, 0)).transpose()?;
-                self.last = newest.unwrap_or(self.last);
-                shared.events.forget(self.last);
+                shared.notify(None);
+                let newest = found.last().map(|row| read_u64(row, 0)).transpose()?;
+                self.position = newest.unwrap_or(self.position);
+                shared.events.reset_to(self.position);
             }
-            if found.len() < PAGE {
+            if found.len() < PAGE_SIZE {
                 return Ok(());
             }
         }
     }
 
-    fn tell(&self, row: &Row, shared: &Shared) -> Result<()> {
-        let of_news = || unreadable("invalid row of the cluster log");
-        let (number, hub): (u64, &str) = (numbers(row, 0)?, row.try_get(1)?);
+    fn apply(&self, row: &Row, shared: &Cluster) -> Result<()> {
+        let of_news = || invalid_data("invalid row of the cluster log");
+        let (number, hub): (u64, &str) = (read_u64(row, 0)?, row.try_get(1)?);
         let tenant: Option<TenantId> = row.try_get::<_, Option<&str>>(2)?.map(str::parse).transpose()?;
         let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| of_news())?;
         let is_own = hub == self.hub;
@@ -151,22 +158,25 @@ impl Reader {
             }
             ("one" | "parts" | "anything", _) if is_own => {} // this hub has invalidated its caches before the change
             (kind @ ("one" | "parts"), Some(tenant)) => {
-                let of = body[0].as_str().and_then(Kind::find).ok_or_else(of_news)?;
+                let of = body[0].as_str().and_then(DocumentKind::find).ok_or_else(of_news)?;
                 let id = body[1].as_str().ok_or_else(of_news)?.to_owned();
-                let about =
-                    if kind == "one" { About::One(Key { kind: of, id }) } else { About::Parts(of, id) };
-                shared.changed(Some((tenant, &about)));
+                let about = if kind == "one" {
+                    CacheScope::Document(DocumentKey { kind: of, id })
+                } else {
+                    CacheScope::Children(of, id)
+                };
+                shared.notify(Some((tenant, &about)));
             }
-            ("cut", _) => shared.events.forget(number),
+            ("cut", _) => shared.events.reset_to(number),
             ("hub", _) => {}
             // Written by a newer hub: anything may have changed.
-            _ => shared.changed(None),
+            _ => shared.notify(None),
         }
         Ok(())
     }
 }
 
 /// Deletes rows older than 5 minutes, which all hubs have read.
-pub(super) async fn prune(db: &Connected) -> Result<()> {
-    db.execute(PRUNE, &[]).await.map(drop)
+pub(super) async fn prune(db: &DbConnection) -> Result<()> {
+    db.execute(DELETE_OLD_MESSAGES, &[]).await.map(drop)
 }

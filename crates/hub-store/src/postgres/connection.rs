@@ -15,29 +15,29 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Socket, Statement};
 
 use super::tls::Tls;
-use super::{Ask, Stop, away, failed};
+use super::{QueryExecutor, StoreFailure, database_error, unreachable_error};
 
 /// Timeout for establishing a connection.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// TCP user timeout, and maximum idle time before keep-alive probes: a silent peer counts as lost.
-const SILENCE: Duration = Duration::from_secs(10);
+const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay after the first failure to connect, and how many times it doubles.
-const PAUSE: (Duration, u32) = (Duration::from_millis(100), 4);
+const RETRY_BACKOFF: (Duration, u32) = (Duration::from_millis(100), 4);
 
 /// Parameters of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Connection options from a database URL. They contain the password and are never logged or shown.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct ConnectOptions {
     config: Config,
     tls: Option<Tls>,
 }
 
 /// Parses a database URL.
-pub(super) fn way(url: &str) -> Result<Way> {
-    let refused = |text: &str| Err(Error::new(error::Kind::Invalid, "invalid_database", text));
-    let (url, asked) = Asked::take(url);
+pub(super) fn parse_url(url: &str) -> Result<ConnectOptions> {
+    let refused = |text: &str| Err(Error::new(error::ErrorKind::Invalid, "invalid_database", text));
+    let (url, asked) = TlsOptions::split_from_url(url);
     let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let mut config: Config = match url.parse() {
         Ok(config) if is_url => config,
@@ -57,38 +57,38 @@ pub(super) fn way(url: &str) -> Result<Way> {
         config.application_name("linchpin");
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE);
+        config.tcp_user_timeout(TCP_IDLE_TIMEOUT);
     }
     config.target_session_attrs(TargetSessionAttrs::ReadWrite); // of several hosts, use the primary
-    config.keepalives_idle(config.get_keepalives_idle().min(SILENCE));
+    config.keepalives_idle(config.get_keepalives_idle().min(TCP_IDLE_TIMEOUT));
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
     let is_here = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);
     // TLS without certificate verification adds no security, and a Unix socket cannot be intercepted.
     if is_here || config.get_ssl_mode() != SslMode::Require {
         config.ssl_mode(SslMode::Disable);
-        return Ok(Way { config, tls: None });
+        return Ok(ConnectOptions { config, tls: None });
     }
-    match Tls::new(asked.roots.as_deref(), asked.checks_name) {
-        Ok(tls) => Ok(Way { config, tls: Some(tls) }),
+    match Tls::new(asked.root_certificates.as_deref(), asked.checks_name) {
+        Ok(tls) => Ok(ConnectOptions { config, tls: Some(tls) }),
         Err(text) => refused(&text),
     }
 }
 
 /// TLS options of a database URL.
-struct Asked {
+struct TlsOptions {
     checks_name: bool,
-    roots: Option<String>,
+    root_certificates: Option<String>,
 }
 
-impl Asked {
+impl TlsOptions {
     /// Splits the TLS options that the driver does not support off a URL.
-    fn take(url: &str) -> (String, Self) {
-        let mut asked = Asked { checks_name: true, roots: None };
+    fn split_from_url(url: &str) -> (String, Self) {
+        let mut asked = TlsOptions { checks_name: true, root_certificates: None };
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), asked) };
         let mut kept = Vec::new();
         for pair in query.split('&') {
             match pair.split_once('=') {
-                Some(("sslrootcert", path)) => asked.roots = Some(decoded(path)),
+                Some(("sslrootcert", path)) => asked.root_certificates = Some(decode_parameter(path)),
                 Some(("sslmode", mode @ ("verify-ca" | "verify-full"))) => {
                     asked.checks_name = mode == "verify-full";
                     kept.push("sslmode=require");
@@ -101,32 +101,32 @@ impl Asked {
 }
 
 /// Decodes a URL parameter in the same way as the driver does.
-fn decoded(value: &str) -> String {
+fn decode_parameter(value: &str) -> String {
     let known = format!("postgres://host/?application_name={value}").parse::<Config>();
     known.ok().and_then(|known| known.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Connection that is established on first use and re-established after it was lost.
-pub(super) struct Link {
-    way: Way,
+pub(super) struct ReconnectingConnection {
+    options: ConnectOptions,
     /// SQL that is run on every new connection.
-    greeting: String,
+    session_setup: String,
     /// Notified by `NOTIFY` messages of the database.
     bell: Arc<Notify>,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
 }
 
 #[derive(Default)]
-struct State {
-    connected: Option<Arc<Connected>>,
+struct LinkState {
+    connected: Option<Arc<DbConnection>>,
     /// Last connection error, returned until this time without another attempt.
     failure: Option<(Error, Instant)>,
     failures: u32,
 }
 
-impl Link {
-    pub(super) fn new(way: Way, greeting: String) -> Self {
-        Link { way, greeting, bell: Arc::default(), state: Mutex::default() }
+impl ReconnectingConnection {
+    pub(super) fn new(options: ConnectOptions, session_setup: String) -> Self {
+        ReconnectingConnection { options, session_setup, bell: Arc::default(), state: Mutex::default() }
     }
 
     /// Returns the handle that is notified by `NOTIFY` messages of the database.
@@ -136,7 +136,7 @@ impl Link {
 
     /// Returns the connection, and establishes it if necessary. During the backoff after a failure, the last error is
     /// returned at once.
-    pub(super) async fn get(&self) -> Result<Arc<Connected>> {
+    pub(super) async fn get(&self) -> Result<Arc<DbConnection>> {
         let mut state = self.state.lock().await;
         state.connected.take_if(|connected| connected.client.is_closed());
         if let Some(connected) = &state.connected {
@@ -147,18 +147,18 @@ impl Link {
         {
             return Err(error.clone());
         }
-        let made = match timeout(PATIENCE, self.connect()).await {
-            Ok(made) => made.map_err(|error| failed(&error)),
-            Err(_) => Err(away("no response within the timeout")),
+        let made = match timeout(CONNECT_TIMEOUT, self.connect()).await {
+            Ok(made) => made.map_err(|error| database_error(&error)),
+            Err(_) => Err(unreachable_error("no response within the timeout")),
         };
         match made {
             Ok(connected) => {
                 let connected = Arc::new(connected);
-                *state = State { connected: Some(connected.clone()), ..State::default() };
+                *state = LinkState { connected: Some(connected.clone()), ..LinkState::default() };
                 Ok(connected)
             }
             Err(error) => {
-                let pause = PAUSE.0 * 2_u32.pow(state.failures.min(PAUSE.1));
+                let pause = RETRY_BACKOFF.0 * 2_u32.pow(state.failures.min(RETRY_BACKOFF.1));
                 state.failures += 1;
                 state.failure = Some((error.clone(), Instant::now() + pause));
                 Err(error)
@@ -167,28 +167,28 @@ impl Link {
     }
 
     /// Drops a connection that does not work.
-    pub(super) async fn forget(&self, lost: &Arc<Connected>) {
+    pub(super) async fn discard(&self, lost: &Arc<DbConnection>) {
         self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, lost));
     }
 
-    async fn connect(&self) -> Result<Connected, tokio_postgres::Error> {
-        let Way { config, tls } = &self.way;
+    async fn connect(&self) -> Result<DbConnection, tokio_postgres::Error> {
+        let ConnectOptions { config, tls } = &self.options;
         let (client, driver) = match tls {
             None => {
                 let (client, line) = config.connect(NoTls).await?;
-                (client, self.drive(line))
+                (client, self.spawn_driver(line))
             }
             Some(tls) => {
                 let (client, line) = config.connect(tls.clone()).await?;
-                (client, self.drive(line))
+                (client, self.spawn_driver(line))
             }
         };
-        client.batch_execute(&self.greeting).await?;
-        Ok(Connected { client, statements: std::sync::Mutex::default(), _driver: driver })
+        client.batch_execute(&self.session_setup).await?;
+        Ok(DbConnection { client, statements: std::sync::Mutex::default(), _driver: driver })
     }
 
     /// Starts the task that performs the I/O of a connection.
-    fn drive<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
+    fn spawn_driver<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -199,7 +199,7 @@ impl Link {
                     Ok(AsyncMessage::Notification(_)) => bell.notify_one(),
                     Ok(_) => {}
                     Err(error) => {
-                        failed(&error);
+                        database_error(&error);
                         return;
                     }
                 }
@@ -210,17 +210,17 @@ impl Link {
 }
 
 /// Open connection with its prepared statements.
-pub(super) struct Connected {
+pub(super) struct DbConnection {
     client: Client,
     statements: std::sync::Mutex<HashMap<String, Statement>>,
     /// I/O task, aborted with the connection.
     _driver: JoinSet<()>,
 }
 
-impl Connected {
+impl DbConnection {
     /// Runs a statement, and returns the number of affected rows.
-    pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, Stop> {
-        Ok(self.client.execute(&self.prepared(sql).await?, values).await?)
+    pub(super) async fn execute(&self, sql: &str, values: Values<'_>) -> Result<u64, StoreFailure> {
+        Ok(self.client.execute(&self.prepare(sql).await?, values).await?)
     }
 
     /// Runs statements without parameters.
@@ -229,17 +229,17 @@ impl Connected {
     }
 
     /// Prepares statements, so that each of them is sent as soon as its future is first polled.
-    pub(super) async fn know(
+    pub(super) async fn prepare_all(
         &self,
         all: impl IntoIterator<Item = &str>,
     ) -> Result<(), tokio_postgres::Error> {
         for sql in all {
-            self.prepared(sql).await?;
+            self.prepare(sql).await?;
         }
         Ok(())
     }
 
-    async fn prepared(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+    async fn prepare(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(sql) {
             return Ok(statement.clone());
@@ -250,8 +250,8 @@ impl Connected {
     }
 }
 
-impl Ask for Connected {
-    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Stop> {
-        Ok(self.client.query(&self.prepared(sql).await?, values).await?)
+impl QueryExecutor for DbConnection {
+    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreFailure> {
+        Ok(self.client.query(&self.prepare(sql).await?, values).await?)
     }
 }

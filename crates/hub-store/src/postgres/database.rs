@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::platform::World;
+use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::Batch;
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::{mpsc, oneshot};
@@ -14,33 +14,33 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use super::cluster::Joined;
+use super::cluster::ClusterMember;
 use super::cluster_log::LISTEN;
-use super::connection::{Connected, Link, Values, way};
-use super::writer::{Write, Writer};
-use super::{Ask, Stop, away, migrations};
+use super::connection::{DbConnection, ReconnectingConnection, Values, parse_url};
+use super::writer::{WriteRequest, Writer};
+use super::{QueryExecutor, StoreFailure, migrations, unreachable_error};
 use crate::Durability;
 
 /// Queue length of the writer; senders wait while the queue is full.
-const QUEUE: usize = 1_024;
+const QUEUE_LEN: usize = 1_024;
 /// Number of connections for reads.
-const READERS: usize = 4;
+const READER_COUNT: usize = 4;
 /// Timeout of a query.
-const PATIENCE: Duration = Duration::from_secs(15);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Database with its connections.
 pub(super) struct Database {
-    writing: mpsc::Sender<Write>,
-    readers: Vec<Link>,
+    write_queue: mpsc::Sender<WriteRequest>,
+    readers: Vec<ReconnectingConnection>,
     /// Round-robin counter of the readers.
-    turn: AtomicUsize,
+    next_reader: AtomicUsize,
     /// Writer task.
-    task: JoinSet<()>,
+    writer_task: JoinSet<()>,
     /// Cluster task: sends heartbeats and reads the messages of peer hubs.
-    _life: JoinSet<()>,
-    pub(super) joined: Option<Arc<Joined>>,
+    _cluster_task: JoinSet<()>,
+    pub(super) cluster: Option<Arc<ClusterMember>>,
     /// Connection for snapshots, which take long.
-    copies: Link,
+    snapshots: ReconnectingConnection,
 }
 
 impl Database {
@@ -49,9 +49,9 @@ impl Database {
     pub(super) async fn open(
         url: &str,
         durability: Durability,
-        joins: Option<Arc<dyn World>>,
+        joins: Option<Arc<dyn Platform>>,
     ) -> Result<Self> {
-        let way = way(url)?;
+        let way = parse_url(url)?;
         let synchronous = match durability {
             Durability::Process => "off",
             Durability::Power => "on",
@@ -61,67 +61,79 @@ impl Database {
             "SET synchronous_commit = {synchronous}; SET lock_timeout = '10s';
              SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'"
         );
-        let link = Link::new(way.clone(), greeting);
-        migrations::bring_up(&*link.get().await?).await?;
-        let only_reads = || Link::new(way.clone(), "SET default_transaction_read_only = on".to_owned());
-        let readers = std::iter::repeat_with(only_reads).take(READERS).collect();
+        let link = ReconnectingConnection::new(way.clone(), greeting);
+        migrations::migrate(&*link.get().await?).await?;
+        let only_reads =
+            || ReconnectingConnection::new(way.clone(), "SET default_transaction_read_only = on".to_owned());
+        let readers = std::iter::repeat_with(only_reads).take(READER_COUNT).collect();
         let (mut task, mut life) = (JoinSet::new(), JoinSet::new());
         let (mut joined, mut told) = (None, None);
         if let Some(world) = joins {
-            let ears = Link::new(way.clone(), LISTEN.to_owned());
-            let (others, reader, events) = Joined::new(&*ears.get().await?, world).await?;
+            let ears = ReconnectingConnection::new(way.clone(), LISTEN.to_owned());
+            let (others, reader, events) = ClusterMember::new(&*ears.get().await?, world).await?;
             let bell = ears.bell();
-            life.spawn(others.clone().live(ears, reader, bell));
+            life.spawn(others.clone().run(ears, reader, bell));
             (joined, told) = (Some(others), Some(events));
         }
-        let (writing, writes) = mpsc::channel(QUEUE);
-        task.spawn(Writer::new(link, joined.clone(), told).write_all(writes));
-        let copies = Link::new(way, "SET lock_timeout = '10s'".to_owned());
-        Ok(Database { writing, readers, turn: AtomicUsize::new(0), task, _life: life, joined, copies })
+        let (writing, writes) = mpsc::channel(QUEUE_LEN);
+        task.spawn(Writer::new(link, joined.clone(), told).run(writes));
+        let copies = ReconnectingConnection::new(way, "SET lock_timeout = '10s'".to_owned());
+        Ok(Database {
+            write_queue: writing,
+            readers,
+            next_reader: AtomicUsize::new(0),
+            writer_task: task,
+            _cluster_task: life,
+            cluster: joined,
+            snapshots: copies,
+        })
     }
 
     /// Returns the connection for snapshots.
-    pub(super) async fn copies(&self) -> Result<Arc<Connected>> {
-        self.copies.get().await
+    pub(super) async fn snapshot_connection(&self) -> Result<Arc<DbConnection>> {
+        self.snapshots.get().await
     }
 
     /// Commits a batch, or nothing of it.
     pub(super) async fn write(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         let (done, result) = oneshot::channel();
-        self.writing.send(Write { tenant, batch, done }).await.map_err(|_| over())?;
-        result.await.map_err(|_| over())?
+        self.write_queue
+            .send(WriteRequest { tenant, batch, outcome: done })
+            .await
+            .map_err(|_| store_closed())?;
+        result.await.map_err(|_| store_closed())?
     }
 }
 
 /// The writer commits the queued batches, sees that the queue is closed, and ends.
 impl Drop for Database {
     fn drop(&mut self) {
-        self.task.detach_all();
+        self.writer_task.detach_all();
     }
 }
 
 /// Queries one of the readers. If the connection was lost, the query is repeated once: it has no side effects.
-impl Ask for Database {
-    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Stop> {
-        let link = &self.readers[self.turn.fetch_add(1, Ordering::Relaxed) % READERS];
+impl QueryExecutor for Database {
+    async fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, StoreFailure> {
+        let link = &self.readers[self.next_reader.fetch_add(1, Ordering::Relaxed) % READER_COUNT];
         let mut is_first = true;
         loop {
             let db = link.get().await?;
-            match timeout(PATIENCE, db.query(sql, values)).await {
-                Ok(Err(stop)) if is_first && stop.is_lost() => {
-                    link.forget(&db).await;
+            match timeout(QUERY_TIMEOUT, db.query(sql, values)).await {
+                Ok(Err(stop)) if is_first && stop.is_connection_lost() => {
+                    link.discard(&db).await;
                     is_first = false;
                 }
                 Ok(answered) => return answered,
                 Err(_) => {
-                    link.forget(&db).await;
-                    return Err(away("no response within the timeout").into());
+                    link.discard(&db).await;
+                    return Err(unreachable_error("no response within the timeout").into());
                 }
             }
         }
     }
 }
 
-fn over() -> Error {
-    Error::new(error::Kind::Unavailable, "store_closed", "the hub is shutting down")
+fn store_closed() -> Error {
+    Error::new(error::ErrorKind::Unavailable, "store_closed", "the hub is shutting down")
 }

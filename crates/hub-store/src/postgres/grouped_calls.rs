@@ -3,47 +3,51 @@
 use std::collections::BTreeSet;
 
 use linchpin_hub_core::id::{CallId, TenantId};
-use linchpin_hub_core::store::{Batch, Call, Change, Key, Outcome};
+use linchpin_hub_core::store::{Batch, CallOutcome, CallRecord, DocumentKey, StoreChange};
 
-use super::calls::time;
-use super::connection::{Connected, Values};
-use super::documents::number;
-use super::{Ask as _, Stop};
+use super::calls::to_millis;
+use super::connection::{DbConnection, Values};
+use super::documents::to_bigint;
+use super::{QueryExecutor as _, StoreFailure};
 
-const SAME: &str = "SELECT 1 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BIGINT[])
+const SELECT_MISMATCHES: &str = "SELECT 1 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BIGINT[])
         AS wanted (tenant, kind, id, version)
     WHERE NOT EXISTS (SELECT 1 FROM documents AS found WHERE found.tenant = wanted.tenant
         AND found.kind = wanted.kind AND found.id = wanted.id AND found.version = wanted.version) LIMIT 1";
-const OPEN: &str = "INSERT INTO calls (tenant, id, server, tool, subject, status, digest, arguments, result, error,
+const INSERT_CALLS: &str = "INSERT INTO calls (tenant, id, server, tool, subject, status, digest, arguments, result, error,
         created, started, completed, hub)
     SELECT opened.*, $14 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::TEXT[],
         $7::BYTEA[], $8::BYTEA[], $9::BYTEA[], $10::BYTEA[], $11::BIGINT[], $12::BIGINT[], $13::BIGINT[]) AS opened
     ON CONFLICT (tenant, id) DO NOTHING";
-const FINISH: &str = "UPDATE calls SET status = over.status, result = over.result, error = over.error,
+const FINISH_CALLS: &str = "UPDATE calls SET status = over.status, result = over.result, error = over.error,
         completed = over.at, arguments = CASE WHEN over.keeps THEN arguments END
     FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BYTEA[], $5::BYTEA[], $6::BIGINT[], $7::BOOLEAN[])
         AS over (tenant, id, status, result, error, at, keeps)
     WHERE calls.tenant = over.tenant AND calls.id = over.id AND calls.status IN ('pending', 'running')";
 
 /// Maximum size in bytes of a call that is grouped with others.
-const LARGEST: usize = 64 << 10;
+const MAX_GROUPED_CALL_BYTES: usize = 64 << 10;
 
 /// Changes of several batches.
 #[derive(Default)]
-pub(super) struct Together<'a> {
-    same: BTreeSet<(TenantId, &'a Key, u64)>,
-    opened: Vec<(TenantId, &'a Call)>,
-    over: Vec<(TenantId, CallId, &'a Outcome)>,
+pub(super) struct GroupedCalls<'a> {
+    required_versions: BTreeSet<(TenantId, &'a DocumentKey, u64)>,
+    inserted: Vec<(TenantId, &'a CallRecord)>,
+    finished: Vec<(TenantId, CallId, &'a CallOutcome)>,
 }
 
-impl<'a> Together<'a> {
+impl<'a> GroupedCalls<'a> {
     /// Adds a batch, and returns whether it was added: a batch with other changes or a large call is not.
-    pub(super) fn take(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
+    pub(super) fn add(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
         let size = |all: &[&Option<Vec<u8>>]| all.iter().copied().flatten().map(Vec::len).sum::<usize>();
-        let fits = |change: &Change| match change {
-            Change::Same(_) => true,
-            Change::Open(call) => size(&[&call.arguments, &call.result, &call.error]) <= LARGEST,
-            Change::Finish { outcome, .. } => size(&[&outcome.result, &outcome.error]) <= LARGEST,
+        let fits = |change: &StoreChange| match change {
+            StoreChange::RequireVersions(_) => true,
+            StoreChange::InsertCall(call) => {
+                size(&[&call.arguments, &call.result, &call.error]) <= MAX_GROUPED_CALL_BYTES
+            }
+            StoreChange::FinishCall { outcome, .. } => {
+                size(&[&outcome.result, &outcome.error]) <= MAX_GROUPED_CALL_BYTES
+            }
             _ => false,
         };
         if !batch.changes.iter().all(fits) {
@@ -51,11 +55,11 @@ impl<'a> Together<'a> {
         }
         for change in &batch.changes {
             match change {
-                Change::Same(all) => {
-                    self.same.extend(all.iter().map(|(key, version)| (tenant, key, *version)));
+                StoreChange::RequireVersions(all) => {
+                    self.required_versions.extend(all.iter().map(|(key, version)| (tenant, key, *version)));
                 }
-                Change::Open(call) => self.opened.push((tenant, call)),
-                Change::Finish { call, outcome } => self.over.push((tenant, *call, outcome)),
+                StoreChange::InsertCall(call) => self.inserted.push((tenant, call)),
+                StoreChange::FinishCall { call, outcome } => self.finished.push((tenant, *call, outcome)),
                 _ => {}
             }
         }
@@ -63,31 +67,32 @@ impl<'a> Together<'a> {
     }
 
     /// Applies all changes, and returns whether each of them succeeded. Which one failed is not known.
-    pub(super) async fn apply(&self, db: &Connected, hub: Option<&str>) -> Result<bool, Stop> {
+    pub(super) async fn apply(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
         // All statements are prepared, so they are pipelined in this order.
-        db.know([SAME, OPEN, FINISH]).await?;
+        db.prepare_all([SELECT_MISMATCHES, INSERT_CALLS, FINISH_CALLS]).await?;
         let (same, opened, over) =
-            tokio::join!(biased; self.is_same(db), self.open(db, hub), self.finish(db));
+            tokio::join!(biased; self.versions_match(db), self.insert_calls(db, hub), self.finish_calls(db));
         Ok(same? & opened? & over?)
     }
 
-    async fn is_same(&self, db: &Connected) -> Result<bool, Stop> {
-        if self.same.is_empty() {
+    async fn versions_match(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
+        if self.required_versions.is_empty() {
             return Ok(true);
         }
-        let tenants: Vec<_> = self.same.iter().map(|(tenant, ..)| tenant.to_string()).collect();
-        let kinds: Vec<_> = self.same.iter().map(|(_, key, _)| key.kind.name()).collect();
-        let ids: Vec<_> = self.same.iter().map(|(_, key, _)| &key.id).collect();
-        let versions: Vec<_> = self.same.iter().map(|(.., version)| number(*version)).collect();
-        Ok(db.query(SAME, &[&tenants, &kinds, &ids, &versions]).await?.is_empty())
+        let tenants: Vec<_> = self.required_versions.iter().map(|(tenant, ..)| tenant.to_string()).collect();
+        let kinds: Vec<_> = self.required_versions.iter().map(|(_, key, _)| key.kind.name()).collect();
+        let ids: Vec<_> = self.required_versions.iter().map(|(_, key, _)| &key.id).collect();
+        let versions: Vec<_> =
+            self.required_versions.iter().map(|(.., version)| to_bigint(*version)).collect();
+        Ok(db.query(SELECT_MISMATCHES, &[&tenants, &kinds, &ids, &versions]).await?.is_empty())
     }
 
-    async fn open(&self, db: &Connected, hub: Option<&str>) -> Result<bool, Stop> {
-        let all = &self.opened;
+    async fn insert_calls(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
+        let all = &self.inserted;
         if all.is_empty() {
             return Ok(true);
         }
-        let texts = |text: fn(&(TenantId, &Call)) -> String| all.iter().map(text).collect::<Vec<_>>();
+        let texts = |text: fn(&(TenantId, &CallRecord)) -> String| all.iter().map(text).collect::<Vec<_>>();
         let [tenants, ids, servers] = [
             texts(|(tenant, _)| tenant.to_string()),
             texts(|(_, call)| call.id.to_string()),
@@ -100,18 +105,18 @@ impl<'a> Together<'a> {
         let arguments: Vec<_> = all.iter().map(|(_, call)| &call.arguments).collect();
         let results: Vec<_> = all.iter().map(|(_, call)| &call.result).collect();
         let errors: Vec<_> = all.iter().map(|(_, call)| &call.error).collect();
-        let created: Vec<_> = all.iter().map(|(_, call)| time(call.created)).collect();
-        let started: Vec<_> = all.iter().map(|(_, call)| call.started.map(time)).collect();
-        let completed: Vec<_> = all.iter().map(|(_, call)| call.completed.map(time)).collect();
+        let created: Vec<_> = all.iter().map(|(_, call)| to_millis(call.created)).collect();
+        let started: Vec<_> = all.iter().map(|(_, call)| call.started.map(to_millis)).collect();
+        let completed: Vec<_> = all.iter().map(|(_, call)| call.completed.map(to_millis)).collect();
         let values: Values<'_> = &[
             &tenants, &ids, &servers, &tools, &subjects, &statuses, &digests, &arguments, &results, &errors,
             &created, &started, &completed, &hub,
         ];
-        Ok(db.execute(OPEN, values).await? == all.len() as u64)
+        Ok(db.execute(INSERT_CALLS, values).await? == all.len() as u64)
     }
 
-    async fn finish(&self, db: &Connected) -> Result<bool, Stop> {
-        let all = &self.over;
+    async fn finish_calls(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
+        let all = &self.finished;
         if all.is_empty() {
             return Ok(true);
         }
@@ -120,27 +125,28 @@ impl<'a> Together<'a> {
         let statuses: Vec<_> = all.iter().map(|(.., outcome)| outcome.status.name()).collect();
         let results: Vec<_> = all.iter().map(|(.., outcome)| &outcome.result).collect();
         let errors: Vec<_> = all.iter().map(|(.., outcome)| &outcome.error).collect();
-        let times: Vec<_> = all.iter().map(|(.., outcome)| time(outcome.at)).collect();
-        let keeps: Vec<_> = all.iter().map(|(.., outcome)| outcome.keeps_arguments).collect();
+        let times: Vec<_> = all.iter().map(|(.., outcome)| to_millis(outcome.at)).collect();
+        let keeps: Vec<_> = all.iter().map(|(.., outcome)| outcome.retains_arguments).collect();
         let values: Values<'_> = &[&tenants, &ids, &statuses, &results, &errors, &times, &keeps];
-        Ok(db.execute(FINISH, values).await? == all.len() as u64)
+        Ok(db.execute(FINISH_CALLS, values).await? == all.len() as u64)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::tests::{filled, plan};
+    use crate::postgres::tests::{filled_database, query_plan};
 
     #[tokio::test]
     async fn what_is_meant_is_found_by_its_key() {
-        let db = filled(TenantId::fixed(1)).await;
+        let db = filled_database(TenantId::fixed(1)).await;
         db.run("SET plan_cache_mode = force_generic_plan").await.unwrap();
         let (texts, bytes, times, flags) =
             (vec!["x"; 64], vec![None::<Vec<u8>>; 64], vec![0_i64; 64], vec![true; 64]);
-        let over = plan(&db, FINISH, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
+        let over =
+            query_plan(&db, FINISH_CALLS, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
         assert!(over.contains("calls_pkey") && !over.contains("Seq Scan"), "{over}");
-        let same = plan(&db, SAME, &[&texts, &texts, &texts, &times]).await;
+        let same = query_plan(&db, SELECT_MISMATCHES, &[&texts, &texts, &texts, &times]).await;
         assert!(same.contains("documents_pkey") && !same.contains("Seq Scan"), "{same}");
     }
 }

@@ -2,51 +2,56 @@
 
 use jiff::Timestamp;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::rate_limit::{Bucket, Rate, too_often};
-use linchpin_hub_core::store::Room;
+use linchpin_hub_core::rate_limit::{RateLimit, TokenBucket, rate_limited};
+use linchpin_hub_core::store::ConcurrencyScope;
 
-use super::calls::{time, times};
-use super::connection::Connected;
-use super::{Ask as _, Stop};
-use crate::common::no_room;
+use super::calls::{from_millis, to_millis};
+use super::connection::DbConnection;
+use super::{QueryExecutor as _, StoreFailure};
+use crate::common::limit_exceeded;
 
-type Result<T> = std::result::Result<T, Stop>;
+type Result<T> = std::result::Result<T, StoreFailure>;
 
-pub(super) async fn take(
-    db: &Connected,
+pub(super) async fn consume_rate(
+    db: &DbConnection,
     tenant: TenantId,
     of: &str,
-    rate: Rate,
+    rate: RateLimit,
     at: Timestamp,
 ) -> Result<()> {
     let owner = tenant.to_string();
     let sql = "SELECT level, at FROM buckets WHERE tenant = $1 AND id = $2";
     let found = db.query(sql, &[&owner, &of]).await?;
     let mut bucket = match found.first() {
-        Some(row) => Bucket { left: row.try_get(0)?, at: times(row.try_get(1)?)? },
-        None => Bucket::full(rate, at),
+        Some(row) => TokenBucket { tokens: row.try_get(0)?, updated: from_millis(row.try_get(1)?)? },
+        None => TokenBucket::full(rate, at),
     };
-    bucket.take(rate, at).map_err(|wait| too_often(of, wait))?;
+    bucket.take(rate, at).map_err(|wait| rate_limited(of, wait))?;
     let sql = "INSERT INTO buckets (tenant, id, level, at) VALUES ($1, $2, $3, $4)
                ON CONFLICT (tenant, id) DO UPDATE SET level = excluded.level, at = excluded.at";
-    db.execute(sql, &[&owner, &of, &bucket.left, &time(bucket.at)]).await.map(drop)
+    db.execute(sql, &[&owner, &of, &bucket.tokens, &to_millis(bucket.updated)]).await.map(drop)
 }
 
-pub(super) async fn room(db: &Connected, tenant: TenantId, of: &Room, most: u32) -> Result<()> {
+pub(super) async fn require_concurrency(
+    db: &DbConnection,
+    tenant: TenantId,
+    of: &ConcurrencyScope,
+    most: u32,
+) -> Result<()> {
     let (status, column, value) = match of {
-        Room::Server(server) => ("running", "server", server.to_string()),
-        Room::Subject(subject) => ("running", "subject", subject.clone()),
-        Room::Waiting(subject) => ("pending", "subject", subject.clone()),
+        ConcurrencyScope::Server(server) => ("running", "server", server.to_string()),
+        ConcurrencyScope::Subject(subject) => ("running", "subject", subject.clone()),
+        ConcurrencyScope::Pending(subject) => ("pending", "subject", subject.clone()),
     };
     let sql =
         format!("SELECT count(*) FROM calls WHERE tenant = $1 AND status = '{status}' AND {column} = $2");
     let found = db.query(&sql, &[&tenant.to_string(), &value]).await?;
     let count: i64 = found.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-    if count < i64::from(most) { Ok(()) } else { Err(no_room(of, most).into()) }
+    if count < i64::from(most) { Ok(()) } else { Err(limit_exceeded(of, most).into()) }
 }
 
 /// Deletes the buckets that were last used before `before`: they are full again by now.
-pub(super) async fn forget(db: &Connected, tenant: TenantId, before: Timestamp) -> Result<()> {
+pub(super) async fn prune_buckets(db: &DbConnection, tenant: TenantId, before: Timestamp) -> Result<()> {
     let sql = "DELETE FROM buckets WHERE tenant = $1 AND at < $2";
-    db.execute(sql, &[&tenant.to_string(), &time(before)]).await.map(drop)
+    db.execute(sql, &[&tenant.to_string(), &to_millis(before)]).await.map(drop)
 }

@@ -19,18 +19,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use linchpin_hub_core::audit::{Checkpoint, Head, Row};
+use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
-use linchpin_hub_core::platform::World;
+use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, Call, CallFilter, Change, Copied, Key, Kind, Page, Paging, Shared,
-    Store, Stored,
+    Approval, ApprovalFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind, Page,
+    PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::error::SqlState;
 
-use self::connection::{Connected, Values};
+use self::connection::{DbConnection, Values};
 use self::database::Database;
 use crate::Durability;
 
@@ -51,79 +51,83 @@ impl Postgres {
 
     /// Opens the database like [`Self::open_with`] as a member of a cluster: the hubs exchange heartbeats and messages.
     /// All of them use the database clock, which is compared to the clock of `world`.
-    pub async fn join(url: &str, durability: Durability, world: Arc<dyn World>) -> Result<Self> {
+    pub async fn join(url: &str, durability: Durability, world: Arc<dyn Platform>) -> Result<Self> {
         Ok(Postgres(Database::open(url, durability, Some(world)).await?))
     }
 }
 
 /// Executor of queries: the writer within its transaction, or any of the readers.
-trait Ask: Sync {
+trait QueryExecutor: Sync {
     fn query(
         &self,
         sql: &str,
         values: Values<'_>,
-    ) -> impl Future<Output = Result<Vec<tokio_postgres::Row>, Stop>> + Send;
+    ) -> impl Future<Output = Result<Vec<tokio_postgres::Row>, StoreFailure>> + Send;
 }
 
 /// Reason why an operation failed: the stored state rejects it, or the database reports an error.
-enum Stop {
-    Refused(Error),
-    Fault(tokio_postgres::Error),
+enum StoreFailure {
+    Rejected(Error),
+    Database(tokio_postgres::Error),
 }
 
-impl Stop {
+impl StoreFailure {
     /// Returns whether the connection is lost.
-    fn is_lost(&self) -> bool {
-        matches!(self, Stop::Fault(error) if is_lost(error))
+    fn is_connection_lost(&self) -> bool {
+        matches!(self, StoreFailure::Database(error) if is_lost(error))
     }
 
     /// Returns whether the database aborted the transaction because of a conflict or deadlock; it can be retried.
-    fn is_clash(&self) -> bool {
+    fn is_serialization_failure(&self) -> bool {
         let clashes = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
-        matches!(self, Stop::Fault(error) if error.code().is_some_and(|code| clashes.contains(&code)))
+        matches!(self, StoreFailure::Database(error) if error.code().is_some_and(|code| clashes.contains(&code)))
     }
 }
 
-impl From<Error> for Stop {
+impl From<Error> for StoreFailure {
     fn from(error: Error) -> Self {
-        Stop::Refused(error)
+        StoreFailure::Rejected(error)
     }
 }
 
-impl From<tokio_postgres::Error> for Stop {
+impl From<tokio_postgres::Error> for StoreFailure {
     fn from(error: tokio_postgres::Error) -> Self {
-        Stop::Fault(error)
+        StoreFailure::Database(error)
     }
 }
 
-impl From<Stop> for Error {
-    fn from(stop: Stop) -> Self {
+impl From<StoreFailure> for Error {
+    fn from(stop: StoreFailure) -> Self {
         match stop {
-            Stop::Refused(error) => error,
-            Stop::Fault(error) => failed(&error),
+            StoreFailure::Rejected(error) => error,
+            StoreFailure::Database(error) => database_error(&error),
         }
     }
 }
 
-const REFUSED: &str = "the database rejects the login: check the user and the password in its URL";
+const MSG_LOGIN_REJECTED: &str = "the database rejects the login: check the user and the password in its URL";
 
 /// Logs a database error and converts it; neither contains data of the database or parts of its URL.
-fn failed(error: &tokio_postgres::Error) -> Error {
+fn database_error(error: &tokio_postgres::Error) -> Error {
     let code = error.code().map(SqlState::code);
     let text = match code {
         None if error.to_string() == "error performing TLS handshake" => {
             let why = error.source().map(ToString::to_string).unwrap_or_default();
-            return away(&format!(
+            return unreachable_error(&format!(
                 "the TLS handshake failed: {why}; check sslmode and sslrootcert in its URL"
             ));
         }
         None if is_lost(error) => {
-            return away(&error.source().map_or_else(|| "connection lost".to_owned(), ToString::to_string));
+            return unreachable_error(
+                &error.source().map_or_else(|| "connection lost".to_owned(), ToString::to_string),
+            );
         }
-        None if matches!(&*error.to_string(), "authentication error" | "invalid configuration") => REFUSED,
-        Some("57P01" | "57P02" | "57P03") => return away("it is starting up or shutting down"),
-        Some("22021" | "22P05") => return unkept(),
-        Some("28000" | "28P01") => REFUSED,
+        None if matches!(&*error.to_string(), "authentication error" | "invalid configuration") => {
+            MSG_LOGIN_REJECTED
+        }
+        Some("57P01" | "57P02" | "57P03") => return unreachable_error("it is starting up or shutting down"),
+        Some("22021" | "22P05") => return unsupported_character(),
+        Some("28000" | "28P01") => MSG_LOGIN_REJECTED,
         Some("3D000") => "the database does not exist: create it, or check the name in its URL",
         Some("42501") => {
             "the database user lacks privileges: make it the owner of the database, or of a schema in it"
@@ -138,27 +142,27 @@ fn failed(error: &tokio_postgres::Error) -> Error {
     // The text of an error without SQLSTATE describes the problem and contains no value.
     let kind = code.is_none().then(|| error.to_string());
     tracing::error!(error = code, kind, "{text}");
-    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+    Error::new(error::ErrorKind::Unavailable, "store_unavailable", text)
 }
 
 /// Logs and returns the error for an unreachable database.
-fn away(reason: &str) -> Error {
+fn unreachable_error(reason: &str) -> Error {
     tracing::error!(reason, "database unreachable");
     let text = format!("the database is unreachable ({reason}): try again later");
-    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+    Error::new(error::ErrorKind::Unavailable, "store_unavailable", text)
 }
 
 /// Returns the error for text that PostgreSQL cannot store.
-fn unkept() -> Error {
+fn unsupported_character() -> Error {
     let text = "a string contains a character that the database cannot store, such as U+0000: remove it";
-    Error::new(error::Kind::Invalid, "text_not_kept", text)
+    Error::new(error::ErrorKind::Invalid, "text_not_kept", text)
 }
 
 /// Logs and returns the error for stored data that cannot be decoded.
-fn unreadable(what: &'static str) -> Stop {
+fn invalid_data(what: &'static str) -> StoreFailure {
     tracing::error!(what, "the database contains invalid data");
     let text = "the database is damaged: restore it from a backup";
-    Error::new(error::Kind::Unavailable, "store_unavailable", text).into()
+    Error::new(error::ErrorKind::Unavailable, "store_unavailable", text).into()
 }
 
 fn is_lost(error: &tokio_postgres::Error) -> bool {
@@ -168,41 +172,54 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Returns the error for a change that conflicts with the stored state.
-fn conflict(code: &'static str, text: impl Into<String>) -> Stop {
-    Error::new(error::Kind::Conflict, code, text).into()
+fn conflict(code: &'static str, text: impl Into<String>) -> StoreFailure {
+    Error::new(error::ErrorKind::Conflict, code, text).into()
 }
 
-async fn apply(db: &Connected, hub: Option<&str>, tenant: TenantId, batch: &Batch) -> Result<(), Stop> {
+async fn apply(
+    db: &DbConnection,
+    hub: Option<&str>,
+    tenant: TenantId,
+    batch: &Batch,
+) -> Result<(), StoreFailure> {
     for change in &batch.changes {
         match change {
-            Change::Put { document, version } => documents::put(db, tenant, document, *version).await?,
-            Change::Need(key) => documents::need(db, tenant, key).await?,
-            Change::Same(all) => documents::same(db, tenant, all).await?,
-            Change::Remove(key) => documents::remove(db, tenant, key).await?,
-            Change::RemoveParts { kind, parent } => {
-                documents::remove_parts(db, tenant, *kind, parent).await?;
+            StoreChange::Put { document, version } => documents::put(db, tenant, document, *version).await?,
+            StoreChange::RequireExists(key) => documents::require_exists(db, tenant, key).await?,
+            StoreChange::RequireVersions(all) => documents::require_versions(db, tenant, all).await?,
+            StoreChange::Delete(key) => documents::delete(db, tenant, key).await?,
+            StoreChange::DeleteChildren { kind, parent } => {
+                documents::delete_children(db, tenant, *kind, parent).await?;
             }
-            Change::Take { of, rate, at } => limits::take(db, tenant, of, *rate, *at).await?,
-            Change::Room { of, most } => limits::room(db, tenant, of, *most).await?,
-            Change::Open(call) => calls::open(db, hub, tenant, call).await?,
-            Change::Start { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
-            Change::Finish { call, outcome } => calls::finish(db, tenant, *call, outcome).await?,
-            Change::Edit { call, digest, arguments } => {
+            StoreChange::ConsumeRate { bucket: of, rate, at } => {
+                limits::consume_rate(db, tenant, of, *rate, *at).await?
+            }
+            StoreChange::RequireConcurrency { scope: of, max_calls: most } => {
+                limits::require_concurrency(db, tenant, of, *most).await?
+            }
+            StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, call).await?,
+            StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
+            StoreChange::FinishCall { call, outcome } => calls::finish(db, tenant, *call, outcome).await?,
+            StoreChange::EditArguments { call, digest, arguments } => {
                 calls::edit(db, tenant, *call, *digest, arguments.as_deref()).await?;
             }
-            Change::Ask(approval) => calls::ask(db, tenant, approval).await?,
-            Change::Decide { approval, decision, by, at, digest } => {
-                calls::decide(db, tenant, *approval, *decision, by, *at, *digest).await?;
+            StoreChange::InsertApproval(approval) => calls::insert_approval(db, tenant, approval).await?,
+            StoreChange::DecideApproval { approval, decision, by, at, digest } => {
+                calls::decide_approval(db, tenant, *approval, *decision, by, *at, *digest).await?;
             }
-            Change::Use { approval, digest, at } => {
-                calls::use_up(db, tenant, *approval, *digest, *at).await?;
+            StoreChange::ConsumeApproval { approval, digest, at } => {
+                calls::consume_approval(db, tenant, *approval, *digest, *at).await?;
             }
-            Change::Forget { before, most } => {
-                calls::forget(db, tenant, *before, *most).await?;
-                limits::forget(db, tenant, *before).await?;
+            StoreChange::PruneCalls { before, max_calls: most } => {
+                calls::prune(db, tenant, *before, *most).await?;
+                limits::prune_buckets(db, tenant, *before).await?;
             }
-            Change::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, checkpoint).await?,
-            Change::Seal { first, last } => audit::seal(db, tenant, *first, *last).await?,
+            StoreChange::InsertCheckpoint(checkpoint) => {
+                audit::insert_checkpoint(db, tenant, checkpoint).await?
+            }
+            StoreChange::RemoveSealedEntries { first, last } => {
+                audit::seal(db, tenant, *first, *last).await?
+            }
         }
     }
     Ok(())
@@ -214,33 +231,43 @@ impl Store for Postgres {
         self.0.write(tenant, batch).await
     }
 
-    async fn document(&self, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+    async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
         Ok(documents::get(&self.0, tenant, key).await?)
     }
 
-    async fn anywhere(&self, key: &Key) -> Result<Option<(TenantId, Stored)>> {
-        Ok(documents::anywhere(&self.0, key).await?)
+    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
+        Ok(documents::get_in_any_tenant(&self.0, key).await?)
     }
 
-    async fn named(&self, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
-        Ok(documents::named(&self.0, tenant, kind, name).await?)
+    async fn document_by_name(
+        &self,
+        tenant: TenantId,
+        kind: DocumentKind,
+        name: &str,
+    ) -> Result<Option<StoredDocument>> {
+        Ok(documents::get_by_name(&self.0, tenant, kind, name).await?)
     }
 
     async fn documents(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         parent: Option<&str>,
-        paging: &Paging,
-    ) -> Result<Page<Stored>> {
+        paging: &PageRequest,
+    ) -> Result<Page<StoredDocument>> {
         Ok(documents::list(&self.0, tenant, kind, parent, paging).await?)
     }
 
-    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<Call>> {
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
         Ok(calls::get(&self.0, tenant, id).await?)
     }
 
-    async fn calls(&self, tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Result<Page<Call>> {
+    async fn calls(
+        &self,
+        tenant: TenantId,
+        filter: &CallFilter,
+        paging: &PageRequest,
+    ) -> Result<Page<CallRecord>> {
         Ok(calls::list(&self.0, tenant, filter, paging).await?)
     }
 
@@ -252,17 +279,22 @@ impl Store for Postgres {
         &self,
         tenant: TenantId,
         filter: &ApprovalFilter,
-        paging: &Paging,
+        paging: &PageRequest,
     ) -> Result<Page<Approval>> {
         Ok(calls::approvals(&self.0, tenant, filter, paging).await?)
     }
 
-    async fn head(&self, tenant: TenantId) -> Result<Head> {
+    async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
         Ok(audit::head(&self.0, tenant).await?)
     }
 
-    async fn audit(&self, tenant: TenantId, after: u64, limit: usize) -> Result<Vec<Row>> {
-        Ok(audit::rows(&self.0, tenant, after, limit).await?)
+    async fn audit_entries(
+        &self,
+        tenant: TenantId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        Ok(audit::entries(&self.0, tenant, after, limit).await?)
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
@@ -273,29 +305,29 @@ impl Store for Postgres {
         Ok(documents::tenants(&self.0).await?)
     }
 
-    async fn abandoned(&self, tenant: TenantId) -> Result<Vec<Call>> {
-        let hub = self.0.joined.as_ref().map(|joined| &*joined.hub);
-        Ok(calls::abandoned(&self.0, hub, tenant).await?)
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
+        let hub = self.0.cluster.as_ref().map(|joined| &*joined.hub);
+        Ok(calls::abandoned_calls(&self.0, hub, tenant).await?)
     }
 
     async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
-        Ok(calls::has_before(&self.0, tenant, before).await?)
+        Ok(calls::has_finished_before(&self.0, tenant, before).await?)
     }
 
-    fn shared(&self) -> Option<&Shared> {
-        self.0.joined.as_ref().map(|joined| &joined.shared)
+    fn shared(&self) -> Option<&Cluster> {
+        self.0.cluster.as_ref().map(|joined| &joined.shared)
     }
 
-    fn ahead(&self) -> SignedDuration {
-        self.0.joined.as_ref().map_or(SignedDuration::ZERO, |joined| joined.ahead())
+    fn clock_offset(&self) -> SignedDuration {
+        self.0.cluster.as_ref().map_or(SignedDuration::ZERO, |joined| joined.clock_offset())
     }
 
-    async fn copy_out(&self, to: Sender<Copied>) -> Result<()> {
-        Ok(snapshot::out(&*self.0.copies().await?, &to).await?)
+    async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()> {
+        Ok(snapshot::export(&*self.0.snapshot_connection().await?, &to).await?)
     }
 
-    async fn copy_in(&self, from: Receiver<Copied>, count: u64) -> Result<()> {
-        Ok(snapshot::take(&*self.0.copies().await?, from, count).await?)
+    async fn import_snapshot(&self, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
+        Ok(snapshot::import(&*self.0.snapshot_connection().await?, from, count).await?)
     }
 }
 
@@ -303,14 +335,14 @@ impl Store for Postgres {
 mod tests {
     use test_postgres::server;
 
-    use super::connection::{Link, way};
+    use super::connection::{ReconnectingConnection, parse_url};
     use super::*;
 
     /// Connects to a new database with so many rows that the planner prefers an index.
-    pub(super) async fn filled(tenant: TenantId) -> Arc<Connected> {
-        let url = server().url(&server().database());
-        let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
-        migrations::bring_up(&db).await.unwrap();
+    pub(super) async fn filled_database(tenant: TenantId) -> Arc<DbConnection> {
+        let url = server().url(&server().create_database());
+        let db = ReconnectingConnection::new(parse_url(&url).unwrap(), String::new()).get().await.unwrap();
+        migrations::migrate(&db).await.unwrap();
         let fill = format!(
             "INSERT INTO documents SELECT '{tenant}', CASE WHEN n % 10 = 0 THEN 'token' ELSE 'tool' END, n, 'name-' || n, n % 100, 1, '{{}}'
                  FROM generate_series(1, 20000) AS n;
@@ -326,21 +358,21 @@ mod tests {
     }
 
     /// Returns the query plan of a statement.
-    pub(super) async fn plan(db: &Connected, sql: &str, values: Values<'_>) -> String {
+    pub(super) async fn query_plan(db: &DbConnection, sql: &str, values: Values<'_>) -> String {
         let steps = db.query(&format!("EXPLAIN {sql}"), values).await.map_err(Error::from).unwrap();
         steps.iter().map(|step| step.get::<_, &str>(0)).collect::<Vec<_>>().join("\n")
     }
 
     #[tokio::test]
     async fn an_error_is_told_by_its_code_without_what_it_is_about() {
-        let url = server().url(&server().database());
-        let db = Link::new(way(&url).unwrap(), String::new()).get().await.unwrap();
-        let error = Error::from(Stop::from(db.run("SELECT 'secret'::BIGINT").await.unwrap_err()));
+        let url = server().url(&server().create_database());
+        let db = ReconnectingConnection::new(parse_url(&url).unwrap(), String::new()).get().await.unwrap();
+        let error = Error::from(StoreFailure::from(db.run("SELECT 'secret'::BIGINT").await.unwrap_err()));
         assert_eq!(format!("{error}"), "the database operation failed: see the log of the hub");
         let row = &db.query("SELECT 'secret', -5::BIGINT", &[]).await.map_err(Error::from).unwrap()[0];
-        let error = Error::from(Stop::from(row.try_get::<_, i64>(0).unwrap_err()));
+        let error = Error::from(StoreFailure::from(row.try_get::<_, i64>(0).unwrap_err()));
         assert_eq!(format!("{error}"), "the database operation failed: see the log of the hub");
-        let error = documents::numbers(row, 1).map_err(Error::from).unwrap_err();
+        let error = documents::read_u64(row, 1).map_err(Error::from).unwrap_err();
         assert_eq!(format!("{error}"), "the database is damaged: restore it from a backup");
     }
 }

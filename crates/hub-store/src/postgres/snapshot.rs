@@ -1,74 +1,75 @@
 //! Snapshots: export of the whole database in one consistent read, and import into an empty one.
 
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Copied, Kind, What};
+use linchpin_hub_core::store::{DocumentKind, SnapshotItem, SnapshotValue};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::Row;
 
-use super::calls::{APPROVAL, CALL, parsed, read_approval, read_call};
-use super::connection::Connected;
-use super::{Ask as _, Stop, audit, calls, documents, unreadable};
-use crate::common::{ANYTHING, gone, incomplete, not_empty};
+use super::calls::{APPROVAL_COLUMNS, CALL_COLUMNS, parse_column, read_approval, read_call};
+use super::connection::DbConnection;
+use super::{QueryExecutor as _, StoreFailure, audit, calls, documents, invalid_data};
+use crate::common::{HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
 
-type Result<T> = std::result::Result<T, Stop>;
+type Result<T> = std::result::Result<T, StoreFailure>;
 
 /// Rows per fetch, and audit entries per insert.
-const AT_ONCE: usize = 200;
+const CHUNK_SIZE: usize = 200;
 /// Other connections can read; writers wait.
-const LOCK: &str = "BEGIN; LOCK TABLE documents, calls, approvals, audit, checkpoints IN EXCLUSIVE MODE";
+const LOCK_TABLES: &str =
+    "BEGIN; LOCK TABLE documents, calls, approvals, audit, checkpoints IN EXCLUSIVE MODE";
 
 /// Exports all rows of all tenants.
-pub(super) async fn out(db: &Connected, to: &Sender<Copied>) -> Result<()> {
+pub(super) async fn export(db: &DbConnection, to: &Sender<SnapshotItem>) -> Result<()> {
     db.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-    let copied = all(db, to).await;
+    let copied = export_tables(db, to).await;
     let _ = db.run("ROLLBACK").await; // the transaction only reads
     copied
 }
 
-async fn all(db: &Connected, to: &Sender<Copied>) -> Result<()> {
+async fn export_tables(db: &DbConnection, to: &Sender<SnapshotItem>) -> Result<()> {
     let document = |row: &Row, _| {
-        let kind = Kind::find(row.try_get("kind")?).ok_or_else(|| unreadable("unknown kind"))?;
-        Ok(What::Document(documents::stored(kind, row)?))
+        let kind = DocumentKind::find(row.try_get("kind")?).ok_or_else(|| invalid_data("unknown kind"))?;
+        Ok(SnapshotValue::Document(documents::read_document(kind, row)?))
     };
-    each(db, to, documents::COLUMNS, ("kind, tenant", "documents", "kind, id"), document).await?;
-    let call = |row: &Row, _| Ok(What::Call(Box::new(read_call(row)?)));
-    each(db, to, CALL, ("tenant", "calls", "id"), call).await?;
-    let approval = |row: &Row, _| Ok(What::Approval(read_approval(row)?));
-    each(db, to, APPROVAL, ("tenant", "approvals", "id"), approval).await?;
-    let entry = |row: &Row, _| Ok(What::Entry(audit::read_row(row)?));
-    each(db, to, audit::ROW, ("tenant", "audit", "number"), entry).await?;
-    let checkpoint = |row: &Row, tenant| Ok(What::Checkpoint(audit::read_checkpoint(row, tenant)?));
-    each(db, to, audit::CHECKPOINT, ("tenant", "checkpoints", "number"), checkpoint).await
+    export_table(db, to, documents::COLUMNS, ("kind, tenant", "documents", "kind, id"), document).await?;
+    let call = |row: &Row, _| Ok(SnapshotValue::Call(Box::new(read_call(row)?)));
+    export_table(db, to, CALL_COLUMNS, ("tenant", "calls", "id"), call).await?;
+    let approval = |row: &Row, _| Ok(SnapshotValue::Approval(read_approval(row)?));
+    export_table(db, to, APPROVAL_COLUMNS, ("tenant", "approvals", "id"), approval).await?;
+    let entry = |row: &Row, _| Ok(SnapshotValue::Entry(audit::read_entry(row)?));
+    export_table(db, to, audit::ENTRY_COLUMNS, ("tenant", "audit", "number"), entry).await?;
+    let checkpoint = |row: &Row, tenant| Ok(SnapshotValue::Checkpoint(audit::read_checkpoint(row, tenant)?));
+    export_table(db, to, audit::CHECKPOINT_COLUMNS, ("tenant", "checkpoints", "number"), checkpoint).await
 }
 
-async fn each(
-    db: &Connected,
-    to: &Sender<Copied>,
+async fn export_table(
+    db: &DbConnection,
+    to: &Sender<SnapshotItem>,
     columns: &str,
     (more, table, order): (&str, &str, &str),
-    read: impl Fn(&Row, TenantId) -> Result<What>,
+    read: impl Fn(&Row, TenantId) -> Result<SnapshotValue>,
 ) -> Result<()> {
     let select = format!("SELECT {columns}, {more} FROM {table} ORDER BY tenant, {order}");
     db.run(&format!("DECLARE copied_{table} NO SCROLL CURSOR FOR {select}")).await?;
-    let next = format!("FETCH {AT_ONCE} FROM copied_{table}");
+    let next = format!("FETCH {CHUNK_SIZE} FROM copied_{table}");
     loop {
         let rows = db.query(&next, &[]).await?;
         if rows.is_empty() {
             return Ok(());
         }
         for row in &rows {
-            let tenant = parsed(row, "tenant")?;
+            let tenant = parse_column(row, "tenant")?;
             let what = read(row, tenant)?;
-            to.send(Copied { tenant, what }).await.map_err(|_| gone())?;
+            to.send(SnapshotItem { tenant, what }).await.map_err(|_| snapshot_receiver_gone())?;
         }
     }
 }
 
 /// Imports a snapshot of `count` items. The database must be empty.
-pub(super) async fn take(db: &Connected, from: Receiver<Copied>, count: u64) -> Result<()> {
+pub(super) async fn import(db: &DbConnection, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
     let taken = async {
-        db.run(LOCK).await?;
-        rows(db, from, count).await?;
+        db.run(LOCK_TABLES).await?;
+        import_rows(db, from, count).await?;
         Ok(db.run("COMMIT").await?)
     };
     let taken = taken.await;
@@ -78,25 +79,27 @@ pub(super) async fn take(db: &Connected, from: Receiver<Copied>, count: u64) -> 
     taken
 }
 
-async fn rows(db: &Connected, mut from: Receiver<Copied>, count: u64) -> Result<()> {
-    let found = db.query(ANYTHING, &[]).await?;
+async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
+    let found = db.query(HAS_DATA, &[]).await?;
     if found.first().map(|row| row.try_get::<_, bool>(0)).transpose()? != Some(false) {
-        return Err(not_empty().into());
+        return Err(store_not_empty().into());
     }
     let (mut taken, mut entries) = (0, Vec::new());
-    while let Some(Copied { tenant, what }) = from.recv().await {
+    while let Some(SnapshotItem { tenant, what }) = from.recv().await {
         match what {
-            What::Document(stored) => documents::insert(db, tenant, &stored).await?,
-            What::Call(call) => calls::open(db, None, tenant, &call).await?,
-            What::Approval(approval) => calls::ask(db, tenant, &approval).await?,
-            What::Entry(row) => entries.push((tenant, row)),
-            What::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint).await?,
+            SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored).await?,
+            SnapshotValue::Call(call) => calls::insert(db, None, tenant, &call).await?,
+            SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval).await?,
+            SnapshotValue::Entry(row) => entries.push((tenant, row)),
+            SnapshotValue::Checkpoint(checkpoint) => {
+                audit::insert_checkpoint(db, tenant, &checkpoint).await?
+            }
         }
         taken += 1;
-        if entries.len() >= AT_ONCE {
+        if entries.len() >= CHUNK_SIZE {
             audit::insert(db, &std::mem::take(&mut entries)).await?;
         }
     }
     audit::insert(db, &entries).await?;
-    if taken == count { Ok(()) } else { Err(incomplete().into()) }
+    if taken == count { Ok(()) } else { Err(snapshot_incomplete().into()) }
 }

@@ -17,7 +17,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::{TlsConnector, client};
 
 /// Value of `sslrootcert` for the root certificates of this machine.
-const SYSTEM: &str = "system";
+const SYSTEM_ROOTS: &str = "system";
 
 /// TLS connector of the driver.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl Tls {
     pub(super) fn new(roots: Option<&str>, checks_name: bool) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut trusted = RootCertStore::empty();
-        match roots.filter(|roots| *roots != SYSTEM) {
+        match roots.filter(|roots| *roots != SYSTEM_ROOTS) {
             Some(path) => {
                 let wrong = |why: &dyn std::fmt::Display| {
                     format!(
@@ -55,7 +55,7 @@ impl Tls {
             )
         })?;
         let checks: Arc<dyn ServerCertVerifier> =
-            if checks_name { checks } else { Arc::new(AnyName(checks)) };
+            if checks_name { checks } else { Arc::new(IgnoreHostname(checks)) };
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config =
             config.map_err(|error| error.to_string())?.dangerous().with_custom_certificate_verifier(checks);
@@ -65,9 +65,9 @@ impl Tls {
 
 /// Certificate verifier that ignores the host name (`sslmode=verify-ca`).
 #[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
+struct IgnoreHostname(Arc<WebPkiServerVerifier>);
 
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for IgnoreHostname {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -110,39 +110,39 @@ impl ServerCertVerifier for AnyName {
 }
 
 /// TLS handshake with one host.
-pub(super) struct To(TlsConnector, ServerName<'static>);
+pub(super) struct TlsHandshake(TlsConnector, ServerName<'static>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Line<S>;
-    type TlsConnect = To;
+    type Stream = TlsStreamAdapter<S>;
+    type TlsConnect = TlsHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<To> {
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsHandshake> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        Ok(To(self.0.clone(), name))
+        Ok(TlsHandshake(self.0.clone(), name))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for To {
-    type Stream = Line<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHandshake {
+    type Stream = TlsStreamAdapter<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Line<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TlsStreamAdapter<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.0.connect(self.1, stream).await.map(Line) })
+        Box::pin(async move { self.0.connect(self.1, stream).await.map(TlsStreamAdapter) })
     }
 }
 
 /// TLS stream in the form that the driver expects.
-pub(super) struct Line<S>(client::TlsStream<S>);
+pub(super) struct TlsStreamAdapter<S>(client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Line<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for TlsStreamAdapter<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStreamAdapter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -152,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStreamAdapter<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }

@@ -5,115 +5,119 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use linchpin_hub_core::events::Told;
+use linchpin_hub_core::events::NewEvent;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Batch, Change};
+use linchpin_hub_core::store::{Batch, StoreChange};
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::audit::{Chains, is_kept};
-use super::cluster::Joined;
-use super::cluster_log::News;
-use super::connection::{Connected, Link};
-use super::grouped_calls::Together;
-use super::{Stop, apply, failed, is_lost};
+use super::audit::{ChainLocks, is_storable};
+use super::cluster::ClusterMember;
+use super::cluster_log::ClusterMessages;
+use super::connection::{DbConnection, ReconnectingConnection};
+use super::grouped_calls::GroupedCalls;
+use super::{StoreFailure, apply, database_error, is_lost};
 
 /// Maximum number of batches per commit.
-const GROUP: usize = 64;
+const MAX_GROUP_SIZE: usize = 64;
 /// Maximum number of other events per commit, besides those of the batches.
-const EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 /// Timeout of the transaction of a group.
-const PATIENCE: Duration = Duration::from_secs(15);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of retries of a transaction that was certainly not committed.
-const TRIES: u32 = 5;
+const MAX_RETRIES: u32 = 5;
 /// Delay before events that failed to be written are retried without a batch.
-const AGAIN: Duration = Duration::from_secs(1);
+const EVENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Batch with the sender of its outcome, which is sent after the commit.
-pub(super) struct Write {
+pub(super) struct WriteRequest {
     pub(super) tenant: TenantId,
     pub(super) batch: Batch,
-    pub(super) done: oneshot::Sender<Result<()>>,
+    pub(super) outcome: oneshot::Sender<Result<()>>,
 }
 
 /// Writer of one database.
 pub(super) struct Writer {
-    link: Link,
-    joined: Option<Arc<Joined>>,
+    link: ReconnectingConnection,
+    cluster: Option<Arc<ClusterMember>>,
     /// Events of this hub.
-    told: Option<mpsc::Receiver<(TenantId, Told)>>,
+    events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     /// Events that are not stored yet.
-    waiting: Vec<(TenantId, Told)>,
+    pending_events: Vec<(TenantId, NewEvent)>,
     /// Whether events were dropped.
-    is_cut: bool,
+    has_lost_events: bool,
 }
 
 impl Writer {
     pub(super) fn new(
-        link: Link,
-        joined: Option<Arc<Joined>>,
-        told: Option<mpsc::Receiver<(TenantId, Told)>>,
+        link: ReconnectingConnection,
+        cluster: Option<Arc<ClusterMember>>,
+        events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     ) -> Self {
-        Writer { link, joined, told, waiting: Vec::new(), is_cut: false }
+        Writer { link, cluster, events, pending_events: Vec::new(), has_lost_events: false }
     }
 
     /// Writes until the queue is closed.
-    pub(super) async fn write_all(mut self, mut writes: mpsc::Receiver<Write>) {
-        let (mut group, mut goes_on) = (Vec::with_capacity(GROUP), true);
+    pub(super) async fn run(mut self, mut writes: mpsc::Receiver<WriteRequest>) {
+        let (mut group, mut goes_on) = (Vec::with_capacity(MAX_GROUP_SIZE), true);
         while goes_on {
-            goes_on = self.gather(&mut writes, &mut group).await;
+            goes_on = self.wait_for_work(&mut writes, &mut group).await;
             let outcomes = self.write_group(&group).await;
-            for (Write { done, .. }, outcome) in group.drain(..).zip(outcomes) {
+            for (WriteRequest { outcome: done, .. }, outcome) in group.drain(..).zip(outcomes) {
                 let _ = done.send(outcome); // the caller may have dropped its future
             }
         }
     }
 
     /// Waits for batches or events, and returns `false` once the queue is closed.
-    async fn gather(&mut self, writes: &mut mpsc::Receiver<Write>, group: &mut Vec<Write>) -> bool {
-        let has_waiting = !self.waiting.is_empty();
-        let (told, waiting) = (&mut self.told, &mut self.waiting);
+    async fn wait_for_work(
+        &mut self,
+        writes: &mut mpsc::Receiver<WriteRequest>,
+        group: &mut Vec<WriteRequest>,
+    ) -> bool {
+        let has_waiting = !self.pending_events.is_empty();
+        let (told, waiting) = (&mut self.events, &mut self.pending_events);
         let events = async {
             match told {
-                Some(told) => told.recv_many(waiting, EVENTS).await,
+                Some(told) => told.recv_many(waiting, MAX_EVENTS).await,
                 None => std::future::pending().await,
             }
         };
         let goes_on = tokio::select! {
             biased;
-            count = writes.recv_many(group, GROUP) => count > 0,
+            count = writes.recv_many(group, MAX_GROUP_SIZE) => count > 0,
             _ = events, if !has_waiting => true,
-            () = sleep(AGAIN), if has_waiting => true,
+            () = sleep(EVENT_RETRY_DELAY), if has_waiting => true,
         };
         // Events caused by earlier writes are stored with this group.
-        while let Some(told) = &mut self.told
-            && self.waiting.len() < EVENTS
+        while let Some(told) = &mut self.events
+            && self.pending_events.len() < MAX_EVENTS
             && let Ok(event) = told.try_recv()
         {
-            self.waiting.push(event);
+            self.pending_events.push(event);
         }
         goes_on
     }
 
     /// Commits a group. Batches that were certainly not committed are retried: one by one after a conflict, because two
     /// groups that lock the same rows in another order would conflict again.
-    async fn write_group(&mut self, group: &[Write]) -> Vec<Result<()>> {
-        if group.is_empty() && !self.waiting.is_empty() {
-            let _ = self.write_part(group).await; // on failure they stay queued
+    async fn write_group(&mut self, group: &[WriteRequest]) -> Vec<Result<()>> {
+        if group.is_empty() && !self.pending_events.is_empty() {
+            let _ = self.write_batches(group).await; // on failure they stay queued
         }
-        let (mut outcomes, mut size, mut tries) = (Vec::with_capacity(group.len()), group.len(), TRIES);
+        let (mut outcomes, mut size, mut tries) = (Vec::with_capacity(group.len()), group.len(), MAX_RETRIES);
         while outcomes.len() < group.len() {
             let rest = &group[outcomes.len()..];
             let part = &rest[..size.min(rest.len())];
-            match self.write_part(part).await {
+            match self.write_batches(part).await {
                 Ok(done) => {
                     outcomes.extend(done);
-                    tries = TRIES;
+                    tries = MAX_RETRIES;
                 }
-                Err(stop) if tries > 0 && (stop.is_lost() || stop.is_clash()) => {
+                Err(stop) if tries > 0 && (stop.is_connection_lost() || stop.is_serialization_failure()) => {
                     tries -= 1;
-                    if stop.is_clash() {
+                    if stop.is_serialization_failure() {
                         size = 1;
                     }
                 }
@@ -124,54 +128,55 @@ impl Writer {
     }
 
     /// Commits some batches in one transaction, and leaves the connection usable.
-    async fn write_part(&mut self, part: &[Write]) -> Result<Vec<Result<()>>, Stop> {
+    async fn write_batches(&mut self, part: &[WriteRequest]) -> Result<Vec<Result<()>>, StoreFailure> {
         let db = self.link.get().await?;
-        let mut news = News::default();
-        if let Some(joined) = &self.joined {
-            self.is_cut |= joined.shared.events.was_cut();
-            news.is_cut = self.is_cut;
-            news.told = std::mem::take(&mut self.waiting);
+        let mut news = ClusterMessages::default();
+        if let Some(joined) = &self.cluster {
+            self.has_lost_events |= joined.shared.events.take_overflowed();
+            news.has_lost_events = self.has_lost_events;
+            news.events = std::mem::take(&mut self.pending_events);
         }
-        let hub = self.joined.as_ref().map(|joined| &*joined.hub);
-        let outcomes = timeout(PATIENCE, transact(&db, hub, part, &mut news)).await;
+        let hub = self.cluster.as_ref().map(|joined| &*joined.hub);
+        let outcomes = timeout(COMMIT_TIMEOUT, transact(&db, hub, part, &mut news)).await;
         if matches!(outcomes, Ok(Ok(_))) {
-            self.is_cut = false;
+            self.has_lost_events = false;
         } else {
-            self.waiting = news.told;
+            self.pending_events = news.events;
         }
         let Ok(outcomes) = outcomes else {
-            self.link.forget(&db).await;
-            return Err(unsure().into());
+            self.link.discard(&db).await;
+            return Err(commit_uncertain().into());
         };
-        if outcomes.is_err() && !matches!(timeout(PATIENCE, db.run("ROLLBACK")).await, Ok(Ok(()))) {
-            self.link.forget(&db).await;
+        if outcomes.is_err() && !matches!(timeout(COMMIT_TIMEOUT, db.run("ROLLBACK")).await, Ok(Ok(()))) {
+            self.link.discard(&db).await;
         }
         outcomes
     }
 }
 
-fn unsure() -> Error {
+fn commit_uncertain() -> Error {
     let text = "the database connection was lost during the commit, so the change may or may not be stored: \
                 check before you retry";
-    Error::new(error::Kind::Unavailable, "store_unavailable", text)
+    Error::new(error::ErrorKind::Unavailable, "store_unavailable", text)
 }
 
 /// Runs the transaction of some batches. A batch that fails is rolled back alone.
 async fn transact(
-    db: &Connected,
+    db: &DbConnection,
     hub: Option<&str>,
-    part: &[Write],
-    news: &mut News,
-) -> Result<Vec<Result<()>>, Stop> {
+    part: &[WriteRequest],
+    news: &mut ClusterMessages,
+) -> Result<Vec<Result<()>>, StoreFailure> {
     let tenants = part.iter().map(|write| write.tenant);
     // Pipelined in this order.
-    let (begun, chains) = tokio::join!(biased; db.run("BEGIN"), Chains::take(db, tenants));
+    let (begun, chains) = tokio::join!(biased; db.run("BEGIN"), ChainLocks::acquire(db, tenants));
     begun?;
     let mut chains = chains?;
-    let are_done = part.len() > 1 && part.iter().all(is_apart) && all_at_once(db, hub, part).await?;
+    let are_done =
+        part.len() > 1 && part.iter().all(is_independent) && apply_pipelined(db, hub, part).await?;
     let mut outcomes = Vec::with_capacity(part.len());
     let mut mark = "SAVEPOINT part";
-    for Write { tenant, batch, .. } in part {
+    for WriteRequest { tenant, batch, .. } in part {
         let done = if are_done {
             Ok(())
         } else {
@@ -182,7 +187,7 @@ async fn transact(
         };
         let outcome = match done {
             Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| news.add(*tenant, batch)),
-            Err(stop) if stop.is_lost() || stop.is_clash() => return Err(stop),
+            Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => return Err(stop),
             Err(stop) => Err(stop.into()),
         };
         mark = if outcome.is_ok() { "RELEASE part; SAVEPOINT part" } else { "ROLLBACK TO part" };
@@ -191,62 +196,66 @@ async fn transact(
     if outcomes.last().is_some_and(Result::is_err) {
         db.run(mark).await?;
     }
-    let (kept, told) = tokio::join!(biased; chains.keep(db), news.keep(db, hub));
+    let (kept, told) = tokio::join!(biased; chains.insert_appended(db), news.insert(db, hub));
     kept.and(told)?;
     match db.run("COMMIT").await {
         Ok(()) => Ok(outcomes),
         // The database reports that the commit failed, so it is certain.
         Err(error) if error.code().is_some() && !is_lost(&error) => Err(error.into()),
         Err(error) => {
-            failed(&error);
-            Err(unsure().into())
+            database_error(&error);
+            Err(commit_uncertain().into())
         }
     }
 }
 
 /// Returns whether a batch changes nothing but calls and approvals. Of two batches that change the same one, one fails,
 /// so such batches can be applied in any order.
-fn is_apart(write: &Write) -> bool {
-    let is_apart = |change: &Change| {
+fn is_independent(write: &WriteRequest) -> bool {
+    let is_apart = |change: &StoreChange| {
         matches!(
             change,
-            Change::Open(_)
-                | Change::Start { .. }
-                | Change::Finish { .. }
-                | Change::Edit { .. }
-                | Change::Ask(_)
-                | Change::Decide { .. }
-                | Change::Use { .. }
-                | Change::Same(_)
+            StoreChange::InsertCall(_)
+                | StoreChange::StartCall { .. }
+                | StoreChange::FinishCall { .. }
+                | StoreChange::EditArguments { .. }
+                | StoreChange::InsertApproval(_)
+                | StoreChange::DecideApproval { .. }
+                | StoreChange::ConsumeApproval { .. }
+                | StoreChange::RequireVersions(_)
         )
     };
-    write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_kept)
+    write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_storable)
 }
 
 /// Applies all batches, pipelined, most of them grouped into a few statements. Returns whether they are applied: if one
 /// of them fails, none is.
-async fn all_at_once(db: &Connected, hub: Option<&str>, part: &[Write]) -> Result<bool, Stop> {
-    let mut together = Together::default();
-    let mut under_way: Vec<_> = part
+async fn apply_pipelined(
+    db: &DbConnection,
+    hub: Option<&str>,
+    part: &[WriteRequest],
+) -> Result<bool, StoreFailure> {
+    let mut together = GroupedCalls::default();
+    let mut running: Vec<_> = part
         .iter()
-        .filter(|Write { tenant, batch, .. }| !together.take(*tenant, batch))
-        .map(|Write { tenant, batch, .. }| Some(Box::pin(apply(db, hub, *tenant, batch))))
+        .filter(|WriteRequest { tenant, batch, .. }| !together.add(*tenant, batch))
+        .map(|WriteRequest { tenant, batch, .. }| Some(Box::pin(apply(db, hub, *tenant, batch))))
         .collect();
     let mut failure = None;
     let others = poll_fn(|context| {
-        for one in &mut under_way {
+        for one in &mut running {
             if let Some(Poll::Ready(done)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
                 *one = None;
                 failure = failure.take().or(done.err());
             }
         }
-        if under_way.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+        if running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
     });
     let (marked, done, ()) = tokio::join!(biased; db.run("SAVEPOINT part"), together.apply(db, hub), others);
     marked?;
     match done.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
         Ok(true) => Ok(true),
-        Err(stop) if stop.is_lost() || stop.is_clash() => Err(stop),
+        Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => Err(stop),
         Ok(false) | Err(_) => {
             db.run("ROLLBACK TO part; RELEASE part").await?;
             Ok(false)

@@ -6,50 +6,52 @@ use jiff::Timestamp;
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Call, CallFilter, Decision, MOST_ON_PAGE, Outcome, Page, Paging, Status,
+    Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus, MAX_PAGE_SIZE,
+    Page, PageRequest,
 };
 use linchpin_hub_core::{Error, Result};
 use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{conflict, failed};
-use crate::common::page;
+use super::{conflict, database_error};
+use crate::common::build_page;
 
-pub(super) const CALL: &str =
+pub(super) const CALL_COLUMNS: &str =
     "id, server, tool, subject, status, digest, arguments, result, error, created, started, completed";
 /// Columns for lists: without arguments and result, which may be large.
-const LISTED: &str =
+const LISTED_CALLS: &str =
     "id, server, tool, subject, status, digest, NULL, NULL, error, created, started, completed FROM calls";
-pub(super) const APPROVAL: &str = "id, call, digest, decision, decided_by, created, expires, decided";
+pub(super) const APPROVAL_COLUMNS: &str = "id, call, digest, decision, decided_by, created, expires, decided";
 
 /// Converts a time to the stored form: milliseconds since the Unix epoch.
-pub(super) fn time(at: Timestamp) -> i64 {
+pub(super) fn to_millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-pub(super) fn times(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+pub(super) fn read_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     let at: Option<i64> = row.get(column)?;
-    let read = |at| Timestamp::from_millisecond(at).map_err(|error| unreadable(column, error.to_string()));
+    let read =
+        |at| Timestamp::from_millisecond(at).map_err(|error| conversion_error(column, error.to_string()));
     at.map(read).transpose()
 }
 
-pub(super) fn unreadable(
+pub(super) fn conversion_error(
     column: usize,
     what: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into())
 }
 
-pub(super) fn parsed<T: std::str::FromStr<Err = Error>>(
+pub(super) fn parse_column<T: std::str::FromStr<Err = Error>>(
     row: &Row<'_>,
     column: impl rusqlite::RowIndex,
 ) -> rusqlite::Result<T> {
     let index = column.idx(row.as_ref())?;
-    row.get::<_, String>(index)?.parse().map_err(|error: Error| unreadable(index, error))
+    row.get::<_, String>(index)?.parse().map_err(|error: Error| conversion_error(index, error))
 }
 
 /// Runs a statement that must change exactly one row; `refusal` returns the error if it changed none.
-fn change(
+fn change_one(
     db: &Connection,
     sql: &str,
     values: &[&dyn ToSql],
@@ -58,13 +60,13 @@ fn change(
     match db.prepare_cached(sql).and_then(|mut sql| sql.execute(values)) {
         Ok(0) => Err(refusal()?),
         Ok(_) => Ok(()),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(database_error(&error)),
     }
 }
 
-pub(super) fn open(db: &Connection, hub: &str, tenant: TenantId, call: &Call) -> Result<()> {
+pub(super) fn insert(db: &Connection, hub: &str, tenant: TenantId, call: &CallRecord) -> Result<()> {
     let sql = format!(
-        "INSERT INTO calls (tenant, {CALL}, hub) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+        "INSERT INTO calls (tenant, {CALL_COLUMNS}, hub) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let (owner, id, server) = (tenant.to_string(), call.id.to_string(), call.server.to_string());
@@ -79,16 +81,16 @@ pub(super) fn open(db: &Connection, hub: &str, tenant: TenantId, call: &Call) ->
         call.arguments,
         call.result,
         call.error,
-        time(call.created),
-        call.started.map(time),
-        call.completed.map(time),
+        to_millis(call.created),
+        call.started.map(to_millis),
+        call.completed.map(to_millis),
         hub,
     ];
-    change(db, &sql, values, || Ok(conflict("call_exists", format!("call {} already exists", call.id))))
+    change_one(db, &sql, values, || Ok(conflict("call_exists", format!("call {} already exists", call.id))))
 }
 
 /// Returns the reason why a call cannot make the requested transition.
-fn stuck(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
+fn call_state_conflict(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
     Ok(match get(db, tenant, call)? {
         None => Error::not_found("call", call),
         Some(found) => conflict("call_elsewhere", format!("call {call} is already {}", found.status.name())),
@@ -98,18 +100,18 @@ fn stuck(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
 pub(super) fn start(db: &Connection, hub: &str, tenant: TenantId, call: CallId, at: Timestamp) -> Result<()> {
     let sql = "UPDATE calls SET status = 'running', started = ?3, hub = ?4
                WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
-    let values = params![tenant.to_string(), call.to_string(), time(at), hub];
-    change(db, sql, values, || stuck(db, tenant, call))
+    let values = params![tenant.to_string(), call.to_string(), to_millis(at), hub];
+    change_one(db, sql, values, || call_state_conflict(db, tenant, call))
 }
 
-pub(super) fn finish(db: &Connection, tenant: TenantId, call: CallId, outcome: &Outcome) -> Result<()> {
+pub(super) fn finish(db: &Connection, tenant: TenantId, call: CallId, outcome: &CallOutcome) -> Result<()> {
     let sql = "UPDATE calls SET status = ?3, result = ?4, error = ?5, completed = ?6,
                arguments = CASE WHEN ?7 THEN arguments END
                WHERE tenant = ?1 AND id = ?2 AND status IN ('pending', 'running')";
-    let Outcome { status, result, error, at, keeps_arguments } = outcome;
+    let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } = outcome;
     let (owner, id) = (tenant.to_string(), call.to_string());
-    let values = params![owner, id, status.name(), result, error, time(*at), keeps_arguments];
-    change(db, sql, values, || stuck(db, tenant, call))
+    let values = params![owner, id, status.name(), result, error, to_millis(*at), keeps_arguments];
+    change_one(db, sql, values, || call_state_conflict(db, tenant, call))
 }
 
 pub(super) fn edit(
@@ -122,32 +124,33 @@ pub(super) fn edit(
     let sql =
         "UPDATE calls SET digest = ?3, arguments = ?4 WHERE tenant = ?1 AND id = ?2 AND status = 'pending'";
     let values = params![tenant.to_string(), call.to_string(), digest.bytes(), arguments];
-    change(db, sql, values, || stuck(db, tenant, call))
+    change_one(db, sql, values, || call_state_conflict(db, tenant, call))
 }
 
 /// Selects the calls that finished before a time, the oldest first.
-const OVER: &str =
+const SELECT_FINISHED_BEFORE: &str =
     "SELECT id FROM calls INDEXED BY calls_over WHERE tenant = ?1 AND completed < ?2 ORDER BY completed";
 
-pub(super) fn forget(db: &Connection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
-    let sql = format!("DELETE FROM calls WHERE tenant = ?1 AND id IN ({OVER} LIMIT ?3)");
-    let values = params![tenant.to_string(), time(before), most];
+pub(super) fn prune(db: &Connection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+    let sql = format!("DELETE FROM calls WHERE tenant = ?1 AND id IN ({SELECT_FINISHED_BEFORE} LIMIT ?3)");
+    let values = params![tenant.to_string(), to_millis(before), most];
     let done = db.prepare_cached(&sql).and_then(|mut sql| sql.execute(values));
-    done.map(drop).map_err(|error| failed(&error))
+    done.map(drop).map_err(|error| database_error(&error))
 }
 
-pub(super) fn has_before(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<bool> {
-    let sql = format!("SELECT EXISTS ({OVER})");
-    let values = params![tenant.to_string(), time(before)];
+pub(super) fn has_finished_before(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<bool> {
+    let sql = format!("SELECT EXISTS ({SELECT_FINISHED_BEFORE})");
+    let values = params![tenant.to_string(), to_millis(before)];
     let found = db.prepare_cached(&sql).and_then(|mut sql| sql.query_row(values, |row| row.get(0)));
-    found.map_err(|error| failed(&error))
+    found.map_err(|error| database_error(&error))
 }
 
-pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
-    let status = Status::find(&row.get::<_, String>(4)?).ok_or_else(|| unreadable(4, "unknown status"))?;
-    Ok(Call {
-        id: parsed(row, 0)?,
-        server: parsed(row, 1)?,
+pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
+    let status =
+        CallStatus::find(&row.get::<_, String>(4)?).ok_or_else(|| conversion_error(4, "unknown status"))?;
+    Ok(CallRecord {
+        id: parse_column(row, 0)?,
+        server: parse_column(row, 1)?,
         tool: row.get(2)?,
         subject: row.get(3)?,
         status,
@@ -155,18 +158,18 @@ pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<Call> {
         arguments: row.get(6)?,
         result: row.get(7)?,
         error: row.get(8)?,
-        created: times(row, 9)?.unwrap_or(Timestamp::UNIX_EPOCH),
-        started: times(row, 10)?,
-        completed: times(row, 11)?,
+        created: read_time(row, 9)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        started: read_time(row, 10)?,
+        completed: read_time(row, 11)?,
     })
 }
 
-pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Option<Call>> {
-    one(db, &format!("{CALL} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
+pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Option<CallRecord>> {
+    find_one(db, &format!("{CALL_COLUMNS} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
 }
 
 /// Reads the row with this tenant and id.
-fn one<T>(
+fn find_one<T>(
     db: &Connection,
     columns_from: &str,
     ids: [String; 2],
@@ -174,7 +177,7 @@ fn one<T>(
 ) -> Result<Option<T>> {
     let sql = format!("SELECT {columns_from} WHERE tenant = ?1 AND id = ?2");
     let found = db.prepare_cached(&sql).and_then(|mut sql| sql.query_row(ids, read).optional());
-    found.map_err(|error| failed(&error))
+    found.map_err(|error| database_error(&error))
 }
 
 /// Conditions of a `WHERE` clause, joined by `AND`, and their values.
@@ -187,7 +190,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn new(tenant: TenantId, paging: &Paging) -> Self {
+    fn new(tenant: TenantId, paging: &PageRequest) -> Self {
         let mut all = Conditions::default();
         all.add("tenant =", Some(tenant.to_string()));
         all.add("id <", paging.after.clone());
@@ -202,7 +205,7 @@ impl Conditions {
     }
 
     /// Adds a condition like [`Self::add`] with the index that serves it; the first index is used.
-    fn by(&mut self, index: &'static str, what: &str, value: Option<impl ToSql + 'static>) {
+    fn add_indexed(&mut self, index: &'static str, what: &str, value: Option<impl ToSql + 'static>) {
         self.index = self.index.or(value.is_some().then_some(index));
         self.add(what, value);
     }
@@ -213,32 +216,32 @@ impl Conditions {
     }
 
     /// Lists the rows that meet all conditions, the newest first.
-    fn list<T>(
+    fn fetch<T>(
         self,
         db: &Connection,
         columns_from: &str,
-        paging: &Paging,
+        paging: &PageRequest,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
         name: impl Fn(&T) -> String,
     ) -> Result<Page<T>> {
-        let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+        let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
         let sql = self.sql(columns_from, limit + 1);
         let found = db.prepare_cached(&sql).and_then(|mut sql| {
             sql.query_map(rusqlite::params_from_iter(self.values), read)?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
-        Ok(page(found.map_err(|error| failed(&error))?, limit, name))
+        Ok(build_page(found.map_err(|error| database_error(&error))?, limit, name))
     }
 }
 
-fn calls_of(tenant: TenantId, filter: &CallFilter, paging: &Paging) -> Conditions {
+fn call_conditions(tenant: TenantId, filter: &CallFilter, paging: &PageRequest) -> Conditions {
     let mut conditions = Conditions::new(tenant, paging);
-    conditions.by("calls_by_tool", "tool =", filter.tool.clone());
-    conditions.by("calls_by_server", "server =", filter.server.map(|server| server.to_string()));
-    conditions.by("calls_by_subject", "subject =", filter.subject.clone());
-    conditions.by("calls_by_status", "status =", filter.status.map(Status::name));
-    conditions.add("created >=", filter.since.map(time));
-    conditions.add("created <", filter.until.map(time));
+    conditions.add_indexed("calls_by_tool", "tool =", filter.tool.clone());
+    conditions.add_indexed("calls_by_server", "server =", filter.server.map(|server| server.to_string()));
+    conditions.add_indexed("calls_by_subject", "subject =", filter.subject.clone());
+    conditions.add_indexed("calls_by_status", "status =", filter.status.map(CallStatus::name));
+    conditions.add("created >=", filter.since.map(to_millis));
+    conditions.add("created <", filter.until.map(to_millis));
     conditions
 }
 
@@ -246,26 +249,26 @@ pub(super) fn list(
     db: &Connection,
     tenant: TenantId,
     filter: &CallFilter,
-    paging: &Paging,
-) -> Result<Page<Call>> {
-    let name = |call: &Call| call.id.to_string();
-    calls_of(tenant, filter, paging).list(db, LISTED, paging, read_call, name)
+    paging: &PageRequest,
+) -> Result<Page<CallRecord>> {
+    let name = |call: &CallRecord| call.id.to_string();
+    call_conditions(tenant, filter, paging).fetch(db, LISTED_CALLS, paging, read_call, name)
 }
 
 /// Lists running calls that an earlier hub process started.
-pub(super) fn abandoned(db: &Connection, hub: &str, tenant: TenantId) -> Result<Vec<Call>> {
+pub(super) fn abandoned_calls(db: &Connection, hub: &str, tenant: TenantId) -> Result<Vec<CallRecord>> {
     let sql = format!(
-        "SELECT {LISTED} INDEXED BY calls_by_status WHERE tenant = ?1 AND status = 'running' AND hub IS NOT ?2 LIMIT 100"
+        "SELECT {LISTED_CALLS} INDEXED BY calls_by_status WHERE tenant = ?1 AND status = 'running' AND hub IS NOT ?2 LIMIT 100"
     );
     let found = db.prepare_cached(&sql).and_then(|mut sql| {
         sql.query_map(params![tenant.to_string(), hub], read_call)?.collect::<rusqlite::Result<Vec<_>>>()
     });
-    found.map_err(|error| failed(&error))
+    found.map_err(|error| database_error(&error))
 }
 
-pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {
+pub(super) fn insert_approval(db: &Connection, tenant: TenantId, approval: &Approval) -> Result<()> {
     let sql = format!(
-        "INSERT INTO approvals (tenant, {APPROVAL}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        "INSERT INTO approvals (tenant, {APPROVAL_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT (tenant, id) DO NOTHING"
     );
     let (owner, id, call) = (tenant.to_string(), approval.id.to_string(), approval.call.to_string());
@@ -276,20 +279,26 @@ pub(super) fn ask(db: &Connection, tenant: TenantId, approval: &Approval) -> Res
         approval.digest.bytes(),
         approval.decision.name(),
         approval.decided_by,
-        time(approval.created),
-        time(approval.expires),
-        approval.decided.map(time),
+        to_millis(approval.created),
+        to_millis(approval.expires),
+        approval.decided.map(to_millis),
     ];
     let exists = || Ok(conflict("approval_exists", format!("approval {} already exists", approval.id)));
-    change(db, &sql, values, exists)
+    change_one(db, &sql, values, exists)
 }
 
 /// Returns the reason why an approval cannot be decided or used.
-fn closed(db: &Connection, tenant: TenantId, id: ApprovalId, at: Timestamp) -> Result<Error> {
+fn approval_state_conflict(
+    db: &Connection,
+    tenant: TenantId,
+    id: ApprovalId,
+    at: Timestamp,
+) -> Result<Error> {
     Ok(match approval(db, tenant, id)? {
         None => Error::not_found("approval", id),
         Some(found)
-            if found.expires <= at && matches!(found.decision, Decision::Open | Decision::Approved) =>
+            if found.expires <= at
+                && matches!(found.decision, ApprovalStatus::Open | ApprovalStatus::Approved) =>
         {
             conflict("approval_expired", format!("approval {id} has expired: request the call again"))
         }
@@ -300,11 +309,11 @@ fn closed(db: &Connection, tenant: TenantId, id: ApprovalId, at: Timestamp) -> R
     })
 }
 
-pub(super) fn decide(
+pub(super) fn decide_approval(
     db: &Connection,
     tenant: TenantId,
     id: ApprovalId,
-    decision: Decision,
+    decision: ApprovalStatus,
     by: &str,
     at: Timestamp,
     digest: Option<Digest>,
@@ -314,11 +323,11 @@ pub(super) fn decide(
         "UPDATE approvals SET decision = ?3, decided_by = ?4, decided = ?5, digest = COALESCE(?6, digest)
                WHERE tenant = ?1 AND id = ?2 AND decision = 'open' AND (expires > ?5 OR ?3 IN ('expired', 'withdrawn'))";
     let digest = digest.map(|digest| digest.bytes().to_vec());
-    let values = params![tenant.to_string(), id.to_string(), decision.name(), by, time(at), digest];
-    change(db, sql, values, || closed(db, tenant, id, at))
+    let values = params![tenant.to_string(), id.to_string(), decision.name(), by, to_millis(at), digest];
+    change_one(db, sql, values, || approval_state_conflict(db, tenant, id, at))
 }
 
-pub(super) fn use_up(
+pub(super) fn consume_approval(
     db: &Connection,
     tenant: TenantId,
     id: ApprovalId,
@@ -327,38 +336,43 @@ pub(super) fn use_up(
 ) -> Result<()> {
     let sql = "UPDATE approvals SET decision = 'used'
                WHERE tenant = ?1 AND id = ?2 AND decision = 'approved' AND digest = ?3 AND expires > ?4";
-    let values = params![tenant.to_string(), id.to_string(), digest.bytes(), time(at)];
-    change(db, sql, values, || match approval(db, tenant, id)? {
-        Some(found) if found.decision == Decision::Approved && found.digest != digest => {
+    let values = params![tenant.to_string(), id.to_string(), digest.bytes(), to_millis(at)];
+    change_one(db, sql, values, || match approval(db, tenant, id)? {
+        Some(found) if found.decision == ApprovalStatus::Approved && found.digest != digest => {
             Ok(conflict("approval_for_another", format!("approval {id} was given for another call")))
         }
-        _ => closed(db, tenant, id, at),
+        _ => approval_state_conflict(db, tenant, id, at),
     })
 }
 
 pub(super) fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
-    let decision =
-        Decision::find(&row.get::<_, String>(3)?).ok_or_else(|| unreadable(3, "unknown decision"))?;
+    let decision = ApprovalStatus::find(&row.get::<_, String>(3)?)
+        .ok_or_else(|| conversion_error(3, "unknown decision"))?;
     Ok(Approval {
-        id: parsed(row, 0)?,
-        call: parsed(row, 1)?,
+        id: parse_column(row, 0)?,
+        call: parse_column(row, 1)?,
         digest: Digest::from_bytes(row.get(2)?),
         decision,
         decided_by: row.get(4)?,
-        created: times(row, 5)?.unwrap_or(Timestamp::UNIX_EPOCH),
-        expires: times(row, 6)?.unwrap_or(Timestamp::UNIX_EPOCH),
-        decided: times(row, 7)?,
+        created: read_time(row, 5)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        expires: read_time(row, 6)?.unwrap_or(Timestamp::UNIX_EPOCH),
+        decided: read_time(row, 7)?,
     })
 }
 
 pub(super) fn approval(db: &Connection, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-    one(db, &format!("{APPROVAL} FROM approvals"), [tenant.to_string(), id.to_string()], read_approval)
+    find_one(
+        db,
+        &format!("{APPROVAL_COLUMNS} FROM approvals"),
+        [tenant.to_string(), id.to_string()],
+        read_approval,
+    )
 }
 
-fn approvals_of(tenant: TenantId, filter: &ApprovalFilter, paging: &Paging) -> Conditions {
+fn approval_conditions(tenant: TenantId, filter: &ApprovalFilter, paging: &PageRequest) -> Conditions {
     let mut conditions = Conditions::new(tenant, paging);
-    conditions.by("approvals_by_call", "call =", filter.call.map(|call| call.to_string()));
-    conditions.by("approvals_by_decision", "decision =", filter.decision.map(Decision::name));
+    conditions.add_indexed("approvals_by_call", "call =", filter.call.map(|call| call.to_string()));
+    conditions.add_indexed("approvals_by_decision", "decision =", filter.decision.map(ApprovalStatus::name));
     conditions
 }
 
@@ -366,12 +380,12 @@ pub(super) fn approvals(
     db: &Connection,
     tenant: TenantId,
     filter: &ApprovalFilter,
-    paging: &Paging,
+    paging: &PageRequest,
 ) -> Result<Page<Approval>> {
     let name = |approval: &Approval| approval.id.to_string();
-    approvals_of(tenant, filter, paging).list(
+    approval_conditions(tenant, filter, paging).fetch(
         db,
-        &format!("{APPROVAL} FROM approvals"),
+        &format!("{APPROVAL_COLUMNS} FROM approvals"),
         paging,
         read_approval,
         name,
@@ -396,24 +410,27 @@ mod tests {
             steps.collect::<rusqlite::Result<Vec<String>>>().unwrap().join("; ")
         };
         for after in [None, Some("x".to_owned())] {
-            let paging = Paging { after, limit: 100 };
+            let paging = PageRequest { after, limit: 100 };
             for (filter, index) in [
-                (CallFilter { status: Some(Status::Running), ..none() }, "calls_by_status"),
+                (CallFilter { status: Some(CallStatus::Running), ..none() }, "calls_by_status"),
                 (
-                    CallFilter { status: Some(Status::Error), since: now, until: now, ..none() },
+                    CallFilter { status: Some(CallStatus::Error), since: now, until: now, ..none() },
                     "calls_by_status",
                 ),
                 (CallFilter { subject: Some("user:1".into()), ..none() }, "calls_by_subject"),
                 (CallFilter { tool: Some("echo".into()), ..none() }, "calls_by_tool"),
             ] {
-                let plan = plan(calls_of(tenant, &filter, &paging), LISTED);
+                let plan = plan(call_conditions(tenant, &filter, &paging), LISTED_CALLS);
                 assert!(
                     plan.contains(&format!("INDEX {index} ")) && !plan.contains("B-TREE"),
                     "{filter:?}: {plan}"
                 );
             }
-            let open = ApprovalFilter { decision: Some(Decision::Open), ..ApprovalFilter::default() };
-            let plan = plan(approvals_of(tenant, &open, &paging), &format!("{APPROVAL} FROM approvals"));
+            let open = ApprovalFilter { decision: Some(ApprovalStatus::Open), ..ApprovalFilter::default() };
+            let plan = plan(
+                approval_conditions(tenant, &open, &paging),
+                &format!("{APPROVAL_COLUMNS} FROM approvals"),
+            );
             assert!(plan.contains("INDEX approvals_by_decision ") && !plan.contains("B-TREE"), "{plan}");
         }
     }

@@ -12,30 +12,30 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{DISK, failed};
+use super::{CODE_BROKEN, database_error};
 use crate::Durability;
 
 /// Queue length per thread; senders wait while the queue is full.
-const QUEUE: usize = 1_024;
+const QUEUE_LEN: usize = 1_024;
 /// Maximum number of batches per commit.
-const GROUP: usize = 64;
+const MAX_GROUP_SIZE: usize = 64;
 /// Timeout for a lock of the file held by another process.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Read = Box<dyn FnOnce(&Connection) + Send>;
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-type Work = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
+type WriteJob = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
 
 /// Write job with the sender of its outcome, which is sent after the commit.
-struct Write {
-    work: Work,
-    done: oneshot::Sender<Result<()>>,
+struct WriteRequest {
+    job: WriteJob,
+    outcome: oneshot::Sender<Result<()>>,
 }
 
 /// Database file with its two threads.
 pub(super) struct Database {
-    writing: Option<mpsc::Sender<Write>>,
-    reading: Option<mpsc::Sender<Read>>,
+    write_queue: Option<mpsc::Sender<WriteRequest>>,
+    read_queue: Option<mpsc::Sender<ReadJob>>,
     writer: Option<JoinHandle<()>>,
     reader: Option<JoinHandle<()>>,
     /// Disk failure after which nothing is written any more.
@@ -55,7 +55,7 @@ impl Database {
         };
         let connect = || -> rusqlite::Result<Connection> {
             let db = Connection::open(path)?;
-            db.busy_timeout(PATIENCE)?;
+            db.busy_timeout(BUSY_TIMEOUT)?;
             db.pragma_update(None, "journal_mode", "WAL")?;
             db.pragma_update(None, "synchronous", synchronous)?;
             db.pragma_update(None, "foreign_keys", true)?;
@@ -64,21 +64,21 @@ impl Database {
             db.set_prepared_statement_cache_capacity(64);
             Ok(db)
         };
-        if is_cut_off(path) {
+        if is_truncated(path) {
             let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-            return Err(failed(&rusqlite::Error::SqliteFailure(damaged, None)));
+            return Err(database_error(&rusqlite::Error::SqliteFailure(damaged, None)));
         }
-        let mut first = connect().map_err(|error| failed(&error))?;
+        let mut first = connect().map_err(|error| database_error(&error))?;
         prepare(&mut first)?;
-        let reader = connect().map_err(|error| failed(&error))?;
-        reader.pragma_update(None, "query_only", true).map_err(|error| failed(&error))?;
-        let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE), mpsc::channel(QUEUE));
+        let reader = connect().map_err(|error| database_error(&error))?;
+        reader.pragma_update(None, "query_only", true).map_err(|error| database_error(&error))?;
+        let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE_LEN), mpsc::channel(QUEUE_LEN));
         let (breaks, broken) = watch::channel(None);
         Ok(Database {
-            writing: Some(writing),
-            reading: Some(reading),
-            writer: Some(start("store-writer", move || write_all(&first, writes, &breaks))?),
-            reader: Some(start("store-reader", move || read_all(&reader, reads))?),
+            write_queue: Some(writing),
+            read_queue: Some(reading),
+            writer: Some(spawn_thread("store-writer", move || run_writer(&first, writes, &breaks))?),
+            reader: Some(spawn_thread("store-reader", move || run_reader(&reader, reads))?),
             broken,
         })
     }
@@ -89,12 +89,12 @@ impl Database {
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (done, result) = oneshot::channel();
-        let job: Read = Box::new(move |db| {
+        let job: ReadJob = Box::new(move |db| {
             let _ = done.send(work(db)); // the caller may have dropped its future
         });
-        let reading = self.reading.as_ref().ok_or_else(over)?;
-        reading.send(job).await.map_err(|_| over())?;
-        result.await.map_err(|_| over())?
+        let reading = self.read_queue.as_ref().ok_or_else(store_closed)?;
+        reading.send(job).await.map_err(|_| store_closed())?;
+        result.await.map_err(|_| store_closed())?
     }
 
     /// Runs a write on the writer thread, and waits for its commit; all of it is committed, or nothing.
@@ -103,16 +103,19 @@ impl Database {
         work: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let (done, result) = oneshot::channel();
-        let writing = self.writing.as_ref().ok_or_else(over)?;
-        writing.send(Write { work: Box::new(work), done }).await.map_err(|_| over())?;
-        result.await.map_err(|_| over())?
+        let writing = self.write_queue.as_ref().ok_or_else(store_closed)?;
+        writing
+            .send(WriteRequest { job: Box::new(work), outcome: done })
+            .await
+            .map_err(|_| store_closed())?;
+        result.await.map_err(|_| store_closed())?
     }
 
     /// Waits for a disk failure, after which nothing is written any more.
     pub(super) async fn broken(&self) -> Error {
         let mut broken = self.broken.clone();
         let broken = broken.wait_for(Option::is_some).await;
-        broken.ok().and_then(|error| error.clone()).unwrap_or_else(over)
+        broken.ok().and_then(|error| error.clone()).unwrap_or_else(store_closed)
     }
 }
 
@@ -120,16 +123,16 @@ impl Database {
 /// and removes the journal, and of two that close at the same time neither is the last.
 impl Drop for Database {
     fn drop(&mut self) {
-        self.reading = None;
+        self.read_queue = None;
         let _ = self.reader.take().map(JoinHandle::join); // a panic has already been printed
-        self.writing = None;
+        self.write_queue = None;
         let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 
 /// Returns whether the file is shorter than its header says; `SQLite` would only notice when it reads a missing page.
 /// With a non-empty journal this is valid: the journal contains the rest.
-fn is_cut_off(path: &Path) -> bool {
+fn is_truncated(path: &Path) -> bool {
     let mut journal = path.as_os_str().to_owned();
     journal.push("-wal");
     if std::fs::metadata(journal).is_ok_and(|journal| journal.len() > 0) {
@@ -148,35 +151,40 @@ fn is_cut_off(path: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.len() < u64::from(pages) * page)
 }
 
-fn over() -> Error {
-    Error::new(error::Kind::Unavailable, "store_closed", "the hub is shutting down")
+fn store_closed() -> Error {
+    Error::new(error::ErrorKind::Unavailable, "store_closed", "the hub is shutting down")
 }
 
-fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
         Error::new(
-            error::Kind::Unavailable,
+            error::ErrorKind::Unavailable,
             "store_unavailable",
             format!("a thread of the store cannot be started: {error}"),
         )
     })
 }
 
-fn read_all(db: &Connection, mut reads: mpsc::Receiver<Read>) {
+fn run_reader(db: &Connection, mut reads: mpsc::Receiver<ReadJob>) {
     while let Some(job) = reads.blocking_recv() {
         job(db);
     }
 }
 
 /// Runs the writer thread. After a disk failure the content of the disk is unknown, so later writes fail at once.
-fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>, broken: &watch::Sender<Option<Error>>) {
-    let mut group = Vec::with_capacity(GROUP);
-    while writes.blocking_recv_many(&mut group, GROUP) > 0 {
-        let (work, waiting): (Vec<_>, Vec<_>) = group.drain(..).map(|write| (write.work, write.done)).unzip();
+fn run_writer(
+    db: &Connection,
+    mut writes: mpsc::Receiver<WriteRequest>,
+    broken: &watch::Sender<Option<Error>>,
+) {
+    let mut group = Vec::with_capacity(MAX_GROUP_SIZE);
+    while writes.blocking_recv_many(&mut group, MAX_GROUP_SIZE) > 0 {
+        let (work, waiting): (Vec<_>, Vec<_>) =
+            group.drain(..).map(|write| (write.job, write.outcome)).unzip();
         let before = broken.borrow().clone();
         let outcomes = before.map_or_else(|| write_group(db, work), Err);
         if let Err(error) = &outcomes
-            && error.code() == DISK
+            && error.code() == CODE_BROKEN
         {
             broken.send_replace(Some(error.clone()));
         }
@@ -188,16 +196,16 @@ fn write_all(db: &Connection, mut writes: mpsc::Receiver<Write>, broken: &watch:
 }
 
 /// Runs a group of jobs in one transaction. A job that fails is rolled back alone.
-fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
-    let fault = |error: rusqlite::Error| failed(&error);
-    let tx = Begun::new(db).map_err(fault)?;
+fn write_group(db: &Connection, group: Vec<WriteJob>) -> Result<Vec<Result<()>>> {
+    let fault = |error: rusqlite::Error| database_error(&error);
+    let tx = WriteTransaction::new(db).map_err(fault)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for work in group {
         tx.run("SAVEPOINT part").map_err(fault)?;
         let outcome = work(tx.0);
         // SQLite has rolled back the whole group, or the disk has failed.
-        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == DISK) {
-            return outcome.and(Err(over())).map(|()| outcomes);
+        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == CODE_BROKEN) {
+            return outcome.and(Err(store_closed())).map(|()| outcomes);
         }
         if outcome.is_err() {
             tx.run("ROLLBACK TO part").map_err(fault)?;
@@ -211,11 +219,11 @@ fn write_group(db: &Connection, group: Vec<Work>) -> Result<Vec<Result<()>>> {
 
 /// Transaction that is rolled back on drop unless it was committed. Its statements are cached, unlike those of
 /// `rusqlite::Transaction`: preparing them costs more than the work itself.
-struct Begun<'a>(&'a Connection);
+struct WriteTransaction<'a>(&'a Connection);
 
-impl<'a> Begun<'a> {
+impl<'a> WriteTransaction<'a> {
     fn new(db: &'a Connection) -> rusqlite::Result<Self> {
-        let begun = Begun(db);
+        let begun = WriteTransaction(db);
         begun.run("BEGIN IMMEDIATE")?;
         Ok(begun)
     }
@@ -225,12 +233,12 @@ impl<'a> Begun<'a> {
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for WriteTransaction<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit()
             && let Err(error) = self.run("ROLLBACK")
         {
-            failed(&error);
+            database_error(&error);
         }
     }
 }
@@ -245,12 +253,12 @@ mod tests {
         let db = Database::open(&folder.path().join("hub.db"), Durability::Process, |_| Ok(())).unwrap();
         let make = |name| {
             move |db: &Connection| {
-                db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| failed(&error))
+                db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| database_error(&error))
             }
         };
         let fails = |code| {
             let fault = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
-            move |_: &Connection| Err(failed(&fault))
+            move |_: &Connection| Err(database_error(&fault))
         };
         // A full disk is not permanent.
         assert_eq!(
@@ -259,11 +267,11 @@ mod tests {
         );
         db.write(make("one")).await.unwrap();
         let error = db.write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
-        assert_eq!((db.broken().await, error.code()), (error.clone(), DISK));
+        assert_eq!((db.broken().await, error.code()), (error.clone(), CODE_BROKEN));
         assert_eq!(db.write(make("two")).await.unwrap_err(), error);
         let tables = db.read(|db| {
             db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u64>(0))
-                .map_err(|error| failed(&error))
+                .map_err(|error| database_error(&error))
         });
         assert_eq!(tables.await.unwrap(), 1);
     }
@@ -275,7 +283,7 @@ mod tests {
             let db = Database::open(&folder.path().join("hub.db"), durability, |_| Ok(())).unwrap();
             let level = db.read(|db| {
                 db.pragma_query_value(None, "synchronous", |row| row.get::<_, u8>(0))
-                    .map_err(|error| failed(&error))
+                    .map_err(|error| database_error(&error))
             });
             assert_eq!(level.await.unwrap(), expected);
         }

@@ -1,17 +1,19 @@
 //! Documents: versioned JSON, addressed by tenant, kind and id.
 
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Document, Key, Kind, MOST_ON_PAGE, Page, Paging, Stored};
+use linchpin_hub_core::store::{
+    Document, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest, StoredDocument,
+};
 use linchpin_hub_core::{Error, Result};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 
-use super::{conflict, failed};
-use crate::common::{TENANTS, changed, page};
+use super::{conflict, database_error};
+use crate::common::{SELECT_TENANTS, build_page, version_conflict};
 
 pub(super) const COLUMNS: &str = "id, name, parent, version, body";
 /// Kinds that authenticate a caller; they are found without knowing the tenant.
-const PROVES: &str = "kind IN ('token', 'session')";
+const IS_AUTHENTICATION_KIND: &str = "kind IN ('token', 'session')";
 
 const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)
      ON CONFLICT (tenant, kind, id) DO NOTHING";
@@ -20,15 +22,21 @@ const UPDATE: &str = "UPDATE documents SET name = ?4, parent = ?5, body = ?6, ve
 
 pub(super) fn put(db: &Connection, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
     let sql = if version == 0 { INSERT } else { UPDATE };
-    keep(db, sql, tenant, document, version)
+    write_document(db, sql, tenant, document, version)
 }
 
 /// Stores a document of a snapshot with its version.
-pub(super) fn insert(db: &Connection, tenant: TenantId, stored: &Stored) -> Result<()> {
-    keep(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1))
+pub(super) fn insert(db: &Connection, tenant: TenantId, stored: &StoredDocument) -> Result<()> {
+    write_document(db, INSERT, tenant, &stored.document, stored.version.saturating_sub(1))
 }
 
-fn keep(db: &Connection, sql: &str, tenant: TenantId, document: &Document, version: u64) -> Result<()> {
+fn write_document(
+    db: &Connection,
+    sql: &str,
+    tenant: TenantId,
+    document: &Document,
+    version: u64,
+) -> Result<()> {
     let Document { key, name, parent, body } = document;
     let (tenant, kind, body) = (tenant.to_string(), key.kind.name(), body.to_string());
     let done = db
@@ -36,52 +44,57 @@ fn keep(db: &Connection, sql: &str, tenant: TenantId, document: &Document, versi
         .and_then(|mut sql| sql.execute(params![tenant, kind, key.id, name, parent, body, version]));
     match done {
         Ok(1) => Ok(()),
-        Ok(_) => Err(changed(key)),
-        Err(error) if is_taken(&error) => Err(match name {
+        Ok(_) => Err(version_conflict(key)),
+        Err(error) if is_unique_violation(&error) => Err(match name {
             Some(name) => conflict(
                 "name_taken",
                 format!("the name `{name}` is used by another {kind}: choose another name"),
             ),
             None => conflict("id_taken", format!("another {kind} has the same id")),
         }),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(database_error(&error)),
     }
 }
 
-fn is_taken(error: &rusqlite::Error) -> bool {
+fn is_unique_violation(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
 }
 
-pub(super) fn need(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
+pub(super) fn require_exists(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<()> {
     let sql = "SELECT 1 FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
     let is_there = db
         .prepare_cached(sql)
         .and_then(|mut sql| sql.exists(params![tenant.to_string(), key.kind.name(), key.id]))
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| database_error(&error))?;
     is_there.then_some(()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
 }
 
-pub(super) fn same(db: &Connection, tenant: TenantId, all: &[(Key, u64)]) -> Result<()> {
+pub(super) fn require_versions(db: &Connection, tenant: TenantId, all: &[(DocumentKey, u64)]) -> Result<()> {
     let sql = "SELECT 1 FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version = ?4";
-    let mut sql = db.prepare_cached(sql).map_err(|error| failed(&error))?;
+    let mut sql = db.prepare_cached(sql).map_err(|error| database_error(&error))?;
     for (key, version) in all {
         let is_same = sql.exists(params![tenant.to_string(), key.kind.name(), key.id, version]);
-        if !is_same.map_err(|error| failed(&error))? {
-            return Err(changed(key));
+        if !is_same.map_err(|error| database_error(&error))? {
+            return Err(version_conflict(key));
         }
     }
     Ok(())
 }
 
-pub(super) fn remove_parts(db: &Connection, tenant: TenantId, kind: Kind, parent: &str) -> Result<()> {
+pub(super) fn delete_children(
+    db: &Connection,
+    tenant: TenantId,
+    kind: DocumentKind,
+    parent: &str,
+) -> Result<()> {
     let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND parent = ?3";
     db.prepare_cached(sql)
         .and_then(|mut sql| sql.execute(params![tenant.to_string(), kind.name(), parent]))
         .map(drop)
-        .map_err(|error| failed(&error))
+        .map_err(|error| database_error(&error))
 }
 
-pub(super) fn remove(db: &Connection, tenant: TenantId, key: &Key) -> Result<()> {
+pub(super) fn delete(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<()> {
     let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
     let gone = db
         .prepare_cached(sql)
@@ -89,61 +102,76 @@ pub(super) fn remove(db: &Connection, tenant: TenantId, key: &Key) -> Result<()>
     match gone {
         Ok(0) => Err(Error::not_found(key.kind.name(), &key.id)),
         Ok(_) => Ok(()),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(database_error(&error)),
     }
 }
 
-pub(super) fn stored(kind: Kind, row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(super) fn read_document(kind: DocumentKind, row: &Row<'_>) -> rusqlite::Result<StoredDocument> {
     let body: String = row.get(4)?;
     let body: Value = serde_json::from_str(&body).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, error.into())
     })?;
     let document = Document {
-        key: Key::new(kind, row.get::<_, String>(0)?),
+        key: DocumentKey::new(kind, row.get::<_, String>(0)?),
         name: row.get(1)?,
         parent: row.get(2)?,
         body,
     };
-    Ok(Stored { document, version: row.get(3)? })
+    Ok(StoredDocument { document, version: row.get(3)? })
 }
 
-pub(super) fn get(db: &Connection, tenant: TenantId, key: &Key) -> Result<Option<Stored>> {
+pub(super) fn get(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
     let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3");
-    one(db, &sql, tenant, key.kind, &key.id)
+    find_one(db, &sql, tenant, key.kind, &key.id)
 }
 
-pub(super) fn anywhere(db: &Connection, key: &Key) -> Result<Option<(TenantId, Stored)>> {
+pub(super) fn get_in_any_tenant(
+    db: &Connection,
+    key: &DocumentKey,
+) -> Result<Option<(TenantId, StoredDocument)>> {
     let sql = format!(
-        "SELECT {COLUMNS}, tenant FROM documents INDEXED BY documents_anywhere WHERE kind = ?1 AND id = ?2 AND {PROVES}"
+        "SELECT {COLUMNS}, tenant FROM documents INDEXED BY documents_anywhere WHERE kind = ?1 AND id = ?2 AND {IS_AUTHENTICATION_KIND}"
     );
     let found = db.prepare_cached(&sql).and_then(|mut sql| {
-        let read = |row: &Row<'_>| Ok((row.get::<_, String>(5)?, stored(key.kind, row)?));
+        let read = |row: &Row<'_>| Ok((row.get::<_, String>(5)?, read_document(key.kind, row)?));
         sql.query_row(params![key.kind.name(), key.id], read).optional()
     });
-    let Some((tenant, stored)) = found.map_err(|error| failed(&error))? else { return Ok(None) };
+    let Some((tenant, stored)) = found.map_err(|error| database_error(&error))? else { return Ok(None) };
     Ok(Some((tenant.parse()?, stored)))
 }
 
-pub(super) fn named(db: &Connection, tenant: TenantId, kind: Kind, name: &str) -> Result<Option<Stored>> {
+pub(super) fn get_by_name(
+    db: &Connection,
+    tenant: TenantId,
+    kind: DocumentKind,
+    name: &str,
+) -> Result<Option<StoredDocument>> {
     let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND name = ?3");
-    one(db, &sql, tenant, kind, name)
+    find_one(db, &sql, tenant, kind, name)
 }
 
-fn one(db: &Connection, sql: &str, tenant: TenantId, kind: Kind, what: &str) -> Result<Option<Stored>> {
+fn find_one(
+    db: &Connection,
+    sql: &str,
+    tenant: TenantId,
+    kind: DocumentKind,
+    what: &str,
+) -> Result<Option<StoredDocument>> {
     let found = db.prepare_cached(sql).and_then(|mut sql| {
-        sql.query_row(params![tenant.to_string(), kind.name(), what], |row| stored(kind, row)).optional()
+        sql.query_row(params![tenant.to_string(), kind.name(), what], |row| read_document(kind, row))
+            .optional()
     });
-    found.map_err(|error| failed(&error))
+    found.map_err(|error| database_error(&error))
 }
 
 pub(super) fn list(
     db: &Connection,
     tenant: TenantId,
-    kind: Kind,
+    kind: DocumentKind,
     parent: Option<&str>,
-    paging: &Paging,
-) -> Result<Page<Stored>> {
-    let limit = paging.limit.clamp(1, MOST_ON_PAGE);
+    paging: &PageRequest,
+) -> Result<Page<StoredDocument>> {
+    let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
     let of_parent = if parent.is_some() { "AND parent = ?4" } else { "AND ?4 IS NULL" };
     let sql = format!(
         "SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id > ?3 {of_parent} ORDER BY id LIMIT ?5"
@@ -152,19 +180,19 @@ pub(super) fn list(
     let found = db.prepare_cached(&sql).and_then(|mut sql| {
         let rows = sql
             .query_map(params![tenant.to_string(), kind.name(), after, parent, limit + 1], |row| {
-                stored(kind, row)
+                read_document(kind, row)
             })?;
         rows.collect::<rusqlite::Result<Vec<_>>>()
     });
-    let items = found.map_err(|error| failed(&error))?;
-    Ok(page(items, limit, |item| item.document.key.id.clone()))
+    let items = found.map_err(|error| database_error(&error))?;
+    Ok(build_page(items, limit, |item| item.document.key.id.clone()))
 }
 
 pub(super) fn tenants(db: &Connection) -> Result<Vec<TenantId>> {
-    let found = db.prepare_cached(TENANTS).and_then(|mut sql| {
+    let found = db.prepare_cached(SELECT_TENANTS).and_then(|mut sql| {
         sql.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()
     });
-    found.map_err(|error| failed(&error))?.iter().map(|text| text.parse()).collect()
+    found.map_err(|error| database_error(&error))?.iter().map(|text| text.parse()).collect()
 }
 
 #[cfg(test)]
@@ -176,7 +204,7 @@ mod tests {
     fn tenants_are_found_without_reading_what_they_have() {
         let mut db = Connection::open_in_memory().unwrap();
         migrations::bring_up(&mut db).unwrap();
-        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {TENANTS}")).unwrap();
+        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {SELECT_TENANTS}")).unwrap();
         let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
         let steps = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap();
         assert!(steps.iter().any(|step| step.starts_with("SEARCH documents")), "{steps:?}");

@@ -3,31 +3,31 @@
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 
-use super::failed;
+use super::database_error;
 
 /// Migrations in order; each leads from one schema version to the next.
-const STEPS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// Migrates a database to the current schema version.
 pub(super) fn bring_up(db: &mut Connection) -> Result<()> {
     let form = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, usize>(0));
-    match form(db).map_err(|error| failed(&error))? {
-        form if form > STEPS.len() => {
+    match form(db).map_err(|error| database_error(&error))? {
+        form if form > MIGRATIONS.len() => {
             let text = "the database was used by a newer hub: run that version, or restore an older backup";
-            return Err(Error::new(error::Kind::Unavailable, "store_too_new", text));
+            return Err(Error::new(error::ErrorKind::Unavailable, "store_too_new", text));
         }
         // A database of the current version is not written: commands that only read work without write access.
-        form if form == STEPS.len() => return Ok(()),
+        form if form == MIGRATIONS.len() => return Ok(()),
         _ => {}
     }
     let bring = |db: &mut Connection| {
         // Two processes that start at the same time wait for each other here; the second finds the schema migrated.
         let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for step in &STEPS[form(&tx)?..] {
+        for step in &MIGRATIONS[form(&tx)?..] {
             tx.execute_batch(step)?;
         }
-        tx.pragma_update(None, "user_version", STEPS.len())?;
+        tx.pragma_update(None, "user_version", MIGRATIONS.len())?;
         tx.commit()
     };
-    bring(db).map_err(|error| failed(&error))
+    bring(db).map_err(|error| database_error(&error))
 }

@@ -2,67 +2,86 @@
 
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{Copied, Kind, What};
+use linchpin_hub_core::store::{DocumentKind, SnapshotItem, SnapshotValue};
 use rusqlite::{Connection, Row};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::calls::{APPROVAL, CALL, parsed, read_approval, read_call, unreadable};
-use super::{audit, calls, documents, failed};
-use crate::common::{ANYTHING, gone, incomplete, not_empty};
+use super::calls::{
+    APPROVAL_COLUMNS, CALL_COLUMNS, conversion_error, parse_column, read_approval, read_call,
+};
+use super::{audit, calls, database_error, documents};
+use crate::common::{HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
 
 /// Exports all rows of all tenants.
-pub(super) fn out(db: &Connection, to: &Sender<Copied>) -> Result<()> {
+pub(super) fn export(db: &Connection, to: &Sender<SnapshotItem>) -> Result<()> {
     // One read transaction: all reads see the state at the first row.
-    let tx = db.unchecked_transaction().map_err(|error| failed(&error))?;
+    let tx = db.unchecked_transaction().map_err(|error| database_error(&error))?;
     let document = |row: &Row<'_>, _| {
-        let kind = Kind::find(&row.get::<_, String>("kind")?).ok_or_else(|| unreadable(1, "unknown kind"))?;
-        Ok(What::Document(documents::stored(kind, row)?))
+        let kind = DocumentKind::find(&row.get::<_, String>("kind")?)
+            .ok_or_else(|| conversion_error(1, "unknown kind"))?;
+        Ok(SnapshotValue::Document(documents::read_document(kind, row)?))
     };
-    each(&tx, to, documents::COLUMNS, "kind, tenant FROM documents ORDER BY tenant, kind, id", document)?;
-    let call = |row: &Row<'_>, _| Ok(What::Call(Box::new(read_call(row)?)));
-    each(&tx, to, CALL, "tenant FROM calls ORDER BY tenant, id", call)?;
-    let approval = |row: &Row<'_>, _| Ok(What::Approval(read_approval(row)?));
-    each(&tx, to, APPROVAL, "tenant FROM approvals ORDER BY tenant, id", approval)?;
-    let entry = |row: &Row<'_>, _| Ok(What::Entry(audit::read_row(row)?));
-    each(&tx, to, audit::ROW, "tenant FROM audit ORDER BY tenant, number", entry)?;
-    let checkpoint = |row: &Row<'_>, tenant| Ok(What::Checkpoint(audit::read_checkpoint(row, tenant)?));
-    each(&tx, to, audit::CHECKPOINT, "tenant FROM checkpoints ORDER BY tenant, number", checkpoint)
+    export_table(
+        &tx,
+        to,
+        documents::COLUMNS,
+        "kind, tenant FROM documents ORDER BY tenant, kind, id",
+        document,
+    )?;
+    let call = |row: &Row<'_>, _| Ok(SnapshotValue::Call(Box::new(read_call(row)?)));
+    export_table(&tx, to, CALL_COLUMNS, "tenant FROM calls ORDER BY tenant, id", call)?;
+    let approval = |row: &Row<'_>, _| Ok(SnapshotValue::Approval(read_approval(row)?));
+    export_table(&tx, to, APPROVAL_COLUMNS, "tenant FROM approvals ORDER BY tenant, id", approval)?;
+    let entry = |row: &Row<'_>, _| Ok(SnapshotValue::Entry(audit::read_entry(row)?));
+    export_table(&tx, to, audit::ENTRY_COLUMNS, "tenant FROM audit ORDER BY tenant, number", entry)?;
+    let checkpoint =
+        |row: &Row<'_>, tenant| Ok(SnapshotValue::Checkpoint(audit::read_checkpoint(row, tenant)?));
+    export_table(
+        &tx,
+        to,
+        audit::CHECKPOINT_COLUMNS,
+        "tenant FROM checkpoints ORDER BY tenant, number",
+        checkpoint,
+    )
 }
 
-fn each(
+fn export_table(
     db: &Connection,
-    to: &Sender<Copied>,
+    to: &Sender<SnapshotItem>,
     columns: &str,
     of: &str,
-    read: impl Fn(&Row<'_>, TenantId) -> rusqlite::Result<What>,
+    read: impl Fn(&Row<'_>, TenantId) -> rusqlite::Result<SnapshotValue>,
 ) -> Result<()> {
-    let fault = |error: rusqlite::Error| failed(&error);
+    let fault = |error: rusqlite::Error| database_error(&error);
     let mut sql = db.prepare(&format!("SELECT {columns}, {of}")).map_err(fault)?;
     let mut rows = sql.query([]).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
-        let tenant: TenantId = parsed(row, "tenant").map_err(fault)?;
+        let tenant: TenantId = parse_column(row, "tenant").map_err(fault)?;
         let what = read(row, tenant).map_err(fault)?;
-        to.blocking_send(Copied { tenant, what }).map_err(|_| gone())?;
+        to.blocking_send(SnapshotItem { tenant, what }).map_err(|_| snapshot_receiver_gone())?;
     }
     Ok(())
 }
 
 /// Imports a snapshot of `count` items. The database must be empty.
-pub(super) fn take(db: &Connection, mut from: Receiver<Copied>, count: u64) -> Result<()> {
-    let has_any = db.query_row(ANYTHING, [], |row| row.get::<_, bool>(0)).map_err(|error| failed(&error))?;
+pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
+    let has_any =
+        db.query_row(HAS_DATA, [], |row| row.get::<_, bool>(0)).map_err(|error| database_error(&error))?;
     if has_any {
-        return Err(not_empty());
+        return Err(store_not_empty());
     }
     let mut taken = 0;
-    while let Some(Copied { tenant, what }) = from.blocking_recv() {
+    while let Some(SnapshotItem { tenant, what }) = from.blocking_recv() {
         match what {
-            What::Document(stored) => documents::insert(db, tenant, &stored)?,
-            What::Call(call) => calls::open(db, "", tenant, &call)?,
-            What::Approval(approval) => calls::ask(db, tenant, &approval)?,
-            What::Entry(row) => audit::insert(db, tenant, row).map_err(|error| failed(&error))?,
-            What::Checkpoint(checkpoint) => audit::keep_checkpoint(db, tenant, &checkpoint)?,
+            SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored)?,
+            SnapshotValue::Call(call) => calls::insert(db, "", tenant, &call)?,
+            SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval)?,
+            SnapshotValue::Entry(row) => {
+                audit::insert(db, tenant, row).map_err(|error| database_error(&error))?
+            }
+            SnapshotValue::Checkpoint(checkpoint) => audit::insert_checkpoint(db, tenant, &checkpoint)?,
         }
         taken += 1;
     }
-    if taken == count { Ok(()) } else { Err(incomplete()) }
+    if taken == count { Ok(()) } else { Err(snapshot_incomplete()) }
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use linchpin_hub_core::audit::Damage;
-use linchpin_hub_core::hub::Verified;
+use linchpin_hub_core::hub::AuditVerification;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::fixture::{ADA, Stage, open, person};
+use crate::fixture::{ADA, Stage, local_user, open};
 
 const CALLS: usize = 60;
 
@@ -15,15 +15,15 @@ const CALLS: usize = 60;
 async fn stage() -> Stage {
     let stage = Stage::new().await;
     for number in 0..CALLS {
-        stage.call(person(ADA), "echo", json!({"message": number.to_string()})).await.unwrap();
+        stage.call(local_user(ADA), "echo", json!({"message": number.to_string()})).await.unwrap();
     }
-    stage.hub.end().await;
+    stage.hub.shutdown().await;
     stage
 }
 
-async fn verified(stage: &Stage) -> Verified {
-    let (hub, _) = open(&stage.place, stage.clock.clone());
-    hub.verify_audit(person(ADA)).await.unwrap()
+async fn verified(stage: &Stage) -> AuditVerification {
+    let (hub, _) = open(&stage.folder, stage.clock.clone());
+    hub.verify_audit(local_user(ADA)).await.unwrap()
 }
 
 fn change(place: &Path, sql: &str) {
@@ -38,7 +38,7 @@ async fn every_change_of_a_row_is_found_where_it_is() {
     assert!(whole.is_whole && whole.checkpoint == Some(whole.entries), "{whole:?}");
     let entries = whole.entries;
     assert!(entries > 2 * CALLS as u64);
-    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
     db.execute_batch("CREATE TABLE kept AS SELECT * FROM audit").unwrap();
     let restore = "DELETE FROM audit; INSERT INTO audit SELECT * FROM kept";
     for number in [1, 2, 7, entries / 2, entries - 1, entries] {
@@ -82,13 +82,13 @@ async fn an_end_that_is_cut_off_is_missed() {
     let entries = verified(&stage).await.entries;
     // With the checkpoint in the database, and without it: the one in the file is enough.
     for also in ["", "DELETE FROM checkpoints;"] {
-        change(stage.place.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
+        change(stage.folder.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
         let found = verified(&stage).await;
         assert_eq!((found.is_whole, found.broken), (false, Some(entries - 2)));
         assert!(found.problem.unwrap().contains("the end was cut off"));
     }
     // A checkpoint that is not signed with this key is ignored, and reported.
-    let file = stage.place.path().join("checkpoints");
+    let file = stage.folder.path().join("checkpoints");
     let mut text = std::fs::read_to_string(&file).unwrap();
     let forged = text.replace(&format!("\"number\":{entries}"), &format!("\"number\":{}", entries - 3));
     text.push_str(&forged);
@@ -101,8 +101,8 @@ async fn an_end_that_is_cut_off_is_missed() {
 async fn hostile_texts_stay_on_one_line() {
     let stage = Stage::new().await;
     let name = "evil\n{\"action\":\"call.done\"}\u{1b}[2J\u{202e}\u{2028}";
-    let _ = stage.hub.read_resource(person(ADA), "up", name).await;
-    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let _ = stage.hub.read_resource(local_user(ADA), "up", name).await;
+    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let row = rows.iter().find(|row| row.action == "resource.read").unwrap();
     let line = serde_json::to_string(row).unwrap();
     assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{2028}']), "{line}");
@@ -112,19 +112,19 @@ async fn hostile_texts_stay_on_one_line() {
 #[tokio::test]
 async fn a_checkpoint_that_was_cut_off_hides_no_other() {
     let stage = stage().await;
-    let file = stage.place.path().join("checkpoints");
+    let file = stage.folder.path().join("checkpoints");
     let mut text = std::fs::read_to_string(&file).unwrap();
     // The disk was full in the middle of a line, and had free space again later.
     let half = text.trim()[..40].to_owned();
     text.push_str(&half);
     std::fs::write(&file, &text).unwrap();
-    let (hub, _) = open(&stage.place, stage.clock.clone());
-    hub.read_resource(person(ADA), "up", "memory://a").await.unwrap();
-    hub.end().await;
+    let (hub, _) = open(&stage.folder, stage.clock.clone());
+    hub.read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
+    hub.shutdown().await;
     let found = verified(&stage).await;
     assert!(found.is_whole && found.checkpoint == Some(found.entries), "{found:?}");
     change(
-        stage.place.path(),
+        stage.folder.path(),
         &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE number = {}", found.entries),
     );
     assert_eq!(verified(&stage).await.broken, Some(found.entries));

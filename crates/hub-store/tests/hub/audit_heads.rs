@@ -6,30 +6,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linchpin_hub_core::audit::{Damage, Entry, Head};
-use linchpin_hub_core::hub::{Hub, Verified};
+use linchpin_hub_core::audit::{AuditEntry, ChainHead, Damage};
+use linchpin_hub_core::hub::{AuditVerification, Hub};
 use linchpin_hub_core::store::Store;
 use linchpin_hub_store::Sqlite;
 use rusqlite::{Connection, params};
 use serde_json::json;
 
 use crate::clock::Clock;
-use crate::fixture::{ADA, person, with_heads};
+use crate::fixture::{ADA, local_user, with_heads};
 
 /// Counter for unique agent names.
-static AGENTS: AtomicUsize = AtomicUsize::new(0);
+static AGENT_COUNTER: AtomicUsize = AtomicUsize::new(0);
 
 /// A stopped hub with audit entries and a signed head.
-struct Ended {
+struct StoppedHub {
     place: tempfile::TempDir,
     clock: Arc<Clock>,
 }
 
-impl Ended {
+impl StoppedHub {
     async fn new() -> Self {
-        let ended = Ended { place: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::default()) };
+        let ended = StoppedHub { place: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::default()) };
         let hub = ended.hub();
-        hub.ensure_local().await.unwrap();
+        hub.ensure_local_user().await.unwrap();
         hub.unlock().await.unwrap();
         ended.run(5).await;
         ended
@@ -52,18 +52,18 @@ impl Ended {
         let hub = self.hub();
         hub.sign_audit().await.unwrap();
         for _ in 0..entries {
-            let name = format!("Agent {}", AGENTS.fetch_add(1, Ordering::Relaxed));
-            hub.add_agent(person(ADA), json!({ "name": name })).await.unwrap();
+            let name = format!("Agent {}", AGENT_COUNTER.fetch_add(1, Ordering::Relaxed));
+            hub.add_agent(local_user(ADA), json!({ "name": name })).await.unwrap();
         }
-        hub.end().await;
+        hub.shutdown().await;
     }
 
-    async fn verified(&self) -> Verified {
-        self.hub().verify_audit(person(ADA)).await.unwrap()
+    async fn verified(&self) -> AuditVerification {
+        self.hub().verify_audit(local_user(ADA)).await.unwrap()
     }
 
     /// Verifies the audit and returns the kind of damage.
-    async fn kind(&self) -> Option<Damage> {
+    async fn damage(&self) -> Option<Damage> {
         let found = self.verified().await;
         assert_eq!(found.is_whole, found.kind.is_none(), "{found:?}");
         assert_eq!(found.kind.is_some(), found.problem.is_some(), "{found:?}");
@@ -83,13 +83,13 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Changes the actor of an entry, and computes the chain again from there.
-async fn rewrite(ended: &Ended, number: u64) {
-    let rows = ended.store().audit(ADA, 0, 500).await.unwrap();
+async fn rewrite(ended: &StoppedHub, number: u64) {
+    let rows = ended.store().audit_entries(ADA, 0, 500).await.unwrap();
     let db = Connection::open(ended.path().join("hub.db")).unwrap();
-    let mut head = Head::start(ADA);
+    let mut head = ChainHead::start(ADA);
     for row in rows {
         let actor = if row.number == number { "nobody" } else { &*row.actor };
-        let mut entry = Entry::new(row.at, actor, String::leak(row.action));
+        let mut entry = AuditEntry::new(row.at, actor, String::leak(row.action));
         entry.fields = serde_json::from_str(&row.fields).unwrap();
         let new = head.append(entry);
         let values = params![new.actor, new.fields, new.hash.bytes(), new.number];
@@ -99,94 +99,94 @@ async fn rewrite(ended: &Ended, number: u64) {
 
 #[tokio::test]
 async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
-    let ended = Ended::new().await;
+    let ended = StoppedHub::new().await;
     let found = ended.verified().await;
     assert!(found.is_whole && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
     rewrite(&ended, 2).await;
-    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "a checkpoint remains");
+    assert_eq!(ended.damage().await, Some(Damage::Rewritten), "a checkpoint remains");
     ended.sql("DELETE FROM checkpoints");
     fs::write(ended.path().join("checkpoints"), "").unwrap();
-    assert_eq!(ended.kind().await, Some(Damage::Rewritten), "the signed head is sufficient");
+    assert_eq!(ended.damage().await, Some(Damage::Rewritten), "the signed head is sufficient");
     // A hub that starts on it does not sign it.
     ended.run(3).await;
-    assert_eq!(ended.kind().await, Some(Damage::Rewritten));
+    assert_eq!(ended.damage().await, Some(Damage::Rewritten));
 }
 
 #[tokio::test]
 async fn entries_that_are_gone_are_missed() {
-    let ended = Ended::new().await;
+    let ended = StoppedHub::new().await;
     let entries = ended.verified().await.entries;
     ended.sql("DELETE FROM checkpoints");
-    assert_eq!(ended.kind().await, None, "the file has a checkpoint");
+    assert_eq!(ended.damage().await, None, "the file has a checkpoint");
     fs::remove_file(ended.path().join("checkpoints")).unwrap();
-    assert_eq!(ended.kind().await, Some(Damage::NoCheckpoint));
+    assert_eq!(ended.damage().await, Some(Damage::NoCheckpoint));
     ended.sql(&format!("DELETE FROM audit WHERE number = {entries}"));
-    assert_eq!(ended.kind().await, Some(Damage::OlderCopy));
+    assert_eq!(ended.damage().await, Some(Damage::OlderCopy));
     ended.sql("DELETE FROM audit");
-    assert_eq!(ended.kind().await, Some(Damage::AllRemoved));
+    assert_eq!(ended.damage().await, Some(Damage::AllRemoved));
     ended.sql("DELETE FROM documents");
-    assert_eq!(ended.kind().await, Some(Damage::AllRemoved));
+    assert_eq!(ended.damage().await, Some(Damage::AllRemoved));
     // The hub restarts with a new database.
     fs::remove_file(ended.path().join("hub.db")).unwrap();
     let hub = ended.hub();
-    hub.ensure_local().await.unwrap();
+    hub.ensure_local_user().await.unwrap();
     hub.unlock().await.unwrap();
     drop(hub);
     ended.run(20).await;
-    assert_eq!(ended.kind().await, Some(Damage::OtherStore));
+    assert_eq!(ended.damage().await, Some(Damage::OtherStore));
 }
 
 #[tokio::test]
 async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
-    let (ended, older) = (Ended::new().await, tempfile::tempdir().unwrap());
+    let (ended, older) = (StoppedHub::new().await, tempfile::tempdir().unwrap());
     copy(ended.path(), older.path());
     ended.run(3).await;
-    assert_eq!(ended.kind().await, None);
+    assert_eq!(ended.damage().await, None);
     let newest = tempfile::tempdir().unwrap();
     copy(ended.path(), newest.path());
     copy(older.path(), ended.path());
-    assert_eq!(ended.kind().await, Some(Damage::OlderCopy));
+    assert_eq!(ended.damage().await, Some(Damage::OlderCopy));
     // Entries that a hub adds afterwards do not change this.
     for entries in [1, 5] {
         ended.run(entries).await;
-        assert!(matches!(ended.kind().await, Some(Damage::OlderCopy | Damage::Rewritten)));
+        assert!(matches!(ended.damage().await, Some(Damage::OlderCopy | Damage::Rewritten)));
     }
     let before = ended.verified().await.head;
     ended.hub().accept_audit().await.unwrap();
     let found = ended.verified().await;
     assert!(found.is_whole && found.head == Some(found.entries), "{found:?}");
-    let rows = ended.store().audit(ADA, found.entries - 1, 1).await.unwrap();
+    let rows = ended.store().audit_entries(ADA, found.entries - 1, 1).await.unwrap();
     assert_eq!(rows[0].action, "audit.accepted");
     assert!(rows[0].fields.contains(&format!("\"signed_head\":{}", before.unwrap())), "{}", rows[0].fields);
     ended.run(2).await;
-    assert_eq!(ended.kind().await, None);
+    assert_eq!(ended.damage().await, None);
     // Now the former data directory is another history.
     copy(newest.path(), ended.path());
-    assert!(ended.kind().await.is_some());
+    assert!(ended.damage().await.is_some());
 }
 
 #[tokio::test]
 async fn another_database_in_its_place_is_found() {
-    let (ended, other) = (Ended::new().await, Ended::new().await);
+    let (ended, other) = (StoppedHub::new().await, StoppedHub::new().await);
     let keys = fs::read(ended.path().join("keys")).unwrap();
     fs::write(other.path().join("keys"), keys).unwrap();
     fs::remove_file(other.path().join("heads")).unwrap();
     fs::remove_file(other.path().join("checkpoints")).unwrap();
     other.sql("DELETE FROM documents WHERE kind <> 'store_id'; DELETE FROM audit; DELETE FROM checkpoints");
     let hub = other.hub();
-    hub.ensure_local().await.unwrap();
+    hub.ensure_local_user().await.unwrap();
     hub.unlock().await.unwrap();
     drop(hub);
     other.run(20).await;
     copy(other.path(), ended.path());
-    assert_eq!(ended.kind().await, Some(Damage::OtherStore));
+    assert_eq!(ended.damage().await, Some(Damage::OtherStore));
     ended.run(3).await;
-    assert_eq!(ended.kind().await, Some(Damage::OtherStore), "the hub does not sign it");
+    assert_eq!(ended.damage().await, Some(Damage::OtherStore), "the hub does not sign it");
 }
 
 #[tokio::test]
 async fn a_store_from_before_gets_its_first_head_when_a_hub_starts() {
-    let ended = Ended::new().await;
+    let ended = StoppedHub::new().await;
     fs::remove_file(ended.path().join("heads")).unwrap();
     ended.sql("DELETE FROM documents WHERE kind = 'store_id'");
     let found = ended.verified().await;
@@ -199,7 +199,7 @@ async fn a_store_from_before_gets_its_first_head_when_a_hub_starts() {
 
 #[tokio::test]
 async fn a_checkpoint_without_a_signature_is_reported_and_ignored() {
-    let ended = Ended::new().await;
+    let ended = StoppedHub::new().await;
     let file = ended.path().join("checkpoints");
     let text = fs::read_to_string(&file).unwrap();
     let entries = ended.verified().await.entries;

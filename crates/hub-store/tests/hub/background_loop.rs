@@ -5,34 +5,34 @@ use std::sync::Arc;
 use linchpin_hub_core::hub::Hub;
 use tokio::sync::Notify;
 
-use crate::background_task::Aside;
-use crate::faulty_store::{Asked, Gated, heard};
+use crate::background_task::BackgroundTask;
+use crate::faulty_store::{FaultyStore, StoreRequest, notified};
 
 /// Hub with a running background loop.
-pub(crate) struct Runs {
+pub(crate) struct RunningHub {
     end: Arc<Notify>,
-    running: Aside<()>,
+    running: BackgroundTask<()>,
 }
 
-impl Runs {
+impl RunningHub {
     /// Starts the background loop of a hub.
     pub(crate) fn new(hub: &Arc<Hub>) -> Self {
         let end = Arc::<Notify>::default();
         let (hub, ends) = (hub.clone(), end.clone());
-        Runs { running: Aside::new(hub.run(async move { ends.notified().await })), end }
+        RunningHub { running: BackgroundTask::new(hub.run(async move { ends.notified().await })), end }
     }
 
     /// Starts the background loop, and waits for its first tick.
-    pub(crate) async fn once(hub: &Arc<Hub>, store: &Gated) -> Self {
-        let turn = store.tell(|asked| matches!(asked, Asked::Abandoned));
+    pub(crate) async fn once(hub: &Arc<Hub>, store: &FaultyStore) -> Self {
+        let turn = store.notify(|asked| matches!(asked, StoreRequest::Abandoned));
         let runs = Self::new(hub);
-        heard(&turn).await;
+        notified(&turn).await;
         runs
     }
 
     /// Stops the loop, and waits for its running work.
     pub(crate) async fn end(self) {
         self.end.notify_one();
-        self.running.done().await;
+        self.running.join().await;
     }
 }

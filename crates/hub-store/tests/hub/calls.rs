@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use linchpin::egress::Egress;
-use linchpin_hub_core::Kind;
-use linchpin_hub_core::hub::{Hub, Options, ServerFilter, ToolFilter, Wanted, Which};
+use linchpin_hub_core::ErrorKind;
+use linchpin_hub_core::hub::{CallRequest, Hub, HubOptions, ServerFilter, ToolFilter, ToolRef};
 use linchpin_hub_core::id::CallId;
-use linchpin_hub_core::platform::System;
-use linchpin_hub_core::store::{Batch, Call, CallFilter, Change, Paging, Status};
+use linchpin_hub_core::platform::SystemPlatform;
+use linchpin_hub_core::store::{Batch, CallFilter, CallRecord, CallStatus, PageRequest, StoreChange};
 use linchpin_hub_core::vault::KeyFile;
 use linchpin_hub_store::Sqlite;
 use serde_json::json;
 
-use crate::faulty_store::change;
-use crate::fixture::{ADA, BOB, Stage, agent_of, person};
+use crate::faulty_store::commits;
+use crate::fixture::{ADA, BOB, Stage, agent_of, local_user};
 
 #[tokio::test]
 async fn a_persons_call_is_its_own_approval_and_recorded() {
     let stage = Stage::new().await;
-    let call = stage.call(person(ADA), "echo", json!({"message": "hello"})).await.unwrap();
-    assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("hello")));
+    let call = stage.call(local_user(ADA), "echo", json!({"message": "hello"})).await.unwrap();
+    assert_eq!((call.status, call.summary.as_deref()), (CallStatus::Success, Some("hello")));
     assert_eq!(call.arguments, Some(json!({"message": "hello"})));
     assert!(call.started.is_some() && call.completed.is_some() && call.approval.is_none());
     assert_eq!(call.name.as_deref(), Some("mcp_up__echo"));
-    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let of_call: Vec<_> = rows.iter().filter(|row| row.fields["call"] == call.id.to_string()).collect();
     let actions: Vec<_> = of_call.iter().map(|row| &*row.action).collect();
     assert_eq!(actions, ["call.intent", "call.done"]);
@@ -41,52 +41,54 @@ async fn a_persons_call_is_its_own_approval_and_recorded() {
 async fn what_does_not_fit_is_not_sent() {
     let stage = Stage::new().await;
     for arguments in [json!({}), json!({"message": 1}), json!({"message": "a", "more": 1})] {
-        let call = stage.call(person(ADA), "echo", arguments.clone()).await.unwrap();
-        if arguments.get("more").is_some() && call.status == Status::Success {
+        let call = stage.call(local_user(ADA), "echo", arguments.clone()).await.unwrap();
+        if arguments.get("more").is_some() && call.status == CallStatus::Success {
             continue; // the schema allows additional properties
         }
-        assert_eq!(call.status, Status::Error, "{arguments}");
+        assert_eq!(call.status, CallStatus::Error, "{arguments}");
         assert!(
             call.error.unwrap().starts_with("the arguments do not match the input schema of the tool: "),
             "{arguments}"
         );
         assert!(call.started.is_none());
     }
-    let error = stage.call(person(ADA), "echo", json!([1])).await.unwrap_err();
-    assert_eq!((error.kind(), error.field()), (Kind::Invalid, Some("arguments")));
-    let error = stage.call(person(ADA), "none", json!({})).await.unwrap_err();
+    let error = stage.call(local_user(ADA), "echo", json!([1])).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some("arguments")));
+    let error = stage.call(local_user(ADA), "none", json!({})).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no tool `mcp_up__none`");
 }
 
 #[tokio::test]
 async fn failures_have_their_names() {
     let stage = Stage::new().await;
-    let call = stage.call(person(ADA), "fail", json!({})).await.unwrap();
-    assert_eq!((call.status, call.error.as_deref()), (Status::Error, Some("it cannot be done")));
-    let call = stage.call(person(ADA), "big", json!({"bytes": 300_000})).await.unwrap();
-    assert_eq!(call.status, Status::Success);
+    let call = stage.call(local_user(ADA), "fail", json!({})).await.unwrap();
+    assert_eq!((call.status, call.error.as_deref()), (CallStatus::Error, Some("it cannot be done")));
+    let call = stage.call(local_user(ADA), "big", json!({"bytes": 300_000})).await.unwrap();
+    assert_eq!(call.status, CallStatus::Success);
     assert!(call.warning.unwrap().contains("truncated to 200000"));
     assert!(call.result.unwrap().to_string().len() < 201_000);
     // More than the connection accepts.
-    let call = stage.call(person(ADA), "big", json!({"bytes": 50_000_000})).await.unwrap();
-    assert_ne!(call.status, Status::Success);
+    let call = stage.call(local_user(ADA), "big", json!({"bytes": 50_000_000})).await.unwrap();
+    assert_ne!(call.status, CallStatus::Success);
     assert!(call.result.is_none() && call.error.is_some());
-    let call = stage.call(person(ADA), "echo", json!({"message": "after it"})).await.unwrap();
-    assert_eq!(call.status, Status::Success);
+    let call = stage.call(local_user(ADA), "echo", json!({"message": "after it"})).await.unwrap();
+    assert_eq!(call.status, CallStatus::Success);
 }
 
 #[tokio::test]
 async fn a_call_under_way_is_given_up() {
     let stage = Stage::new().await;
     let hub = stage.hub.clone();
-    let wanted =
-        Wanted { tool: Which::Of { server: "up".into(), tool: "wait".into() }, arguments: json!({}) };
-    let call = hub.call_tool(person(ADA), wanted, false).await.unwrap();
-    assert_eq!(call.status, Status::Running);
-    stage.upstream.has_begun.notified().await;
-    let call = hub.cancel_call(person(ADA), call.id).await.unwrap();
-    assert_eq!(call.status, Status::Cancelled);
-    let error = hub.cancel_call(person(ADA), call.id).await.unwrap_err();
+    let wanted = CallRequest {
+        tool: ToolRef::Upstream { server: "up".into(), tool: "wait".into() },
+        arguments: json!({}),
+    };
+    let call = hub.call_tool(local_user(ADA), wanted, false).await.unwrap();
+    assert_eq!(call.status, CallStatus::Running);
+    stage.upstream.started.notified().await;
+    let call = hub.cancel_call(local_user(ADA), call.id).await.unwrap();
+    assert_eq!(call.status, CallStatus::Cancelled);
+    let error = hub.cancel_call(local_user(ADA), call.id).await.unwrap_err();
     assert_eq!(error.code(), "call_over");
     assert_eq!(stage.upstream.ran(), 0);
 }
@@ -94,37 +96,37 @@ async fn a_call_under_way_is_given_up() {
 #[tokio::test]
 async fn whoever_asked_may_leave() {
     let stage = Stage::new().await;
-    let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
-    let mut call = Box::pin(stage.hub.call_tool(person(ADA), wanted, true));
+    let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
+    let mut call = Box::pin(stage.hub.call_tool(local_user(ADA), wanted, true));
     tokio::select! {
         _ = &mut call => panic!("the tool was not released"),
-        () = stage.upstream.has_begun.notified() => {}
+        () = stage.upstream.started.notified() => {}
     }
     drop(call);
     let all = stage
         .hub
-        .calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 10 })
+        .calls(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 10 })
         .await
         .unwrap();
     let id = all.items[0].id;
-    assert_eq!(all.items[0].status, Status::Running);
-    stage.upstream.go_on.notify_one();
-    assert_eq!(stage.over(id).await.status, Status::Success);
+    assert_eq!(all.items[0].status, CallStatus::Running);
+    stage.upstream.release.notify_one();
+    assert_eq!(stage.wait_for_call(id).await.status, CallStatus::Success);
 }
 
 #[tokio::test]
 async fn nothing_is_kept_where_nothing_shall_be() {
     let stage = Stage::new().await;
-    stage.hub.update_server(person(ADA), "up", json!({"keep_history": false})).await.unwrap();
-    let call = stage.call(person(ADA), "echo", json!({"message": "private"})).await.unwrap();
-    assert_eq!((call.status, call.summary.as_deref()), (Status::Success, Some("private")));
+    stage.hub.update_server(local_user(ADA), "up", json!({"keep_history": false})).await.unwrap();
+    let call = stage.call(local_user(ADA), "echo", json!({"message": "private"})).await.unwrap();
+    assert_eq!((call.status, call.summary.as_deref()), (CallStatus::Success, Some("private")));
     let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     assert_eq!((kept.arguments, kept.result), (None, None));
     // Without history, the arguments of a pending call are stored until it has run.
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     let (call, approval) = stage.ask(agent, "echo", json!({"message": "private"})).await;
-    stage.hub.approve(person(ADA), approval, None).await.unwrap();
-    assert_eq!(stage.over(call.id).await.status, Status::Success);
+    stage.hub.approve(local_user(ADA), approval, None).await.unwrap();
+    assert_eq!(stage.wait_for_call(call.id).await.status, CallStatus::Success);
     let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     assert_eq!((kept.arguments, kept.result), (None, None));
 }
@@ -132,91 +134,101 @@ async fn nothing_is_kept_where_nothing_shall_be() {
 #[tokio::test]
 async fn a_server_takes_so_many_calls_a_minute() {
     let stage = Stage::new().await;
-    stage.hub.update_server(person(ADA), "up", json!({"calls_per_minute": 3})).await.unwrap();
+    stage.hub.update_server(local_user(ADA), "up", json!({"calls_per_minute": 3})).await.unwrap();
     for _ in 0..3 {
-        stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+        stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     }
-    let error = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap_err();
-    assert_eq!((error.kind(), error.code()), (Kind::Exhausted, "rate_limited"));
+    let error = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::LimitExceeded, "rate_limited"));
     assert!(error.message().ends_with("try again in 20 s"), "{error}");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(20)));
     assert_eq!(stage.upstream.ran(), 3);
-    stage.clock.turn(20);
-    stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    stage.clock.advance(20);
+    stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     assert!(stage.actions().await.contains(&"call.limited".to_owned()));
 }
 
 #[tokio::test]
 async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
     let stage = Stage::new().await;
-    let all = stage.hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
+    let all = stage.hub.tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
     let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names.len(), 6);
     assert!(names.iter().any(|name| name.starts_with("mcp_up__dots_and_more_")), "{names:?}");
     let form = json!({"name": "One", "approval": "auto", "servers": {"up": {"tools": ["echo"]}}});
-    let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
-    let agent = linchpin_hub_core::Scope::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));
+    let agent = stage.hub.add_agent(local_user(ADA), form).await.unwrap();
+    let agent = linchpin_hub_core::Actor::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));
     let own = stage.hub.tools(agent, &ToolFilter::default()).await.unwrap();
     assert_eq!(own.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["mcp_up__echo"]);
-    assert_eq!(stage.hub.tool(agent, "mcp_up__big").await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(stage.call(agent, "echo", json!({"message": "a"})).await.unwrap().status, Status::Success);
+    assert_eq!(stage.hub.tool(agent, "mcp_up__big").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(stage.call(agent, "echo", json!({"message": "a"})).await.unwrap().status, CallStatus::Success);
     let denied = stage.call(agent, "big", json!({"bytes": 1})).await.unwrap_err();
-    assert_eq!((denied.kind(), denied.message()), (Kind::NotFound, "there is no tool `mcp_up__big`"));
+    assert_eq!((denied.kind(), denied.message()), (ErrorKind::NotFound, "there is no tool `mcp_up__big`"));
     // An agent sees only its own calls.
-    let own = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
-    assert_eq!(stage.hub.call(agent, own.id).await.unwrap_err().kind(), Kind::NotFound);
-    let paging = Paging { after: None, limit: 100 };
+    let own = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(stage.hub.call(agent, own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let paging = PageRequest { after: None, limit: 100 };
     assert_eq!(stage.hub.calls(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 1);
-    assert_eq!(stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap().items.len(), 2);
+    assert_eq!(
+        stage.hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items.len(),
+        2
+    );
     // Operations of users are denied.
     assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "person_needed");
     assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "person_needed");
     // Another tenant sees none of it.
-    assert_eq!(stage.hub.call(person(BOB), own.id).await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(stage.hub.tools(person(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
-    assert_eq!(stage.hub.tool(person(BOB), "mcp_up__echo").await.unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(stage.hub.call(local_user(BOB), own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(stage.hub.tools(local_user(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
+    assert_eq!(
+        stage.hub.tool(local_user(BOB), "mcp_up__echo").await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     let before = stage.upstream.ran.load(Ordering::SeqCst);
-    let wanted = Wanted { tool: Which::Local("mcp_up__echo".into()), arguments: json!({"message": "a"}) };
-    assert_eq!(stage.hub.call_tool(person(BOB), wanted, true).await.unwrap_err().kind(), Kind::NotFound);
+    let wanted =
+        CallRequest { tool: ToolRef::Qualified("mcp_up__echo".into()), arguments: json!({"message": "a"}) };
+    assert_eq!(
+        stage.hub.call_tool(local_user(BOB), wanted, true).await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     assert_eq!(stage.upstream.ran(), before);
 }
 
 #[tokio::test]
 async fn what_is_old_is_forgotten_and_the_audit_stays() {
     let stage = Stage::new().await;
-    let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    let call = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     let entries = stage.actions().await.len();
-    stage.clock.turn(31 * 24 * 3_600);
-    let newer = stage.call(person(ADA), "echo", json!({"message": "b"})).await.unwrap();
-    stage.hub.forget_old(ADA).await.unwrap();
-    assert_eq!(stage.hub.call(person(ADA), call.id).await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(stage.hub.call(person(ADA), newer.id).await.unwrap().status, Status::Success);
+    stage.clock.advance(31 * 24 * 3_600);
+    let newer = stage.call(local_user(ADA), "echo", json!({"message": "b"})).await.unwrap();
+    stage.hub.prune_calls(ADA).await.unwrap();
+    assert_eq!(stage.hub.call(local_user(ADA), call.id).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(stage.hub.call(local_user(ADA), newer.id).await.unwrap().status, CallStatus::Success);
     assert!(stage.actions().await.len() > entries);
 }
 
 #[tokio::test]
 async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
     let (stage, store) = Stage::gated().await;
-    let call = stage.call(person(ADA), "echo", json!({"message": "a"})).await.unwrap();
+    let call = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     let old = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     let mut batch = Batch::new();
     for number in 0..450 {
-        let call = Call { id: CallId::fixed(number), ..old.clone() };
-        batch = batch.change(Change::Open(Box::new(call)));
+        let call = CallRecord { id: CallId::fixed(number), ..old.clone() };
+        batch = batch.change(StoreChange::InsertCall(Box::new(call)));
     }
     stage.store.commit(ADA, batch).await.unwrap();
-    stage.clock.turn(31 * 24 * 3_600);
-    let newer = stage.call(person(ADA), "echo", json!({"message": "b"})).await.unwrap();
+    stage.clock.advance(31 * 24 * 3_600);
+    let newer = stage.call(local_user(ADA), "echo", json!({"message": "b"})).await.unwrap();
     let count = Arc::<AtomicUsize>::default();
     let counted = count.clone();
-    let is_forget = change(|change| matches!(change, Change::Forget { .. }));
-    store.tell(move |asked| {
+    let is_forget = commits(|change| matches!(change, StoreChange::PruneCalls { .. }));
+    store.notify(move |asked| {
         counted.fetch_add(usize::from(is_forget(asked)), Ordering::SeqCst);
         false
     });
-    stage.hub.forget_old(ADA).await.unwrap();
-    let paging = Paging { after: None, limit: 500 };
-    let left = stage.hub.calls(person(ADA), CallFilter::default(), &paging).await.unwrap();
+    stage.hub.prune_calls(ADA).await.unwrap();
+    let paging = PageRequest { after: None, limit: 500 };
+    let left = stage.hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap();
     assert_eq!(left.items.iter().map(|call| call.id).collect::<Vec<_>>(), [newer.id]);
     assert!(count.load(Ordering::SeqCst) > 3, "one commit deletes a bounded number of calls");
 }
@@ -225,16 +237,19 @@ async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
 async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let stage = Stage::new().await;
     // The call ends at the timeout of its server, within a second.
-    stage.hub.update_server(person(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
-    let wanted = Wanted { tool: Which::Local("mcp_up__wait".into()), arguments: json!({}) };
-    let call = stage.hub.call_tool(person(ADA), wanted, false).await.unwrap();
-    stage.upstream.has_begun.notified().await;
-    stage.hub.end().await;
-    let call = stage.hub.call(person(ADA), call.id).await.unwrap();
-    assert_eq!(call.status, Status::Unknown);
+    stage.hub.update_server(local_user(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
+    let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
+    let call = stage.hub.call_tool(local_user(ADA), wanted, false).await.unwrap();
+    stage.upstream.started.notified().await;
+    stage.hub.shutdown().await;
+    let call = stage.hub.call(local_user(ADA), call.id).await.unwrap();
+    assert_eq!(call.status, CallStatus::Unknown);
     assert!(call.error.unwrap().starts_with("no response within 1s"));
-    let wanted = Wanted { tool: Which::Local("mcp_up__echo".into()), arguments: json!({"message": "late"}) };
-    let error = stage.hub.call_tool(person(ADA), wanted, true).await.unwrap_err();
+    let wanted = CallRequest {
+        tool: ToolRef::Qualified("mcp_up__echo".into()),
+        arguments: json!({"message": "late"}),
+    };
+    let error = stage.hub.call_tool(local_user(ADA), wanted, true).await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("ending", 0));
 }
 
@@ -242,34 +257,38 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
 async fn why_a_call_failed_is_sealed_too() {
     let stage = Stage::new().await;
     let canary = "canary-in-an-error";
-    let call = stage.call(person(ADA), "echo", json!({ canary: canary, "message": [canary] })).await.unwrap();
+    let call =
+        stage.call(local_user(ADA), "echo", json!({ canary: canary, "message": [canary] })).await.unwrap();
     assert!(call.error.unwrap().contains(canary));
-    for file in std::fs::read_dir(stage.place.path()).unwrap() {
+    for file in std::fs::read_dir(stage.folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!bytes.windows(canary.len()).any(|part| part == canary.as_bytes()));
     }
-    let all =
-        stage.hub.calls(person(ADA), CallFilter::default(), &Paging { after: None, limit: 1 }).await.unwrap();
+    let all = stage
+        .hub
+        .calls(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 1 })
+        .await
+        .unwrap();
     assert!(all.items[0].error.as_ref().unwrap().contains(canary), "users see it");
 }
 
 #[tokio::test]
 async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
     let stage = Stage::new().await;
-    let path = stage.place.path().join("hub.db");
+    let path = stage.folder.path().join("hub.db");
     let size = std::fs::metadata(&path).unwrap().len();
-    let store = Arc::new(Sqlite::bounded(&path, size + (1 << 20)).unwrap());
-    let (keys, _) = KeyFile::open(&stage.place.path().join("keys"), &System).unwrap();
-    let hub = Arc::new(Hub::new(stage.clock.clone(), store, keys, Egress::default(), Options::default()));
+    let store = Arc::new(Sqlite::open_bounded(&path, size + (1 << 20)).unwrap());
+    let (keys, _) = KeyFile::open(&stage.folder.path().join("keys"), &SystemPlatform).unwrap();
+    let hub = Arc::new(Hub::new(stage.clock.clone(), store, keys, Egress::default(), HubOptions::default()));
     let call = || {
-        let tool = Which::Local("mcp_up__echo".to_owned());
-        let wanted = Wanted { tool, arguments: json!({ "message": "x".repeat(50_000) }) };
-        hub.call_tool(person(ADA), wanted, true)
+        let tool = ToolRef::Qualified("mcp_up__echo".to_owned());
+        let wanted = CallRequest { tool, arguments: json!({ "message": "x".repeat(50_000) }) };
+        hub.call_tool(local_user(ADA), wanted, true)
     };
     let mut made = 0;
     let error = loop {
         match call().await {
-            Ok(view) => assert_eq!(view.status, Status::Success),
+            Ok(view) => assert_eq!(view.status, CallStatus::Success),
             Err(error) => break error,
         }
         made += 1;
@@ -281,6 +300,6 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
     assert_eq!(stage.upstream.ran(), made, "a call that cannot be recorded is not executed");
 
     rusqlite::Connection::open(&path).unwrap().execute("DELETE FROM calls", []).unwrap();
-    assert_eq!(call().await.unwrap().status, Status::Success);
+    assert_eq!(call().await.unwrap().status, CallStatus::Success);
     assert_eq!(stage.upstream.ran(), made + 1);
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use linchpin::egress::{BoxFuture, Egress, Policy, Resolve};
+use linchpin::egress::{BoxFuture, Egress, Policy, Resolver};
 use linchpin::testing::authority::{Authority, Behaviour};
-use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::oauth::SignInStatus;
 use serde_json::{Value, json};
 
-use crate::fixture::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, local_user};
 
 const PRIVATE: &str = "10.0.0.7";
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Resolver that maps every name to a private address, and counts the lookups.
-struct Names(Arc<AtomicUsize>);
+struct PrivateResolver(Arc<AtomicUsize>);
 
-impl Resolve for Names {
+impl Resolver for PrivateResolver {
     fn resolve(&self, _: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(std::future::ready(Ok(vec![PRIVATE.parse().unwrap()])))
@@ -30,7 +30,7 @@ impl Resolve for Names {
 fn egress(allowed: &[&str], lookups: &Arc<AtomicUsize>) -> Egress {
     let allow = |policy: Policy, network: &&str| policy.allow(network.parse().unwrap());
     let policy = allowed.iter().fold(Policy::public_only(), allow);
-    Egress::builder().policy(policy).resolver(Names(lookups.clone())).build().unwrap()
+    Egress::builder().policy(policy).resolver(PrivateResolver(lookups.clone())).build().unwrap()
 }
 
 async fn stage() -> (Stage, Arc<AtomicUsize>) {
@@ -39,38 +39,38 @@ async fn stage() -> (Stage, Arc<AtomicUsize>) {
 }
 
 /// Returns the audit entries about denied connections.
-async fn denied(stage: &Stage) -> Vec<Value> {
-    let rows = stage.hub.audit(person(ADA), 0, 500).await.unwrap();
+async fn denied_connections(stage: &Stage) -> Vec<Value> {
+    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let rows = rows.into_iter().filter(|row| row.action == "egress.denied");
     rows.map(|row| json!({ "actor": row.actor, "fields": row.fields })).collect()
 }
 
 /// Waits for `count` audit entries about denied connections.
-async fn denied_until(stage: &Stage, count: usize) -> Vec<Value> {
+async fn wait_for_denied(stage: &Stage, count: usize) -> Vec<Value> {
     let enough = async {
         loop {
-            let found = denied(stage).await;
+            let found = denied_connections(stage).await;
             if found.len() >= count {
                 return found;
             }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(LONG, enough).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, enough).await.unwrap()
 }
 
 #[tokio::test]
 async fn what_is_denied_is_in_the_audit_and_tried_once() {
     let (stage, lookups) = stage().await;
     let form = json!({ "name": "Near", "url": "https://near.example/mcp?region=eu", "retry_attempts": 5 });
-    let server = stage.hub.add_server(person(ADA), form.clone()).await.unwrap();
-    let error = stage.hub.connect_server(person(ADA), "near").await.unwrap_err();
+    let server = stage.hub.add_server(local_user(ADA), form.clone()).await.unwrap();
+    let error = stage.hub.connect_server(local_user(ADA), "near").await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address"), "{error}");
     assert!(error.message().contains("`[egress] allow = [\"10.0.0.0/8\"]`"), "{error}");
     assert_eq!(lookups.load(Ordering::SeqCst), 1, "no retry");
-    let found = denied_until(&stage, 1).await;
+    let found = wait_for_denied(&stage, 1).await;
     let [first] = &*found else { panic!("{found:?}") };
-    assert_eq!(first["actor"], person(ADA).subject().to_string());
+    assert_eq!(first["actor"], local_user(ADA).subject().to_string());
     let fields = &first["fields"];
     assert_eq!(fields["host"], "near.example");
     assert_eq!(fields["address"], PRIVATE);
@@ -81,14 +81,14 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 
     // Repeated denials are counted, and recorded after a minute or at the shutdown of the hub.
     for _ in 0..20 {
-        stage.hub.test_server(person(ADA), "near").await.unwrap_err();
+        stage.hub.test_server(local_user(ADA), "near").await.unwrap_err();
     }
-    assert_eq!(denied(&stage).await.len(), 1);
+    assert_eq!(denied_connections(&stage).await.len(), 1);
     // A denial of another operation is recorded separately.
-    stage.hub.try_draft(person(ADA), form).await.unwrap_err();
-    stage.hub.sync_server(person(ADA), "near", None).await.unwrap_err();
-    stage.hub.end().await;
-    let found = denied(&stage).await;
+    stage.hub.test_draft(local_user(ADA), form).await.unwrap_err();
+    stage.hub.sync_server(local_user(ADA), "near", None).await.unwrap_err();
+    stage.hub.shutdown().await;
+    let found = denied_connections(&stage).await;
     let counts: Vec<_> = found.iter().map(|found| found["fields"]["count"].as_u64().unwrap()).collect();
     assert_eq!(counts.iter().sum::<u64>(), 1 + 20 + 1 + 1, "{found:?}");
     assert!(found.len() <= 5, "{found:?}");
@@ -112,7 +112,7 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
             ("metadata", honest().redirect_metadata(url)),
         ];
         for (place, behaviour) in places {
-            let found = Box::pin(signed_in(behaviour)).await;
+            let found = Box::pin(denied_during_sign_in(behaviour)).await;
             // A URL that cannot be parsed is reported with the host that sent it.
             let is_it =
                 |found: &Value| found["fields"]["host"] == host || found["fields"]["host"] == "127.0.0.1";
@@ -123,20 +123,20 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
 }
 
 /// Signs in and out, and returns the denied connections.
-async fn signed_in(behaviour: Behaviour) -> Vec<Value> {
+async fn denied_during_sign_in(behaviour: Behaviour) -> Vec<Value> {
     let (stage, _) = stage().await;
     let authority = Authority::start(behaviour).await.unwrap();
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 5,
         "authentication": { "type": "oauth" } });
-    stage.hub.add_server(person(ADA), form).await.unwrap();
-    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
-    if begun.progress == Progress::Waiting {
-        let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
+    stage.hub.add_server(local_user(ADA), form).await.unwrap();
+    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    if begun.progress == SignInStatus::Waiting {
+        let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
         let back = authority.approve(&url).await.unwrap();
-        stage.hub.return_from_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
-        let _ = stage.hub.sign_out_of(person(ADA), "guarded", None).await; // the sign-in may have failed
+        stage.hub.complete_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
+        let _ = stage.hub.sign_out_of_server(local_user(ADA), "guarded", None).await; // the sign-in may have failed
     }
-    denied_until(&stage, 1).await
+    wait_for_denied(&stage, 1).await
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn plain_http_is_for_this_machine() {
     for url in ["http://8.8.8.8/mcp", "http://near.example/mcp", "http://10.0.0.7/mcp", "HTTP://near.example"]
     {
         let form = json!({ "name": "A", "url": url });
-        let error = stage.hub.add_server(person(ADA), form).await.unwrap_err();
+        let error = stage.hub.add_server(local_user(ADA), form).await.unwrap_err();
         assert!(error.message().contains("use `https`"), "{url}: {error}");
     }
     // A `localhost` name that resolves to another machine.
     let form = json!({ "name": "A", "url": "http://a.localhost/mcp", "retry_attempts": 0 });
-    let error = stage.hub.try_draft(person(ADA), form).await.unwrap_err();
+    let error = stage.hub.test_draft(local_user(ADA), form).await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address, and plain `http`"), "{error}");
 }
 
@@ -161,7 +161,7 @@ async fn another_policy_counts_at_once_and_ends_what_it_denies() {
     let scope = stage.agent("One", "auto", &[]).await;
     stage.call(scope, "echo", json!({ "message": "a" })).await.unwrap();
     let status = async || {
-        let view = stage.hub.server(person(ADA), "up").await.unwrap();
+        let view = stage.hub.server(local_user(ADA), "up").await.unwrap();
         serde_json::to_value(&view).unwrap()["status"].clone()
     };
     assert_eq!(status().await, "connected");
@@ -172,7 +172,7 @@ async fn another_policy_counts_at_once_and_ends_what_it_denies() {
     assert_eq!(status().await, "disconnected");
     let call = stage.call(scope, "echo", json!({ "message": "c" })).await.unwrap();
     assert!(call.error.as_ref().unwrap().contains("127.0.0.1 is a loopback address"), "{call:?}");
-    assert_eq!(denied_until(&stage, 1).await[0]["actor"], scope.subject().to_string());
+    assert_eq!(wait_for_denied(&stage, 1).await[0]["actor"], scope.subject().to_string());
     stage.hub.change_egress(&egress(&["127.0.0.1"], &lookups));
     stage.call(scope, "echo", json!({ "message": "d" })).await.unwrap();
     assert_eq!(stage.upstream.ran(), 3);

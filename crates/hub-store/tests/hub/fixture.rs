@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use linchpin::egress::Egress;
-use linchpin::server::{Handle, Http};
+use linchpin::server::{HttpEndpoint, ServerHandle};
 use linchpin::{Json, NoArgs, args};
 use linchpin_hub_core::audit::head_file::HeadFile;
-use linchpin_hub_core::hub::{CallView, Hub, LOCAL_USER, Options, Wanted, Which};
+use linchpin_hub_core::hub::{CallRequest, CallView, Hub, HubOptions, LOCAL_USER, ToolRef};
 use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId};
-use linchpin_hub_core::platform::{System, World};
-use linchpin_hub_core::store::{Decision, Paging, Status, Store};
+use linchpin_hub_core::platform::{Platform, SystemPlatform};
+use linchpin_hub_core::store::{ApprovalStatus, CallStatus, PageRequest, Store};
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::{Result, Scope, Subject};
+use linchpin_hub_core::{Actor, Result, Subject};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -21,12 +21,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
-use crate::faulty_store::Gated;
+use crate::faulty_store::FaultyStore;
 use crate::upstream::upstream;
 
 pub(crate) const ADA: TenantId = TenantId::fixed(1);
 pub(crate) const BOB: TenantId = TenantId::fixed(2);
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[args]
 struct Size {
@@ -37,17 +37,17 @@ struct Size {
 /// Remote server that records its requests.
 pub(crate) struct Upstream {
     pub(crate) url: String,
-    pub(crate) handle: Handle,
+    pub(crate) handle: ServerHandle,
     /// Number of tool executions.
     pub(crate) ran: Arc<AtomicUsize>,
     /// `Authorization` header of each request.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     /// Releases `wait`.
-    pub(crate) go_on: Arc<Notify>,
+    pub(crate) release: Arc<Notify>,
     /// Notified when `wait` starts.
-    pub(crate) has_begun: Arc<Notify>,
+    pub(crate) started: Arc<Notify>,
     /// Notified when `wait` is cancelled.
-    pub(crate) given_up: Arc<Notify>,
+    pub(crate) cancelled: Arc<Notify>,
     running: JoinSet<()>,
 }
 
@@ -67,7 +67,7 @@ impl Upstream {
             })
             .tool("dots.and.more", "Has a name that models do not take", |_: NoArgs| async { "dotted" });
         let handle = mcp.handle();
-        let http: Http = mcp.http().principal(move |parts| {
+        let http: HttpEndpoint = mcp.http().principal(move |parts| {
             let token = parts.headers.get("authorization").and_then(|value| value.to_str().ok());
             seen.lock().unwrap().push(token.unwrap_or_default().to_owned());
             Ok(None)
@@ -76,7 +76,16 @@ impl Upstream {
         let url = listening.url();
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        Upstream { url, handle, ran, tokens, go_on, has_begun, given_up, running }
+        Upstream {
+            url,
+            handle,
+            ran,
+            tokens,
+            release: go_on,
+            started: has_begun,
+            cancelled: given_up,
+            running,
+        }
     }
 
     /// Stops the server: nothing listens at its address any more.
@@ -95,11 +104,11 @@ pub(crate) struct Stage {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) upstream: Upstream,
-    pub(crate) place: TempDir,
+    pub(crate) folder: TempDir,
 }
 
-pub(crate) fn person(tenant: TenantId) -> Scope {
-    Scope::new(tenant, Subject::User(LOCAL_USER))
+pub(crate) fn local_user(tenant: TenantId) -> Actor {
+    Actor::new(tenant, Subject::User(LOCAL_USER))
 }
 
 /// Opens a hub on the files of a folder.
@@ -114,58 +123,58 @@ pub(crate) fn open_with(place: &TempDir, clock: Arc<Clock>, egress: Egress) -> (
 }
 
 /// Creates another hub on the same store.
-pub(crate) fn another(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
+pub(crate) fn another_hub(place: &TempDir, clock: Arc<dyn Platform>, store: Arc<dyn Store>) -> Arc<Hub> {
     hub_on(place, clock, store, Egress::default())
 }
 
 /// Creates a hub that stores the signed heads of its audit beside its keys.
-pub(crate) fn with_heads(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>) -> Arc<Hub> {
-    let heads = HeadFile { path: place.path().join("heads"), place: "here".into(), is_inside: false };
+pub(crate) fn with_heads(place: &TempDir, clock: Arc<dyn Platform>, store: Arc<dyn Store>) -> Arc<Hub> {
+    let heads = HeadFile { path: place.path().join("heads"), location: "here".into(), is_in_data_dir: false };
     hub_with(place, clock, store, Egress::default(), Some(heads))
 }
 
-fn hub_on(place: &TempDir, clock: Arc<dyn World>, store: Arc<dyn Store>, egress: Egress) -> Arc<Hub> {
+fn hub_on(place: &TempDir, clock: Arc<dyn Platform>, store: Arc<dyn Store>, egress: Egress) -> Arc<Hub> {
     hub_with(place, clock, store, egress, None)
 }
 
 fn hub_with(
     place: &TempDir,
-    clock: Arc<dyn World>,
+    clock: Arc<dyn Platform>,
     store: Arc<dyn Store>,
     egress: Egress,
     heads: Option<HeadFile>,
 ) -> Arc<Hub> {
-    let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
-    let options = Options {
+    let (keys, _) = KeyFile::open(&place.path().join("keys"), &SystemPlatform).unwrap();
+    let options = HubOptions {
         heads,
         checkpoints: Some(place.path().join("checkpoints")),
         segments: Some(place.path().join("audit")),
         callback: Some("http://127.0.0.1:7420/oauth/callback".to_owned()),
-        ..Options::default()
+        ..HubOptions::default()
     };
     Arc::new(Hub::new(clock, store, keys, egress, options))
 }
 
 /// Waits until a call of a hub has finished.
 pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
-    let mut watching = hub.events().watch(ADA, None);
+    let mut watching = hub.events().subscribe(ADA, None);
     let over = async {
         loop {
-            let call = hub.call(person(ADA), id).await.unwrap();
+            let call = hub.call(local_user(ADA), id).await.unwrap();
             if call.status.is_final() {
                 return call;
             }
             let _ = watching.next().await;
         }
     };
-    tokio::time::timeout(LONG, over).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, over).await.unwrap()
 }
 
 /// Returns the audit actions of a call in order, with its final status.
 pub(crate) async fn said(hub: &Hub, id: CallId) -> Vec<String> {
     let (mut said, mut after) = (Vec::new(), 0);
     loop {
-        let rows = hub.audit(person(ADA), after, 500).await.unwrap();
+        let rows = hub.audit(local_user(ADA), after, 500).await.unwrap();
         let Some(last) = rows.last() else { return said };
         after = last.number;
         let own = rows.iter().filter(|row| row.fields["call"] == id.to_string());
@@ -184,16 +193,16 @@ impl Stage {
     pub(crate) async fn with(egress: Egress) -> Self {
         let (place, clock) = (tempfile::tempdir().unwrap(), Arc::new(Clock::default()));
         let (hub, store) = open_with(&place, clock.clone(), egress);
-        let stage = Stage { hub, store, clock, upstream: Upstream::new().await, place };
+        let stage = Stage { hub, store, clock, upstream: Upstream::new().await, folder: place };
         stage.add(json!({})).await;
         stage
     }
 
     /// Creates a fixture whose hub uses a store with injected faults.
-    pub(crate) async fn gated() -> (Self, Arc<Gated>) {
+    pub(crate) async fn gated() -> (Self, Arc<FaultyStore>) {
         let mut stage = Self::new().await;
-        let store = Gated::new(stage.store.clone());
-        stage.hub = another(&stage.place, stage.clock.clone(), store.clone());
+        let store = FaultyStore::new(stage.store.clone());
+        stage.hub = another_hub(&stage.folder, stage.clock.clone(), store.clone());
         (stage, store)
     }
 
@@ -201,56 +210,56 @@ impl Stage {
     pub(crate) async fn add(&self, more: Value) -> String {
         let mut form = json!({ "name": "Up", "url": self.upstream.url, "retry_attempts": 0 });
         form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let server = self.hub.add_server(person(ADA), form).await.unwrap();
-        let _ = self.hub.sync_server(person(ADA), &server.slug, None).await; // fails if the server requires credentials
+        let server = self.hub.add_server(local_user(ADA), form).await.unwrap();
+        let _ = self.hub.sync_server(local_user(ADA), &server.slug, None).await; // fails if the server requires credentials
         server.slug
     }
 
     /// Adds an agent that may use all tools of the server.
-    pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Scope {
+    pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Actor {
         let servers = json!({ "up": { "trusted": trusted } });
         let form = json!({ "name": name, "approval": approval, "servers": servers });
-        let agent = self.hub.add_agent(person(ADA), form).await.unwrap();
-        Scope::new(ADA, Subject::Agent(agent.summary.id))
+        let agent = self.hub.add_agent(local_user(ADA), form).await.unwrap();
+        Actor::new(ADA, Subject::Agent(agent.summary.id))
     }
 
-    pub(crate) async fn call(&self, scope: Scope, tool: &str, arguments: Value) -> Result<CallView> {
-        let tool = Which::Local(format!("mcp_up__{tool}"));
-        let call = self.hub.call_tool(scope, Wanted { tool, arguments }, true);
-        tokio::time::timeout(LONG, call).await.unwrap()
+    pub(crate) async fn call(&self, actor: Actor, tool: &str, arguments: Value) -> Result<CallView> {
+        let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
+        let call = self.hub.call_tool(actor, CallRequest { tool, arguments }, true);
+        tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap()
     }
 
     /// Makes a call that waits for approval.
-    pub(crate) async fn ask(&self, scope: Scope, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
-        let tool = Which::Local(format!("mcp_up__{tool}"));
-        let call = self.hub.call_tool(scope, Wanted { tool, arguments }, false).await.unwrap();
-        assert_eq!(call.status, Status::Pending);
+    pub(crate) async fn ask(&self, actor: Actor, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
+        let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
+        let call = self.hub.call_tool(actor, CallRequest { tool, arguments }, false).await.unwrap();
+        assert_eq!(call.status, CallStatus::Pending);
         let approval = call.approval.unwrap();
         (call, approval)
     }
 
     /// Waits until a call has finished.
-    pub(crate) async fn over(&self, id: CallId) -> CallView {
+    pub(crate) async fn wait_for_call(&self, id: CallId) -> CallView {
         over(&self.hub, id).await
     }
 
     pub(crate) async fn open_approvals(&self) -> usize {
-        let paging = Paging { after: None, limit: 100 };
-        self.hub.approvals(person(ADA), Some(Decision::Open), &paging).await.unwrap().items.len()
+        let paging = PageRequest { after: None, limit: 100 };
+        self.hub.approvals(local_user(ADA), Some(ApprovalStatus::Open), &paging).await.unwrap().items.len()
     }
 
     /// Returns the audit actions of a call in order, with its final status.
-    pub(crate) async fn said(&self, id: CallId) -> Vec<String> {
+    pub(crate) async fn audit_of_call(&self, id: CallId) -> Vec<String> {
         said(&self.hub, id).await
     }
 
     /// Returns all audit actions in order.
     pub(crate) async fn actions(&self) -> Vec<String> {
-        let rows = self.hub.audit(person(ADA), 0, 500).await.unwrap();
+        let rows = self.hub.audit(local_user(ADA), 0, 500).await.unwrap();
         rows.into_iter().map(|row| row.action).collect()
     }
 }
 
-pub(crate) fn agent_of(scope: Scope) -> AgentId {
-    scope.agent().unwrap()
+pub(crate) fn agent_of(actor: Actor) -> AgentId {
+    actor.agent().unwrap()
 }

@@ -1,48 +1,48 @@
 //! Servers with OAuth: a user signs in, for all agents or for one, and the tokens reach no other server.
 
-use linchpin_hub_core::hub::oauth::Progress;
+use linchpin_hub_core::hub::oauth::SignInStatus;
 use linchpin_hub_core::id::AgentId;
-use linchpin_hub_core::store::Status;
-use linchpin_hub_core::{Kind, Scope, Subject};
+use linchpin_hub_core::store::CallStatus;
+use linchpin_hub_core::{Actor, ErrorKind, Subject};
 use serde_json::json;
 
-use crate::fixture::{ADA, BOB, agent_of, person};
-use crate::oauth_fixture::{agent, greet, sign_in, used, with};
+use crate::fixture::{ADA, BOB, agent_of, local_user};
+use crate::oauth_fixture::{agent, greet, oauth_stage, sign_in, used_tokens};
 
 #[tokio::test]
 async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
-    let (stage, authority) = with("per-agent").await;
+    let (stage, authority) = oauth_stage("per-agent").await;
     let (one, two) = (agent(&stage, "One").await, agent(&stage, "Two").await);
-    assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, Progress::Done);
-    stage.hub.sync_server(person(ADA), "guarded", None).await.unwrap();
-    assert_eq!(greet(&stage, one).await.status, Status::Success);
-    let first = used(&authority);
+    assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, SignInStatus::Done);
+    stage.hub.sync_server(local_user(ADA), "guarded", None).await.unwrap();
+    assert_eq!(greet(&stage, one).await.status, CallStatus::Success);
+    let first = used_tokens(&authority);
     let missing = greet(&stage, two).await;
-    assert_eq!(missing.status, Status::Error);
+    assert_eq!(missing.status, CallStatus::Error);
     assert!(missing.error.as_ref().unwrap().contains("linchpin server sign-in guarded"), "{missing:?}");
-    assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, Progress::Done);
-    assert_eq!(greet(&stage, two).await.status, Status::Success);
-    assert_eq!((first.len(), used(&authority).len()), (1, 2), "each has its own token");
+    assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, SignInStatus::Done);
+    assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
+    assert_eq!((first.len(), used_tokens(&authority).len()), (1, 2), "each has its own token");
 
-    let hops = stage.hub.trace(person(ADA), "guarded", Some(agent_of(two))).await.unwrap();
+    let hops = stage.hub.trace(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
     assert!(whats.contains(&"protected resource metadata") && whats.contains(&"user signs in"), "{whats:?}");
     let text = serde_json::to_string(&hops).unwrap();
-    for token in used(&authority) {
+    for token in used_tokens(&authority) {
         assert!(!text.contains(token.trim_start_matches("Bearer ")));
     }
 
-    assert!(stage.hub.sign_out_of(person(ADA), "guarded", Some(agent_of(one))).await.unwrap());
-    assert_eq!(greet(&stage, one).await.status, Status::Error);
-    assert_eq!(greet(&stage, two).await.status, Status::Success);
+    assert!(stage.hub.sign_out_of_server(local_user(ADA), "guarded", Some(agent_of(one))).await.unwrap());
+    assert_eq!(greet(&stage, one).await.status, CallStatus::Error);
+    assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
     let actions = stage.actions().await;
     for action in ["sign_in.over", "grant.given", "grant.dropped"] {
         assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
     }
     // The database contains no token in plain text.
-    let kept = std::fs::read(stage.place.path().join("hub.db")).unwrap();
-    let journal = std::fs::read(stage.place.path().join("hub.db-wal")).unwrap_or_default();
-    for token in used(&authority) {
+    let kept = std::fs::read(stage.folder.path().join("hub.db")).unwrap();
+    let journal = std::fs::read(stage.folder.path().join("hub.db-wal")).unwrap_or_default();
+    for token in used_tokens(&authority) {
         let token = token.trim_start_matches("Bearer ").as_bytes();
         assert!(![&kept, &journal].iter().any(|bytes| bytes.windows(token.len()).any(|part| part == token)));
     }
@@ -50,54 +50,63 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
 
 #[tokio::test]
 async fn one_sign_in_for_all_is_found_again_after_a_restart() {
-    let (mut stage, authority) = with("shared").await;
-    assert_eq!(sign_in(&stage, &authority, None).await, Progress::Done);
-    stage.hub.sync_server(person(ADA), "guarded", None).await.unwrap();
+    let (mut stage, authority) = oauth_stage("shared").await;
+    assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
+    stage.hub.sync_server(local_user(ADA), "guarded", None).await.unwrap();
     let agent = agent(&stage, "Any").await;
-    for scope in [person(ADA), agent] {
-        assert_eq!(greet(&stage, scope).await.status, Status::Success);
+    for actor in [local_user(ADA), agent] {
+        assert_eq!(greet(&stage, actor).await.status, CallStatus::Success);
     }
-    assert_eq!(used(&authority).len(), 1);
-    (stage.hub, stage.store) = crate::fixture::open(&stage.place, stage.clock.clone());
-    assert_eq!(greet(&stage, agent).await.status, Status::Success);
-    assert_eq!(used(&authority).len(), 1, "no second sign-in was necessary");
+    assert_eq!(used_tokens(&authority).len(), 1);
+    (stage.hub, stage.store) = crate::fixture::open(&stage.folder, stage.clock.clone());
+    assert_eq!(greet(&stage, agent).await.status, CallStatus::Success);
+    assert_eq!(used_tokens(&authority).len(), 1, "no second sign-in was necessary");
     // A change of the URL deletes the grant.
-    stage.hub.update_server(person(ADA), "guarded", json!({ "url": stage.upstream.url })).await.unwrap();
-    stage.hub.update_server(person(ADA), "guarded", json!({ "url": authority.mcp_url() })).await.unwrap();
-    assert_eq!(greet(&stage, agent).await.status, Status::Error);
+    stage.hub.update_server(local_user(ADA), "guarded", json!({ "url": stage.upstream.url })).await.unwrap();
+    stage.hub.update_server(local_user(ADA), "guarded", json!({ "url": authority.mcp_url() })).await.unwrap();
+    assert_eq!(greet(&stage, agent).await.status, CallStatus::Error);
 }
 
 #[tokio::test]
 async fn only_whoever_left_comes_back() {
-    let (stage, authority) = with("shared").await;
-    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap();
-    assert_eq!(begun.progress, Progress::Waiting);
-    for other in [person(BOB), Scope::new(ADA, Subject::User(linchpin_hub_core::id::UserId::fixed(9)))] {
-        assert_eq!(stage.hub.leave_to_sign_in(other, &begun.id).await.unwrap_err().kind(), Kind::NotFound);
-        assert_eq!(stage.hub.sign_in_view(other, &begun.id).await.unwrap_err().kind(), Kind::NotFound);
+    let (stage, authority) = oauth_stage("shared").await;
+    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    assert_eq!(begun.progress, SignInStatus::Waiting);
+    for other in [local_user(BOB), Actor::new(ADA, Subject::User(linchpin_hub_core::id::UserId::fixed(9)))] {
+        assert_eq!(
+            stage.hub.sign_in_redirect(other, &begun.id).await.unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(stage.hub.sign_in_view(other, &begun.id).await.unwrap_err().kind(), ErrorKind::NotFound);
     }
-    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
+    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
     for (query, proof) in
         [(query, ""), (query, "0"), ("", &*proof), ("state=&code=x", &proof), ("state=x", &proof)]
     {
-        let error = stage.hub.return_from_sign_in(query, proof).await.unwrap_err();
+        let error = stage.hub.complete_sign_in(query, proof).await.unwrap_err();
         assert_eq!(error.code(), "unknown_sign_in", "{query}");
     }
-    assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress, Progress::Done);
-    assert_eq!(stage.hub.return_from_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
-    assert_eq!(stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap_err().code(), "sign_in_over");
+    assert_eq!(stage.hub.complete_sign_in(query, &proof).await.unwrap().progress, SignInStatus::Done);
+    assert_eq!(stage.hub.complete_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
+    assert_eq!(
+        stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap_err().code(),
+        "sign_in_over"
+    );
 }
 
 #[tokio::test]
 async fn whose_it_is_must_fit() {
-    let (stage, _authority) = with("per-agent").await;
+    let (stage, _authority) = oauth_stage("per-agent").await;
     let hub = &stage.hub;
-    assert_eq!(hub.begin_sign_in(person(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
+    assert_eq!(hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
     let nobody = Some(AgentId::fixed(9));
-    assert_eq!(hub.begin_sign_in(person(ADA), "guarded", nobody).await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(hub.begin_sign_in(person(ADA), "up", None).await.unwrap_err().code(), "not_oauth");
+    assert_eq!(
+        hub.start_sign_in(local_user(ADA), "guarded", nobody).await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(hub.start_sign_in(local_user(ADA), "up", None).await.unwrap_err().code(), "not_oauth");
     let agent = agent(&stage, "One").await;
-    assert_eq!(hub.begin_sign_in(agent, "guarded", None).await.unwrap_err().code(), "person_needed");
+    assert_eq!(hub.start_sign_in(agent, "guarded", None).await.unwrap_err().code(), "person_needed");
 }

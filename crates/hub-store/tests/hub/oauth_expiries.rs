@@ -5,59 +5,59 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use linchpin::testing::authority::Authority;
-use linchpin_hub_core::hub::oauth::Progress;
-use linchpin_hub_core::platform::{System, World};
-use linchpin_hub_core::store::{Status, Store};
+use linchpin_hub_core::hub::oauth::SignInStatus;
+use linchpin_hub_core::platform::{Platform, SystemPlatform};
+use linchpin_hub_core::store::{CallStatus, Store};
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::fixture::{ADA, another, person};
-use crate::oauth_fixture::{call, led_away};
+use crate::fixture::{ADA, another_hub, local_user};
+use crate::oauth_fixture::{call, start_sign_in};
 
 const CALLERS: usize = 64;
 /// Longer than the lifetime of a token.
-const LONG: Duration = Duration::from_hours(2);
+const BEYOND_TOKEN_LIFETIME: Duration = Duration::from_hours(2);
 
 /// Clock of the authority, used by all hubs.
 struct Clock(Box<dyn Fn() -> SystemTime + Send + Sync>);
 
-impl World for Clock {
+impl Platform for Clock {
     fn now(&self) -> Timestamp {
         (self.0)().try_into().unwrap()
     }
 
-    fn fill(&self, bytes: &mut [u8]) {
-        System.fill(bytes);
+    fn fill_random(&self, bytes: &mut [u8]) {
+        SystemPlatform.fill_random(bytes);
     }
 }
 
-async fn renewed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
+async fn assert_refreshed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
     let (place, authority) =
         (tempfile::tempdir().unwrap(), Authority::start(Authority::honest()).await.unwrap());
     let clock = Arc::new(Clock(Box::new(authority.clock())));
-    let hubs = stores.map(|store| another(&place, clock.clone(), store));
+    let hubs = stores.map(|store| another_hub(&place, clock.clone(), store));
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": { "type": "oauth" }, "keep_history": false });
-    hubs[0].add_server(person(ADA), form).await.unwrap();
-    let (query, proof) = led_away(&hubs[0], &authority, None).await;
-    assert_eq!(hubs[1].return_from_sign_in(&query, &proof).await.unwrap().progress, Progress::Done);
+    hubs[0].add_server(local_user(ADA), form).await.unwrap();
+    let (query, proof) = start_sign_in(&hubs[0], &authority, None).await;
+    assert_eq!(hubs[1].complete_sign_in(&query, &proof).await.unwrap().progress, SignInStatus::Done);
     for expiry in 1..=expiries {
-        authority.advance(LONG);
+        authority.advance(BEYOND_TOKEN_LIFETIME);
         let mut callers = JoinSet::new();
         for caller in 0..CALLERS {
             let hub = hubs[caller % hubs.len()].clone();
-            callers.spawn(async move { call(&hub, person(ADA), "greet").await });
+            callers.spawn(async move { call(&hub, local_user(ADA), "greet").await });
         }
         for call in callers.join_all().await {
-            assert_eq!(call.status, Status::Success, "{expiry}: {call:?}");
+            assert_eq!(call.status, CallStatus::Success, "{expiry}: {call:?}");
         }
         if expiry.is_multiple_of(100) {
-            assert_eq!(authority.seen().refreshes, expiry);
+            assert_eq!(authority.observations().refreshes, expiry);
         }
     }
-    let seen = authority.seen();
-    assert_eq!((seen.grants("refresh_token").count(), seen.refreshes), (expiries, expiries));
+    let seen = authority.observations();
+    assert_eq!((seen.with_grant_type("refresh_token").count(), seen.refreshes), (expiries, expiries));
     assert_eq!((seen.reuses, seen.revoked_families, seen.authorizations), (0, 0, 1));
 }
 
@@ -65,15 +65,15 @@ async fn renewed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
 async fn on_one_file() {
     let place = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
-    renewed_once([store.clone(), store.clone(), store], 100).await;
+    assert_refreshed_once([store.clone(), store.clone(), store], 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_one_database() {
-    let url = test_postgres::server().url(&test_postgres::server().database());
+    let url = test_postgres::server().url(&test_postgres::server().create_database());
     let mut stores = Vec::<Arc<dyn Store>>::new();
     for _ in 0..3 {
         stores.push(Arc::new(Postgres::open(&url).await.unwrap()));
     }
-    renewed_once(stores.try_into().unwrap_or_else(|_| unreachable!()), 1_000).await;
+    assert_refreshed_once(stores.try_into().unwrap_or_else(|_| unreachable!()), 1_000).await;
 }

@@ -2,70 +2,74 @@
 
 use std::sync::Arc;
 
-use linchpin::testing::authority::{Authority, Behaviour, Place};
-use linchpin_hub_core::hub::oauth::Progress;
-use linchpin_hub_core::hub::{CallView, Hub, Wanted, Which};
+use linchpin::testing::authority::{Authority, AuthorityHost, Behaviour};
+use linchpin_hub_core::hub::oauth::SignInStatus;
+use linchpin_hub_core::hub::{CallRequest, CallView, Hub, ToolRef};
 use linchpin_hub_core::id::AgentId;
-use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_core::{Actor, Subject};
 use serde_json::json;
 
-use crate::fixture::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, local_user};
 
 /// Returns a hub with an OAuth server.
-pub(crate) async fn with(mode: &str) -> (Stage, Authority) {
-    with_behaviour(mode, Authority::honest()).await
+pub(crate) async fn oauth_stage(mode: &str) -> (Stage, Authority) {
+    oauth_stage_with(mode, Authority::honest()).await
 }
 
-pub(crate) async fn with_behaviour(mode: &str, behaviour: Behaviour) -> (Stage, Authority) {
+pub(crate) async fn oauth_stage_with(mode: &str, behaviour: Behaviour) -> (Stage, Authority) {
     let (stage, authority) = (Stage::new().await, Authority::start(behaviour).await.unwrap());
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": { "type": "oauth" }, "credentials": mode });
-    stage.hub.add_server(person(ADA), form).await.unwrap();
+    stage.hub.add_server(local_user(ADA), form).await.unwrap();
     (stage, authority)
 }
 
 /// Adds an agent that may use the server.
-pub(crate) async fn agent(stage: &Stage, name: &str) -> Scope {
+pub(crate) async fn agent(stage: &Stage, name: &str) -> Actor {
     let form = json!({ "name": name, "approval": "auto", "servers": { "guarded": {} } });
-    let agent = stage.hub.add_agent(person(ADA), form).await.unwrap();
-    Scope::new(ADA, Subject::Agent(agent.summary.id))
+    let agent = stage.hub.add_agent(local_user(ADA), form).await.unwrap();
+    Actor::new(ADA, Subject::Agent(agent.summary.id))
 }
 
 /// Signs in, as a browser does.
-pub(crate) async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> Progress {
-    let begun = stage.hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
-    if begun.progress != Progress::Waiting {
+pub(crate) async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> SignInStatus {
+    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
+    if begun.progress != SignInStatus::Waiting {
         return begun.progress;
     }
-    let (url, proof) = stage.hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
+    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
-    stage.hub.return_from_sign_in(query, &proof).await.unwrap().progress
+    stage.hub.complete_sign_in(query, &proof).await.unwrap().progress
 }
 
 /// Starts a sign-in up to the redirect back to the hub. Returns the query of the redirect and the proof of the browser.
-pub(crate) async fn led_away(hub: &Hub, authority: &Authority, agent: Option<AgentId>) -> (String, String) {
-    let begun = hub.begin_sign_in(person(ADA), "guarded", agent).await.unwrap();
-    assert_eq!(begun.progress, Progress::Waiting);
-    let (url, proof) = hub.leave_to_sign_in(person(ADA), &begun.id).await.unwrap();
+pub(crate) async fn start_sign_in(
+    hub: &Hub,
+    authority: &Authority,
+    agent: Option<AgentId>,
+) -> (String, String) {
+    let begun = hub.start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
+    assert_eq!(begun.progress, SignInStatus::Waiting);
+    let (url, proof) = hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     (back.url.split_once('?').unwrap().1.to_owned(), proof)
 }
 
-pub(crate) async fn greet(stage: &Stage, scope: Scope) -> CallView {
-    call(&stage.hub, scope, "greet").await
+pub(crate) async fn greet(stage: &Stage, actor: Actor) -> CallView {
+    call(&stage.hub, actor, "greet").await
 }
 
-pub(crate) async fn call(hub: &Arc<Hub>, scope: Scope, tool: &str) -> CallView {
-    let tool = Which::Of { server: "guarded".into(), tool: tool.into() };
-    let wanted = Wanted { tool, arguments: json!({}) };
-    hub.call_tool(scope, wanted, true).await.unwrap()
+pub(crate) async fn call(hub: &Arc<Hub>, actor: Actor, tool: &str) -> CallView {
+    let tool = ToolRef::Upstream { server: "guarded".into(), tool: tool.into() };
+    let wanted = CallRequest { tool, arguments: json!({}) };
+    hub.call_tool(actor, wanted, true).await.unwrap()
 }
 
 /// Returns the distinct tokens of all requests to the server.
-pub(crate) fn used(authority: &Authority) -> Vec<String> {
-    let seen = authority.seen();
-    let mut tokens: Vec<_> = (seen.requests.iter().filter(|request| request.place == Place::Resource))
+pub(crate) fn used_tokens(authority: &Authority) -> Vec<String> {
+    let seen = authority.observations();
+    let mut tokens: Vec<_> = (seen.requests.iter().filter(|request| request.host == AuthorityHost::Resource))
         .map(|request| request.header("authorization").to_owned())
         .filter(|token| !token.is_empty())
         .collect();

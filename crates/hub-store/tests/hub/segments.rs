@@ -5,14 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use linchpin_hub_core::hub::{Retention, Verified};
+use linchpin_hub_core::hub::{AuditVerification, Retention};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::fixture::{ADA, Stage, open, person};
+use crate::fixture::{ADA, Stage, local_user, open};
 
 const DAY: i64 = 24 * 60 * 60;
-const KEPT: Retention =
+const RETENTION: Retention =
     Retention { history: Duration::from_hours(30 * 24), audit: Some(Duration::from_hours(10 * 24)) };
 
 /// A hub with calls on each of `days` days.
@@ -21,33 +21,33 @@ async fn stage(days: usize) -> Stage {
     for day in 0..days {
         for number in 0..5 {
             let message = json!({ "message": format!("{day} {number}") });
-            stage.call(person(ADA), "echo", message).await.unwrap();
+            stage.call(local_user(ADA), "echo", message).await.unwrap();
         }
-        stage.clock.turn(DAY);
+        stage.clock.advance(DAY);
     }
     stage
 }
 
 /// Advances the clock by a day, and seals old entries.
 async fn seal_next_day(stage: &Stage) {
-    stage.clock.turn(DAY);
-    stage.hub.seal_old(ADA).await.unwrap();
+    stage.clock.advance(DAY);
+    stage.hub.archive_audit(ADA).await.unwrap();
 }
 
-async fn verified(stage: &Stage) -> Verified {
-    let (hub, _) = open(&stage.place, stage.clock.clone());
-    hub.verify_audit(person(ADA)).await.unwrap()
+async fn verified(stage: &Stage) -> AuditVerification {
+    let (hub, _) = open(&stage.folder, stage.clock.clone());
+    hub.verify_audit(local_user(ADA)).await.unwrap()
 }
 
 fn files(stage: &Stage) -> Vec<PathBuf> {
-    let found = fs::read_dir(stage.place.path().join("audit")).into_iter().flatten();
+    let found = fs::read_dir(stage.folder.path().join("audit")).into_iter().flatten();
     let mut files: Vec<_> = found.map(|file| file.unwrap().path()).collect();
     files.sort();
     files
 }
 
 /// Counts the occurrences of each entry in files and store.
-async fn numbers(stage: &Stage) -> BTreeMap<u64, usize> {
+async fn entry_counts(stage: &Stage) -> BTreeMap<u64, usize> {
     let mut numbers = BTreeMap::new();
     for file in files(stage) {
         let text = fs::read_to_string(file).unwrap();
@@ -58,7 +58,7 @@ async fn numbers(stage: &Stage) -> BTreeMap<u64, usize> {
     }
     let mut after = 0;
     loop {
-        let rows = stage.store.audit(ADA, after, 500).await.unwrap();
+        let rows = stage.store.audit_entries(ADA, after, 500).await.unwrap();
         let Some(last) = rows.last() else { return numbers };
         after = last.number;
         for row in rows {
@@ -67,8 +67,8 @@ async fn numbers(stage: &Stage) -> BTreeMap<u64, usize> {
     }
 }
 
-async fn is_there_once(stage: &Stage) {
-    let (numbers, head) = (numbers(stage).await, stage.store.head(ADA).await.unwrap().number);
+async fn assert_each_entry_once(stage: &Stage) {
+    let (numbers, head) = (entry_counts(stage).await, stage.store.audit_head(ADA).await.unwrap().number);
     assert!(numbers.keys().copied().eq(1..=head) && numbers.values().all(|count| *count == 1), "{numbers:?}");
     let found = verified(stage).await;
     assert!(found.is_whole && found.entries == head && found.note.is_none(), "{found:?}");
@@ -77,46 +77,46 @@ async fn is_there_once(stage: &Stage) {
 #[tokio::test]
 async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     let stage = stage(12).await;
-    stage.hub.seal_old(ADA).await.unwrap();
+    stage.hub.archive_audit(ADA).await.unwrap();
     assert!(files(&stage).is_empty(), "by default the audit is retained without limit");
-    let before = numbers(&stage).await.len();
-    stage.hub.retain(KEPT).await.unwrap();
+    let before = entry_counts(&stage).await.len();
+    stage.hub.set_retention(RETENTION).await.unwrap();
     assert_eq!(files(&stage).len(), 1);
-    let kept = stage.store.audit(ADA, 0, 500).await.unwrap();
+    let kept = stage.store.audit_entries(ADA, 0, 500).await.unwrap();
     assert!(kept[0].number > 1 && kept.last().unwrap().action == "audit.seal");
-    assert_eq!(numbers(&stage).await.len(), before + 1);
-    is_there_once(&stage).await;
-    stage.hub.seal_old(ADA).await.unwrap();
+    assert_eq!(entry_counts(&stage).await.len(), before + 1);
+    assert_each_entry_once(&stage).await;
+    stage.hub.archive_audit(ADA).await.unwrap();
     assert_eq!(files(&stage).len(), 1, "no further old entries");
     seal_next_day(&stage).await;
     seal_next_day(&stage).await;
     assert_eq!((files(&stage).len(), verified(&stage).await.segments), (3, 3));
-    is_there_once(&stage).await;
+    assert_each_entry_once(&stage).await;
     // The last entry always stays in the store, so that the next one can follow it.
-    stage.clock.turn(100 * DAY);
-    stage.hub.seal_old(ADA).await.unwrap();
-    assert!(!stage.store.audit(ADA, 0, 500).await.unwrap().is_empty());
-    stage.call(person(ADA), "echo", json!({"message": "on"})).await.unwrap();
-    stage.hub.end().await;
-    is_there_once(&stage).await;
+    stage.clock.advance(100 * DAY);
+    stage.hub.archive_audit(ADA).await.unwrap();
+    assert!(!stage.store.audit_entries(ADA, 0, 500).await.unwrap().is_empty());
+    stage.call(local_user(ADA), "echo", json!({"message": "on"})).await.unwrap();
+    stage.hub.shutdown().await;
+    assert_each_entry_once(&stage).await;
 }
 
 #[tokio::test]
 async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
     let stage = stage(12).await;
-    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
     // The file cannot be written: all entries stay in the store.
-    fs::write(stage.place.path().join("audit"), "no folder").unwrap();
-    let error = stage.hub.retain(KEPT).await.unwrap_err();
+    fs::write(stage.folder.path().join("audit"), "no folder").unwrap();
+    let error = stage.hub.set_retention(RETENTION).await.unwrap_err();
     assert_eq!(error.code(), "segment_unwritable");
-    fs::remove_file(stage.place.path().join("audit")).unwrap();
-    is_there_once(&stage).await;
+    fs::remove_file(stage.folder.path().join("audit")).unwrap();
+    assert_each_entry_once(&stage).await;
     // The file is written, but the entries are still in the store.
     for table in ["audit", "documents"] {
         let when = if table == "audit" { "BEFORE DELETE" } else { "BEFORE INSERT" };
         let end = format!("CREATE TRIGGER ends {when} ON {table} BEGIN SELECT RAISE(ABORT, 'cut'); END");
         db.execute_batch(&end).unwrap();
-        stage.hub.seal_old(ADA).await.unwrap_err();
+        stage.hub.archive_audit(ADA).await.unwrap_err();
         assert_eq!(files(&stage).len(), 1);
         db.execute_batch("DROP TRIGGER ends").unwrap();
         let found = verified(&stage).await;
@@ -124,27 +124,27 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
     }
     // Days later more entries are old. The unfinished segment is completed unchanged.
     let begun = (files(&stage), fs::read(&files(&stage)[0]).unwrap());
-    stage.clock.turn(2 * DAY);
-    stage.hub.seal_old(ADA).await.unwrap();
+    stage.clock.advance(2 * DAY);
+    stage.hub.archive_audit(ADA).await.unwrap();
     assert_eq!((files(&stage)[..1].to_vec(), fs::read(&files(&stage)[0]).unwrap()), begun);
     assert_eq!(files(&stage).len(), 2);
-    is_there_once(&stage).await;
+    assert_each_entry_once(&stage).await;
     // Another hub seals concurrently: no entry is lost, and no file is left over.
-    let (other, _) = open(&stage.place, stage.clock.clone());
-    stage.clock.turn(DAY);
-    let (one, two) = tokio::join!(other.retain(KEPT), stage.hub.seal_old(ADA));
+    let (other, _) = open(&stage.folder, stage.clock.clone());
+    stage.clock.advance(DAY);
+    let (one, two) = tokio::join!(other.set_retention(RETENTION), stage.hub.archive_audit(ADA));
     assert!(one.is_ok() || two.is_ok());
-    is_there_once(&stage).await;
+    assert_each_entry_once(&stage).await;
 }
 
 #[tokio::test]
 async fn whatever_is_done_to_a_segment_is_found() {
     let stage = stage(12).await;
-    stage.hub.retain(KEPT).await.unwrap();
+    stage.hub.set_retention(RETENTION).await.unwrap();
     seal_next_day(&stage).await;
     seal_next_day(&stage).await;
-    stage.hub.end().await;
-    is_there_once(&stage).await;
+    stage.hub.shutdown().await;
+    assert_each_entry_once(&stage).await;
     let files = files(&stage);
     let whole: Vec<_> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let lines: Vec<_> = whole[1].lines().collect();
@@ -180,7 +180,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
         );
     }
     fs::write(&files[1], &whole[1]).unwrap();
-    is_there_once(&stage).await;
+    assert_each_entry_once(&stage).await;
 
     // Missing files are noted, but are no damage: they may be archived elsewhere.
     for (gone, note) in
@@ -191,7 +191,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
         assert!(found.is_whole && found.note.as_ref().unwrap().starts_with(note), "{found:?}");
     }
     // The segment records in the store are signed, and cannot be removed unnoticed.
-    let db = Connection::open(stage.place.path().join("hub.db")).unwrap();
+    let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
     db.execute_batch("CREATE TABLE before AS SELECT * FROM documents").unwrap();
     for (change, what) in [
         (

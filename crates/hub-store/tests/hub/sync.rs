@@ -6,23 +6,23 @@ use std::time::Duration;
 use linchpin::auth::Secret;
 use linchpin::server::{Next, Request};
 use linchpin::{NoArgs, Tool};
-use linchpin_hub_core::events::Watching;
-use linchpin_hub_core::hub::{ToolFilter, Wanted, Which};
-use linchpin_hub_core::store::Status;
+use linchpin_hub_core::events::EventSubscription;
+use linchpin_hub_core::hub::{CallRequest, ToolFilter, ToolRef};
+use linchpin_hub_core::store::CallStatus;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::fixture::{ADA, Stage, Upstream, agent_of, person};
+use crate::fixture::{ADA, Stage, Upstream, agent_of, local_user};
 
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn tool(name: &str, description: &str) -> impl linchpin::Register {
     Tool::new(name).description(description).handler(|_: NoArgs| async { "done" })
 }
 
 /// Returns the next event about tools.
-async fn news(watching: &mut Watching) -> Value {
+async fn next_tools_event(watching: &mut EventSubscription) -> Value {
     let next = async {
         loop {
             let event = watching.next().await.unwrap();
@@ -31,7 +31,7 @@ async fn news(watching: &mut Watching) -> Value {
             }
         }
     };
-    tokio::time::timeout(LONG, next).await.unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, next).await.unwrap()
 }
 
 #[tokio::test]
@@ -40,35 +40,35 @@ async fn what_says_too_much_of_itself_is_left_out() {
     let handle = &stage.upstream.handle;
     handle.add(tool("talks", &"x".repeat(200 << 10))).unwrap();
     handle.add(tool("quiet", "Says little")).unwrap();
-    let mut watching = stage.hub.events().watch(ADA, None);
-    let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
+    let mut watching = stage.hub.events().subscribe(ADA, None);
+    let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
     assert_eq!((synced.tools, synced.added), (7, vec!["quiet".into()]));
     let [talks] = &synced.left_out[..] else { panic!("{:?}", synced.left_out) };
     assert_eq!(talks.name, "talks");
     assert!(talks.reason.ends_with("bytes; the limit is 131072"), "{}", talks.reason);
-    let shown = stage.hub.server(person(ADA), "up").await.unwrap();
+    let shown = stage.hub.server(local_user(ADA), "up").await.unwrap();
     assert_eq!(shown.left_out, synced.left_out, "it is stored with the server");
-    assert_eq!(news(&mut watching).await["added"], json!({ "count": 1, "first": ["quiet"] }));
+    assert_eq!(next_tools_event(&mut watching).await["added"], json!({ "count": 1, "first": ["quiet"] }));
     // A tool whose description becomes too long is removed.
     handle.remove_tool("quiet");
     handle.add(tool("quiet", &"x".repeat(200 << 10))).unwrap();
-    let synced = stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
+    let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
     assert_eq!((synced.gone, synced.left_out.len()), (vec!["quiet".to_owned()], 2));
-    let call = stage.call(person(ADA), "quiet", json!({})).await.unwrap();
-    assert_eq!(call.status, Status::Denied);
+    let call = stage.call(local_user(ADA), "quiet", json!({})).await.unwrap();
+    assert_eq!(call.status, CallStatus::Denied);
 }
 
 #[tokio::test]
 async fn what_one_agent_does_not_see_another_may() {
     let stage = Stage::new().await;
     let changes = json!({ "authentication": { "type": "bearer" }, "credentials": "per-agent" });
-    stage.hub.update_server(person(ADA), "up", changes).await.unwrap();
+    stage.hub.update_server(local_user(ADA), "up", changes).await.unwrap();
     let (one, two) = (stage.agent("One", "auto", &[]).await, stage.agent("Two", "auto", &[]).await);
-    let look = async |agent| stage.hub.sync_server(person(ADA), "up", agent).await.unwrap();
+    let look = async |agent| stage.hub.sync_server(local_user(ADA), "up", agent).await.unwrap();
     let give = async |agent, token: &str| {
         stage
             .hub
-            .set_credential(person(ADA), "up", Some(agent_of(agent)), &Secret::new(token))
+            .set_credential(local_user(ADA), "up", Some(agent_of(agent)), &Secret::new(token))
             .await
             .unwrap();
     };
@@ -80,7 +80,7 @@ async fn what_one_agent_does_not_see_another_may() {
     assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other agent may see it");
     let enable = async |agent, enabled: bool| {
         let changes = json!({ "enabled": enabled });
-        stage.hub.update_agent(person(ADA), agent_of(agent), changes).await.unwrap();
+        stage.hub.update_agent(local_user(ADA), agent_of(agent), changes).await.unwrap();
     };
     enable(two, false).await;
     let synced = look(None).await;
@@ -102,22 +102,22 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let running = hub.clone().run(async { drop(ended.await) });
     let story = async {
-        let mut watching = hub.events().watch(ADA, None);
+        let mut watching = hub.events().subscribe(ADA, None);
         let form = json!({ "name": "Other", "url": other.url, "retry_attempts": 0 });
-        hub.add_server(person(ADA), form).await.unwrap();
-        assert_eq!(news(&mut watching).await["tools"], 6);
+        hub.add_server(local_user(ADA), form).await.unwrap();
+        assert_eq!(next_tools_event(&mut watching).await["tools"], 6);
         // Without a connection, the hub receives no notification of the change.
-        hub.disconnect_server(person(ADA), "other").await.unwrap();
+        hub.disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.add(tool("late", "Comes late")).unwrap();
-        let tool_of = |tool: &str| Which::Of { server: "other".into(), tool: tool.into() };
-        let wanted = Wanted { tool: tool_of("echo"), arguments: json!({ "message": "a" }) };
-        let call = hub.call_tool(person(ADA), wanted, true).await.unwrap();
-        assert_eq!(call.status, Status::Success);
-        assert_eq!(news(&mut watching).await["added"]["first"], json!(["late"]));
-        hub.disconnect_server(person(ADA), "other").await.unwrap();
+        let tool_of = |tool: &str| ToolRef::Upstream { server: "other".into(), tool: tool.into() };
+        let wanted = CallRequest { tool: tool_of("echo"), arguments: json!({ "message": "a" }) };
+        let call = hub.call_tool(local_user(ADA), wanted, true).await.unwrap();
+        assert_eq!(call.status, CallStatus::Success);
+        assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["late"]));
+        hub.disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.remove_tool("late");
-        stage.clock.turn(15 * 60);
-        assert_eq!(news(&mut watching).await["gone"]["first"], json!(["late"]));
+        stage.clock.advance(15 * 60);
+        assert_eq!(next_tools_event(&mut watching).await["gone"]["first"], json!(["late"]));
         drop(end);
     };
     tokio::join!(running, story);
@@ -144,21 +144,21 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     let mut running = JoinSet::new();
     running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
     stage.add(asks).await;
-    let error = async || hub.server(person(ADA), "asks").await.unwrap().error;
+    let error = async || hub.server(local_user(ADA), "asks").await.unwrap().error;
     let enter = async |token: &str| {
-        hub.set_credential(person(ADA), "asks", None, &Secret::new(token)).await.unwrap();
+        hub.set_credential(local_user(ADA), "asks", None, &Secret::new(token)).await.unwrap();
     };
     assert!(error().await.unwrap().starts_with("there are no credentials for `asks`"));
     enter("first").await;
     assert_eq!(error().await, None, "there are credentials");
     // A sync that started before the change of the credential ends after it.
-    let look = || tokio::time::timeout(LONG, hub.sync_server(person(ADA), "asks", None));
+    let look = || tokio::time::timeout(TEST_TIMEOUT, hub.sync_server(local_user(ADA), "asks", None));
     let meanwhile = async {
         has_begun.notified().await;
         enter("second").await;
         go_on.notify_one();
     };
-    let (looked, changed) = tokio::join!(look(), tokio::time::timeout(LONG, meanwhile));
+    let (looked, changed) = tokio::join!(look(), tokio::time::timeout(TEST_TIMEOUT, meanwhile));
     assert!(looked.unwrap().is_err() && changed.is_ok());
     assert_eq!(error().await, None, "the error was for the first credential");
     go_on.notify_one();
@@ -170,14 +170,14 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
 async fn names_that_had_to_be_adapted_follow_their_tools() {
     let stage = Stage::new().await;
     stage.upstream.handle.add(tool("a.b", "Has a dot")).unwrap();
-    stage.hub.sync_server(person(ADA), "up", None).await.unwrap();
-    let tools = stage.hub.tools(person(ADA), &ToolFilter::default()).await.unwrap();
+    stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
+    let tools = stage.hub.tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
     let name = tools.iter().find(|tool| tool.tool == "a.b").unwrap().name.clone();
     for _ in 0..2 {
-        assert_eq!(stage.hub.tool(person(ADA), &name).await.unwrap().tool, "a.b");
+        assert_eq!(stage.hub.tool(local_user(ADA), &name).await.unwrap().tool, "a.b");
     }
-    stage.hub.remove_server(person(ADA), "up").await.unwrap();
+    stage.hub.remove_server(local_user(ADA), "up").await.unwrap();
     stage.add(json!({})).await;
-    let found = stage.hub.tool(person(ADA), &name).await.unwrap();
+    let found = stage.hub.tool(local_user(ADA), &name).await.unwrap();
     assert_eq!((&*found.server, &*found.tool), ("up", "a.b"), "the tool of the new server");
 }

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use linchpin::model::TaskSupport;
 use linchpin::{Error, NoArgs, Revision, Server, Tool};
-use linchpin_hub_core::hub::{CallView, Wanted, Which};
-use linchpin_hub_core::store::Status;
+use linchpin_hub_core::hub::{CallRequest, CallView, ToolRef};
+use linchpin_hub_core::store::CallStatus;
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::fixture::{ADA, Stage, person};
+use crate::fixture::{ADA, Stage, local_user};
 
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Notifies when it is dropped.
 struct OnDrop(Arc<Notify>);
@@ -25,7 +25,7 @@ impl Drop for OnDrop {
 }
 
 /// A hub with a server `works` whose tools require tasks, in one revision.
-struct Works {
+struct TaskServer {
     stage: Stage,
     /// `stuck` has started, or was dropped.
     started: Arc<Notify>,
@@ -33,7 +33,7 @@ struct Works {
     _running: JoinSet<()>,
 }
 
-impl Works {
+impl TaskServer {
     async fn new(revision: Revision) -> Self {
         let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (start, end) = (started.clone(), dropped.clone());
@@ -58,46 +58,47 @@ impl Works {
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
         let stage = Stage::new().await;
-        stage.hub.add_server(person(ADA), form).await.unwrap();
-        stage.hub.sync_server(person(ADA), "works", None).await.unwrap();
-        Works { stage, started, dropped, _running: running }
+        stage.hub.add_server(local_user(ADA), form).await.unwrap();
+        stage.hub.sync_server(local_user(ADA), "works", None).await.unwrap();
+        TaskServer { stage, started, dropped, _running: running }
     }
 
     async fn call(&self, tool: &str, wait: bool) -> CallView {
-        let tool = Which::Of { server: "works".into(), tool: tool.into() };
-        let call = self.stage.hub.call_tool(person(ADA), Wanted { tool, arguments: json!({}) }, wait);
-        tokio::time::timeout(LONG, call).await.unwrap().unwrap()
+        let tool = ToolRef::Upstream { server: "works".into(), tool: tool.into() };
+        let call =
+            self.stage.hub.call_tool(local_user(ADA), CallRequest { tool, arguments: json!({}) }, wait);
+        tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap().unwrap()
     }
 
     async fn was_dropped(&self) {
-        tokio::time::timeout(LONG, self.dropped.notified()).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, self.dropped.notified()).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_tool_that_requires_a_task_is_called_as_one() {
     for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
-        let works = Works::new(revision).await;
+        let works = TaskServer::new(revision).await;
         let call = works.call("report", true).await;
         assert_eq!(
             (call.status, call.summary.as_deref()),
-            (Status::Success, Some("the report")),
+            (CallStatus::Success, Some("the report")),
             "{revision}: {:?}",
             call.error
         );
         let call = works.call("fail", true).await;
-        assert_eq!((call.status, call.error.as_deref()), (Status::Error, Some("no paper")), "{revision}");
+        assert_eq!((call.status, call.error.as_deref()), (CallStatus::Error, Some("no paper")), "{revision}");
     }
 }
 
 #[tokio::test]
 async fn a_cancelled_call_cancels_its_task() {
     for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
-        let works = Works::new(revision).await;
+        let works = TaskServer::new(revision).await;
         let call = works.call("stuck", false).await;
-        tokio::time::timeout(LONG, works.started.notified()).await.unwrap();
-        let call = works.stage.hub.cancel_call(person(ADA), call.id).await.unwrap();
-        assert_eq!(call.status, Status::Cancelled, "{revision}");
+        tokio::time::timeout(TEST_TIMEOUT, works.started.notified()).await.unwrap();
+        let call = works.stage.hub.cancel_call(local_user(ADA), call.id).await.unwrap();
+        assert_eq!(call.status, CallStatus::Cancelled, "{revision}");
         works.was_dropped().await;
     }
 }
@@ -105,13 +106,13 @@ async fn a_cancelled_call_cancels_its_task() {
 #[tokio::test]
 async fn a_call_that_times_out_cancels_its_task() {
     for revision in [Revision::LATEST_SESSION, Revision::LATEST] {
-        let works = Works::new(revision).await;
+        let works = TaskServer::new(revision).await;
         // On a busy machine the tool may not start in time: then the call is repeated with more time.
         for seconds in [1, 4, 16] {
             let timeout = json!({ "timeout_ms": seconds * 1_000 });
-            works.stage.hub.update_server(person(ADA), "works", timeout).await.unwrap();
+            works.stage.hub.update_server(local_user(ADA), "works", timeout).await.unwrap();
             let call = works.call("stuck", true).await;
-            assert_eq!(call.status, Status::Unknown, "{revision}");
+            assert_eq!(call.status, CallStatus::Unknown, "{revision}");
             let expected = format!("no response within {seconds}s");
             assert!(call.error.unwrap().starts_with(&expected), "{revision}");
             if tokio::time::timeout(Duration::ZERO, works.started.notified()).await.is_ok() {

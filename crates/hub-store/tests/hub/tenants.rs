@@ -1,9 +1,9 @@
 //! Random operations of several tenants: no tenant ever sees data of another.
 
-use linchpin_hub_core::hub::{ServerFilter, ToolFilter, Wanted, Which};
+use linchpin_hub_core::hub::{CallRequest, ServerFilter, ToolFilter, ToolRef};
 use linchpin_hub_core::id::{AgentId, ApprovalId, CallId, TenantId, TokenId, UserId};
-use linchpin_hub_core::store::{CallFilter, Paging};
-use linchpin_hub_core::{Scope, Subject};
+use linchpin_hub_core::store::{CallFilter, PageRequest};
+use linchpin_hub_core::{Actor, Subject};
 use serde::Serialize;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ impl Dice {
 
 /// All ids that a tenant has received, with the tenant.
 #[derive(Default)]
-struct Known {
+struct KnownIds {
     servers: Vec<(u128, String)>,
     agents: Vec<(u128, AgentId)>,
     calls: Vec<(u128, CallId)>,
@@ -35,181 +35,183 @@ struct Known {
 }
 
 /// Picks an id, of the tenant itself or of any tenant.
-fn any<T: Clone>(all: &[(u128, T)], tenant: u128, dice: &mut Dice) -> Option<T> {
+fn pick<T: Clone>(all: &[(u128, T)], tenant: u128, dice: &mut Dice) -> Option<T> {
     let wants_own = dice.roll(2) == 0;
     let some: Vec<_> = all.iter().filter(|(owner, _)| !wants_own || *owner == tenant).collect();
     if some.is_empty() { None } else { Some(some[dice.roll(some.len())].1.clone()) }
 }
 
 /// Returns the watermark that all data of a tenant contain.
-fn mark(tenant: u128) -> String {
+fn watermark(tenant: u128) -> String {
     format!("watermark-{tenant}-end")
 }
 
 struct Model {
     stage: Stage,
     dice: Dice,
-    known: Known,
+    known: KnownIds,
     answers: usize,
     foreign: usize,
 }
 
 impl Model {
     /// Checks a result that a tenant received.
-    fn look<T: Serialize>(&mut self, tenant: u128, answer: &linchpin_hub_core::Result<T>) -> bool {
+    fn check<T: Serialize>(&mut self, tenant: u128, answer: &linchpin_hub_core::Result<T>) -> bool {
         let text = match answer {
             Ok(answer) => serde_json::to_string(answer).unwrap(),
             Err(error) => error.to_string(),
         };
         self.answers += 1;
         let others = (1..=TENANTS).filter(|other| *other != tenant);
-        self.foreign += others.filter(|other| text.contains(&mark(*other))).count();
+        self.foreign += others.filter(|other| text.contains(&watermark(*other))).count();
         answer.is_ok()
     }
 
     async fn step(&mut self) {
         let tenant = 1 + self.dice.roll(usize::try_from(TENANTS).unwrap()) as u128;
-        let scope = Scope::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
-        let scope = match any(&self.known.agents, tenant, &mut self.dice) {
-            Some(agent) if self.dice.roll(3) == 0 => Scope::new(scope.tenant(), Subject::Agent(agent)),
-            _ => scope,
+        let actor = Actor::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
+        let actor = match pick(&self.known.agents, tenant, &mut self.dice) {
+            Some(agent) if self.dice.roll(3) == 0 => Actor::new(actor.tenant(), Subject::Agent(agent)),
+            _ => actor,
         };
         let hub = self.stage.hub.clone();
-        let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
-        let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
-        let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
-        let approval = any(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
+        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
+        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
+        let approval = pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
         match self.dice.roll(100) {
             0 if self.known.servers.len() < 12 => {
-                let form = json!({"name": mark(tenant), "url": self.stage.upstream.url, "retry_attempts": 0});
-                let added = hub.add_server(scope, form).await;
-                self.look(tenant, &added);
+                let form =
+                    json!({"name": watermark(tenant), "url": self.stage.upstream.url, "retry_attempts": 0});
+                let added = hub.add_server(actor, form).await;
+                self.check(tenant, &added);
                 self.known.servers.extend(added.map(|server| (tenant, server.id.to_string())));
             }
             1 if self.known.agents.len() < 15 => {
-                let form = json!({"name": format!("{}{}", mark(tenant), self.answers),
+                let form = json!({"name": format!("{}{}", watermark(tenant), self.answers),
                     "approval": (["auto", "always-ask", "always-ask"][self.dice.roll(3)]), "servers": { server: {} }});
-                let added = hub.add_agent(scope, form).await;
-                self.look(tenant, &added);
+                let added = hub.add_agent(actor, form).await;
+                self.check(tenant, &added);
                 self.known.agents.extend(added.map(|agent| (tenant, agent.summary.id)));
             }
             2 => {
-                let synced = hub.sync_server(scope, &server, None).await;
-                self.look(tenant, &synced);
+                let synced = hub.sync_server(actor, &server, None).await;
+                self.check(tenant, &synced);
             }
             3 | 4 => {
-                let tool = Which::Of { server, tool: "echo".into() };
-                let wanted = Wanted { tool, arguments: json!({ "message": mark(tenant) }) };
-                let called = hub.call_tool(scope, wanted, false).await;
-                self.look(tenant, &called);
+                let tool = ToolRef::Upstream { server, tool: "echo".into() };
+                let wanted = CallRequest { tool, arguments: json!({ "message": watermark(tenant) }) };
+                let called = hub.call_tool(actor, wanted, false).await;
+                self.check(tenant, &called);
                 if let Ok(called) = called {
                     self.known.calls.push((tenant, called.id));
                     self.known.approvals.extend(called.approval.map(|approval| (tenant, approval)));
                 }
             }
             5 => {
-                let text = json!({ "description": mark(tenant) });
-                let changed = hub.update_server(scope, &server, text).await;
-                self.look(tenant, &changed);
+                let text = json!({ "description": watermark(tenant) });
+                let changed = hub.update_server(actor, &server, text).await;
+                self.check(tenant, &changed);
             }
             6 => {
-                let said = hub.approve(scope, approval, None).await;
-                self.look(tenant, &said);
+                let said = hub.approve(actor, approval, None).await;
+                self.check(tenant, &said);
             }
             7 => {
-                let said = hub.deny(scope, approval, Some(&mark(tenant))).await;
-                self.look(tenant, &said);
+                let said = hub.deny(actor, approval, Some(&watermark(tenant))).await;
+                self.check(tenant, &said);
             }
             8 => {
-                let changed = hub.update_agent(scope, agent, json!({ "instructions": mark(tenant) })).await;
-                self.look(tenant, &changed);
+                let changed =
+                    hub.update_agent(actor, agent, json!({ "instructions": watermark(tenant) })).await;
+                self.check(tenant, &changed);
             }
             9 => {
-                let issued = hub.issue_token(scope, Subject::Agent(agent), &mark(tenant), None).await;
+                let issued = hub.issue_token(actor, Subject::Agent(agent), &watermark(tenant), None).await;
                 let issued = issued.map(|(_, view)| view);
-                self.look(tenant, &issued);
+                self.check(tenant, &issued);
                 self.known.tokens.extend(issued.map(|token| (tenant, token.id)));
             }
             10 if self.dice.roll(20) == 0 => {
-                let gone = hub.remove_server(scope, &server).await;
-                if self.look(tenant, &gone) {
+                let gone = hub.remove_server(actor, &server).await;
+                if self.check(tenant, &gone) {
                     self.known.servers.retain(|(_, other)| *other != server);
                 }
             }
             11 if self.dice.roll(20) == 0 => {
-                let gone = hub.remove_agent(scope, agent).await;
-                if self.look(tenant, &gone) {
+                let gone = hub.remove_agent(actor, agent).await;
+                if self.check(tenant, &gone) {
                     self.known.agents.retain(|(_, other)| *other != agent);
                 }
             }
             12 => {
-                let given_up = hub.cancel_call(scope, call).await;
-                self.look(tenant, &given_up);
+                let given_up = hub.cancel_call(actor, call).await;
+                self.check(tenant, &given_up);
             }
             13 => {
-                let trusted = hub.trust_tool(scope, "mcp_watermark__echo", "0").await;
-                self.look(tenant, &trusted);
+                let trusted = hub.trust_tool(actor, "mcp_watermark__echo", "0").await;
+                self.check(tenant, &trusted);
             }
             14 => {
-                let tokens = hub.tokens(scope, Subject::Agent(agent)).await;
-                self.look(tenant, &tokens);
+                let tokens = hub.tokens(actor, Subject::Agent(agent)).await;
+                self.check(tenant, &tokens);
             }
             15 if self.dice.roll(10) == 0 => {
-                if let Some(token) = any(&self.known.tokens, tenant, &mut self.dice) {
-                    let revoked = hub.revoke_token(scope, Subject::Agent(agent), token).await;
-                    self.look(tenant, &revoked);
+                if let Some(token) = pick(&self.known.tokens, tenant, &mut self.dice) {
+                    let revoked = hub.revoke_token(actor, Subject::Agent(agent), token).await;
+                    self.check(tenant, &revoked);
                 }
             }
-            what => self.watch(tenant, scope, what).await,
+            what => self.read(tenant, actor, what).await,
         }
     }
 
     /// Performs a read-only operation.
-    async fn watch(&mut self, tenant: u128, scope: Scope, what: usize) {
+    async fn read(&mut self, tenant: u128, actor: Actor, what: usize) {
         let hub = self.stage.hub.clone();
-        let paging = Paging { after: None, limit: 4 };
-        let server = any(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
-        let agent = any(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
-        let call = any(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
-        let approval = any(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        let paging = PageRequest { after: None, limit: 4 };
+        let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
+        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
+        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
+        let approval = pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
         match what {
             16..=20 => {
-                let all = hub.servers(scope, &ServerFilter::default()).await;
-                self.look(tenant, &all);
+                let all = hub.servers(actor, &ServerFilter::default()).await;
+                self.check(tenant, &all);
             }
             21..=23 => {
                 let filter =
                     ToolFilter { agent: (self.dice.roll(2) == 0).then_some(agent), ..ToolFilter::default() };
-                let all = hub.tools(scope, &filter).await;
-                self.look(tenant, &all);
+                let all = hub.tools(actor, &filter).await;
+                self.check(tenant, &all);
             }
             24..=40 => {
-                let all = hub.calls(scope, CallFilter::default(), &paging).await.map(|page| page.items);
-                self.look(tenant, &all);
+                let all = hub.calls(actor, CallFilter::default(), &paging).await.map(|page| page.items);
+                self.check(tenant, &all);
             }
             41..=50 => {
-                let all = hub.approvals(scope, None, &paging).await.map(|page| page.items);
-                self.look(tenant, &all);
+                let all = hub.approvals(actor, None, &paging).await.map(|page| page.items);
+                self.check(tenant, &all);
             }
             51..=70 => {
-                let one = hub.call(scope, call).await;
-                self.look(tenant, &one);
+                let one = hub.call(actor, call).await;
+                self.check(tenant, &one);
             }
             71..=80 => {
-                let one = hub.agent(scope, agent).await;
-                self.look(tenant, &one);
+                let one = hub.agent(actor, agent).await;
+                self.check(tenant, &one);
             }
             81..=88 => {
-                let one = hub.server(scope, &server).await;
-                self.look(tenant, &one);
+                let one = hub.server(actor, &server).await;
+                self.check(tenant, &one);
             }
             89..=94 => {
-                let rows = hub.audit(scope, 0, 10).await;
-                self.look(tenant, &rows);
+                let rows = hub.audit(actor, 0, 10).await;
+                self.check(tenant, &rows);
             }
             _ => {
-                let one = hub.approval(scope, approval).await;
-                self.look(tenant, &one);
+                let one = hub.approval(actor, approval).await;
+                self.check(tenant, &one);
             }
         }
     }
@@ -218,24 +220,29 @@ impl Model {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_sees_anything_of_anybody_elses() {
     let stage = Stage::new().await;
-    let mut model =
-        Model { stage, dice: Dice(0x9e37_79b9_7f4a_7c15), known: Known::default(), answers: 0, foreign: 0 };
+    let mut model = Model {
+        stage,
+        dice: Dice(0x9e37_79b9_7f4a_7c15),
+        known: KnownIds::default(),
+        answers: 0,
+        foreign: 0,
+    };
     let mut watching: Vec<_> = (1..=TENANTS)
-        .map(|tenant| (tenant, model.stage.hub.events().watch(TenantId::fixed(tenant), None)))
+        .map(|tenant| (tenant, model.stage.hub.events().subscribe(TenantId::fixed(tenant), None)))
         .collect();
     for step in 0..STEPS {
         model.step().await;
         if step % 1_000 == 0 {
             // Events reach only their own tenant.
             for (tenant, events) in &mut watching {
-                while let Some(Ok(event)) = futures_now(events.next()) {
+                while let Some(Ok(event)) = poll_now(events.next()) {
                     assert_eq!(event.tenant, TenantId::fixed(*tenant));
                     model.answers += 1;
                 }
             }
         }
     }
-    let Known { servers, agents, calls, approvals, .. } = &model.known;
+    let KnownIds { servers, agents, calls, approvals, .. } = &model.known;
     println!(
         "steps={STEPS} answers={} servers={} agents={} calls={} approvals={} foreign={}",
         model.answers,
@@ -250,7 +257,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
 }
 
 /// Polls a future once, and returns its output if it is ready.
-fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
+fn poll_now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(done) => Some(done),

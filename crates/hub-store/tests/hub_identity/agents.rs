@@ -2,12 +2,12 @@
 
 use linchpin_hub_core::agent::ApprovalMode;
 use linchpin_hub_core::hub::agents::AgentFilter;
-use linchpin_hub_core::tool::Tool;
+use linchpin_hub_core::tool::ToolRecord;
 
 use super::*;
 
-fn page(limit: usize, after: Option<String>) -> Paging {
-    Paging { after, limit }
+fn page(limit: usize, after: Option<String>) -> PageRequest {
+    PageRequest { after, limit }
 }
 
 #[tokio::test]
@@ -15,10 +15,15 @@ async fn the_least_and_the_most_that_can_be_said() {
     let stage = Stage::open().await;
     let (files, mail) = (stage.server(LOCAL, 1, "files").await, stage.server(LOCAL, 2, "mail").await);
     for (number, is_gone) in [(1, false), (2, false), (3, true)] {
-        let mut tool = Tool::new(mail, format!("tool-{number}"), json!({}), stage.clock.now());
+        let mut tool = ToolRecord::new(mail, format!("tool-{number}"), json!({}), stage.clock.now());
         tool.is_gone = is_gone;
-        let document = Document::new(Key::new(Kind::Tool, number), &tool).unwrap().of(mail);
-        stage.store.commit(LOCAL, Batch::new().change(Change::Put { document, version: 0 })).await.unwrap();
+        let document =
+            Document::new(DocumentKey::new(DocumentKind::Tool, number), &tool).unwrap().with_parent(mail);
+        stage
+            .store
+            .commit(LOCAL, Batch::new().change(StoreChange::Put { document, version: 0 }))
+            .await
+            .unwrap();
     }
     let least = stage.hub.add_agent(ADA, json!({"name": " helper ", "model": null})).await.unwrap();
     let expected = json!({
@@ -124,8 +129,8 @@ async fn what_is_given_changes_and_nothing_else() {
     });
     let before = stage.hub.add_agent(ADA, all).await.unwrap();
     let id = before.summary.id;
-    stage.pass(10);
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    stage.advance(10);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     let after = stage.hub.update_agent(ADA, id, json!({"enabled": false})).await.unwrap();
     let event = next(&mut events).await;
     assert_eq!((&*event.kind, &event.body), ("agent", &json!({"agent": id})));
@@ -133,7 +138,7 @@ async fn what_is_given_changes_and_nothing_else() {
     (expected.summary.enabled, expected.summary.updated) = (false, stage.clock.now());
     assert_eq!(after, expected);
     // A selected server that has been removed does not block the update.
-    let gone = Batch::new().change(Change::Remove(Key::new(Kind::Server, files)));
+    let gone = Batch::new().change(StoreChange::Delete(DocumentKey::new(DocumentKind::Server, files)));
     stage.store.commit(LOCAL, gone).await.unwrap();
     let after = stage.hub.update_agent(ADA, id, json!({"name": "other"})).await.unwrap();
     assert_eq!((&*after.summary.name, after.summary.server_count), ("other", 1));
@@ -156,7 +161,7 @@ async fn lists_have_filters_and_pages() {
     let stage = Stage::open().await;
     let files = stage.server(LOCAL, 1, "files").await;
     for number in 0..7 {
-        stage.pass(1);
+        stage.advance(1);
         let servers = if number < 2 { json!({"files": {}}) } else { json!({}) };
         let agent =
             json!({"name": format!("Agent {number}"), "enabled": number % 2 == 0, "servers": servers});
@@ -195,7 +200,7 @@ async fn an_agent_goes_with_its_tokens_alone() {
     let (one, other) = (stage.agent(ADA, "one").await, stage.agent(ADA, "other").await);
     let issue = async |agent| stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap().0;
     let (first, second, of_other) = (issue(one).await, issue(one).await, issue(other).await);
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     stage.hub.remove_agent(ADA, one).await.unwrap();
     for (kind, body) in
         [("token", json!({"owner": format!("agent:{one}")})), ("agent", json!({"agent": one}))]

@@ -1,11 +1,11 @@
 //! Secrets appear in no output, log or file.
 
-use linchpin_hub_core::events::Told;
+use linchpin_hub_core::events::NewEvent;
 
 use super::*;
 
 /// Returns whether the bytes contain a text or its hexadecimal form.
-fn holds(bytes: &[u8], text: &str) -> bool {
+fn contains(bytes: &[u8], text: &str) -> bool {
     let digits = text.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
     let digits: String = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap()).collect();
     let find = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
@@ -15,18 +15,18 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 #[tokio::test]
 async fn no_secret_is_in_files_answers_events_or_the_audit() {
     let stage = Stage::open().await;
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     let mut said = Vec::new();
     let mut secrets: Vec<Secret> =
         vec![PASSWORD.into(), "canary-that-is-wrong".into(), stage.hub.process_token()];
-    let link = stage.hub.one_time().await.unwrap().unwrap();
-    let by_link = stage.hub.sign_in_once(&link, &here()).await.unwrap();
+    let link = stage.hub.create_login_link().await.unwrap().unwrap();
+    let by_link = stage.hub.redeem_login_link(&link, &local_browser()).await.unwrap();
     let carol = stage.hub.add_user(ADA, "canary-name").await.unwrap();
     let set = stage.hub.set_password(ADA, carol.id, &PASSWORD.into(), ChangedBy::Operator).await;
-    let wrong = stage.hub.sign_in(LOCAL, "canary-name", &secrets[1], &here()).await;
-    let once_more = stage.hub.sign_in_once(&link, &here()).await;
-    let signed_in = stage.hub.sign_in(LOCAL, "canary-name", &PASSWORD.into(), &here()).await.unwrap();
-    stage.pass(60);
+    let wrong = stage.hub.log_in(LOCAL, "canary-name", &secrets[1], &local_browser()).await;
+    let once_more = stage.hub.redeem_login_link(&link, &local_browser()).await;
+    let signed_in = stage.hub.log_in(LOCAL, "canary-name", &PASSWORD.into(), &local_browser()).await.unwrap();
+    stage.advance(60);
     let session = stage.hub.session(&signed_in.cookie, HOST).await;
     let agent = stage.agent(ADA, "helper").await;
     let issued = stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
@@ -45,8 +45,8 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
     let short =
         stage.hub.set_password(ADA, carol.id, &"canary!".into(), ChangedBy::Operator).await.unwrap_err();
     said.push(format!("{short} {short:?}"));
-    stage.hub.sign_out(&signed_in.cookie).await.unwrap();
-    stage.hub.events().publish(LOCAL, Told::new("last", json!({})));
+    stage.hub.log_out(&signed_in.cookie).await.unwrap();
+    stage.hub.events().publish(LOCAL, NewEvent::new("last", json!({})));
     loop {
         let event = next(&mut events).await;
         said.push(format!("{event:?}"));
@@ -54,7 +54,7 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
             break;
         }
     }
-    let rows = stage.store.audit(LOCAL, 0, 500).await.unwrap();
+    let rows = stage.store.audit_entries(LOCAL, 0, 500).await.unwrap();
     assert!(rows.len() > 5);
     said.push(format!("{rows:?}"));
     secrets.extend([
@@ -78,11 +78,11 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
         files.push((path.display().to_string(), std::fs::read(path).unwrap()));
     }
     assert!(files.iter().any(|(name, _)| name.ends_with("hub.db-wal")));
-    let holding = files.iter().filter(|(_, bytes)| holds(bytes, "canary-name")).count();
+    let holding = files.iter().filter(|(_, bytes)| contains(bytes, "canary-name")).count();
     assert!(holding >= 2, "the search finds plain values, so it would find secrets");
     for (name, bytes) in &files {
         for (index, secret) in secrets.iter().enumerate() {
-            assert!(!holds(bytes, secret.expose()), "secret {index} in {name}");
+            assert!(!contains(bytes, secret.expose()), "secret {index} in {name}");
         }
     }
 }

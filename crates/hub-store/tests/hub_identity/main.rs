@@ -17,24 +17,24 @@ use std::time::Duration;
 use clock::Clock;
 use linchpin::auth::Secret;
 use linchpin::egress::Egress;
-use linchpin_hub_core::events::{Event, Watching};
-use linchpin_hub_core::hub::sessions::Remote;
+use linchpin_hub_core::events::{Event, EventSubscription};
+use linchpin_hub_core::hub::sessions::RequestClient;
 use linchpin_hub_core::hub::users::ChangedBy;
-use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER, Options};
+use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL, LOCAL_USER};
 use linchpin_hub_core::id::{AgentId, ServerId, TenantId, UserId};
-use linchpin_hub_core::platform::System;
-use linchpin_hub_core::store::{Batch, Change, Document, Key, Kind, Paging, Store};
+use linchpin_hub_core::platform::SystemPlatform;
+use linchpin_hub_core::store::{Batch, Document, DocumentKey, DocumentKind, PageRequest, Store, StoreChange};
 use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::{Error, Scope, Subject, World};
+use linchpin_hub_core::{Actor, Error, Platform, Subject};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// User of the local tenant.
-const ADA: Scope = scope(LOCAL, LOCAL_USER);
+const ADA: Actor = scope(LOCAL, LOCAL_USER);
 const OTHER: TenantId = TenantId::fixed(2);
 /// User of another tenant.
-const BOB: Scope = scope(OTHER, UserId::fixed(7));
+const BOB: Actor = scope(OTHER, UserId::fixed(7));
 
 const PASSWORD: &str = "canary-password-of-ada";
 
@@ -42,17 +42,17 @@ const PASSWORD: &str = "canary-password-of-ada";
 const HOST: &str = "127.0.0.1:7420";
 
 /// Returns a browser on this machine.
-fn here() -> Remote {
-    Remote { address: Some([127, 0, 0, 1].into()), host: HOST.to_owned(), user: None }
+fn local_browser() -> RequestClient {
+    RequestClient { address: Some([127, 0, 0, 1].into()), host: HOST.to_owned(), user: None }
 }
 
-const fn scope(tenant: TenantId, user: UserId) -> Scope {
-    Scope::new(tenant, Subject::User(user))
+const fn scope(tenant: TenantId, user: UserId) -> Actor {
+    Actor::new(tenant, Subject::User(user))
 }
 
 fn hub(place: &TempDir, store: &Arc<dyn Store>, clock: &Arc<Clock>) -> Hub {
-    let (keys, _) = KeyFile::open(&place.path().join("keys"), &System).unwrap();
-    Hub::new(clock.clone(), store.clone(), keys, Egress::default(), Options::default())
+    let (keys, _) = KeyFile::open(&place.path().join("keys"), &SystemPlatform).unwrap();
+    Hub::new(clock.clone(), store.clone(), keys, Egress::default(), HubOptions::default())
 }
 
 struct Stage {
@@ -66,16 +66,16 @@ impl Stage {
     /// A hub with the local user, and Bob in the other tenant.
     async fn open() -> Self {
         let place = tempfile::tempdir().unwrap();
-        let stage = Self::again(place, Arc::default()).await;
+        let stage = Self::reopen(place, Arc::default()).await;
         let bob = json!({"id": UserId::fixed(7), "name": "bob", "password": null, "passwords": 0, "created": stage.clock.now()});
-        stage.put(OTHER, Kind::User, UserId::fixed(7), Some("bob"), bob).await;
+        stage.put(OTHER, DocumentKind::User, UserId::fixed(7), Some("bob"), bob).await;
         stage
     }
 
-    async fn again(place: TempDir, clock: Arc<Clock>) -> Self {
+    async fn reopen(place: TempDir, clock: Arc<Clock>) -> Self {
         let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
         let hub = hub(&place, &store, &clock);
-        hub.ensure_local().await.unwrap();
+        hub.ensure_local_user().await.unwrap();
         Stage { hub, store, clock, place }
     }
 
@@ -88,53 +88,59 @@ impl Stage {
     async fn restart(self) -> Self {
         let Stage { hub, store, clock, place } = self;
         drop((hub, store));
-        Self::again(place, clock).await
+        Self::reopen(place, clock).await
     }
 
-    fn pass(&self, seconds: i64) {
-        self.clock.turn(seconds);
+    fn advance(&self, seconds: i64) {
+        self.clock.advance(seconds);
     }
 
     async fn put(
         &self,
         tenant: TenantId,
-        kind: Kind,
+        kind: DocumentKind,
         id: impl std::fmt::Display,
         name: Option<&str>,
         body: Value,
     ) {
         let document =
-            Document { key: Key::new(kind, id), name: name.map(str::to_owned), parent: None, body };
-        self.store.commit(tenant, Batch::new().change(Change::Put { document, version: 0 })).await.unwrap();
+            Document { key: DocumentKey::new(kind, id), name: name.map(str::to_owned), parent: None, body };
+        self.store
+            .commit(tenant, Batch::new().change(StoreChange::Put { document, version: 0 }))
+            .await
+            .unwrap();
     }
 
     /// Adds a server record that agents can select.
     async fn server(&self, tenant: TenantId, id: u128, slug: &str) -> ServerId {
-        self.put(tenant, Kind::Server, ServerId::fixed(id), Some(slug), json!({})).await;
+        self.put(tenant, DocumentKind::Server, ServerId::fixed(id), Some(slug), json!({})).await;
         ServerId::fixed(id)
     }
 
-    async fn agent(&self, scope: Scope, name: &str) -> AgentId {
-        self.hub.add_agent(scope, json!({"name": name})).await.unwrap().summary.id
+    async fn agent(&self, actor: Actor, name: &str) -> AgentId {
+        self.hub.add_agent(actor, json!({"name": name})).await.unwrap().summary.id
     }
 
     /// Adds a user with a password.
-    async fn person(&self, scope: Scope, name: &str, password: &str) -> UserId {
-        let id = self.hub.add_user(scope, name).await.unwrap().id;
-        self.hub.set_password(scope, id, &password.into(), ChangedBy::Operator).await.unwrap();
+    async fn add_user(&self, actor: Actor, name: &str, password: &str) -> UserId {
+        let id = self.hub.add_user(actor, name).await.unwrap().id;
+        self.hub.set_password(actor, id, &password.into(), ChangedBy::Operator).await.unwrap();
         id
     }
 
-    async fn who(&self, cookie: &Secret) -> Option<Scope> {
-        self.hub.session(cookie, HOST).await.unwrap().map(|(scope, _)| scope)
+    async fn session_scope(&self, cookie: &Secret) -> Option<Actor> {
+        self.hub.session(cookie, HOST).await.unwrap().map(|(actor, _)| actor)
     }
 
     /// Returns all documents of a tenant.
     async fn documents(&self, tenant: TenantId) -> Vec<String> {
         let mut all = Vec::new();
-        for kind in Kind::ALL {
-            let page =
-                self.store.documents(tenant, kind, None, &Paging { after: None, limit: 500 }).await.unwrap();
+        for kind in DocumentKind::ALL {
+            let page = self
+                .store
+                .documents(tenant, kind, None, &PageRequest { after: None, limit: 500 })
+                .await
+                .unwrap();
             assert_eq!(page.next, None);
             all.extend(page.items.iter().map(|item| format!("{item:?}")));
         }
@@ -143,7 +149,7 @@ impl Stage {
 
     /// Returns the audit actions of a tenant.
     async fn actions(&self, tenant: TenantId) -> Vec<String> {
-        let rows = self.store.audit(tenant, 0, 500).await.unwrap();
+        let rows = self.store.audit_entries(tenant, 0, 500).await.unwrap();
         rows.into_iter().map(|row| row.action).collect()
     }
 }
@@ -157,6 +163,6 @@ fn field<T>(result: Result<T, Error>) -> Option<String> {
 }
 
 /// Waits for the next event.
-async fn next(events: &mut Watching) -> Arc<Event> {
+async fn next(events: &mut EventSubscription) -> Arc<Event> {
     tokio::time::timeout(Duration::from_secs(30), events.next()).await.unwrap().unwrap()
 }

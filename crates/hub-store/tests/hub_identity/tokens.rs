@@ -8,13 +8,13 @@ use super::*;
 async fn a_token_speaks_for_its_owner() {
     let stage = Stage::open().await;
     let agent = stage.agent(ADA, "helper").await;
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     let (of_agent, view) = stage.hub.issue_token(ADA, Subject::Agent(agent), " laptop ", None).await.unwrap();
     assert_eq!(next(&mut events).await.kind, "token");
     let (own, _) = stage.hub.issue_token(ADA, Subject::User(LOCAL_USER), "script", Some(1)).await.unwrap();
     assert_eq!((&*view.name, view.owner), ("laptop", format!("agent:{agent}")));
     assert_eq!(view.expires.duration_since(view.created).as_hours(), 90 * 24);
-    let as_agent = Scope::new(LOCAL, Subject::Agent(agent));
+    let as_agent = Actor::new(LOCAL, Subject::Agent(agent));
     assert_eq!(stage.hub.authenticate(of_agent.expose()).await, Ok(as_agent));
     assert_eq!(stage.hub.authenticate(own.expose()).await, Ok(ADA));
     let names = async |owner| {
@@ -56,9 +56,9 @@ async fn every_field_out_of_range() {
 }
 
 /// Forges a token of valid form.
-fn forged(id: impl std::fmt::Display) -> String {
+fn forge_token(id: impl std::fmt::Display) -> String {
     let body = format!("lp_{id}_{}", "0".repeat(64));
-    let check = Digest::of("linchpin token check").part(&body).end().to_string();
+    let check = Digest::of("linchpin token check").part(&body).finish().to_string();
     format!("{body}_{}", &check[..8])
 }
 
@@ -74,14 +74,14 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     let ((short, _), (good, id), (revoked, revoked_id)) =
         (issue(kept, Some(1)).await, issue(kept, Some(2)).await, issue(kept, None).await);
     let ((of_off, _), (of_gone, _)) = (issue(off, None).await, issue(gone, None).await);
-    stage.pass(24 * 60 * 60 - 1);
+    stage.advance(24 * 60 * 60 - 1);
     for text in [&short, &good, &revoked, &of_off, &of_gone] {
         assert_eq!(code(stage.hub.authenticate(text).await), "done");
     }
     let process = stage.hub.process_token();
     let process_id = process.expose().split('_').nth(1).unwrap();
-    stage.pass(1);
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    stage.advance(1);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     for other in [Subject::Agent(gone), ADA.subject()] {
         assert_eq!(
             code(stage.hub.revoke_token(ADA, other, revoked_id).await),
@@ -102,10 +102,10 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
         "Bearer x",
         "\u{0}",
         shorter,
-        &forged("x"),
-        &forged("00000000-0000-0000-0000-000000000009"),
+        &forge_token("x"),
+        &forge_token("00000000-0000-0000-0000-000000000009"),
     ];
-    let (guessed, guessed_process) = (forged(id), forged(process_id));
+    let (guessed, guessed_process) = (forge_token(id), forge_token(process_id));
     for text in [&short, &revoked, &of_off, &of_gone, &guessed, &guessed_process]
         .into_iter()
         .map(|text| &**text)
@@ -113,10 +113,13 @@ async fn whatever_is_wrong_with_a_token_the_answer_is_the_same() {
     {
         errors.push(stage.hub.authenticate(text).await.expect_err(text));
     }
-    assert_eq!((errors[0].kind(), errors[0].code()), (linchpin_hub_core::Kind::Unauthorized, "unauthorized"));
+    assert_eq!(
+        (errors[0].kind(), errors[0].code()),
+        (linchpin_hub_core::ErrorKind::Unauthenticated, "unauthorized")
+    );
     errors.dedup();
     assert_eq!(errors.len(), 1);
-    assert_eq!(stage.hub.authenticate(&good).await, Ok(Scope::new(LOCAL, Subject::Agent(kept))));
+    assert_eq!(stage.hub.authenticate(&good).await, Ok(Actor::new(LOCAL, Subject::Agent(kept))));
     // An agent that is enabled again has its tokens.
     stage.hub.update_agent(ADA, off, json!({"enabled": true})).await.unwrap();
     assert_eq!(code(stage.hub.authenticate(&of_off).await), "done");

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn somebody_is_there_from_the_beginning_once() {
     let stage = Stage::open().await.restart().await;
-    stage.hub.ensure_local().await.unwrap();
+    stage.hub.ensure_local_user().await.unwrap();
     let users = stage.hub.users(ADA).await.unwrap();
     assert_eq!(users.len(), 1);
     assert_eq!((users[0].id, &*users[0].name, users[0].has_password), (LOCAL_USER, "local", false));
@@ -59,22 +59,25 @@ async fn a_password_is_checked() {
 #[tokio::test]
 async fn who_is_removed_is_gone_with_sessions_and_tokens() {
     let stage = Stage::open().await;
-    let carol = stage.person(ADA, "carol", PASSWORD).await;
+    let carol = stage.add_user(ADA, "carol", PASSWORD).await;
     let as_carol = scope(LOCAL, carol);
-    let signed_in = stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await.unwrap();
+    let signed_in = stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &local_browser()).await.unwrap();
     let (token, _) = stage.hub.issue_token(as_carol, Subject::User(carol), "script", None).await.unwrap();
-    assert_eq!(stage.who(&signed_in.cookie).await, Some(as_carol));
+    assert_eq!(stage.session_scope(&signed_in.cookie).await, Some(as_carol));
     assert_eq!(stage.hub.authenticate(token.expose()).await, Ok(as_carol));
-    let mut events = stage.hub.events().watch(LOCAL, None);
+    let mut events = stage.hub.events().subscribe(LOCAL, None);
     stage.hub.remove_user(ADA, carol).await.unwrap();
     for kind in ["session", "token", "user"] {
         assert_eq!(next(&mut events).await.kind, kind);
     }
-    assert_eq!(stage.who(&signed_in.cookie).await, None);
+    assert_eq!(stage.session_scope(&signed_in.cookie).await, None);
     assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");
     assert_eq!(stage.documents(LOCAL).await.len(), 1, "all data of the user are deleted");
     assert_eq!(code(stage.hub.remove_user(ADA, carol).await), "not_found");
-    assert_eq!(code(stage.hub.sign_in(LOCAL, "carol", &PASSWORD.into(), &here()).await), "unauthorized");
+    assert_eq!(
+        code(stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &local_browser()).await),
+        "unauthorized"
+    );
     assert_eq!(stage.hub.has_password().await, Ok(false));
 }
 

@@ -13,15 +13,15 @@ struct Say {
 }
 
 /// Notifies when it is dropped before the work is done.
-struct Unless {
+struct NotifyUnlessDone {
     is_done: bool,
-    told: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
-impl Drop for Unless {
+impl Drop for NotifyUnlessDone {
     fn drop(&mut self) {
         if !self.is_done {
-            self.told.notify_one();
+            self.notify.notify_one();
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) fn upstream(
             let (begun, go_on, waited) = (begun.clone(), go_on.clone(), waited.clone());
             let told = given_up.clone();
             async move {
-                let mut unless = Unless { is_done: false, told };
+                let mut unless = NotifyUnlessDone { is_done: false, notify: told };
                 begun.notify_one();
                 go_on.notified().await;
                 waited.fetch_add(1, Ordering::SeqCst);

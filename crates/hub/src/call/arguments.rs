@@ -3,32 +3,32 @@
 use std::io;
 
 use linchpin::server::web::{Limits, check_json};
-use linchpin_hub_core::number::too_wide;
+use linchpin_hub_core::number::find_wide_integer;
 use serde_json::{Map, Value};
 
-use crate::blocking_input::{self, apart};
-use crate::error::Failure;
+use crate::blocking_input::{self, read_on_thread};
+use crate::error::CliError;
 
 /// Reads the arguments of a call: inline JSON, `@file`, or `-` for standard input.
-pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
+pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, CliError> {
     let (source, text) = if typed == "-" {
-        let read = apart(|| io::read_to_string(io::stdin())).await;
+        let read = read_on_thread(|| io::read_to_string(io::stdin())).await;
         let text =
-            read.map_err(|error| Failure::usage(format!("--args: failed to read standard input: {error}")))?;
+            read.map_err(|error| CliError::usage(format!("--args: failed to read standard input: {error}")))?;
         ("--args from standard input".to_owned(), text)
     } else if let Some(path) = typed.strip_prefix('@') {
-        let text = blocking_input::file(path)
+        let text = blocking_input::read_file(path)
             .await
-            .map_err(|error| Failure::usage(format!("--args: failed to read {path}: {error}")))?;
+            .map_err(|error| CliError::usage(format!("--args: failed to read {path}: {error}")))?;
         (format!("--args from {path}"), text)
     } else {
         ("--args".to_owned(), typed.to_owned())
     };
     check_json(&text, Limits::default())
-        .map_err(|error| Failure::usage(format!("{source}: unsupported JSON: {error}")))?;
-    if let Some(number) = too_wide(&text) {
-        let number = crate::terminal::shorten(number, 60);
-        return Err(Failure::usage(format!(
+        .map_err(|error| CliError::usage(format!("{source}: unsupported JSON: {error}")))?;
+    if let Some(number) = find_wide_integer(&text) {
+        let number = crate::terminal::truncate(number, 60);
+        return Err(CliError::usage(format!(
             "{source}: the number {number} has more than 64 bits and would be changed: pass it as a string, if the \
              tool accepts one"
         )));
@@ -36,12 +36,12 @@ pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, Failure> {
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(other) => {
-            let other = crate::terminal::shorten(&other.to_string(), 60);
-            Err(Failure::usage(format!(
+            let other = crate::terminal::truncate(&other.to_string(), 60);
+            Err(CliError::usage(format!(
                 r#"{source}: must be a JSON object such as {{"name": "value"}}, not {other}"#
             )))
         }
-        Err(error) => Err(Failure::usage(format!("{source}: invalid JSON: {error}"))),
+        Err(error) => Err(CliError::usage(format!("{source}: invalid JSON: {error}"))),
     }
 }
 

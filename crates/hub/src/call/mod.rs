@@ -15,49 +15,49 @@ use serde_json::{Map, Value, json};
 pub(crate) use arguments::parse_answer;
 
 use crate::cli::print;
-use crate::elicit::Asker;
-use crate::error::{Failure, Kind};
+use crate::elicit::TerminalElicitor;
+use crate::error::{CliError, CliErrorKind};
 use crate::roots;
 use crate::target::Target;
-use crate::terminal::{Look, Screen, one_line, shorten};
+use crate::terminal::{OutputStyle, Screen, one_line, truncate};
 
 /// Minimum similarity (0–1) of a suggested tool name.
-const ALIKE: f64 = 0.6;
-const SUGGESTIONS: usize = 3;
+const MIN_SIMILARITY: f64 = 0.6;
+const MAX_SUGGESTIONS: usize = 3;
 /// Total time limit of a call that reports progress, in multiples of the timeout.
-const LONGEST: u32 = 10;
+const PROGRESS_TIMEOUT_FACTOR: u32 = 10;
 /// Requested retention of the result of a call that runs as a task.
-const KEEP: Duration = Duration::from_hours(1);
+const TASK_TTL: Duration = Duration::from_hours(1);
 
-pub(crate) struct Options {
+pub(crate) struct CallOptions {
     pub(crate) tool: String,
     pub(crate) args: String,
     pub(crate) answers: Vec<(String, String)>,
     pub(crate) json: bool,
 }
 
-pub(crate) async fn run(server: Target, options: Options) -> Result<ExitCode, Failure> {
-    let Options { tool, args, answers, json } = options;
+pub(crate) async fn run(server: Target, options: CallOptions) -> Result<ExitCode, CliError> {
+    let CallOptions { tool, args, answers, json } = options;
     let arguments = arguments::read(&args).await?;
     let (screen, verbose) = (server.screen.clone(), server.verbose);
     let timeout = server.timeout;
-    let asker = Asker::new(screen.clone(), answers);
+    let asker = TerminalElicitor::new(screen.clone(), answers);
     let (forms, pages, log) = (asker.clone(), asker.clone(), screen.clone());
     let dress = move |client: ClientBuilder| {
         let client = client
-            .roots(roots::current())
+            .roots(roots::current_directory())
             .on_elicit(move |ask| forms.clone().form(ask))
-            .on_elicit_url(move |ask| pages.clone().page(ask));
+            .on_elicit_url(move |ask| pages.clone().url(ask));
         if verbose { client.on_log(LogLevel::Debug, move |message| show_log(&log, &message)) } else { client }
     };
     let work = async |client: &Client| {
-        asker.is_for(client.server().map(|server| one_line(&server.name)));
+        asker.set_server_name(client.server().map(|server| one_line(&server.name)));
         let tool = find_tool(client, &tool).await?;
         let result = call(client, &tool, arguments, &screen, timeout).await?;
         asker.show_unused();
         Ok((result, client.revision()))
     };
-    let (result, revision) = server.with(dress, work).await?;
+    let (result, revision) = server.with_client(dress, work).await?;
     if json {
         print(&format!("{}\n", to_json(&tool, &result, &to_value(&result.content, revision))))?;
     } else {
@@ -72,31 +72,31 @@ async fn call(
     arguments: Map<String, Value>,
     screen: &Arc<Screen>,
     timeout: Duration,
-) -> Result<CallToolResult, Failure> {
+) -> Result<CallToolResult, CliError> {
     let shown = screen.clone();
     let mut call = client
         .call(&tool.name, arguments)
         .timeout(timeout)
-        .extend_on_progress(timeout * LONGEST)
+        .extend_on_progress(timeout * PROGRESS_TIMEOUT_FACTOR)
         .progress(move |progress| shown.progress(&progress));
     if tool.execution.as_ref().and_then(|execution| execution.task_support) == Some(TaskSupport::Required) {
-        call = call.as_task(KEEP);
+        call = call.as_task(TASK_TTL);
     }
     call.await.map_err(|error| match error {
         ClientError::Call(CallError::TimedOut(after)) => {
             let after = after.as_secs_f64();
             let text = format!("`{}` returned no result within {after:.1} s: increase --timeout", tool.name);
-            Failure::new(Kind::Timeout, text)
+            CliError::new(CliErrorKind::Timeout, text)
         }
         error => error.into(),
     })
 }
 
 /// Finds a tool by name. The error suggests similar names, since most unknown names are misspelt.
-async fn find_tool(client: &Client, name: &str) -> Result<Tool, Failure> {
+async fn find_tool(client: &Client, name: &str) -> Result<Tool, CliError> {
     if client.capabilities().tools.is_none() {
-        return Err(Failure::new(
-            Kind::UnknownTool,
+        return Err(CliError::new(
+            CliErrorKind::UnknownTool,
             format!("unknown tool `{name}`: the server has no tools"),
         ));
     }
@@ -104,53 +104,57 @@ async fn find_tool(client: &Client, name: &str) -> Result<Tool, Failure> {
         .tools()
         .all()
         .await
-        .map_err(|error| Failure::from(error).during("failed to list the tools"))?;
+        .map_err(|error| CliError::from(error).context("failed to list the tools"))?;
     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
         return Ok(tool.clone());
     }
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-    let alike = alike(name, &names);
+    let alike = similar_names(name, &names);
     let advice = if alike.is_empty() {
         "list the tools of the server with `linchpin inspect`".to_owned()
     } else {
         format!(
             "did you mean {}?",
-            alike.iter().map(|name| shorten(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
+            alike.iter().map(|name| truncate(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
         )
     };
-    Err(Failure::new(Kind::UnknownTool, format!("unknown tool `{name}`: {advice}")))
+    Err(CliError::new(CliErrorKind::UnknownTool, format!("unknown tool `{name}`: {advice}")))
 }
 
 /// Returns similar names, best match first.
-fn alike<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+fn similar_names<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['_', '.', '/'], "-");
     let wanted = plain(name);
     let likeness = |other: &str| {
         let other = plain(other);
         let contains = wanted.len() > 2 && (other.contains(&wanted) || wanted.contains(&other));
-        strsim::normalized_damerau_levenshtein(&wanted, &other).max(if contains { ALIKE } else { 0.0 })
+        strsim::normalized_damerau_levenshtein(&wanted, &other).max(if contains {
+            MIN_SIMILARITY
+        } else {
+            0.0
+        })
     };
     let mut found: Vec<(f64, &str)> = names.iter().map(|other| (likeness(other), *other)).collect();
-    found.retain(|(likeness, _)| *likeness >= ALIKE);
+    found.retain(|(likeness, _)| *likeness >= MIN_SIMILARITY);
     found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    found.into_iter().take(SUGGESTIONS).map(|(_, name)| name).collect()
+    found.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
 fn to_json(tool: &str, result: &CallToolResult, content: &Value) -> Value {
     json!({
         "tool": tool,
         "content": content,
-        "structuredContent": output::structured(result),
+        "structuredContent": output::structured_content(result),
         "isError": result.is_error == Some(true),
     })
 }
 
-fn show(result: &CallToolResult, screen: &Screen) -> Result<(), Failure> {
+fn show(result: &CallToolResult, screen: &Screen) -> Result<(), CliError> {
     let is_error = result.is_error == Some(true);
-    let text = output::text(result, if is_error { screen.look } else { Look::stdout() });
+    let text = output::format_result(result, if is_error { screen.style } else { OutputStyle::stdout() });
     match text.is_empty() {
         true if is_error => screen.line("linchpin: the tool failed without an error message"),
-        true => screen.aside("note: the tool returned an empty result"),
+        true => screen.dim_line("note: the tool returned an empty result"),
         false if is_error => screen.line(&text),
         false => print(&format!("{text}\n"))?,
     }
@@ -160,7 +164,7 @@ fn show(result: &CallToolResult, screen: &Screen) -> Result<(), Failure> {
 fn show_log(screen: &Screen, message: &LogParams) {
     let logger = message.logger.as_deref().map(|logger| format!(" {}", one_line(logger))).unwrap_or_default();
     let text = message.data.as_str().map_or_else(|| one_line(&message.data.to_string()), one_line);
-    screen.aside(&format!("log {}{logger}: {text}", message.level.as_str()));
+    screen.dim_line(&format!("log {}{logger}: {text}", message.level.as_str()));
 }
 
 #[cfg(test)]
@@ -170,10 +174,10 @@ mod tests {
     #[test]
     fn close_names_are_found() {
         let names = ["get-sum", "get-env", "echo", "a", "Get_Summary"];
-        assert_eq!(alike("get_sum", &names), ["get-sum", "Get_Summary"]);
-        assert_eq!(alike("ehco", &names), ["echo"]);
-        assert_eq!(alike("echoo", &names), ["echo"]);
-        assert_eq!(alike("sum", &names)[0], "get-sum");
-        assert!(alike("zzz", &names).is_empty());
+        assert_eq!(similar_names("get_sum", &names), ["get-sum", "Get_Summary"]);
+        assert_eq!(similar_names("ehco", &names), ["echo"]);
+        assert_eq!(similar_names("echoo", &names), ["echo"]);
+        assert_eq!(similar_names("sum", &names)[0], "get-sum");
+        assert!(similar_names("zzz", &names).is_empty());
     }
 }

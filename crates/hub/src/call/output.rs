@@ -4,60 +4,65 @@ use linchpin::Content;
 use linchpin::model::{CallToolResult, ResourceContents};
 use serde_json::Value;
 
-use crate::terminal::{Look, Style, clean, one_line};
+use crate::terminal::{OutputStyle, Style, one_line, sanitize};
 
 /// Formats a result. Structured content is shown only if there is no text.
-pub(super) fn text(result: &CallToolResult, look: Look) -> String {
+pub(super) fn format_result(result: &CallToolResult, style: OutputStyle) -> String {
     let has_text =
         result.content.iter().any(|content| content.as_text().is_some_and(|text| !text.is_empty()));
-    let mut parts: Vec<String> = result.content.iter().map(|content| block(content, look)).collect();
-    if let Some(value) = structured(result).filter(|_| !has_text) {
-        parts.push(shown(&serde_json::to_string_pretty(&value).unwrap_or_default(), look));
+    let mut parts: Vec<String> =
+        result.content.iter().map(|content| format_content(content, style)).collect();
+    if let Some(value) = structured_content(result).filter(|_| !has_text) {
+        parts.push(clean_for_terminal(&serde_json::to_string_pretty(&value).unwrap_or_default(), style));
     }
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }
 
 /// Returns the structured content as the server sent it.
-pub(super) fn structured(result: &CallToolResult) -> Option<Value> {
+pub(super) fn structured_content(result: &CallToolResult) -> Option<Value> {
     let structured = result.structured_content.as_ref()?;
     serde_json::from_str(structured.json.get()).ok()
 }
 
-fn block(content: &Content, look: Look) -> String {
+fn format_content(content: &Content, style: OutputStyle) -> String {
     match content {
-        Content::Text(text) => shown(&text.text, look),
-        Content::Image(image) => aside(&format!("{}, {}", image.mime_type, size(&image.data)), look),
-        Content::Audio(audio) => aside(&format!("{}, {}", audio.mime_type, size(&audio.data)), look),
+        Content::Text(text) => clean_for_terminal(&text.text, style),
+        Content::Image(image) => {
+            bracketed(&format!("{}, {}", image.mime_type, format_size(&image.data)), style)
+        }
+        Content::Audio(audio) => {
+            bracketed(&format!("{}, {}", audio.mime_type, format_size(&audio.data)), style)
+        }
         Content::ResourceLink(link) => {
             let kind = link.mime_type.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
-            aside(&format!("{}: {}{kind}", link.name, link.uri), look)
+            bracketed(&format!("{}: {}{kind}", link.name, link.uri), style)
         }
-        Content::Resource(embedded) => resource(&embedded.resource, look),
+        Content::Resource(embedded) => format_resource(&embedded.resource, style),
         Content::ToolUse(_) | Content::ToolResult(_) => String::new(),
     }
 }
 
-fn resource(resource: &ResourceContents, look: Look) -> String {
+fn format_resource(resource: &ResourceContents, style: OutputStyle) -> String {
     let kind = resource.mime_type.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
     match (&resource.text, &resource.blob) {
-        (Some(text), _) => shown(text, look),
-        (None, Some(blob)) => aside(&format!("{}{kind}, {}", resource.uri, size(blob)), look),
-        (None, None) => aside(&format!("{}{kind}", resource.uri), look),
+        (Some(text), _) => clean_for_terminal(text, style),
+        (None, Some(blob)) => bracketed(&format!("{}{kind}, {}", resource.uri, format_size(blob)), style),
+        (None, None) => bracketed(&format!("{}{kind}", resource.uri), style),
     }
 }
 
 /// Removes control characters for a terminal. Piped output stays unchanged, byte for byte.
-fn shown(text: &str, look: Look) -> String {
-    if look.is_terminal { clean(text) } else { text.to_owned() }
+fn clean_for_terminal(text: &str, style: OutputStyle) -> String {
+    if style.is_terminal { sanitize(text) } else { text.to_owned() }
 }
 
-fn aside(text: &str, look: Look) -> String {
-    look.paint(Style::Dim, &format!("[{}]", one_line(text)))
+fn bracketed(text: &str, style: OutputStyle) -> String {
+    style.paint(Style::Dim, &format!("[{}]", one_line(text)))
 }
 
 /// Formats the decoded size of a Base64 string.
-fn size(base64: &str) -> String {
+fn format_size(base64: &str) -> String {
     let bytes = base64.trim_end_matches('=').len() * 3 / 4;
     match bytes {
         1 => "1 byte".into(),
@@ -74,12 +79,12 @@ mod tests {
     use super::*;
 
     fn shown_of(result: Value) -> String {
-        text(&serde_json::from_value(result).unwrap(), Look::plain(80))
+        format_result(&serde_json::from_value(result).unwrap(), OutputStyle::plain(80))
     }
 
     #[test]
     fn everything_has_a_line() {
-        let image = block(&Content::image([0; 12_000], "image/png"), Look::plain(80));
+        let image = format_content(&Content::image([0; 12_000], "image/png"), OutputStyle::plain(80));
         assert_eq!(image, "[image/png, 12 KB]");
         let shown = shown_of(json!({ "content": [
             { "type": "text", "text": "one\u{1b}" },
@@ -98,6 +103,6 @@ mod tests {
         let shown = shown_of(json!({ "content": [], "structuredContent": { "a": [1] } }));
         assert_eq!(shown, "{\n  \"a\": [\n    1\n  ]\n}");
         assert_eq!(shown_of(json!({ "content": [] })), "");
-        assert_eq!(size(&"A".repeat(4 << 20)), "3.0 MB");
+        assert_eq!(format_size(&"A".repeat(4 << 20)), "3.0 MB");
     }
 }

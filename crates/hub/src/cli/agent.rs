@@ -3,33 +3,33 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::Asked;
-use super::output::{Field, field, name};
-use crate::api_client::{Api, encoded, object};
+use super::CommandContext;
+use super::output::{Column, column, name_column};
+use crate::api_client::{ApiClient, json_object, percent_encode};
 use crate::blocking_input;
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
-const LIST: [Field; 6] = [
-    name("name", "/name"),
-    field("id", "/id"),
-    field("approval", "/approval"),
-    field("enabled", "/enabled"),
-    field("servers", "/server_count"),
-    field("tools", "/tool_count"),
+const LIST_COLUMNS: [Column; 6] = [
+    name_column("name", "/name"),
+    column("id", "/id"),
+    column("approval", "/approval"),
+    column("enabled", "/enabled"),
+    column("servers", "/server_count"),
+    column("tools", "/tool_count"),
 ];
-const ONE: [Field; 12] = [
-    name("name", "/name"),
-    field("id", "/id"),
-    field("model", "/model"),
-    field("approval", "/approval"),
-    field("enabled", "/enabled"),
-    field("calls per minute", "/calls_per_minute"),
-    field("concurrent calls", "/calls_at_once"),
-    field("servers", "/servers"),
-    field("tools", "/tool_count"),
-    field("created", "/created"),
-    field("updated", "/updated"),
-    field("instructions", "/instructions"),
+const DETAIL_COLUMNS: [Column; 12] = [
+    name_column("name", "/name"),
+    column("id", "/id"),
+    column("model", "/model"),
+    column("approval", "/approval"),
+    column("enabled", "/enabled"),
+    column("calls per minute", "/calls_per_minute"),
+    column("concurrent calls", "/calls_at_once"),
+    column("servers", "/servers"),
+    column("tools", "/tool_count"),
+    column("created", "/created"),
+    column("updated", "/updated"),
+    column("instructions", "/instructions"),
 ];
 
 #[derive(Subcommand)]
@@ -41,16 +41,16 @@ pub(crate) enum Command {
         /// Display name
         name: String,
         #[command(flatten)]
-        said: Said,
+        said: AgentFields,
     },
     /// List agents
     List,
     /// Show an agent
-    Show(Which),
+    Show(AgentArg),
     /// Update an agent; fields without an option stay unchanged
     Update {
         #[command(flatten)]
-        which: Which,
+        which: AgentArg,
         /// New display name
         #[arg(long)]
         name: Option<String>,
@@ -58,20 +58,20 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "disabled")]
         enabled: bool,
         #[command(flatten)]
-        said: Said,
+        said: AgentFields,
     },
     /// Remove an agent with its tokens and credentials
-    Remove(Which),
+    Remove(AgentArg),
 }
 
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct AgentArg {
     /// Name or id of the agent
     agent: String,
 }
 
 #[derive(Args)]
-pub(crate) struct Said {
+pub(crate) struct AgentFields {
     /// System instructions; @FILE reads them from a file
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
@@ -99,14 +99,14 @@ pub(crate) struct Said {
     disabled: bool,
 }
 
-impl Said {
-    async fn fields(&self) -> Result<Vec<(&'static str, Option<Value>)>, Failure> {
+impl AgentFields {
+    async fn members(&self) -> Result<Vec<(&'static str, Option<Value>)>, CliError> {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let limit = |count: Option<u32>| count.map(|count| json!((count > 0).then_some(count)));
         let instructions = match self.instructions.as_deref().map(|text| (text, text.strip_prefix('@'))) {
             Some((_, Some(path))) => {
-                let read = blocking_input::file(path).await;
-                Some(json!(read.map_err(|error| Failure::usage(format!("cannot read {path}: {error}")))?))
+                let read = blocking_input::read_file(path).await;
+                Some(json!(read.map_err(|error| CliError::usage(format!("cannot read {path}: {error}")))?))
             }
             Some((text, None)) => Some(json!(text)),
             None => None,
@@ -123,81 +123,84 @@ impl Said {
     }
 
     /// Builds the field `servers` from the options `--server` and `--trust`.
-    fn servers(&self) -> Result<Value, Failure> {
+    fn servers(&self) -> Result<Value, CliError> {
         let mut servers = Map::new();
-        for typed in &self.servers {
+        for argument in &self.servers {
             // A missing `tools` field selects all tools.
-            let Some((server, tools)) = typed.split_once(':') else {
-                servers.insert(typed.clone(), json!({}));
+            let Some((server, tools)) = argument.split_once(':') else {
+                servers.insert(argument.clone(), json!({}));
                 continue;
             };
-            let tools = names(tools);
+            let tools = split_names(tools);
             if tools.is_empty() {
                 let text = format!(
-                    "--server {typed}: add tool names after the `:`, or remove the `:` to select all tools"
+                    "--server {argument}: add tool names after the `:`, or remove the `:` to select all tools"
                 );
-                return Err(Failure::usage(text));
+                return Err(CliError::usage(text));
             }
             servers.insert(server.to_owned(), json!({ "tools": tools }));
         }
-        for typed in &self.trusted {
-            let (server, tools) = typed.split_once(':').unwrap_or((typed, ""));
+        for argument in &self.trusted {
+            let (server, tools) = argument.split_once(':').unwrap_or((argument, ""));
             let Some(selection) = servers.get_mut(server) else {
-                return Err(Failure::usage(format!("--trust {typed}: add --server {server}")));
+                return Err(CliError::usage(format!("--trust {argument}: add --server {server}")));
             };
-            selection["trusted"] = json!(names(tools));
+            selection["trusted"] = json!(split_names(tools));
         }
         Ok(Value::Object(servers))
     }
 }
 
-fn names(text: &str) -> Vec<&str> {
+fn split_names(text: &str) -> Vec<&str> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect()
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command {
-        Command::Add { name, said } => {
-            let mut fields = said.fields().await?;
+        Command::Add { name, said: agent_fields } => {
+            let mut fields = agent_fields.members().await?;
             fields.push(("name", Some(json!(name))));
-            let agent = api.post("/agents", &object(fields)).await?;
+            let agent = api.post("/agents", &json_object(fields)).await?;
             let next = "create a token with `linchpin token add NAME --agent";
-            output.done(&agent, &format!("agent `{name}` added: {next} '{name}'`"))?;
+            output.print_result(&agent, &format!("agent `{name}` added: {next} '{name}'`"))?;
         }
         Command::List => {
             let none = "no agents: add one with `linchpin agent add`";
-            output.list(&api.list("/agents", usize::MAX).await?, &LIST, none)?;
+            output.print_list(&api.list("/agents", usize::MAX).await?, &LIST_COLUMNS, none)?;
         }
-        Command::Show(which) => {
-            let mut agent = api.get(&which.path(&api).await?).await?;
+        Command::Show(agent_arg) => {
+            let mut agent = api.get(&agent_arg.path(&api).await?).await?;
             if !output.json {
-                agent["servers"] = selected(&api, &agent["servers"]).await?;
+                agent["servers"] = format_selection(&api, &agent["servers"]).await?;
             }
-            output.one(&agent, &ONE)?;
+            output.print_details(&agent, &DETAIL_COLUMNS)?;
         }
-        Command::Update { which, name, enabled, said } => {
-            let mut fields = said.fields().await?;
+        Command::Update { which: agent_arg, name, enabled, said: agent_fields } => {
+            let mut fields = agent_fields.members().await?;
             fields.push(("name", name.map(|name| json!(name))));
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             if fields.iter().all(|(_, value)| value.is_none()) {
                 let text = "nothing to update: add --name, --instructions, --model, --approval, --server, --trust, \
                             --calls-per-minute, --calls-at-once, --enabled or --disabled";
-                return Err(Failure::usage(text));
+                return Err(CliError::usage(text));
             }
-            let agent = api.patch(&which.path(&api).await?, &object(fields)).await?;
-            output.done(&agent, &format!("agent `{}` updated", which.agent))?;
+            let agent = api.patch(&agent_arg.path(&api).await?, &json_object(fields)).await?;
+            output.print_result(&agent, &format!("agent `{}` updated", agent_arg.agent))?;
         }
-        Command::Remove(which) => {
-            api.delete(&which.path(&api).await?).await?;
-            output.done(&json!({ "removed": which.agent }), &format!("agent `{}` removed", which.agent))?;
+        Command::Remove(agent_arg) => {
+            api.delete(&agent_arg.path(&api).await?).await?;
+            output.print_result(
+                &json!({ "removed": agent_arg.agent }),
+                &format!("agent `{}` removed", agent_arg.agent),
+            )?;
         }
     }
     Ok(())
 }
 
 /// Formats the servers of an agent as `SLUG:TOOL,…`, with the trusted tools in parentheses.
-async fn selected(api: &Api, servers: &Value) -> Result<Value, Failure> {
+async fn format_selection(api: &ApiClient, servers: &Value) -> Result<Value, CliError> {
     let known = api.list("/servers", usize::MAX).await?;
     let line = |(id, selection): (&String, &Value)| {
         let slug =
@@ -218,29 +221,32 @@ async fn selected(api: &Api, servers: &Value) -> Result<Value, Failure> {
     Ok(json!(servers.as_object().into_iter().flatten().map(line).collect::<Vec<_>>()))
 }
 
-impl Which {
-    async fn path(&self, api: &Api) -> Result<String, Failure> {
-        Ok(format!("/agents/{}", encoded(&find(api, &self.agent).await?)))
+impl AgentArg {
+    async fn path(&self, api: &ApiClient) -> Result<String, CliError> {
+        Ok(format!("/agents/{}", percent_encode(&find(api, &self.agent).await?)))
     }
 }
 
 /// Finds an agent by name or id and returns its id.
-pub(super) async fn find(api: &Api, typed: &str) -> Result<String, Failure> {
-    named(&api.list("/agents", usize::MAX).await?, "agent", typed)
+pub(super) async fn find(api: &ApiClient, argument: &str) -> Result<String, CliError> {
+    find_id(&api.list("/agents", usize::MAX).await?, "agent", argument)
 }
 
 /// Like [`find`], for an optional argument.
-pub(crate) async fn find_if(api: &Api, typed: Option<&str>) -> Result<Option<String>, Failure> {
-    match typed {
+pub(crate) async fn find_optional(
+    api: &ApiClient,
+    argument: Option<&str>,
+) -> Result<Option<String>, CliError> {
+    match argument {
         None => Ok(None),
-        Some(typed) => find(api, typed).await.map(Some),
+        Some(argument) => find(api, argument).await.map(Some),
     }
 }
 
 /// Finds an item by name or id and returns its id. A name must be unique.
-pub(super) fn named(all: &[Value], what: &str, typed: &str) -> Result<String, Failure> {
-    let mut found = all.iter().filter(|item| item["id"] == typed || item["name"] == typed);
-    let fail = |text: &str| Failure::new(Kind::Other, format!("{text} {what} `{typed}`"));
+pub(super) fn find_id(all: &[Value], what: &str, argument: &str) -> Result<String, CliError> {
+    let mut found = all.iter().filter(|item| item["id"] == argument || item["name"] == argument);
+    let fail = |text: &str| CliError::new(CliErrorKind::Other, format!("{text} {what} `{argument}`"));
     match (found.next().and_then(|item| item["id"].as_str()), found.next()) {
         (Some(id), None) => Ok(id.to_owned()),
         (Some(_), Some(_)) => Err(fail("use the id: there is more than one")),
@@ -255,7 +261,7 @@ mod tests {
     #[test]
     fn servers_are_read_with_their_tools() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let mut said = Said {
+        let mut agent_fields = AgentFields {
             instructions: None,
             model: None,
             approval: None,
@@ -266,11 +272,11 @@ mod tests {
             disabled: false,
         };
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});
-        assert_eq!(said.servers().unwrap(), expected);
-        said.servers = texts(&["demo:", "files"]);
-        assert!(said.servers().unwrap_err().to_string().contains("add tool names after the `:`"));
-        (said.servers, said.trusted) = (texts(&["files"]), texts(&["other:x"]));
-        assert_eq!(said.servers().unwrap_err().to_string(), "--trust other:x: add --server other");
+        assert_eq!(agent_fields.servers().unwrap(), expected);
+        agent_fields.servers = texts(&["demo:", "files"]);
+        assert!(agent_fields.servers().unwrap_err().to_string().contains("add tool names after the `:`"));
+        (agent_fields.servers, agent_fields.trusted) = (texts(&["files"]), texts(&["other:x"]));
+        assert_eq!(agent_fields.servers().unwrap_err().to_string(), "--trust other:x: add --server other");
     }
 
     #[test]
@@ -280,10 +286,10 @@ mod tests {
             json!({"id": "2", "name": "b"}),
             json!({"id": "3", "name": "b"}),
         ];
-        assert_eq!(named(&all, "agent", "a").unwrap(), "1");
-        assert_eq!(named(&all, "agent", "3").unwrap(), "3");
-        let error = named(&all, "agent", "b").unwrap_err().to_string();
+        assert_eq!(find_id(&all, "agent", "a").unwrap(), "1");
+        assert_eq!(find_id(&all, "agent", "3").unwrap(), "3");
+        let error = find_id(&all, "agent", "b").unwrap_err().to_string();
         assert_eq!(error, "use the id: there is more than one agent `b`");
-        assert_eq!(named(&all, "agent", "c").unwrap_err().to_string(), "no such agent `c`");
+        assert_eq!(find_id(&all, "agent", "c").unwrap_err().to_string(), "no such agent `c`");
     }
 }

@@ -3,31 +3,31 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::Asked;
-use super::output::{Field, either, field, name};
-use crate::api_client::{encoded, object, query};
+use super::CommandContext;
+use super::output::{Column, column, column_or, name_column};
+use crate::api_client::{json_object, percent_encode, query_string};
 use crate::call::arguments;
-use crate::error::Failure;
+use crate::error::CliError;
 
-const LIST: [Field; 6] = [
-    name("id", "/id"),
-    field("status", "/decision"),
-    either("subject", "/call/subject_name", "/call/subject"),
-    field("expires", "/expires"),
-    either("tool", "/call/name", "/call/tool"),
-    field("arguments", "/call/arguments"),
+const LIST_COLUMNS: [Column; 6] = [
+    name_column("id", "/id"),
+    column("status", "/decision"),
+    column_or("subject", "/call/subject_name", "/call/subject"),
+    column("expires", "/expires"),
+    column_or("tool", "/call/name", "/call/tool"),
+    column("arguments", "/call/arguments"),
 ];
 
-const ONE: [Field; 9] = [
-    name("id", "/id"),
-    field("status", "/decision"),
-    either("decided by", "/decided_by_name", "/decided_by"),
-    either("subject", "/call/subject_name", "/call/subject"),
-    field("requested", "/created"),
-    field("expires", "/expires"),
-    either("tool", "/call/name", "/call/tool"),
-    field("call", "/call/id"),
-    field("arguments", "/call/arguments"),
+const DETAIL_COLUMNS: [Column; 9] = [
+    name_column("id", "/id"),
+    column("status", "/decision"),
+    column_or("decided by", "/decided_by_name", "/decided_by"),
+    column_or("subject", "/call/subject_name", "/call/subject"),
+    column("requested", "/created"),
+    column("expires", "/expires"),
+    column_or("tool", "/call/name", "/call/tool"),
+    column("call", "/call/id"),
+    column("arguments", "/call/arguments"),
 ];
 
 #[derive(Subcommand)]
@@ -61,34 +61,38 @@ pub(crate) enum Command {
     },
 }
 
-pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Option<Command>) -> Result<(), CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command.unwrap_or(Command::List { decision: "open".to_owned() }) {
         Command::List { decision } => {
             let decision = Some(decision).filter(|decision| decision != "all");
-            let path = format!("/approvals{}", query([("decision", decision)]));
+            let path = format!("/approvals{}", query_string([("decision", decision)]));
             let mut open = api.list(&path, 1_000).await?;
             for item in open.iter_mut().filter(|item| !output.json && item["call"]["arguments"].is_null()) {
                 item["call"]["arguments"] = json!("too long for the list: run `linchpin approvals show`");
             }
-            output.list(&open, &LIST, "no approvals")?;
+            output.print_list(&open, &LIST_COLUMNS, "no approvals")?;
         }
         Command::Show { approval } => {
-            output.one(&api.get(&format!("/approvals/{}", encoded(&approval))).await?, &ONE)?;
+            output.print_details(
+                &api.get(&format!("/approvals/{}", percent_encode(&approval))).await?,
+                &DETAIL_COLUMNS,
+            )?;
         }
         Command::Approve { approval, args } => {
             let arguments = match args {
                 Some(args) => Some(arguments::read(&args).await?),
                 None => None,
             };
-            let body = object([("arguments", arguments.map(|arguments| json!(arguments)))]);
-            let answer = api.post(&format!("/approvals/{}/approve", encoded(&approval)), &body).await?;
-            output.done(&answer, "approved")?;
+            let body = json_object([("arguments", arguments.map(|arguments| json!(arguments)))]);
+            let response =
+                api.post(&format!("/approvals/{}/approve", percent_encode(&approval)), &body).await?;
+            output.print_result(&response, "approved")?;
         }
         Command::Deny { approval, reason } => {
-            let body = object([("reason", reason.map(|reason| json!(reason)))]);
-            let answer = api.post(&format!("/approvals/{}/deny", encoded(&approval)), &body).await?;
-            output.done(&answer, "denied")?;
+            let body = json_object([("reason", reason.map(|reason| json!(reason)))]);
+            let response = api.post(&format!("/approvals/{}/deny", percent_encode(&approval)), &body).await?;
+            output.print_result(&response, "denied")?;
         }
     }
     Ok(())

@@ -7,29 +7,29 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use linchpin::egress::Egress;
-use linchpin_hub_core::audit::Signer;
+use linchpin_hub_core::audit::AuditSigner;
 use linchpin_hub_core::audit::segment::Segment;
-use linchpin_hub_core::hub::{AuditView, Beside, Hub, LOCAL, Options, every_segment, verify};
-use linchpin_hub_core::platform::System;
-use linchpin_hub_core::store::MOST_ON_PAGE;
+use linchpin_hub_core::hub::{AuditFiles, AuditView, Hub, HubOptions, LOCAL, list_segments, verify};
+use linchpin_hub_core::platform::SystemPlatform;
+use linchpin_hub_core::store::MAX_PAGE_SIZE;
 use serde_json::{Value, json};
 
-use super::output::{Field, field};
-use super::{Asked, print};
-use crate::config::{Config, Place};
-use crate::error::{Failure, Kind};
+use super::output::{Column, column};
+use super::{CommandContext, print};
+use crate::config::{Config, HubPaths};
+use crate::error::{CliError, CliErrorKind};
 
-const VERIFIED: [Field; 10] = [
-    field("intact", "/is_whole"),
-    field("entries", "/entries"),
-    field("last checkpoint", "/checkpoint"),
-    field("signed head", "/head"),
-    field("segments", "/segments"),
-    field("note", "/note"),
-    field("kind", "/kind"),
-    field("first bad entry", "/broken"),
-    field("problem", "/problem"),
-    field("digest", "/hash"),
+const VERIFICATION_COLUMNS: [Column; 10] = [
+    column("intact", "/is_whole"),
+    column("entries", "/entries"),
+    column("last checkpoint", "/checkpoint"),
+    column("signed head", "/head"),
+    column("segments", "/segments"),
+    column("note", "/note"),
+    column("kind", "/kind"),
+    column("first bad entry", "/broken"),
+    column("problem", "/problem"),
+    column("digest", "/hash"),
 ];
 
 #[derive(Subcommand)]
@@ -54,34 +54,35 @@ pub(crate) enum Command {
     },
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Failure> {
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Verify => {
-            let found = match &asked.hub {
-                Some(_) => asked.api()?.get("/audit/verify").await?,
-                None => verified(&asked.place()?).await?,
+            let verification = match &context.hub {
+                Some(_) => context.api()?.get("/audit/verify").await?,
+                None => verify_local(&context.paths()?).await?,
             };
-            asked.output.one(&found, &VERIFIED)?;
-            Ok(ExitCode::from(u8::from(found["is_whole"] != true)))
+            context.output.print_details(&verification, &VERIFICATION_COLUMNS)?;
+            Ok(ExitCode::from(u8::from(verification["is_whole"] != true)))
         }
         Command::Accept => {
-            accept(asked).await?;
-            asked.output.done(&json!({}), "audit log accepted; a new chain head was signed")?;
+            accept(context).await?;
+            context.output.print_result(&json!({}), "audit log accepted; a new chain head was signed")?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Export { mut after } => {
-            if asked.hub.is_some() {
+            if context.hub.is_some() {
                 let text = "--hub is not supported: run `linchpin audit export` on the machine of the hub";
-                return Err(Failure::usage(text));
+                return Err(CliError::usage(text));
             }
-            let place = asked.place()?;
-            let (store, folder) = (place.found_store().await?, place.segments(&Config::open(&place.config)?));
+            let place = context.paths()?;
+            let (store, folder) =
+                (place.open_existing_store().await?, place.segment_folder(&Config::open(&place.config)?));
             loop {
-                let rows = store.audit(LOCAL, after, MOST_ON_PAGE).await?;
+                let rows = store.audit_entries(LOCAL, after, MAX_PAGE_SIZE).await?;
                 // Entries missing from the store are in a segment; they may have been moved since the last read.
                 if rows.first().is_none_or(|first| first.number != after + 1) {
                     let before = after;
-                    for segment in every_segment(&*store, LOCAL).await? {
+                    for segment in list_segments(&*store, LOCAL).await? {
                         if segment.last > after {
                             print_segment(&segment, &folder, after)?;
                             after = segment.last;
@@ -101,61 +102,61 @@ pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Fai
     }
 }
 
-async fn verified(place: &Place) -> Result<Value, Failure> {
+async fn verify_local(place: &HubPaths) -> Result<Value, CliError> {
     let config = Config::open(&place.config)?;
-    let beside = beside(place, &config);
-    let store = match place.found_store().await {
+    let files = audit_files(place, &config);
+    let store = match place.open_existing_store().await {
         Err(failure) if !place.has_store() && place.keys.exists() => {
-            let signer = Signer::new(&place.found_keys()?.audit);
+            let signer = AuditSigner::new(&place.read_keys()?.audit);
             let head =
-                beside.heads.as_ref().map(|file| file.find(None, LOCAL, signer.public_key())).transpose()?;
+                files.heads.as_ref().map(|file| file.find(None, LOCAL, signer.public_key())).transpose()?;
             return Err(match head.flatten() {
                 Some(last) => {
                     let text = format!(
                         "{failure} (kind `all_removed`: the signed head covers {} entries)",
                         last.head.number
                     );
-                    Failure::new(Kind::Other, text)
+                    CliError::new(CliErrorKind::Other, text)
                 }
                 None => failure,
             });
         }
         store => store?,
     };
-    let signer = Signer::new(&place.found_keys()?.audit);
-    Ok(json!(verify(&*store, LOCAL, signer.public_key(), &beside).await?))
+    let signer = AuditSigner::new(&place.read_keys()?.audit);
+    Ok(json!(verify(&*store, LOCAL, signer.public_key(), &files).await?))
 }
 
 /// Returns the audit files outside the database: checkpoints, chain heads and segments.
-pub(super) fn beside(place: &Place, config: &Config) -> Beside {
-    let (checkpoints, segments) = (Some(place.checkpoints()), Some(place.segments(config)));
-    Beside { checkpoints, heads: Some(place.heads(config)), segments }
+pub(super) fn audit_files(place: &HubPaths, config: &Config) -> AuditFiles {
+    let (checkpoints, segments) = (Some(place.checkpoint_file()), Some(place.segment_folder(config)));
+    AuditFiles { checkpoints, heads: Some(place.head_file(config)), segments }
 }
 
 /// Signs the current chain head while no hub runs.
-async fn accept(asked: &Asked) -> Result<(), Failure> {
-    if asked.hub.is_some() {
+async fn accept(context: &CommandContext) -> Result<(), CliError> {
+    if context.hub.is_some() {
         let text = "--hub is not supported: run `linchpin audit accept` on the machine of the hub";
-        return Err(Failure::usage(text));
+        return Err(CliError::usage(text));
     }
-    let place = asked.place()?;
+    let place = context.paths()?;
     let config = Config::open(&place.config)?;
     let _lock = place.lock()?;
-    let (store, keys) = (place.found_store().await?, place.found_keys()?);
-    let Beside { checkpoints, heads, segments } = beside(&place, &config);
-    let options = Options { checkpoints, heads, segments, ..Options::default() };
-    let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), options);
+    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
+    let AuditFiles { checkpoints, heads, segments } = audit_files(&place, &config);
+    let options = HubOptions { checkpoints, heads, segments, ..HubOptions::default() };
+    let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), options);
     Ok(hub.accept_audit().await?)
 }
 
 /// Prints a line about a segment, then its entries after `after` if its file exists.
-fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), Failure> {
-    let file = folder.join(segment.file());
+fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), CliError> {
+    let file = folder.join(segment.file_name());
     let mut line = json!(segment);
     line["file"] = json!(file);
     line["is_at_hand"] = json!(file.exists());
     print(&format!("{line}\n"))?;
-    segment.read::<Failure>(folder, |row| {
+    segment.read::<CliError>(folder, |row| {
         if row.number > after {
             print(&format!("{}\n", json!(AuditView::from(row))))?;
         }

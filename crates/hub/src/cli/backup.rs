@@ -10,41 +10,41 @@ use std::sync::Arc;
 use clap::Args;
 use linchpin::egress::Egress;
 use linchpin::server::Progress;
-use linchpin_hub_core::audit::Signer;
-use linchpin_hub_core::backup::{Contents, Reader, Writer};
-use linchpin_hub_core::hub::{Hub, LOCAL, Options, last_checkpoint, verify};
-use linchpin_hub_core::platform::{System, World as _};
-use linchpin_hub_core::private_file::Draft;
+use linchpin_hub_core::audit::AuditSigner;
+use linchpin_hub_core::backup::{BackupReader, BackupSummary, BackupWriter};
+use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL, last_checkpoint, verify};
+use linchpin_hub_core::platform::{Platform as _, SystemPlatform};
+use linchpin_hub_core::private_file::AtomicFile;
 use linchpin_hub_core::vault::KeyFile;
 use serde_json::json;
 use tokio::sync::mpsc::channel;
 
-use super::output::{Field, field};
-use super::{Asked, audit};
-use crate::config::{Config, Durability, Place, Running};
-use crate::error::{Failure, Kind};
+use super::output::{Column, column};
+use super::{CommandContext, audit};
+use crate::config::{Config, Durability, HubPaths, RunningHub};
+use crate::error::{CliError, CliErrorKind};
 use crate::terminal::Screen;
 
 /// Number of records buffered between the file and the database.
-const ON_THE_WAY: usize = 64;
+const PIPELINE_DEPTH: usize = 64;
 /// Number of records between two progress updates.
-const SHOWN: u64 = 1_000;
+const PROGRESS_INTERVAL: u64 = 1_000;
 
-const WRITTEN: [Field; 5] = [
-    field("file", "/file"),
-    field("records", "/records"),
-    field("audit entries", "/entries"),
-    field("with keys", "/with_keys"),
-    field("digest", "/digest"),
+const BACKUP_COLUMNS: [Column; 5] = [
+    column("file", "/file"),
+    column("records", "/records"),
+    column("audit entries", "/entries"),
+    column("with keys", "/with_keys"),
+    column("digest", "/digest"),
 ];
-const RESTORED: [Field; 7] = [
-    field("created", "/at"),
-    field("records", "/records"),
-    field("calls with unknown outcome", "/unknown"),
-    field("audit intact", "/audit/is_whole"),
-    field("audit entries", "/audit/entries"),
-    field("note", "/audit/note"),
-    field("problem", "/audit/problem"),
+const RESTORE_COLUMNS: [Column; 7] = [
+    column("created", "/at"),
+    column("records", "/records"),
+    column("calls with unknown outcome", "/unknown"),
+    column("audit intact", "/audit/is_whole"),
+    column("audit entries", "/audit/entries"),
+    column("note", "/audit/note"),
+    column("problem", "/audit/problem"),
 ];
 
 #[derive(Args)]
@@ -65,41 +65,44 @@ pub(crate) struct Restore {
     file: PathBuf,
 }
 
-pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Backup) -> Result<(), Failure> {
-    let place = here(asked)?;
+pub(super) async fn backup(
+    context: &CommandContext,
+    Backup { file, force, with_keys }: Backup,
+) -> Result<(), CliError> {
+    let place = local_paths(context)?;
     if file.exists() && !force {
         let text = format!("`{}` already exists: choose another file, or add --force", file.display());
-        return Err(Failure::new(Kind::Other, text));
+        return Err(CliError::new(CliErrorKind::Other, text));
     }
-    let (store, keys) = (place.found_store().await?, place.found_keys()?);
-    let unwritten = |error| about(&file, Failure::from(error));
-    let draft = BufWriter::new(Draft::new(&file, &System).map_err(unwritten)?);
-    let mut writer = Writer::new(draft, &keys, System.now(), with_keys)?;
-    let (screen, (to, from)) = (Screen::new(), channel(ON_THE_WAY));
+    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
+    let write_error = |error| with_file(&file, CliError::from(error));
+    let draft = BufWriter::new(AtomicFile::new(&file, &SystemPlatform).map_err(write_error)?);
+    let mut writer = BackupWriter::new(draft, &keys, SystemPlatform.now(), with_keys)?;
+    let (screen, (to, from)) = (Screen::new(), channel(PIPELINE_DEPTH));
     let write = async {
         let mut from = from; // moved in: dropped when writing fails, so that the copy stops
         while let Some(copied) = from.recv().await {
             writer.add(copied)?;
-            if writer.records().is_multiple_of(SHOWN) {
-                show(asked, &screen, writer.records(), None, "");
+            if writer.records().is_multiple_of(PROGRESS_INTERVAL) {
+                show_progress(context, &screen, writer.records(), None, "");
             }
         }
-        writer.end()
+        writer.finish()
     };
-    let (copied, written) = tokio::join!(store.copy_out(to), write);
+    let (copied, written) = tokio::join!(store.export_snapshot(to), write);
     screen.clear();
     let (draft, contents) = match (copied, written) {
         (Ok(()), written) => written?,
         // A failed writer closes the channel, which fails the copy: the writer's error is the cause.
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
-    draft.into_inner().map_err(|error| unwritten(error.into_error()))?.keep().map_err(unwritten)?;
-    let mut answer = json!(contents);
-    answer["file"] = json!(file);
-    answer["entries"] = json!(contents.heads.get(&LOCAL));
-    asked.output.one(&answer, &WRITTEN)?;
-    if !asked.output.json {
-        screen.aside(if with_keys {
+    draft.into_inner().map_err(|error| write_error(error.into_error()))?.commit().map_err(write_error)?;
+    let mut report = json!(contents);
+    report["file"] = json!(file);
+    report["entries"] = json!(contents.heads.get(&LOCAL));
+    context.output.print_details(&report, &BACKUP_COLUMNS)?;
+    if !context.output.json {
+        screen.dim_line(if with_keys {
             "The backup contains the keys: protect it like the secrets of the hub."
         } else {
             "The backup does not contain the keys, and its secrets cannot be decrypted without them: back up the key file, too."
@@ -108,49 +111,54 @@ pub(super) async fn backup(asked: &Asked, Backup { file, force, with_keys }: Bac
     Ok(())
 }
 
-pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<ExitCode, Failure> {
-    let place = here(asked)?;
-    if let Some(Running { url, pid, .. }) = place.running() {
+pub(super) async fn restore(
+    context: &CommandContext,
+    Restore { file }: Restore,
+) -> Result<ExitCode, CliError> {
+    let place = local_paths(context)?;
+    if let Some(RunningHub { url, pid, .. }) = place.running() {
         let text = format!(
             "a hub runs on `{}` at {url} (process {pid}): stop it first, or choose an empty directory with --data-dir",
             place.data().display()
         );
-        return Err(Failure::new(Kind::Other, text));
+        return Err(CliError::new(CliErrorKind::Other, text));
     }
-    let wrong = |error: linchpin_hub_core::Error| about(&file, error.into());
+    let file_error = |error: linchpin_hub_core::Error| with_file(&file, error.into());
     let open = || {
-        let opened = File::open(&file).map_err(|error| about(&file, error.into()))?;
-        Reader::new(BufReader::new(opened)).map_err(wrong)
+        let opened = File::open(&file).map_err(|error| with_file(&file, error.into()))?;
+        BackupReader::new(BufReader::new(opened)).map_err(file_error)
     };
     let (reader, config, screen) = (open()?, Config::open(&place.config)?, Screen::new());
     let (keys, are_new) = match reader.keys() {
         Some(text) if !place.keys.exists() => (KeyFile::parse(&place.keys, text)?, true),
-        _ => (place.found_keys()?, false),
+        _ => (place.read_keys()?, false),
     };
-    let (size, mut shown) = (std::fs::metadata(&file)?.len(), 0);
-    let told = |bytes: u64| {
-        if bytes >= shown {
-            show(asked, &screen, bytes, Some(size), "percent checked");
-            shown = bytes + size / 100;
+    let (size, mut next_update) = (std::fs::metadata(&file)?.len(), 0);
+    let on_progress = |bytes: u64| {
+        if bytes >= next_update {
+            show_progress(context, &screen, bytes, Some(size), "percent checked");
+            next_update = bytes + size / 100;
         }
     };
-    let contents = reader.check(&keys, told).map_err(wrong)?;
+    let contents = reader.verify(&keys, on_progress).map_err(file_error)?;
     screen.clear();
-    let public_key = Signer::new(&keys.audit).public_key().to_vec();
-    is_the_last(&place, &contents, &public_key)?;
+    let public_key = AuditSigner::new(&keys.audit).public_key().to_vec();
+    check_checkpoints(&place, &contents, &public_key)?;
 
-    place.make()?;
+    place.create()?;
     let lock = place.lock()?;
     let store = place.store(Durability::Power).await?;
     if !store.tenants().await?.is_empty() {
-        let text =
-            format!("{} is not empty: restore into an empty data directory or database", place.kept_in());
-        return Err(Failure::new(Kind::Other, text));
+        let text = format!(
+            "{} is not empty: restore into an empty data directory or database",
+            place.describe_store()
+        );
+        return Err(CliError::new(CliErrorKind::Other, text));
     }
     if are_new {
-        keys.save(&System)?;
+        keys.save(&SystemPlatform)?;
     }
-    let (mut reader, (to, from)) = (open()?, channel(ON_THE_WAY));
+    let (mut reader, (to, from)) = (open()?, channel(PIPELINE_DEPTH));
     let read = async {
         let (mut count, mut last) = (0, None);
         loop {
@@ -165,48 +173,48 @@ pub(super) async fn restore(asked: &Asked, Restore { file }: Restore) -> Result<
             if next.is_none() {
                 break;
             }
-            if count % SHOWN == 0 {
-                show(asked, &screen, count, Some(contents.records), "percent restored");
+            if count % PROGRESS_INTERVAL == 0 {
+                show_progress(context, &screen, count, Some(contents.records), "percent restored");
             }
             last = next;
         }
         drop(to);
         Ok(())
     };
-    let (kept, read) = tokio::join!(store.copy_in(from, contents.records), read);
+    let (stored, read) = tokio::join!(store.import_snapshot(from, contents.records), read);
     screen.clear();
-    if let Err(error) = read.and(kept) {
+    if let Err(error) = read.and(stored) {
         if are_new {
             let _ = std::fs::remove_file(&place.keys); // the backup contains the keys
         }
-        return Err(wrong(error));
+        return Err(file_error(error));
     }
-    let beside = audit::beside(&place, &config);
-    let (checkpoints, heads) = (beside.checkpoints.clone(), beside.heads.clone());
-    let options = Options { checkpoints, heads, ..Options::default() };
-    let hub = Hub::new(Arc::new(System), store.clone(), keys, Egress::default(), options);
-    let unknown = hub.restored(&contents).await?;
-    let audit = verify(&*store, LOCAL, &public_key, &beside).await?;
+    let files = audit::audit_files(&place, &config);
+    let (checkpoints, heads) = (files.checkpoints.clone(), files.heads.clone());
+    let options = HubOptions { checkpoints, heads, ..HubOptions::default() };
+    let hub = Hub::new(Arc::new(SystemPlatform), store.clone(), keys, Egress::default(), options);
+    let unknown = hub.finish_restore(&contents).await?;
+    let audit = verify(&*store, LOCAL, &public_key, &files).await?;
     drop(lock);
-    let mut answer = json!(contents);
-    (answer["unknown"], answer["audit"]) = (json!(unknown), json!(audit));
-    asked.output.one(&answer, &RESTORED)?;
+    let mut report = json!(contents);
+    (report["unknown"], report["audit"]) = (json!(unknown), json!(audit));
+    context.output.print_details(&report, &RESTORE_COLUMNS)?;
     Ok(ExitCode::from(u8::from(!audit.is_whole)))
 }
 
 /// Returns the paths of the local hub; `--hub` is an error.
-fn here(asked: &Asked) -> Result<Place, Failure> {
-    if asked.hub.is_some() {
+fn local_paths(context: &CommandContext) -> Result<HubPaths, CliError> {
+    if context.hub.is_some() {
         let text = "--hub is not supported: back up and restore on the machine of the hub";
-        return Err(Failure::usage(text));
+        return Err(CliError::usage(text));
     }
-    asked.place()
+    context.paths()
 }
 
 /// Checks that no local checkpoint is newer than the backup: otherwise the restored audit log would verify as
 /// truncated.
-fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<(), Failure> {
-    let file = place.checkpoints();
+fn check_checkpoints(place: &HubPaths, contents: &BackupSummary, public_key: &[u8]) -> Result<(), CliError> {
+    let file = place.checkpoint_file();
     for (tenant, last) in &contents.heads {
         let (known, _) = last_checkpoint(&file, *tenant, public_key)?;
         let known = known.map_or(0, |checkpoint| checkpoint.head.number);
@@ -216,19 +224,19 @@ fn is_the_last(place: &Place, contents: &Contents, public_key: &[u8]) -> Result<
                  that file elsewhere and archive it",
                 file.display()
             );
-            return Err(Failure::new(Kind::Other, text));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
     }
     Ok(())
 }
 
-fn about(file: &Path, failure: Failure) -> Failure {
-    failure.during(&format!("`{}`", file.display()))
+fn with_file(file: &Path, failure: CliError) -> CliError {
+    failure.context(&format!("`{}`", file.display()))
 }
 
 /// Shows the progress on a terminal.
-fn show(asked: &Asked, screen: &Screen, done: u64, total: Option<u64>, what: &str) {
-    if screen.look.is_terminal && !asked.output.json {
+fn show_progress(context: &CommandContext, screen: &Screen, done: u64, total: Option<u64>, what: &str) {
+    if screen.style.is_terminal && !context.output.json {
         let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
         screen.progress(&match total {
             Some(total) => Progress::from((number(done * 100 / total.max(1)), 100.0, what)),

@@ -2,35 +2,35 @@
 
 use clap::{Args, Subcommand};
 
-use super::output::{Field, either, field, name};
-use super::{Asked, agent};
-use crate::api_client::{encoded, query};
-use crate::error::Failure;
+use super::output::{Column, column, column_or, name_column};
+use super::{CommandContext, agent};
+use crate::api_client::{percent_encode, query_string};
+use crate::error::CliError;
 
-const LIST: [Field; 6] = [
-    name("id", "/id"),
-    field("status", "/status"),
-    field("created", "/created"),
-    either("subject", "/subject_name", "/subject"),
-    either("tool", "/name", "/tool"),
-    field("error", "/error"),
+const LIST_COLUMNS: [Column; 6] = [
+    name_column("id", "/id"),
+    column("status", "/status"),
+    column("created", "/created"),
+    column_or("subject", "/subject_name", "/subject"),
+    column_or("tool", "/name", "/tool"),
+    column("error", "/error"),
 ];
-const ONE: [Field; 15] = [
-    name("id", "/id"),
-    either("tool", "/name", "/tool"),
-    either("server", "/server", "/server_id"),
-    field("upstream name", "/tool"),
-    either("subject", "/subject_name", "/subject"),
-    field("status", "/status"),
-    field("error", "/error"),
-    field("approval", "/approval"),
-    field("created", "/created"),
-    field("started", "/started"),
-    field("completed", "/completed"),
-    field("digest", "/digest"),
-    field("arguments", "/arguments"),
-    field("warning", "/warning"),
-    field("result", "/summary"),
+const DETAIL_COLUMNS: [Column; 15] = [
+    name_column("id", "/id"),
+    column_or("tool", "/name", "/tool"),
+    column_or("server", "/server", "/server_id"),
+    column("upstream name", "/tool"),
+    column_or("subject", "/subject_name", "/subject"),
+    column("status", "/status"),
+    column("error", "/error"),
+    column("approval", "/approval"),
+    column("created", "/created"),
+    column("started", "/started"),
+    column("completed", "/completed"),
+    column("digest", "/digest"),
+    column("arguments", "/arguments"),
+    column("warning", "/warning"),
+    column("result", "/summary"),
 ];
 
 #[derive(Subcommand)]
@@ -77,25 +77,28 @@ pub(crate) struct Filter {
     limit: Option<usize>,
 }
 
-pub(super) async fn run(asked: &Asked, command: Option<Command>) -> Result<(), Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Option<Command>) -> Result<(), CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command.unwrap_or(Command::List(Filter::default())) {
         Command::List(filter) => {
             let Filter { server, tool, status, agent, subject, since, until, limit } = filter;
-            let agent = agent::find_if(&api, agent.as_deref()).await?;
+            let agent = agent::find_optional(&api, agent.as_deref()).await?;
             let subject = subject.or(agent.map(|id| format!("agent:{id}")));
-            let (about, when) = (
+            let (filters, times) = (
                 [("server", server), ("tool", tool), ("status", status)],
                 [("since", since), ("until", until)],
             );
-            let path =
-                format!("/calls{}", query(about.into_iter().chain([("subject", subject)]).chain(when)));
-            output.list(&api.list(&path, limit.unwrap_or(50)).await?, &LIST, "no calls")?;
+            let path = format!(
+                "/calls{}",
+                query_string(filters.into_iter().chain([("subject", subject)]).chain(times))
+            );
+            output.print_list(&api.list(&path, limit.unwrap_or(50)).await?, &LIST_COLUMNS, "no calls")?;
         }
-        Command::Show { call } => output.one(&api.get(&format!("/calls/{}", encoded(&call))).await?, &ONE)?,
+        Command::Show { call } => output
+            .print_details(&api.get(&format!("/calls/{}", percent_encode(&call))).await?, &DETAIL_COLUMNS)?,
         Command::Cancel { call } => {
-            let answer = api.ask(&format!("/calls/{}/cancel", encoded(&call))).await?;
-            output.one(&answer, &ONE)?;
+            let call_view = api.post_empty(&format!("/calls/{}/cancel", percent_encode(&call))).await?;
+            output.print_details(&call_view, &DETAIL_COLUMNS)?;
         }
     }
     Ok(())

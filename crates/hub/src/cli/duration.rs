@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linchpin_hub_core::server::TIMEOUTS;
+use linchpin_hub_core::server::TIMEOUT_RANGE_MS;
 
 /// Parses a duration of at least one millisecond.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
@@ -21,13 +21,19 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 /// Parses the request timeout of a server into milliseconds.
 pub(super) fn parse_timeout(text: &str) -> Result<u64, String> {
     let millis = u64::try_from(parse(text)?.as_millis()).unwrap_or(u64::MAX);
-    let limits = || format!("must be from {} to {}", show(*TIMEOUTS.start()), show(*TIMEOUTS.end()));
+    let limits = || {
+        format!(
+            "must be from {} to {}",
+            format_millis(*TIMEOUT_RANGE_MS.start()),
+            format_millis(*TIMEOUT_RANGE_MS.end())
+        )
+    };
     let text = || format!("{}; a plain number is in seconds", limits());
-    TIMEOUTS.contains(&millis).then_some(millis).ok_or_else(text)
+    TIMEOUT_RANGE_MS.contains(&millis).then_some(millis).ok_or_else(text)
 }
 
 /// Formats milliseconds as `30s` or `1500ms`.
-pub(super) fn show(millis: u64) -> String {
+pub(super) fn format_millis(millis: u64) -> String {
     if millis.is_multiple_of(1_000) { format!("{}s", millis / 1_000) } else { format!("{millis}ms") }
 }
 
@@ -52,6 +58,6 @@ mod tests {
             let expected = "must be from 1s to 300s; a plain number is in seconds";
             assert_eq!(parse_timeout(text).unwrap_err(), expected, "{text}");
         }
-        assert_eq!((show(30_000), show(1_500)), ("30s".to_owned(), "1500ms".to_owned()));
+        assert_eq!((format_millis(30_000), format_millis(1_500)), ("30s".to_owned(), "1500ms".to_owned()));
     }
 }

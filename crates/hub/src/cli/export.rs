@@ -5,16 +5,16 @@ use std::io::{self, Write as _};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::{Asked, agent};
-use crate::api_client::{encoded, query};
-use crate::error::Failure;
-use crate::terminal::clean;
+use super::{CommandContext, agent};
+use crate::api_client::{percent_encode, query_string};
+use crate::error::CliError;
+use crate::terminal::sanitize;
 
 #[derive(Args)]
 pub(crate) struct Export {
     /// Format: of a model provider (tools, for the field `tools` of a request) or of a client (servers, for its
     /// configuration file)
-    format: Format,
+    format: ExportFormat,
     /// Export only tools that this agent may use (name or id); tool formats only
     #[arg(long)]
     agent: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Export {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Format {
+enum ExportFormat {
     #[value(name = "openai")]
     OpenAi,
     Anthropic,
@@ -36,29 +36,31 @@ enum Format {
     VsCode,
 }
 
-pub(super) async fn run(asked: &Asked, export: Export) -> Result<(), Failure> {
-    let api = asked.api()?;
+pub(super) async fn run(context: &CommandContext, export: Export) -> Result<(), CliError> {
+    let api = context.api()?;
     let Export { format, agent, server } = export;
     let name = format.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    if matches!(format, Format::OpenAi | Format::Anthropic | Format::Gemini) {
-        let agent = agent::find_if(&api, agent.as_deref()).await?;
+    if matches!(format, ExportFormat::OpenAi | ExportFormat::Anthropic | ExportFormat::Gemini) {
+        let agent = agent::find_optional(&api, agent.as_deref()).await?;
         if server.len() > 1 {
-            return Err(Failure::usage(
+            return Err(CliError::usage(
                 "tool formats accept at most one --server: give it once, or omit it to export all tools",
             ));
         }
-        let path =
-            format!("/export/{name}{}", query([("agent", agent), ("server", server.into_iter().next())]));
-        return Ok(asked.output.value(&api.get(&path).await?)?);
+        let path = format!(
+            "/export/{name}{}",
+            query_string([("agent", agent), ("server", server.into_iter().next())])
+        );
+        return Ok(context.output.print_value(&api.get(&path).await?)?);
     }
     if agent.is_some() {
-        return Err(Failure::usage("--agent requires a tool format: client formats contain whole servers"));
+        return Err(CliError::usage("--agent requires a tool format: client formats contain whole servers"));
     }
     let servers = Some(server.join(",")).filter(|servers| !servers.is_empty());
-    let path = format!("/export/clients/{}{}", encoded(&name), query([("servers", servers)]));
+    let path = format!("/export/clients/{}{}", percent_encode(&name), query_string([("servers", servers)]));
     let snippet = api.get(&path).await?;
     for note in snippet["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let _ = writeln!(io::stderr(), "linchpin: {}", clean(note)); // stderr may be closed
+        let _ = writeln!(io::stderr(), "linchpin: {}", sanitize(note)); // stderr may be closed
     }
-    Ok(asked.output.value(&snippet["file"])?)
+    Ok(context.output.print_value(&snippet["file"])?)
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Asked;
-use crate::error::Failure;
-use crate::import::{self, Format};
+use super::CommandContext;
+use crate::error::CliError;
+use crate::import::{self, ClientFormat};
 
 #[derive(Args)]
 pub(crate) struct Import {
@@ -16,7 +16,7 @@ pub(crate) struct Import {
     files: Vec<PathBuf>,
     /// Client that the files belong to. Default: detected from file name and content
     #[arg(long)]
-    format: Option<Format>,
+    format: Option<ClientFormat>,
     /// Show the plan without changing anything
     #[arg(long)]
     dry_run: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Import {
     yes: bool,
 }
 
-pub(super) async fn run(asked: &Asked, import: Import) -> Result<ExitCode, Failure> {
+pub(super) async fn run(context: &CommandContext, import: Import) -> Result<ExitCode, CliError> {
     let Import { files, format, dry_run, yes } = import;
-    import::run(asked, import::Options { files, format, dry_run, yes }).await
+    import::run(context, import::ImportOptions { files, format, dry_run, yes }).await
 }

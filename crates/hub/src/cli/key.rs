@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::Asked;
-use crate::error::Failure;
+use super::CommandContext;
+use crate::error::CliError;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -19,24 +19,24 @@ pub(crate) enum Command {
     },
 }
 
-pub(super) async fn run(asked: &Asked, command: &Command) -> Result<(), Failure> {
+pub(super) async fn run(context: &CommandContext, command: &Command) -> Result<(), CliError> {
     let Command::Rotate { data } = command;
-    let answer = asked.api()?.post("/keys/rotate", &json!({ "data": data })).await?;
-    let count = |name: &str| answer[name].as_u64().unwrap_or_default();
-    let mut done =
-        vec![format!("root key rotated, {}", counted(count("tenants"), "tenant key", "re-wrapped"))];
+    let response = context.api()?.post("/keys/rotate", &json!({ "data": data })).await?;
+    let count = |name: &str| response[name].as_u64().unwrap_or_default();
+    let mut parts =
+        vec![format!("root key rotated, {}", format_count(count("tenants"), "tenant key", "re-wrapped"))];
     if *data {
-        let secrets = counted(count("secrets"), "secret", "re-encrypted");
-        done.push(format!("{secrets} with a new tenant key"));
+        let secrets = format_count(count("secrets"), "secret", "re-encrypted");
+        parts.push(format!("{secrets} with a new tenant key"));
     }
     if count("unreadable") > 0 {
-        done.push(counted(count("unreadable"), "secret", "unreadable and left unchanged"));
+        parts.push(format_count(count("unreadable"), "secret", "unreadable and left unchanged"));
     }
-    let text = format!("{}. Copy the key file to your backup again", done.join("; "));
-    Ok(asked.output.done(&answer, &text)?)
+    let text = format!("{}. Copy the key file to your backup again", parts.join("; "));
+    Ok(context.output.print_result(&response, &text)?)
 }
 
 /// Formats a count, for example `2 secrets re-encrypted`.
-fn counted(count: u64, noun: &str, done: &str) -> String {
-    format!("{count} {noun}{} {done}", if count == 1 { "" } else { "s" })
+fn format_count(count: u64, noun: &str, parts: &str) -> String {
+    format!("{count} {noun}{} {parts}", if count == 1 { "" } else { "s" })
 }

@@ -26,15 +26,15 @@ use linchpin::Revision;
 use serde_json::json;
 
 use self::output::Output;
-use self::target_args::{Examined, Tried};
-use crate::api_client::Api;
-use crate::config::{Place, Typed, variable};
-use crate::error::Failure;
+use self::target_args::{DoctorArgs, TargetArgs};
+use crate::api_client::ApiClient;
+use crate::config::{HubPaths, LocationArgs, env_variable};
+use crate::error::CliError;
 use crate::signals::Signals;
 use crate::{call, demo, doctor, inspect, serve, sign_in};
 
-pub(crate) use server::taken_over;
-pub(crate) use target_args::SignIn;
+pub(crate) use server::wait_until_applied;
+pub(crate) use target_args::SignInArgs;
 
 /// Model Context Protocol hub
 ///
@@ -51,14 +51,14 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    place: Typed,
+    place: LocationArgs,
 
     /// URL of a remote hub; the API token is read from `$LINCHPIN_TOKEN`
     #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
     hub: Option<String>,
 
     #[command(flatten)]
-    serve: serve::Options,
+    serve: serve::ServeOptions,
 
     #[command(subcommand)]
     command: Option<Command>,
@@ -67,7 +67,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the hub (default without a command)
-    Serve(serve::Options),
+    Serve(serve::ServeOptions),
     /// Manage servers
     Server {
         #[command(subcommand)]
@@ -81,12 +81,12 @@ enum Command {
     /// List and read resources of servers
     Resource {
         #[command(subcommand)]
-        command: offers::Resource,
+        command: offers::ResourceCommand,
     },
     /// List and render prompts of servers
     Prompt {
         #[command(subcommand)]
-        command: offers::Prompt,
+        command: offers::PromptCommand,
     },
     /// Manage agents
     Agent {
@@ -158,7 +158,7 @@ enum Command {
     /// Connect to a server and show its tools, resources and prompts
     ///
     /// Example: linchpin inspect npx -y @modelcontextprotocol/server-everything
-    Inspect(Tried),
+    Inspect(TargetArgs),
     /// Connect to a server and call one of its tools
     ///
     /// Example: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
@@ -175,12 +175,12 @@ enum Command {
         answers: Vec<(String, String)>,
 
         #[command(flatten)]
-        server: Tried,
+        server: TargetArgs,
     },
     /// Diagnose the connection to a server step by step
     ///
     /// Example: linchpin doctor npx -y @modelcontextprotocol/server-everything
-    Doctor(Examined),
+    Doctor(DoctorArgs),
     /// Sign out of a server: delete its stored tokens and revoke them
     SignOut {
         /// OAuth client id, if the sign-in used one
@@ -193,21 +193,21 @@ enum Command {
 }
 
 /// Global options of the commands that talk to the hub.
-pub(crate) struct Asked {
-    place: Typed,
+pub(crate) struct CommandContext {
+    location: LocationArgs,
     pub(crate) hub: Option<String>,
     pub(crate) output: Output,
 }
 
-impl Asked {
+impl CommandContext {
     /// Returns a REST client of the running hub.
-    pub(crate) fn api(&self) -> Result<Api, Failure> {
-        Api::find(&self.place, self.hub.as_deref())
+    pub(crate) fn api(&self) -> Result<ApiClient, CliError> {
+        ApiClient::find(&self.location, self.hub.as_deref())
     }
 
     /// Resolves the paths of the local hub.
-    pub(crate) fn place(&self) -> Result<Place, Failure> {
-        Place::find(&self.place, &variable)
+    pub(crate) fn paths(&self) -> Result<HubPaths, CliError> {
+        HubPaths::resolve(&self.location, &env_variable)
     }
 }
 
@@ -257,43 +257,47 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let (json, verbose, is_serving) = (cli.json, cli.verbose > 0, cli.is_serving());
-    let asked = Asked { place: cli.place, hub: cli.hub, output: Output { json } };
-    if !is_serving && cli.serve != serve::Options::default() {
-        return Err(Failure::usage(
+    let context = CommandContext { location: cli.place, hub: cli.hub, output: Output { json } };
+    if !is_serving && cli.serve != serve::ServeOptions::default() {
+        return Err(CliError::usage(
             "--listen, --ready-file, --log and --audit-durability are options of `serve`: remove them or the command",
         ));
     }
     match cli.command {
-        None => serve::run(&asked.place, cli.serve, json).await?,
-        Some(Command::Serve(options)) => serve::run(&asked.place, options.or(cli.serve), json).await?,
-        Some(Command::Server { command }) => ended(server::run(&asked, command)).await?,
-        Some(Command::Tool { command }) => return ended(tool::run(&asked, command)).await,
-        Some(Command::Resource { command }) => ended(offers::resource(&asked, command)).await?,
-        Some(Command::Prompt { command }) => ended(offers::prompt(&asked, command)).await?,
-        Some(Command::Agent { command }) => ended(agent::run(&asked, command)).await?,
-        Some(Command::Approvals { command }) => ended(approvals::run(&asked, command)).await?,
-        Some(Command::Calls { command }) => ended(calls::run(&asked, command)).await?,
-        Some(Command::Audit { command }) => return ended(audit::run(&asked, command)).await,
-        Some(Command::Token { command }) => ended(token::run(&asked, command)).await?,
-        Some(Command::User { command }) => ended(user::run(&asked, command)).await?,
-        Some(Command::LoginLink) => ended(login_link(&asked)).await?,
-        Some(Command::Key { command }) => ended(key::run(&asked, &command)).await?,
-        Some(Command::Backup(what)) => ended(backup::backup(&asked, what)).await?,
-        Some(Command::Restore(what)) => return ended(backup::restore(&asked, what)).await,
-        Some(Command::Import(files)) => return ended(import::run(&asked, files)).await,
-        Some(Command::Export(what)) => ended(export::run(&asked, what)).await?,
-        Some(Command::Completions { shell }) => complete(shell)?,
-        Some(Command::Demo { http: None }) => demo::server().run().await.map_err(from_linchpin)?,
+        None => serve::run(&context.location, cli.serve, json).await?,
+        Some(Command::Serve(options)) => {
+            serve::run(&context.location, options.or_from(cli.serve), json).await?
+        }
+        Some(Command::Server { command }) => or_interrupted(server::run(&context, command)).await?,
+        Some(Command::Tool { command }) => return or_interrupted(tool::run(&context, command)).await,
+        Some(Command::Resource { command }) => {
+            or_interrupted(offers::run_resource(&context, command)).await?
+        }
+        Some(Command::Prompt { command }) => or_interrupted(offers::run_prompt(&context, command)).await?,
+        Some(Command::Agent { command }) => or_interrupted(agent::run(&context, command)).await?,
+        Some(Command::Approvals { command }) => or_interrupted(approvals::run(&context, command)).await?,
+        Some(Command::Calls { command }) => or_interrupted(calls::run(&context, command)).await?,
+        Some(Command::Audit { command }) => return or_interrupted(audit::run(&context, command)).await,
+        Some(Command::Token { command }) => or_interrupted(token::run(&context, command)).await?,
+        Some(Command::User { command }) => or_interrupted(user::run(&context, command)).await?,
+        Some(Command::LoginLink) => or_interrupted(login_link(&context)).await?,
+        Some(Command::Key { command }) => or_interrupted(key::run(&context, &command)).await?,
+        Some(Command::Backup(what)) => or_interrupted(backup::backup(&context, what)).await?,
+        Some(Command::Restore(what)) => return or_interrupted(backup::restore(&context, what)).await,
+        Some(Command::Import(files)) => return or_interrupted(import::run(&context, files)).await,
+        Some(Command::Export(what)) => or_interrupted(export::run(&context, what)).await?,
+        Some(Command::Completions { shell }) => print_completions(shell)?,
+        Some(Command::Demo { http: None }) => demo::server().run().await.map_err(to_anyhow)?,
         Some(Command::Demo { http: Some(address) }) => serve_demo(&address, json).await?,
         Some(Command::Inspect(server)) => inspect::run(server.target(verbose)?, json).await?,
         Some(Command::Call { tool, args, answers, server }) => {
-            let options = call::Options { tool, args, answers, json };
+            let options = call::CallOptions { tool, args, answers, json };
             return call::run(server.target(verbose)?, options).await;
         }
-        Some(Command::Doctor(Examined { server: Some(server), agent, .. })) => {
-            return ended(doctor::examine(&asked, &server, agent.as_deref())).await;
+        Some(Command::Doctor(DoctorArgs { server: Some(server), agent, .. })) => {
+            return or_interrupted(doctor::examine(&context, &server, agent.as_deref())).await;
         }
         Some(Command::Doctor(examined)) => return doctor::run(examined.tried.target(verbose)?, json).await,
         Some(Command::SignOut { url, client_id }) => sign_in::sign_out(&url, client_id).await?,
@@ -302,30 +306,32 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 /// Prints a one-time login link.
-async fn login_link(asked: &Asked) -> Result<(), Failure> {
-    let link = asked.api()?.ask("/session/links").await?;
-    Ok(asked.output.done(&link, &crate::terminal::clean(link["url"].as_str().unwrap_or_default()))?)
+async fn login_link(context: &CommandContext) -> Result<(), CliError> {
+    let link = context.api()?.post_empty("/session/links").await?;
+    Ok(context
+        .output
+        .print_result(&link, &crate::terminal::sanitize(link["url"].as_str().unwrap_or_default()))?)
 }
 
 /// Returns the result of `work`, or an error if a signal arrives first.
-async fn ended<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    Signals::new()?.or(Box::pin(work)).await?
+async fn or_interrupted<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    Signals::new()?.or_interrupt(Box::pin(work)).await?
 }
 
 /// Writes the completion script to standard output.
-fn complete(shell: clap_complete::Shell) -> io::Result<()> {
+fn print_completions(shell: clap_complete::Shell) -> io::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linchpin", &mut text);
     print(&String::from_utf8_lossy(&text))
 }
 
 /// Runs the demo server over HTTP until a signal arrives.
-async fn serve_demo(address: &str, json: bool) -> Result<(), Failure> {
+async fn serve_demo(address: &str, json: bool) -> Result<(), CliError> {
     let bound = demo::server().http().legacy_sse().bind(address).await;
-    let endpoint = bound.map_err(from_linchpin)?;
+    let endpoint = bound.map_err(to_anyhow)?;
     let url = endpoint.url();
     print(&if json { format!("{}\n", json!({ "url": url })) } else { format!("{url}\n") })?;
-    Ok(endpoint.run().await.map_err(from_linchpin)?)
+    Ok(endpoint.run().await.map_err(to_anyhow)?)
 }
 
 /// Writes to standard output.
@@ -336,6 +342,6 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 }
 
 /// Converts a `linchpin::Error`, which cannot implement `std::error::Error` because every error converts into it.
-pub(crate) fn from_linchpin(error: linchpin::Error) -> anyhow::Error {
+pub(crate) fn to_anyhow(error: linchpin::Error) -> anyhow::Error {
     anyhow!(Box::<dyn std::error::Error + Send + Sync>::from(error))
 }

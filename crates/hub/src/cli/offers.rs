@@ -3,23 +3,23 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::output::{Field, field, name};
-use super::{Asked, print};
-use crate::api_client::encoded;
-use crate::error::Failure;
-use crate::terminal::{Look, clean};
+use super::output::{Column, column, name_column};
+use super::{CommandContext, print};
+use crate::api_client::percent_encode;
+use crate::error::CliError;
+use crate::terminal::{OutputStyle, sanitize};
 
-const RESOURCES: [Field; 5] = [
-    name("uri", "/uri"),
-    field("kind", "/kind"),
-    field("name", "/name"),
-    field("type", "/mimeType"),
-    field("description", "/description"),
+const RESOURCE_COLUMNS: [Column; 5] = [
+    name_column("uri", "/uri"),
+    column("kind", "/kind"),
+    column("name", "/name"),
+    column("type", "/mimeType"),
+    column("description", "/description"),
 ];
-const PROMPTS: [Field; 2] = [name("name", "/name"), field("description", "/description")];
+const PROMPT_COLUMNS: [Column; 2] = [name_column("name", "/name"), column("description", "/description")];
 
 #[derive(Subcommand)]
-pub(crate) enum Resource {
+pub(crate) enum ResourceCommand {
     /// List the resources and resource templates of a server
     List {
         /// Slug or id of the server
@@ -38,7 +38,7 @@ pub(crate) enum Resource {
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Prompt {
+pub(crate) enum PromptCommand {
     /// List the prompts of a server
     List {
         /// Slug or id of the server
@@ -56,30 +56,34 @@ pub(crate) enum Prompt {
     },
 }
 
-pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Failure> {
-    let api = asked.api()?;
+pub(super) async fn run_resource(context: &CommandContext, command: ResourceCommand) -> Result<(), CliError> {
+    let api = context.api()?;
     match command {
-        Resource::List { server, templates } => {
+        ResourceCommand::List { server, templates } => {
             let kinds = [("resources", "resource"), ("resource-templates", "template")];
             let mut items = Vec::new();
             for (path, kind) in kinds.into_iter().skip(usize::from(templates)) {
-                let listed = api.list(&format!("/servers/{}/{path}", encoded(&server)), usize::MAX).await?;
+                let listed =
+                    api.list(&format!("/servers/{}/{path}", percent_encode(&server)), usize::MAX).await?;
                 items.extend(
-                    listed.into_iter().map(|item| if asked.output.json { item } else { row(item, kind) }),
+                    listed
+                        .into_iter()
+                        .map(|item| if context.output.json { item } else { to_row(item, kind) }),
                 );
             }
-            asked.output.list(&items, &RESOURCES, "no resources")?;
+            context.output.print_list(&items, &RESOURCE_COLUMNS, "no resources")?;
         }
-        Resource::Read { server, uri } => {
-            let path = format!("/servers/{}/resources/read", encoded(&server));
+        ResourceCommand::Read { server, uri } => {
+            let path = format!("/servers/{}/resources/read", percent_encode(&server));
             let read = api.post(&path, &json!({ "uri": uri })).await?;
-            if asked.output.json {
-                asked.output.value(&read)?;
+            if context.output.json {
+                context.output.print_value(&read)?;
             }
-            for part in read["contents"].as_array().into_iter().flatten().filter(|_| !asked.output.json) {
+            for part in read["contents"].as_array().into_iter().flatten().filter(|_| !context.output.json) {
                 let kind = part["mimeType"].as_str().unwrap_or("bytes");
-                let text =
-                    part["text"].as_str().map_or_else(|| format!("[{kind}: use --json to show it]"), shown);
+                let text = part["text"]
+                    .as_str()
+                    .map_or_else(|| format!("[{kind}: use --json to show it]"), printable);
                 print(&format!("{text}\n"))?;
             }
         }
@@ -87,26 +91,27 @@ pub(super) async fn resource(asked: &Asked, command: Resource) -> Result<(), Fai
     Ok(())
 }
 
-pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure> {
-    let api = asked.api()?;
+pub(super) async fn run_prompt(context: &CommandContext, command: PromptCommand) -> Result<(), CliError> {
+    let api = context.api()?;
     match command {
-        Prompt::List { server } => {
-            let prompts = api.list(&format!("/servers/{}/prompts", encoded(&server)), usize::MAX).await?;
-            asked.output.list(&prompts, &PROMPTS, "no prompts")?;
+        PromptCommand::List { server } => {
+            let prompts =
+                api.list(&format!("/servers/{}/prompts", percent_encode(&server)), usize::MAX).await?;
+            context.output.print_list(&prompts, &PROMPT_COLUMNS, "no prompts")?;
         }
-        Prompt::Get { server, prompt, arguments } => {
+        PromptCommand::Get { server, prompt, arguments } => {
             let arguments: serde_json::Map<_, _> =
                 arguments.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-            let path = format!("/servers/{}/prompts/{}", encoded(&server), encoded(&prompt));
+            let path = format!("/servers/{}/prompts/{}", percent_encode(&server), percent_encode(&prompt));
             let got = api.post(&path, &json!({ "arguments": arguments })).await?;
-            if asked.output.json {
-                asked.output.value(&got)?;
+            if context.output.json {
+                context.output.print_value(&got)?;
             }
-            for message in got["messages"].as_array().into_iter().flatten().filter(|_| !asked.output.json) {
+            for message in got["messages"].as_array().into_iter().flatten().filter(|_| !context.output.json) {
                 let role = message["role"].as_str().unwrap_or_default();
                 let content = &message["content"];
                 let text = content["text"].as_str().map_or_else(|| content.to_string(), str::to_owned);
-                print(&format!("{role}: {}\n", shown(&text)))?;
+                print(&format!("{role}: {}\n", printable(&text)))?;
             }
         }
     }
@@ -114,7 +119,7 @@ pub(super) async fn prompt(asked: &Asked, command: Prompt) -> Result<(), Failure
 }
 
 /// Turns a resource or resource template into a row of the table.
-fn row(mut item: Value, kind: &str) -> Value {
+fn to_row(mut item: Value, kind: &str) -> Value {
     if let Some(template) = item.get("uriTemplate").cloned() {
         item["uri"] = template;
     }
@@ -123,6 +128,6 @@ fn row(mut item: Value, kind: &str) -> Value {
 }
 
 /// Removes control characters on a terminal; a pipe receives every byte.
-fn shown(text: &str) -> String {
-    if Look::stdout().is_terminal { clean(text) } else { text.to_owned() }
+fn printable(text: &str) -> String {
+    if OutputStyle::stdout().is_terminal { sanitize(text) } else { text.to_owned() }
 }

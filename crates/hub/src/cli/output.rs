@@ -5,25 +5,29 @@ use std::io;
 use serde_json::Value;
 
 use super::print;
-use crate::terminal::{Cell, Look, Style, clean, one_line, table};
+use crate::terminal::{Cell, OutputStyle, Style, one_line, sanitize, table};
 
 /// Column of a list, or line of a single item: heading, JSON pointers of the value, and style. The second pointer is
 /// used if the first one has no value.
-pub(crate) struct Field(&'static str, [&'static str; 2], Style);
+pub(crate) struct Column(&'static str, [&'static str; 2], Style);
 
 /// Creates a column for the value at this JSON pointer.
-pub(crate) const fn field(heading: &'static str, pointer: &'static str) -> Field {
-    Field(heading, [pointer, pointer], Style::Plain)
+pub(crate) const fn column(heading: &'static str, pointer: &'static str) -> Column {
+    Column(heading, [pointer, pointer], Style::Plain)
 }
 
 /// Creates a column for the first of these JSON pointers that has a value, for example a name or else an id.
-pub(crate) const fn either(heading: &'static str, pointer: &'static str, otherwise: &'static str) -> Field {
-    Field(heading, [pointer, otherwise], Style::Plain)
+pub(crate) const fn column_or(
+    heading: &'static str,
+    pointer: &'static str,
+    otherwise: &'static str,
+) -> Column {
+    Column(heading, [pointer, otherwise], Style::Plain)
 }
 
-/// Like [`field`], highlighted as the name of the item.
-pub(crate) const fn name(heading: &'static str, pointer: &'static str) -> Field {
-    Field(heading, [pointer, pointer], Style::Name)
+/// Like [`column`], highlighted as the name of the item.
+pub(crate) const fn name_column(heading: &'static str, pointer: &'static str) -> Column {
+    Column(heading, [pointer, pointer], Style::Name)
 }
 
 /// Output format of a command.
@@ -35,51 +39,51 @@ pub(crate) struct Output {
 
 impl Output {
     /// Prints a list as a table, or the text `none` if it is empty.
-    pub(crate) fn list(self, items: &[Value], fields: &[Field], none: &str) -> io::Result<()> {
+    pub(crate) fn print_list(self, items: &[Value], columns: &[Column], empty_text: &str) -> io::Result<()> {
         if self.json {
-            return self.value(&Value::Array(items.to_vec()));
+            return self.print_value(&Value::Array(items.to_vec()));
         }
         if items.is_empty() {
-            return print(&format!("{none}\n"));
+            return print(&format!("{empty_text}\n"));
         }
-        let heading = fields.iter().map(|Field(heading, ..)| Cell::new(*heading, Style::Dim)).collect();
-        let row = |item: &Value| fields.iter().map(|field| field.cell(item)).collect();
+        let heading = columns.iter().map(|Column(heading, ..)| Cell::new(*heading, Style::Dim)).collect();
+        let row = |item: &Value| columns.iter().map(|field| field.cell(item)).collect();
         let rows: Vec<Vec<Cell>> = std::iter::once(heading).chain(items.iter().map(row)).collect();
-        print(&table(&rows, 0, Look::stdout()))
+        print(&table(&rows, 0, OutputStyle::stdout()))
     }
 
     /// Prints one item, with a line for each field that has a value.
-    pub(crate) fn one(self, item: &Value, fields: &[Field]) -> io::Result<()> {
+    pub(crate) fn print_details(self, item: &Value, columns: &[Column]) -> io::Result<()> {
         if self.json {
-            return self.value(item);
+            return self.print_value(item);
         }
-        let line = |field: &Field| vec![Cell::new(field.0, Style::Dim), field.cell(item)];
-        let has = |field: &&Field| !is_nothing(field.value(item));
-        let rows: Vec<_> = fields.iter().filter(has).map(line).collect();
-        print(&table(&rows, 0, Look::stdout()))
+        let line = |field: &Column| vec![Cell::new(field.0, Style::Dim), field.cell(item)];
+        let has = |field: &&Column| !is_empty_value(field.value(item));
+        let rows: Vec<_> = columns.iter().filter(has).map(line).collect();
+        print(&table(&rows, 0, OutputStyle::stdout()))
     }
 
     /// Prints the result of a change: the response as JSON, or the text.
-    pub(crate) fn done(self, answer: &Value, text: &str) -> io::Result<()> {
-        if self.json { self.value(answer) } else { print(&format!("{text}\n")) }
+    pub(crate) fn print_result(self, response: &Value, text: &str) -> io::Result<()> {
+        if self.json { self.print_value(response) } else { print(&format!("{text}\n")) }
     }
 
     /// Prints a JSON value: on one line with `--json`, else indented.
-    pub(crate) fn value(self, value: &Value) -> io::Result<()> {
+    pub(crate) fn print_value(self, value: &Value) -> io::Result<()> {
         print(&if self.json { format!("{value}\n") } else { format!("{value:#}\n") })
     }
 }
 
-impl Field {
+impl Column {
     fn value<'a>(&self, item: &'a Value) -> &'a Value {
         let found =
-            self.1.iter().filter_map(|pointer| item.pointer(pointer)).find(|value| !is_nothing(value));
+            self.1.iter().filter_map(|pointer| item.pointer(pointer)).find(|value| !is_empty_value(value));
         found.unwrap_or(&Value::Null)
     }
 
     fn cell(&self, item: &Value) -> Cell {
         let value = self.value(item);
-        let text = shown(value);
+        let text = format_value(value);
         let style = match (self.2, &*text) {
             (Style::Plain, "connected" | "success" | "trusted" | "approved") => Style::Good,
             (Style::Plain, "pending" | "connecting" | "new" | "unknown" | "changed") => Style::Warning,
@@ -87,11 +91,11 @@ impl Field {
             (style, _) => style,
         };
         let cell = Cell::new(text, style);
-        if value.is_object() { cell.exact() } else { cell }
+        if value.is_object() { cell.preserve_spaces() } else { cell }
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -102,16 +106,16 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// Formats a value on one line, without control characters.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Value::String(text) => one_line(text),
         Value::Array(list) if list.iter().all(|item| !item.is_object()) => {
-            list.iter().map(shown).collect::<Vec<_>>().join(", ")
+            list.iter().map(format_value).collect::<Vec<_>>().join(", ")
         }
         // A user approves arguments by this text: print them exactly, with all spaces.
-        other => clean(&other.to_string()),
+        other => sanitize(&other.to_string()),
     }
 }
 
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_name_is_shown_or_else_an_id() {
-        let field = either("who", "/name", "/id");
+        let field = column_or("who", "/name", "/id");
         assert_eq!(field.value(&json!({"id": 7, "name": "Ada"})), "Ada");
         assert_eq!(field.value(&json!({"id": 7, "name": null})), 7);
         assert_eq!(field.value(&json!({})), &Value::Null);
@@ -141,7 +145,7 @@ mod tests {
             (json!({"a  b": "\u{1b}[31m c\n   d\u{202E}"}), "{\"a  b\":\"\\u001b[31m c\\n   d\u{FFFD}\"}"),
         ];
         for (value, expected) in cases {
-            assert_eq!(shown(&value), expected);
+            assert_eq!(format_value(&value), expected);
         }
     }
 }

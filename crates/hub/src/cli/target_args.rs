@@ -10,13 +10,13 @@ use linchpin::Revision;
 
 use super::duration::parse as parse_duration;
 use super::{parse_header, parse_revision};
-use crate::error::Failure;
-use crate::target::{Place, Target};
+use crate::error::CliError;
+use crate::target::{Target, TargetServer};
 use crate::terminal::Screen;
 
 /// Server to connect to without the hub: a URL or a command.
 #[derive(Args)]
-pub(super) struct Tried {
+pub(super) struct TargetArgs {
     /// Request timeout, for example 45s or 500ms; a plain number is in seconds. Progress extends it up to tenfold
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Tried {
     headers: Vec<(String, String)>,
 
     #[command(flatten)]
-    sign_in: SignIn,
+    sign_in: SignInArgs,
 
     /// URL of the server, or the command that starts it; everything after the command belongs to it
     #[arg(trailing_var_arg = true, value_name = "URL|COMMAND")]
@@ -39,7 +39,7 @@ pub(super) struct Tried {
 
 /// OAuth options for a server at a URL.
 #[derive(Args)]
-pub(crate) struct SignIn {
+pub(crate) struct SignInArgs {
     /// Sign in if the server requires it, even without a terminal to show the URL
     #[arg(long = "sign-in")]
     pub(crate) ask: bool,
@@ -63,7 +63,7 @@ pub(crate) struct SignIn {
 
 /// Arguments of `doctor`: a server to connect to, or a server of the hub.
 #[derive(Args)]
-pub(super) struct Examined {
+pub(super) struct DoctorArgs {
     /// Diagnose a server of the running hub (slug or id)
     #[arg(long, value_name = "SERVER", conflicts_with = "place")]
     pub(super) server: Option<String>,
@@ -73,18 +73,18 @@ pub(super) struct Examined {
     pub(super) agent: Option<String>,
 
     #[command(flatten)]
-    pub(super) tried: Tried,
+    pub(super) tried: TargetArgs,
 }
 
-impl Tried {
-    pub(super) fn target(self, verbose: bool) -> Result<Target, Failure> {
+impl TargetArgs {
+    pub(super) fn target(self, verbose: bool) -> Result<Target, CliError> {
         if self.place.is_empty() {
             let text = "missing <URL|COMMAND>: give the URL of a server, or the command that starts it";
-            return Err(Failure::usage(text));
+            return Err(CliError::usage(text));
         }
-        let place = Place::parse(self.place, self.headers)?;
+        let place = TargetServer::parse(self.place, self.headers)?;
         let screen = Arc::new(Screen::new());
         let (timeout, revision) = (self.timeout, self.revision);
-        Ok(Target { place, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })
+        Ok(Target { server: place, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })
     }
 }

@@ -3,18 +3,18 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::output::{Field, either, field, name};
-use super::{Asked, agent};
-use crate::api_client::{Api, encoded, object};
-use crate::error::{Failure, Kind};
-use crate::terminal::clean;
+use super::output::{Column, column, column_or, name_column};
+use super::{CommandContext, agent};
+use crate::api_client::{ApiClient, json_object, percent_encode};
+use crate::error::{CliError, CliErrorKind};
+use crate::terminal::sanitize;
 
-const LIST: [Field; 5] = [
-    name("id", "/id"),
-    either("owner", "/owner_name", "/owner"),
-    field("created", "/created"),
-    field("expires", "/expires"),
-    field("name", "/name"),
+const LIST_COLUMNS: [Column; 5] = [
+    name_column("id", "/id"),
+    column_or("owner", "/owner_name", "/owner"),
+    column("created", "/created"),
+    column("expires", "/expires"),
+    column("name", "/name"),
 ];
 
 #[derive(Subcommand)]
@@ -46,46 +46,46 @@ pub(crate) enum Command {
     },
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command {
         Command::Add { name, agent, days } => {
-            let agent = agent::find_if(&api, agent.as_deref()).await?;
-            let body = object([("name", Some(json!(name))), ("days", days.map(|days| json!(days)))]);
-            let issued = api.post(&tokens(agent), &body).await?;
+            let agent = agent::find_optional(&api, agent.as_deref()).await?;
+            let body = json_object([("name", Some(json!(name))), ("days", days.map(|days| json!(days)))]);
+            let issued = api.post(&tokens_path(agent), &body).await?;
             // Nothing else on standard output, so that a script can capture the token.
-            output.done(&issued, issued["token"].as_str().unwrap_or_default())?;
+            output.print_result(&issued, issued["token"].as_str().unwrap_or_default())?;
         }
         Command::List { agent } => {
-            let agent = agent::find_if(&api, agent.as_deref()).await?;
-            let path = agent.map_or_else(|| "/tokens?owner=all".to_owned(), |agent| tokens(Some(agent)));
-            output.list(&api.list(&path, usize::MAX).await?, &LIST, "no tokens")?;
+            let agent = agent::find_optional(&api, agent.as_deref()).await?;
+            let path = agent.map_or_else(|| "/tokens?owner=all".to_owned(), |agent| tokens_path(Some(agent)));
+            output.print_list(&api.list(&path, usize::MAX).await?, &LIST_COLUMNS, "no tokens")?;
         }
         Command::Revoke { token, agent } => {
             revoke(&api, &token, agent.as_deref()).await?;
-            output.done(&json!({ "revoked": token }), "token revoked")?;
+            output.print_result(&json!({ "revoked": token }), "token revoked")?;
         }
     }
     Ok(())
 }
 
 /// Revokes a token. The error for a token of another owner names the owner.
-async fn revoke(api: &Api, token: &str, agent: Option<&str>) -> Result<(), Failure> {
-    let owner = agent::find_if(api, agent).await?;
-    let revoked = api.delete(&format!("{}/{}", tokens(owner), encoded(token))).await;
+async fn revoke(api: &ApiClient, token: &str, agent: Option<&str>) -> Result<(), CliError> {
+    let owner = agent::find_optional(api, agent).await?;
+    let revoked = api.delete(&format!("{}/{}", tokens_path(owner), percent_encode(token))).await;
     let Err(failure) = revoked else { return Ok(()) };
     if failure.status() == Some(404) {
         let all = api.list("/tokens?owner=all", usize::MAX).await?;
         let found = all.iter().find(|known| known["id"] == token);
         if let Some(name) = found.and_then(|known| known["owner_name"].as_str().or(known["owner"].as_str())) {
-            let text = format!("the token belongs to `{}`: check --agent", clean(name));
-            return Err(Failure::new(Kind::Other, text));
+            let text = format!("the token belongs to `{}`: check --agent", sanitize(name));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
     }
     Err(failure)
 }
 
 /// Returns the path of the tokens of an agent, or of the caller.
-fn tokens(agent: Option<String>) -> String {
-    agent.map_or_else(|| "/tokens".to_owned(), |agent| format!("/agents/{}/tokens", encoded(&agent)))
+fn tokens_path(agent: Option<String>) -> String {
+    agent.map_or_else(|| "/tokens".to_owned(), |agent| format!("/agents/{}/tokens", percent_encode(&agent)))
 }

@@ -6,33 +6,33 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::output::{Field, field, name};
-use super::{Asked, agent, print};
-use crate::api_client::{Api, encoded, query};
+use super::output::{Column, column, name_column};
+use super::{CommandContext, agent, print};
+use crate::api_client::{ApiClient, percent_encode, query_string};
 use crate::call::arguments;
-use crate::error::{Failure, Kind};
-use crate::terminal::{Look, clean};
+use crate::error::{CliError, CliErrorKind};
+use crate::terminal::{OutputStyle, sanitize};
 
-const LIST: [Field; 4] = [
-    name("name", "/name"),
-    field("state", "/state"),
-    field("callable", "/is_callable"),
-    field("description", "/definition/description"),
+const LIST_COLUMNS: [Column; 4] = [
+    name_column("name", "/name"),
+    column("state", "/state"),
+    column("callable", "/is_callable"),
+    column("description", "/definition/description"),
 ];
-const ONE: [Field; 13] = [
-    name("name", "/name"),
-    field("server", "/server"),
-    field("upstream name", "/tool"),
-    field("title", "/definition/title"),
-    field("state", "/state"),
-    field("callable", "/is_callable"),
-    field("stale", "/is_stale"),
-    field("removed", "/is_gone"),
-    field("hidden characters", "/hidden_characters"),
-    field("pin", "/pin"),
-    field("first seen", "/first_seen"),
-    field("last changed", "/last_seen"),
-    field("description", "/definition/description"),
+const DETAIL_COLUMNS: [Column; 13] = [
+    name_column("name", "/name"),
+    column("server", "/server"),
+    column("upstream name", "/tool"),
+    column("title", "/definition/title"),
+    column("state", "/state"),
+    column("callable", "/is_callable"),
+    column("stale", "/is_stale"),
+    column("removed", "/is_gone"),
+    column("hidden characters", "/hidden_characters"),
+    column("pin", "/pin"),
+    column("first seen", "/first_seen"),
+    column("last changed", "/last_seen"),
+    column("description", "/definition/description"),
 ];
 
 #[derive(Subcommand)]
@@ -53,13 +53,13 @@ pub(crate) enum Command {
         q: Option<String>,
     },
     /// Show a tool with its schemas and the changes since it was trusted
-    Describe(Which),
+    Describe(ToolArg),
     /// Call a tool through the hub; the call is recorded
     ///
     /// Example: linchpin tool call `mcp_demo__add` --args '{"a": 2, "b": 40}'
     Call {
         #[command(flatten)]
-        which: Which,
+        which: ToolArg,
         /// Arguments as a JSON object; @FILE reads them from a file, - from standard input
         #[arg(long, value_name = "JSON", default_value = "{}")]
         args: String,
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// A changed tool is only shown at first: review it, then run the command again with the --pin that it prints.
     Trust {
         #[command(flatten)]
-        which: Which,
+        which: ToolArg,
         /// Pin of the definition that you reviewed; fails if the tool has changed since
         #[arg(long)]
         pin: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct ToolArg {
     /// Qualified name of the tool, for example `mcp_demo__add`; with --server, its upstream name
     tool: String,
     /// Slug or id of the server
@@ -88,124 +88,130 @@ pub(crate) struct Which {
     server: Option<String>,
 }
 
-impl Which {
+impl ToolArg {
     /// Returns the API path of the tool, followed by `rest`.
-    async fn path(&self, api: &Api, rest: &str) -> Result<String, Failure> {
-        let Some(server) = &self.server else { return Ok(format!("/tools/{}{rest}", encoded(&self.tool))) };
-        let tools =
-            api.list(&format!("/tools{}", query([("server", Some(server.clone()))])), usize::MAX).await?;
+    async fn path(&self, api: &ApiClient, rest: &str) -> Result<String, CliError> {
+        let Some(server) = &self.server else {
+            return Ok(format!("/tools/{}{rest}", percent_encode(&self.tool)));
+        };
+        let tools = api
+            .list(&format!("/tools{}", query_string([("server", Some(server.clone()))])), usize::MAX)
+            .await?;
         let found =
             tools.iter().find(|tool| tool["tool"] == *self.tool).and_then(|tool| tool["name"].as_str());
         match found {
-            Some(name) => Ok(format!("/tools/{}{rest}", encoded(name))),
-            None => Err(self.missing(api, server).await?),
+            Some(name) => Ok(format!("/tools/{}{rest}", percent_encode(name))),
+            None => Err(self.missing_tool_error(api, server).await?),
         }
     }
 
     /// Explains why a server does not have the tool. The hub returns 409 if the tools of the server are not known yet.
-    async fn missing(&self, api: &Api, server: &str) -> Result<Failure, Failure> {
-        let known = api.get(&format!("/servers/{}", encoded(server))).await?;
+    async fn missing_tool_error(&self, api: &ApiClient, server: &str) -> Result<CliError, CliError> {
+        let known = api.get(&format!("/servers/{}", percent_encode(server))).await?;
         let slug = known["slug"].as_str().unwrap_or(server);
         let name = format!("mcp_{slug}__{}", self.tool);
-        match api.get(&format!("/tools/{}", encoded(&name))).await {
+        match api.get(&format!("/tools/{}", percent_encode(&name))).await {
             Err(failure) if failure.status() == Some(409) => Ok(failure),
-            _ => Ok(Failure::new(Kind::UnknownTool, format!("`{server}` has no tool `{}`", self.tool))),
+            _ => Ok(CliError::new(
+                CliErrorKind::UnknownTool,
+                format!("`{server}` has no tool `{}`", self.tool),
+            )),
         }
     }
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<ExitCode, Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<ExitCode, CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command {
         Command::List { server, state, agent, q } => {
-            let agent = agent::find_if(&api, agent.as_deref()).await?;
+            let agent = agent::find_optional(&api, agent.as_deref()).await?;
             let path = format!(
                 "/tools{}",
-                query([("server", server), ("state", state), ("agent", agent), ("q", q)])
+                query_string([("server", server), ("state", state), ("agent", agent), ("q", q)])
             );
-            output.list(&api.list(&path, usize::MAX).await?, &LIST, "no tools")?;
+            output.print_list(&api.list(&path, usize::MAX).await?, &LIST_COLUMNS, "no tools")?;
         }
-        Command::Describe(which) => {
-            let tool = api.get(&which.path(&api, "").await?).await?;
-            output.one(&tool, &ONE)?;
+        Command::Describe(tool_arg) => {
+            let tool = api.get(&tool_arg.path(&api, "").await?).await?;
+            output.print_details(&tool, &DETAIL_COLUMNS)?;
             if !output.json {
-                print(&schemas(&tool))?;
+                print(&format_schemas(&tool))?;
             }
         }
-        Command::Call { which, args, no_wait } => {
+        Command::Call { which: tool_arg, args, no_wait } => {
             let arguments = arguments::read(&args).await?;
-            let path = which.path(&api, "/call").await?;
-            let path = format!("{path}{}", query([("wait", no_wait.then(|| "false".to_owned()))]));
-            return called(asked, &api.post(&path, &json!({ "arguments": arguments })).await?);
+            let path = tool_arg.path(&api, "/call").await?;
+            let path = format!("{path}{}", query_string([("wait", no_wait.then(|| "false".to_owned()))]));
+            return print_outcome(context, &api.post(&path, &json!({ "arguments": arguments })).await?);
         }
-        Command::Trust { which, pin } => {
+        Command::Trust { which: tool_arg, pin } => {
             let pin = match pin {
                 Some(pin) => json!(pin),
-                None => seen(asked, api.get(&which.path(&api, "").await?).await?)?,
+                None => reviewed_pin(context, api.get(&tool_arg.path(&api, "").await?).await?)?,
             };
-            let tool = api.post(&which.path(&api, "/trust").await?, &json!({ "pin": pin })).await?;
-            let name = tool["name"].as_str().unwrap_or(&which.tool);
-            output.done(&tool, &format!("`{name}` is trusted"))?;
+            let tool = api.post(&tool_arg.path(&api, "/trust").await?, &json!({ "pin": pin })).await?;
+            let name = tool["name"].as_str().unwrap_or(&tool_arg.tool);
+            output.print_result(&tool, &format!("`{name}` is trusted"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the pin of a tool. A changed tool is printed and fails: the user must review it first.
-fn seen(asked: &Asked, mut tool: Value) -> Result<Value, Failure> {
+fn reviewed_pin(context: &CommandContext, mut tool: Value) -> Result<Value, CliError> {
     if tool["state"] != "changed" {
         return Ok(tool["pin"].take());
     }
-    if !asked.output.json {
-        print(&schemas(&tool))?;
+    if !context.output.json {
+        print(&format_schemas(&tool))?;
     }
     let (name, pin) = (&tool["name"], &tool["pin"]);
     let [name, pin] = [name, pin].map(|text| text.as_str().unwrap_or_default());
-    Err(Failure::usage(format!(
+    Err(CliError::usage(format!(
         "`{name}` has changed: review its definition, then run `linchpin tool trust {name} --pin {pin}`"
     )))
 }
 
 /// Formats the schemas of a tool and the changes since it was trusted.
-fn schemas(tool: &Value) -> String {
+fn format_schemas(tool: &Value) -> String {
     let mut text = String::new();
     for (heading, pointer) in
         [("arguments", "/definition/inputSchema"), ("result", "/definition/outputSchema")]
     {
         if let Some(schema) = tool.pointer(pointer) {
-            let _ = write!(text, "\n{heading}\n{}\n", clean(&format!("{schema:#}")));
+            let _ = write!(text, "\n{heading}\n{}\n", sanitize(&format!("{schema:#}")));
         }
     }
     for change in tool["changes"].as_array().into_iter().flatten() {
-        let part = |name: &str| clean(change[name].as_str().unwrap_or("nothing"));
+        let part = |name: &str| sanitize(change[name].as_str().unwrap_or("nothing"));
         let _ = write!(text, "\nchanged at {}\n- {}\n+ {}\n", part("at"), part("before"), part("after"));
     }
     text
 }
 
 /// Prints the outcome of a call: its result, or the error.
-pub(super) fn called(asked: &Asked, call: &Value) -> Result<ExitCode, Failure> {
+pub(super) fn print_outcome(context: &CommandContext, call: &Value) -> Result<ExitCode, CliError> {
     let text = |name: &str| call[name].as_str();
     let status = text("status").unwrap_or_default();
     let has_failed = !matches!(status, "success" | "pending" | "running");
-    if asked.output.json {
-        asked.output.value(call)?;
+    if context.output.json {
+        context.output.print_value(call)?;
     } else if let Some(summary) = text("summary").filter(|_| !has_failed) {
-        let summary = if Look::stdout().is_terminal { clean(summary) } else { summary.to_owned() };
+        let summary = if OutputStyle::stdout().is_terminal { sanitize(summary) } else { summary.to_owned() };
         print(&format!("{summary}\n"))?;
     }
     if !has_failed {
         let id = text("id").unwrap_or_default();
-        if status != "success" && !asked.output.json {
+        if status != "success" && !context.output.json {
             print(&format!("the call is {status}: run `linchpin calls show {id}`\n"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if asked.output.json {
+    if context.output.json {
         return Ok(ExitCode::FAILURE);
     }
     // `error` is only the first line of the result of a failed tool: print the complete text, once.
     let summary = text("summary").filter(|summary| !summary.is_empty());
     let why = summary.or(text("error")).or(text("warning")).unwrap_or("the tool failed without a message");
-    Err(Failure::new(Kind::Other, format!("{status}: {}", clean(why))))
+    Err(CliError::new(CliErrorKind::Other, format!("{status}: {}", sanitize(why))))
 }

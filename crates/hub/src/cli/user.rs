@@ -5,17 +5,17 @@ use std::io::{self, IsTerminal as _};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::output::{Field, field, name};
-use super::{Asked, agent};
-use crate::api_client::{Api, encoded, object};
-use crate::error::Failure;
+use super::output::{Column, column, name_column};
+use super::{CommandContext, agent};
+use crate::api_client::{ApiClient, json_object, percent_encode};
+use crate::error::CliError;
 use crate::secret_input;
 
-const LIST: [Field; 4] = [
-    name("name", "/name"),
-    field("id", "/id"),
-    field("password", "/has_password"),
-    field("created", "/created"),
+const LIST_COLUMNS: [Column; 4] = [
+    name_column("name", "/name"),
+    column("id", "/id"),
+    column("password", "/has_password"),
+    column("created", "/created"),
 ];
 
 #[derive(Subcommand)]
@@ -32,68 +32,73 @@ pub(crate) enum Command {
     /// Prompts for the password, or reads it from standard input. On the machine of the hub, the operator can set any
     /// password. With --hub, users can set only their own and must enter the current password, too; on standard input,
     /// the first line is the current password and the second line the new one.
-    Password(Which),
+    Password(UserArg),
     /// Remove a user with all sessions and tokens
-    Remove(Which),
+    Remove(UserArg),
 }
 
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct UserArg {
     /// Name or id of the user
     user: String,
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let (api, output) = (asked.api()?, asked.output);
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let (api, output) = (context.api()?, context.output);
     match command {
-        Command::List => output.list(&api.list("/users", usize::MAX).await?, &LIST, "no users")?,
+        Command::List => {
+            output.print_list(&api.list("/users", usize::MAX).await?, &LIST_COLUMNS, "no users")?
+        }
         Command::Add { name } => {
             let user = api.post("/users", &json!({ "name": name })).await?;
             let next = format!("set a password with `linchpin user password '{name}'`");
-            output.done(&user, &format!("user `{name}` added: {next}"))?;
+            output.print_result(&user, &format!("user `{name}` added: {next}"))?;
         }
-        Command::Password(which) => {
-            let user = set_password(&api, &which).await?;
+        Command::Password(user_arg) => {
+            let user = set_password(&api, &user_arg).await?;
             let text = format!(
                 "password of `{}` changed; all sessions and tokens of the user were ended",
-                which.user
+                user_arg.user
             );
-            output.done(&user, &text)?;
+            output.print_result(&user, &text)?;
         }
-        Command::Remove(which) => {
-            api.delete(&which.path(&api, "").await?).await?;
-            output.done(&json!({ "removed": which.user }), &format!("user `{}` removed", which.user))?;
+        Command::Remove(user_arg) => {
+            api.delete(&user_arg.path(&api, "").await?).await?;
+            output.print_result(
+                &json!({ "removed": user_arg.user }),
+                &format!("user `{}` removed", user_arg.user),
+            )?;
         }
     }
     Ok(())
 }
 
 /// Sets a password. Asks for the current one only if the hub requires it.
-async fn set_password(api: &Api, which: &Which) -> Result<Value, Failure> {
-    let path = which.path(api, "/password").await?;
-    let given = secret_input::read(&format!("New password of `{}`", which.user)).await?;
+async fn set_password(api: &ApiClient, user_arg: &UserArg) -> Result<Value, CliError> {
+    let path = user_arg.path(api, "/password").await?;
+    let given = secret_input::read_secret(&format!("New password of `{}`", user_arg.user)).await?;
     let lines = given.expose().split_once('\n').map(|(old, new)| (old.trim_end_matches('\r'), new));
     let (old, new) = lines.map_or((None, given.expose()), |(old, new)| (Some(old), new));
-    let put = async |old: Option<&str>| {
-        let body = object([("password", Some(json!(new))), ("old_password", old.map(|old| json!(old)))]);
+    let send = async |old: Option<&str>| {
+        let body = json_object([("password", Some(json!(new))), ("old_password", old.map(|old| json!(old)))]);
         api.put(&path, &body).await
     };
-    match put(old).await {
+    match send(old).await {
         Err(failure) if old.is_none() && failure.has_field("old_password") => {
             if !io::stdin().is_terminal() {
                 let text = "write the current password and the new one to standard input, one per line";
-                return Err(failure.during(text));
+                return Err(failure.context(text));
             }
-            let old = secret_input::read(&format!("Current password of `{}`", which.user)).await?;
-            put(Some(old.expose())).await
+            let old = secret_input::read_secret(&format!("Current password of `{}`", user_arg.user)).await?;
+            send(Some(old.expose())).await
         }
         set => set,
     }
 }
 
-impl Which {
-    async fn path(&self, api: &Api, rest: &str) -> Result<String, Failure> {
-        let id = agent::named(&api.list("/users", usize::MAX).await?, "user", &self.user)?;
-        Ok(format!("/users/{}{rest}", encoded(&id)))
+impl UserArg {
+    async fn path(&self, api: &ApiClient, rest: &str) -> Result<String, CliError> {
+        let id = agent::find_id(&api.list("/users", usize::MAX).await?, "user", &self.user)?;
+        Ok(format!("/users/{}{rest}", percent_encode(&id)))
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use linchpin_hub_core::Result;
-use linchpin_hub_core::hub::{Options, Retention};
-use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::hub::{HubOptions, Retention};
+use linchpin_hub_core::object_reader::ObjectReader;
 
 use super::Config;
 
 /// Valid retention of audit entries in the store, in days.
-const DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
+const RETENTION_DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
 /// Durability of call and audit records.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl From<Durability> for linchpin_hub_store::Durability {
 
 /// Settings of the `[audit]` table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Audit {
+pub(crate) struct AuditConfig {
     /// Durability of call and audit records.
     pub(crate) durability: Option<Durability>,
     /// Retention of entries in the store, in days.
@@ -45,25 +45,26 @@ pub(crate) struct Audit {
     pub(crate) head: Option<PathBuf>,
 }
 
-impl Audit {
-    pub(super) fn read(mut form: Form) -> Result<Self> {
-        let durability = form.text("durability", 20)?.map(|text| {
+impl AuditConfig {
+    pub(super) fn read(mut form: ObjectReader) -> Result<Self> {
+        let durability = form.string("durability", 20)?.map(|text| {
             let wrong = |_| form.error("durability", "must be `process` or `power`");
             Durability::from_str(&text, false).map_err(wrong)
         });
         let durability = durability.transpose()?;
-        let (days, folder) = (form.number("days", DAYS)?, form.text("folder", 4_096)?.map(PathBuf::from));
-        let head = form.text("head", 4_096)?.map(PathBuf::from);
-        form.end()?;
-        Ok(Audit { durability, days, folder, head })
+        let (days, folder) =
+            (form.number("days", RETENTION_DAYS)?, form.string("folder", 4_096)?.map(PathBuf::from));
+        let head = form.string("head", 4_096)?.map(PathBuf::from);
+        form.finish()?;
+        Ok(AuditConfig { durability, days, folder, head })
     }
 }
 
 impl Config {
     /// Returns the retention of call history and audit.
     pub(crate) fn retention(&self) -> Retention {
-        let usual = Options::default().retention;
+        let defaults = HubOptions::default().retention;
         let days = |days| Duration::from_hours(24 * days);
-        Retention { history: self.days.map_or(usual.history, days), audit: self.audit.days.map(days) }
+        Retention { history: self.days.map_or(defaults.history, days), audit: self.audit.days.map(days) }
     }
 }

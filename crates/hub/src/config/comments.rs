@@ -5,38 +5,38 @@ use toml_edit::{Decor, DocumentMut, Item, Table};
 
 /// Removes a server. Returns `None` if the file has no such server.
 pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
-    let place = document.get("servers").and_then(Item::as_table).and_then(Table::position);
+    let position = document.get("servers").and_then(Item::as_table).and_then(Table::position);
     let servers = document.get_mut("servers")?.as_table_like_mut()?;
     let next = servers.iter().map(|(name, _)| name.to_owned()).skip_while(|name| name != slug).nth(1);
-    let above = servers.key(slug).map(|key| kept(key.leaf_decor())).unwrap_or_default();
+    let above = servers.key(slug).map(|key| detached_comments(key.leaf_decor())).unwrap_or_default();
     let removed = servers.remove(slug)?;
     if removed.is_value() {
         match next.and_then(|next| servers.key_mut(&next)) {
-            Some(mut next) => put(next.leaf_decor_mut(), &above),
-            None => give(document, place, &above),
+            Some(mut next) => prepend(next.leaf_decor_mut(), &above),
+            None => insert_before_next_table(document, position, &above),
         }
     }
     let mut tables = Vec::new();
-    collect(removed.as_table(), &mut tables);
+    collect_tables(removed.as_table(), &mut tables);
     // Last table first, because each text is inserted before the existing one.
     tables.sort_by_key(|table| std::cmp::Reverse(table.position()));
     for table in tables {
-        give(document, table.position(), &kept(table.decor()));
+        insert_before_next_table(document, table.position(), &detached_comments(table.decor()));
     }
     Some(())
 }
 
 /// Collects a table and its subtables that have their own heading.
-fn collect<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
+fn collect_tables<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
     let Some(table) = table else { return };
     tables.extend(table.position().map(|_| table));
     for (_, item) in table {
-        collect(item.as_table(), tables);
+        collect_tables(item.as_table(), tables);
     }
 }
 
 /// Returns the text above an item up to the last empty line.
-fn kept(decor: &Decor) -> String {
+fn detached_comments(decor: &Decor) -> String {
     let above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let lines: Vec<_> = above.split_inclusive('\n').collect();
     let last = lines.iter().rposition(|line| line.ends_with('\n') && line.trim().is_empty());
@@ -45,33 +45,33 @@ fn kept(decor: &Decor) -> String {
 }
 
 /// Inserts a text above the first table after this position, or at the end of the file.
-fn give(document: &mut DocumentMut, place: Option<isize>, text: &str) {
+fn insert_before_next_table(document: &mut DocumentMut, position: Option<isize>, text: &str) {
     let mut tables = Vec::new();
-    collect(Some(document.as_table()), &mut tables);
-    let next = tables.iter().filter_map(|table| table.position()).filter(|next| Some(*next) > place).min();
-    if let Some(table) = next.and_then(|next| at(document.as_table_mut(), next)) {
-        return put(table.decor_mut(), text);
+    collect_tables(Some(document.as_table()), &mut tables);
+    let next = tables.iter().filter_map(|table| table.position()).filter(|next| Some(*next) > position).min();
+    if let Some(table) = next.and_then(|next| table_at(document.as_table_mut(), next)) {
+        return prepend(table.decor_mut(), text);
     }
     let end = document.trailing().as_str().unwrap_or_default();
-    let end = if end.is_empty() { text.to_owned() } else { above(text, end) };
+    let end = if end.is_empty() { text.to_owned() } else { join_with_blank_line(text, end) };
     document.set_trailing(end);
 }
 
 /// Finds the table at a position.
-fn at(table: &mut Table, place: isize) -> Option<&mut Table> {
-    if table.position() == Some(place) {
+fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
+    if table.position() == Some(position) {
         return Some(table);
     }
-    table.iter_mut().filter_map(|(_, item)| item.as_table_mut()).find_map(|table| at(table, place))
+    table.iter_mut().filter_map(|(_, item)| item.as_table_mut()).find_map(|table| table_at(table, position))
 }
 
-fn put(decor: &mut Decor, text: &str) {
+fn prepend(decor: &mut Decor, text: &str) {
     let before = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
-    decor.set_prefix(above(text, before));
+    decor.set_prefix(join_with_blank_line(text, before));
 }
 
 /// Joins two texts with an empty line between them.
-fn above(text: &str, rest: &str) -> String {
+fn join_with_blank_line(text: &str, rest: &str) -> String {
     let is_apart = text.is_empty() || rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');
     format!("{text}{}{rest}", if is_apart { "" } else { "\n" })
 }

@@ -5,20 +5,20 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::private_file;
 use serde_json::{Map, Value};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
-use super::{Config, Problem, comments, file};
+use super::{Config, ConfigError, comments, file};
 
 /// Maximum attempts if another process writes the file at the same time.
-const TRIES: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 /// Maximum length of a chain of symbolic links, as on Linux.
-const MOST_LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 
 /// Adds a server with these fields.
-pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), Problem> {
+pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
     edit(path, |document| {
         let servers = document.entry("servers").or_insert_with(|| {
             let mut table = Table::new();
@@ -30,7 +30,7 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
             return Err(format!("server `{slug}` already exists: remove it first, or choose another --slug"));
         }
         let fields =
-            fields.iter().filter_map(|(name, field)| Some((name.as_str(), Item::Value(toml(field)?))));
+            fields.iter().filter_map(|(name, field)| Some((name.as_str(), Item::Value(to_toml(field)?))));
         servers.insert(slug, Item::Table(fields.collect()));
         Ok(())
     })
@@ -38,39 +38,39 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
 }
 
 /// Converts a value to TOML; `None` if TOML cannot represent it.
-fn toml(value: &Value) -> Option<toml_edit::Value> {
+fn to_toml(value: &Value) -> Option<toml_edit::Value> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(flag) => (*flag).into(),
         Value::Number(number) => number.as_i64()?.into(),
         Value::String(text) => text.as_str().into(),
-        Value::Array(list) => list.iter().filter_map(toml).collect::<Array>().into(),
+        Value::Array(list) => list.iter().filter_map(to_toml).collect::<Array>().into(),
         Value::Object(members) => {
-            let members = members.iter().filter_map(|(name, value)| Some((name.as_str(), toml(value)?)));
+            let members = members.iter().filter_map(|(name, value)| Some((name.as_str(), to_toml(value)?)));
             members.collect::<InlineTable>().into()
         }
     })
 }
 
 /// Removes a server and the comments directly above it.
-pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), Problem> {
-    edit(path, |document| comments::remove(document, slug).ok_or_else(|| missing(slug))).map(drop)
+pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), ConfigError> {
+    edit(path, |document| comments::remove(document, slug).ok_or_else(|| unknown_server(slug))).map(drop)
 }
 
 /// Enables or disables a server.
-pub(crate) fn switch(path: &Path, slug: &str, is_enabled: bool) -> Result<(), Problem> {
+pub(crate) fn set_enabled(path: &Path, slug: &str, is_enabled: bool) -> Result<(), ConfigError> {
     let changes = Map::from_iter([("enabled".to_owned(), is_enabled.into())]);
     update(path, slug, &changes).map(drop)
 }
 
 /// Changes fields of a server; null removes a field. Returns whether the configuration changed.
-pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> Result<bool, Problem> {
+pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> Result<bool, ConfigError> {
     edit(path, |document| {
         let server = servers(document, slug)?.get_mut(slug).and_then(Item::as_table_like_mut);
-        let server = server.ok_or_else(|| missing(slug))?;
+        let server = server.ok_or_else(|| unknown_server(slug))?;
         for (name, field) in changes {
-            match toml(field) {
-                Some(field) => set(server, name, field),
+            match to_toml(field) {
+                Some(field) => set_value(server, name, field),
                 None => drop(server.remove(name)),
             }
         }
@@ -79,16 +79,16 @@ pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> R
 }
 
 /// Enables or disables the demo server.
-pub(crate) fn switch_demo(path: &Path, is_enabled: bool) -> Result<(), Problem> {
+pub(crate) fn set_demo_enabled(path: &Path, is_enabled: bool) -> Result<(), ConfigError> {
     edit(path, |document| {
-        set(document.as_table_mut(), "demo", is_enabled.into());
+        set_value(document.as_table_mut(), "demo", is_enabled.into());
         Ok(())
     })
     .map(drop)
 }
 
 /// Sets a value and preserves the whitespace and comments around it.
-fn set(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
+fn set_value(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
             let around = old.decor().clone();
@@ -100,17 +100,17 @@ fn set(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
 }
 
 fn servers<'a>(document: &'a mut DocumentMut, slug: &str) -> Result<&'a mut dyn TableLike, String> {
-    document.get_mut("servers").and_then(Item::as_table_like_mut).ok_or_else(|| missing(slug))
+    document.get_mut("servers").and_then(Item::as_table_like_mut).ok_or_else(|| unknown_server(slug))
 }
 
-fn missing(slug: &str) -> String {
+fn unknown_server(slug: &str) -> String {
     format!("contains no server `{slug}`")
 }
 
 /// Resolves a symbolic link whose target does not exist yet.
-fn followed(path: &Path) -> PathBuf {
+fn resolve_link(path: &Path) -> PathBuf {
     let mut target = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_SYMLINKS {
         let Ok(next) = std::fs::read_link(&target) else { break };
         target = target.parent().unwrap_or(Path::new("")).join(next);
     }
@@ -119,32 +119,32 @@ fn followed(path: &Path) -> PathBuf {
 
 /// Changes the text of the file under a lock. A change that would make the file invalid is not written. Returns whether
 /// the configuration changed.
-fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("cannot be changed: {error}"));
+fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, ConfigError> {
+    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be changed: {error}"));
     // Write to the target, so that a symbolic link is not replaced by a file.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| followed(path));
-    private_file::make_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| resolve_link(path));
+    private_file::create_private_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
     let mut lock = target.clone().into_os_string();
     lock.push(".lock");
     let lock =
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock).map_err(failed)?;
     lock.lock().map_err(failed)?; // until it is dropped
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let before = file::stamp(&target);
-        let text = file::text(&target)?.unwrap_or_default();
+        let text = file::read_text(&target)?.unwrap_or_default();
         let said = Config::parse(path, &text)?;
         let mut document: DocumentMut =
-            text.parse().map_err(|error: toml_edit::TomlError| Problem::new(path, error.message()))?;
-        change(&mut document).map_err(|text| Problem::new(path, text))?;
+            text.parse().map_err(|error: toml_edit::TomlError| ConfigError::new(path, error.message()))?;
+        change(&mut document).map_err(|text| ConfigError::new(path, text))?;
         let text = document.to_string();
         let has_changed = Config::parse(path, &text)? != said;
         // An editor does not take the lock, so check for a concurrent change.
         if file::stamp(&target) == before {
-            private_file::write(&target, text.as_bytes(), &System).map_err(failed)?;
+            private_file::write(&target, text.as_bytes(), &SystemPlatform).map_err(failed)?;
             return Ok(has_changed);
         }
     }
-    Err(Problem::new(path, "was changed several times by another process: try again later"))
+    Err(ConfigError::new(path, "was changed several times by another process: try again later"))
 }
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ url = "https://a.example/mcp"
     fn folder(text: &str) -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("linchpin.toml");
-        private_file::write(&path, text.as_bytes(), &System).unwrap();
+        private_file::write(&path, text.as_bytes(), &SystemPlatform).unwrap();
         (folder, path)
     }
 
@@ -217,20 +217,20 @@ url = "https://a.example/mcp"
     #[test]
     fn servers_are_switched_and_removed() {
         let (_folder, path) = folder(TEXT);
-        switch(&path, "files", false).unwrap();
+        set_enabled(&path, "files", false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.replace("enabled = true", "enabled = false"));
-        switch(&path, "files", true).unwrap();
+        set_enabled(&path, "files", true).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
-        switch_demo(&path, false).unwrap();
+        set_demo_enabled(&path, false).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text, TEXT.replace("# here\n", "# here\ndemo = false\n"));
         assert!(!Config::parse(&path, &text).unwrap().demo);
         fs::write(&path, TEXT).unwrap();
-        switch(&path, "far", false).unwrap();
+        set_enabled(&path, "far", false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}enabled = false\n"));
         remove(&path, "far").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT.split("\n# Elsewhere").next().unwrap());
-        for error in [remove(&path, "far"), switch(&path, "far", true)] {
+        for error in [remove(&path, "far"), set_enabled(&path, "far", true)] {
             let error = error.unwrap_err().to_string();
             assert!(error.ends_with("contains no server `far`"), "{error}");
         }
@@ -254,11 +254,11 @@ url = "https://a.example/mcp"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
         let error = changed("files", json!({ "url": "https://a.example" })).unwrap_err();
-        assert!(error.contains("`servers.files.url`: it is for a server with a `url`"), "{error}");
+        assert!(error.contains("`servers.files.url`: must not be set together with `command`"), "{error}");
         assert!(changed("nothing", json!({})).unwrap_err().ends_with("contains no server `nothing`"));
         assert_eq!(fs::read_to_string(&path).unwrap(), TEXT);
         let folded = format!("{TEXT}[servers.far.headers]\nx-old = \"1\"\n");
-        private_file::write(&path, folded.as_bytes(), &System).unwrap();
+        private_file::write(&path, folded.as_bytes(), &SystemPlatform).unwrap();
         assert_eq!(changed("far", json!({ "headers": { "x-new": "2" } })), Ok(true));
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{TEXT}headers = {{ x-new = \"2\" }}\n"));
     }
@@ -283,7 +283,7 @@ url = "https://a.example/mcp"
         }
         let (_folder, path) = folder("servers = { a = { command = \"x\" } }\n");
         program(&path, "b").unwrap();
-        switch(&path, "a", false).unwrap();
+        set_enabled(&path, "a", false).unwrap();
         let config = Config::parse(&path, &fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(
             config.servers.iter().map(|server| server.settings.enabled).collect::<Vec<_>>(),

@@ -4,61 +4,61 @@
 use std::fmt::Write as _;
 
 use linchpin::egress::{Egress, Network, Policy};
-use linchpin_hub_core::object_reader::Form;
+use linchpin_hub_core::object_reader::ObjectReader;
 use linchpin_hub_core::{Error, Result};
 
 /// Maximum number of networks in a list.
-const MOST_NETWORKS: usize = 256;
-const PROXY: &str = "egress.proxy";
+const MAX_NETWORKS: usize = 256;
+const PROXY_FIELD: &str = "egress.proxy";
 
 /// Settings of the `[egress]` table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct WayOut {
+pub(crate) struct EgressConfig {
     /// Private networks that the hub may reach.
     pub(crate) networks: Vec<Network>,
     /// Proxy for all outgoing connections.
-    pub(crate) proxy: Option<Proxy>,
+    pub(crate) proxy: Option<ProxyConfig>,
 }
 
 /// Proxy settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Proxy {
+pub(crate) struct ProxyConfig {
     /// URL without credentials.
     url: String,
     user: Option<String>,
     /// Name of the environment variable with the password.
-    password: Option<String>,
+    password_variable: Option<String>,
 }
 
-impl WayOut {
-    pub(super) fn read(mut form: Form) -> Result<Self> {
+impl EgressConfig {
+    pub(super) fn read(mut form: ObjectReader) -> Result<Self> {
         let networks = networks(&mut form, ("allow", "egress.allow"))?;
-        let proxy = form.text("proxy", 2_048)?.map(|text| Proxy::read(&text)).transpose()?;
-        form.end().map(|()| WayOut { networks, proxy })
+        let proxy = form.string("proxy", 2_048)?.map(|text| ProxyConfig::read(&text)).transpose()?;
+        form.finish().map(|()| EgressConfig { networks, proxy })
     }
 
     /// Creates the egress policy: public addresses, the allowed networks, and the proxy with its password.
-    pub(crate) fn open(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<Egress> {
+    pub(crate) fn build(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<Egress> {
         let allow = |policy: Policy, network: &Network| policy.allow(*network);
         let mut builder = Egress::builder().policy(self.networks.iter().fold(Policy::public_only(), allow));
         if let Some(proxy) = &self.proxy {
-            builder = builder.proxy(&proxy.whole(variables)?);
+            builder = builder.proxy(&proxy.url_with_credentials(variables)?);
         }
-        builder.build().map_err(|error| Error::invalid(PROXY, error.to_string()))
+        builder.build().map_err(|error| Error::invalid(PROXY_FIELD, error.to_string()))
     }
 }
 
 /// Reads a list of networks. The two names are the key in the form and its full path for errors.
-pub(super) fn networks(form: &mut Form, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
+pub(super) fn networks(form: &mut ObjectReader, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
     let network =
         |text: &String| text.parse::<Network>().map_err(|error| Error::invalid(whole, error.to_string()));
-    form.texts(name, MOST_NETWORKS, 64)?.iter().map(network).collect()
+    form.strings(name, MAX_NETWORKS, 64)?.iter().map(network).collect()
 }
 
-impl Proxy {
+impl ProxyConfig {
     /// Parses `http://[user:$PASSWORD@]host:port`.
     fn read(text: &str) -> Result<Self> {
-        let wrong = |text: String| Error::invalid(PROXY, text);
+        let wrong = |text: String| Error::invalid(PROXY_FIELD, text);
         let rest = text.strip_prefix("http://").ok_or_else(|| {
             wrong("must be the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
         })?;
@@ -78,22 +78,24 @@ impl Proxy {
                 (Some(user.to_owned()), Some(name.to_owned()))
             }
         };
-        Ok(Proxy { url, user, password })
+        Ok(ProxyConfig { url, user, password_variable: password })
     }
 
     /// Returns the URL with credentials.
-    fn whole(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<String> {
-        let (Some(user), Some(name)) = (&self.user, &self.password) else { return Ok(self.url.clone()) };
+    fn url_with_credentials(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<String> {
+        let (Some(user), Some(name)) = (&self.user, &self.password_variable) else {
+            return Ok(self.url.clone());
+        };
         let password = variables(name).ok_or_else(|| {
             let text = format!("the environment variable `{name}` is not set: set it and restart the hub");
-            Error::invalid(PROXY, text)
+            Error::invalid(PROXY_FIELD, text)
         })?;
         let place = self.url.trim_start_matches("http://");
-        Ok(format!("http://{}:{}@{place}", escaped(user), escaped(&password)))
+        Ok(format!("http://{}:{}@{place}", percent_encode(user), percent_encode(&password)))
     }
 }
 
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut all, byte| {
         let _ = write!(all, "%{byte:02X}"); // writing to a string never fails
         all
@@ -106,13 +108,16 @@ mod tests {
 
     #[test]
     fn a_proxy_with_what_is_secret_elsewhere() {
-        let proxy = Proxy::read("http://hub:$PROXY_PASSWORD@proxy.example:3128/").unwrap();
+        let proxy = ProxyConfig::read("http://hub:$PROXY_PASSWORD@proxy.example:3128/").unwrap();
         let known = |name: &str| (name == "PROXY_PASSWORD").then(|| "p@ss:".to_owned());
-        assert_eq!(proxy.whole(&known).unwrap(), "http://%68%75%62:%70%40%73%73%3A@proxy.example:3128");
-        let error = proxy.whole(&|_| None).unwrap_err();
+        assert_eq!(
+            proxy.url_with_credentials(&known).unwrap(),
+            "http://%68%75%62:%70%40%73%73%3A@proxy.example:3128"
+        );
+        let error = proxy.url_with_credentials(&|_| None).unwrap_err();
         assert!(error.message().contains("`PROXY_PASSWORD` is not set"), "{error}");
-        let plain = Proxy::read("http://proxy.example:3128").unwrap();
-        assert_eq!(plain.whole(&|_| None).unwrap(), "http://proxy.example:3128");
+        let plain = ProxyConfig::read("http://proxy.example:3128").unwrap();
+        assert_eq!(plain.url_with_credentials(&|_| None).unwrap(), "http://proxy.example:3128");
     }
 
     #[test]
@@ -126,12 +131,12 @@ mod tests {
             ("http://hub@proxy.example:1", "the password must be an environment variable"),
             ("http://hub:$@proxy.example:1", "the password must be an environment variable"),
         ] {
-            let error = Proxy::read(text).unwrap_err();
+            let error = ProxyConfig::read(text).unwrap_err();
             assert!(
                 error.message().contains(expected) && !error.message().contains("secret"),
                 "{text}: {error}"
             );
-            assert_eq!(error.field(), Some(PROXY));
+            assert_eq!(error.field(), Some(PROXY_FIELD));
         }
     }
 }

@@ -6,38 +6,38 @@ use std::path::{Path, PathBuf};
 
 /// Error in a configuration file. Never contains values of the file, since they may be secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct ConfigError {
     path: PathBuf,
     /// Line and column, starting at 1.
-    place: Option<(usize, usize)>,
+    position: Option<(usize, usize)>,
     /// Full dotted path of the field.
     field: Option<String>,
     message: String,
 }
 
-impl Problem {
+impl ConfigError {
     pub(crate) fn new(path: &Path, message: impl Into<String>) -> Self {
-        Problem { path: path.to_owned(), place: None, field: None, message: message.into() }
+        ConfigError { path: path.to_owned(), position: None, field: None, message: message.into() }
     }
 
-    pub(crate) fn field(self, field: impl Into<String>) -> Self {
-        Problem { field: Some(field.into()), ..self }
+    pub(crate) fn with_field(self, field: impl Into<String>) -> Self {
+        ConfigError { field: Some(field.into()), ..self }
     }
 
     /// Sets the position from a byte range of the text.
-    pub(crate) fn at(self, text: &str, span: Option<Range<usize>>) -> Self {
+    pub(crate) fn at_span(self, text: &str, span: Option<Range<usize>>) -> Self {
         let place = span.and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.rsplit('\n').next().unwrap_or_default();
             (before.matches('\n').count() + 1, line.chars().count() + 1)
         });
-        Problem { place, ..self }
+        ConfigError { position: place, ..self }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.path.display())?;
-        if let Some((line, column)) = self.place {
+        if let Some((line, column)) = self.position {
             write!(f, ", line {line}, column {column}")?;
         }
         if let Some(field) = &self.field {
@@ -47,4 +47,4 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for ConfigError {}

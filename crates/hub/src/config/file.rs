@@ -9,10 +9,10 @@ use std::path::Path;
 use linchpin_hub_core::private_file;
 use rustix::fs::OFlags;
 
-use super::{Config, Problem};
+use super::{Config, ConfigError};
 
 /// Maximum size of the file in bytes.
-const LONGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Fingerprint of a file that detects changes without reading it: inode, size, and change time of content or mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 /// Reads the text of the file; `None` if it does not exist.
-pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("cannot be read: {error}"));
+pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
+    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
     // Without O_NONBLOCK, opening a pipe blocks until a writer opens it.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -38,25 +38,25 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, Problem> {
     if !kind.is_file() {
         let text = format!(
             "is {}, not a regular file: replace it, or choose another file with --config",
-            named(kind)
+            file_type_name(kind)
         );
-        return Err(Problem::new(path, text));
+        return Err(ConfigError::new(path, text));
     }
-    private_file::check(&metadata).map_err(|why| {
-        Problem::new(path, format!("insecure permissions of a file that starts processes: {why}"))
+    private_file::check_private(&metadata).map_err(|why| {
+        ConfigError::new(path, format!("insecure permissions of a file that starts processes: {why}"))
     })?;
     let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > LONGEST {
-        return Err(Problem::new(
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(ConfigError::new(
             path,
-            format!("is larger than {} MB: check that it is the right file", LONGEST >> 20),
+            format!("is larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
         ));
     }
     Ok(Some(text))
 }
 
-fn named(kind: FileType) -> &'static str {
+fn file_type_name(kind: FileType) -> &'static str {
     match () {
         () if kind.is_dir() => "a directory",
         () if kind.is_fifo() => "a pipe",
@@ -65,8 +65,8 @@ fn named(kind: FileType) -> &'static str {
 }
 
 /// Reads and parses the file; `None` if it does not exist.
-pub(super) fn read(path: &Path) -> Result<Option<Config>, Problem> {
-    text(path)?.map(|text| Config::parse(path, &text)).transpose()
+pub(super) fn read(path: &Path) -> Result<Option<Config>, ConfigError> {
+    read_text(path)?.map(|text| Config::parse(path, &text)).transpose()
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
             ("/dev/null".into(), "is a device, not a regular file"),
         ] {
             let (done, read) = sync_channel(1);
-            std::thread::spawn(move || done.send(text(&path)));
+            std::thread::spawn(move || done.send(read_text(&path)));
             let problem =
                 read.recv_timeout(Duration::from_mins(1)).expect("opening must not block").unwrap_err();
             assert!(problem.to_string().contains(expected), "{problem}");

@@ -1,7 +1,7 @@
 //! Configuration file `linchpin.toml`: configured servers and hub settings.
 //!
-//! [`file`] reads it, [`watch`] detects changes, [`edit`] modifies it and preserves its [`comments`], [`place`]
-//! resolves the paths of the hub, and [`way`] is the egress table. Configured servers are validated by [`Operated`],
+//! [`file`] reads it, [`watch`] detects changes, [`edit`] modifies it and preserves its [`comments`], [`paths`]
+//! resolves the paths of the hub, and [`egress`] is the egress table. Configured servers are validated by [`ConfiguredServer`],
 //! with the same rules as all others.
 
 mod audit;
@@ -18,42 +18,42 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use linchpin::egress::Network;
-use linchpin::server::web::Guard;
+use linchpin::server::web::OriginGuard;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::object_reader::Form;
-use linchpin_hub_core::server::Operated;
+use linchpin_hub_core::object_reader::ObjectReader;
+use linchpin_hub_core::server::ConfiguredServer;
 use serde_json::Value;
 use toml_edit::Document;
 
-pub(crate) use audit::{Audit, Durability};
-pub(crate) use edit::{add, remove, switch, switch_demo, update};
-pub(crate) use egress::WayOut;
-pub(crate) use error::Problem;
+pub(crate) use audit::{AuditConfig, Durability};
+pub(crate) use edit::{add, remove, set_demo_enabled, set_enabled, update};
+pub(crate) use egress::EgressConfig;
+pub(crate) use error::ConfigError;
 pub(crate) use file::{Stamp, stamp};
-pub(crate) use paths::{Place, Running, Typed, Variables, directory, variable};
-pub(crate) use watch::Watched;
+pub(crate) use paths::{HubPaths, LocationArgs, RunningHub, Variables, env_variable, own_directory};
+pub(crate) use watch::WatchedConfig;
 
 /// Valid retention of call arguments and results, in days.
-const DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
+const HISTORY_DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 
 /// Public HTTPS URL of the hub or of its TLS proxy.
 #[derive(Debug, Clone)]
-pub(crate) struct Public {
+pub(crate) struct PublicUrl {
     /// The URL in lower case, without a trailing slash and without port 443.
-    pub(crate) text: String,
+    pub(crate) url: String,
     /// Host and origin check that accepts this URL.
-    pub(crate) guard: Guard,
+    pub(crate) guard: OriginGuard,
 }
 
-impl PartialEq for Public {
+impl PartialEq for PublicUrl {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.url == other.url
     }
 }
 
-impl Eq for Public {}
+impl Eq for PublicUrl {}
 
-impl Public {
+impl PublicUrl {
     fn read(text: &str) -> linchpin_hub_core::Result<Self> {
         let advice = "must be the HTTPS URL of the hub or of its TLS proxy, such as `https://hub.example`";
         let wrong = || Error::invalid("url", advice);
@@ -61,27 +61,27 @@ impl Public {
         // Browsers omit the default port in the Host and Origin headers.
         let text = text.strip_suffix(":443").map_or(text.clone(), str::to_owned);
         let host = text.strip_prefix("https://").ok_or_else(wrong)?;
-        let mut guard = Guard::default();
+        let mut guard = OriginGuard::default();
         guard.allow_host(host).and_then(|()| guard.allow_origin(&text)).map_err(|_| wrong())?;
-        Ok(Public { text, guard })
+        Ok(PublicUrl { url: text, guard })
     }
 }
 
 /// Paths of the TLS certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct TlsFiles {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
 
-impl Pair {
-    fn read(mut form: Form) -> linchpin_hub_core::Result<Self> {
+impl TlsFiles {
+    fn read(mut form: ObjectReader) -> linchpin_hub_core::Result<Self> {
         let mut path = |name| {
             let advice = "set both `certificate` and `key`, each to a PEM file";
-            form.text(name, 4_096)?.map(PathBuf::from).ok_or_else(|| form.error(name, advice))
+            form.string(name, 4_096)?.map(PathBuf::from).ok_or_else(|| form.error(name, advice))
         };
-        let pair = Pair { certificate: path("certificate")?, key: path("key")? };
-        form.end().map(|()| pair)
+        let pair = TlsFiles { certificate: path("certificate")?, key: path("key")? };
+        form.finish().map(|()| pair)
     }
 }
 
@@ -91,21 +91,21 @@ pub(crate) struct Config {
     /// Listen address.
     pub(crate) listen: Option<SocketAddr>,
     /// Public HTTPS URL.
-    pub(crate) url: Option<Public>,
+    pub(crate) url: Option<PublicUrl>,
     /// TLS certificate and key; relative paths are resolved against the folder of the file.
-    pub(crate) tls: Option<Pair>,
+    pub(crate) tls: Option<TlsFiles>,
     /// Proxies that may connect; all other addresses are rejected. Empty: no restriction.
     pub(crate) proxies: Vec<Network>,
     /// Retention of call arguments and results, in days.
     pub(crate) days: Option<u64>,
     /// Audit settings.
-    pub(crate) audit: Audit,
+    pub(crate) audit: AuditConfig,
     /// Egress settings.
-    pub(crate) egress: WayOut,
+    pub(crate) egress: EgressConfig,
     /// Whether the built-in demo server is enabled. Default: true.
     pub(crate) demo: bool,
     /// Configured servers, in the order of the file.
-    pub(crate) servers: Vec<Operated>,
+    pub(crate) servers: Vec<ConfiguredServer>,
 }
 
 impl Default for Config {
@@ -116,8 +116,8 @@ impl Default for Config {
             tls: None,
             proxies: Vec::new(),
             days: None,
-            audit: Audit::default(),
-            egress: WayOut::default(),
+            audit: AuditConfig::default(),
+            egress: EgressConfig::default(),
             demo: true,
             servers: Vec::new(),
         }
@@ -126,20 +126,22 @@ impl Default for Config {
 
 impl Config {
     /// Reads the file at `path`; the default configuration if it does not exist.
-    pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ConfigError> {
         Ok(file::read(path)?.unwrap_or_default())
     }
 
     /// Parses the text of the file at `path`.
-    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let document = Document::parse(text).map_err(|error| {
             let (message, span) = (one_line(error.message()), error.span());
             let key = span.clone().and_then(|span| text.get(span));
             match key.filter(|_| message.starts_with("duplicate key")) {
-                Some(key) => Problem::new(path, "duplicate key: remove one of them").field(one_line(key)),
-                None => Problem::new(path, message),
+                Some(key) => {
+                    ConfigError::new(path, "duplicate key: remove one of them").with_field(one_line(key))
+                }
+                None => ConfigError::new(path, message),
             }
-            .at(text, span)
+            .at_span(text, span)
         })?;
         let wrong = |above: &str, error: &Error| {
             let field = match (above, error.field().unwrap_or_default()) {
@@ -147,15 +149,17 @@ impl Config {
                 ("", field) => field.to_owned(),
                 (_, field) => format!("{above}.{field}"),
             };
-            let span = toml::find(document.as_table(), &field);
-            Problem::new(path, error.message()).field(field).at(text, span)
+            let span = toml::find_position(document.as_table(), &field);
+            ConfigError::new(path, error.message()).with_field(field).at_span(text, span)
         };
-        let mut members = toml::object(document.as_table()).map_err(|foreign| {
-            Problem::new(path, foreign.advice).field(foreign.key.get()).at(text, foreign.key.span())
+        let mut members = toml::to_object(document.as_table()).map_err(|foreign| {
+            ConfigError::new(path, foreign.advice)
+                .with_field(foreign.key.get())
+                .at_span(text, foreign.key.span())
         })?;
         let servers = members.remove("servers");
         let mut config = Self::read(Value::Object(members)).map_err(|error| wrong("", &error))?;
-        if let Some(Pair { certificate, key }) = &mut config.tls {
+        if let Some(TlsFiles { certificate, key }) = &mut config.tls {
             let folder = path.parent().unwrap_or(Path::new(""));
             (*certificate, *key) = (folder.join(&*certificate), folder.join(&*key));
         }
@@ -163,7 +167,7 @@ impl Config {
             None => {}
             Some(Value::Object(servers)) => {
                 for (slug, value) in servers {
-                    let read = Operated::read(&slug, value);
+                    let read = ConfiguredServer::read(&slug, value);
                     config.servers.push(read.map_err(|error| wrong(&format!("servers.{slug}"), &error))?);
                 }
             }
@@ -177,11 +181,11 @@ impl Config {
 
     /// Parses everything except the servers.
     fn read(value: Value) -> linchpin_hub_core::Result<Self> {
-        let mut form = Form::new(value)?;
-        let listen = form.text("listen", 64)?;
-        let listen = listen.map(|text| address(&text).map_err(|why| Error::invalid("listen", why)));
-        let url = form.text("url", 300)?.map(|text| Public::read(&text));
-        let tls = form.object("tls")?.map(Pair::read).transpose()?;
+        let mut form = ObjectReader::new(value)?;
+        let listen = form.string("listen", 64)?;
+        let listen = listen.map(|text| parse_address(&text).map_err(|why| Error::invalid("listen", why)));
+        let url = form.string("url", 300)?.map(|text| PublicUrl::read(&text));
+        let tls = form.object("tls")?.map(TlsFiles::read).transpose()?;
         let proxies = egress::networks(&mut form, ("proxies", "proxies"))?;
         if !proxies.is_empty() && url.is_none() {
             let advice =
@@ -189,13 +193,13 @@ impl Config {
             return Err(Error::invalid("proxies", advice));
         }
         let days = form.object("history")?.map(|mut history| {
-            let days = history.number("days", DAYS)?;
-            history.end().map(|()| days)
+            let days = history.number("days", HISTORY_DAYS)?;
+            history.finish().map(|()| days)
         });
-        let audit = form.object("audit")?.map(Audit::read);
-        let egress = form.object("egress")?.map(WayOut::read);
-        let demo = form.flag("demo")?.unwrap_or(true);
-        form.knows("servers").end()?;
+        let audit = form.object("audit")?.map(AuditConfig::read);
+        let egress = form.object("egress")?.map(EgressConfig::read);
+        let demo = form.boolean("demo")?.unwrap_or(true);
+        form.also_accepts("servers").finish()?;
         Ok(Config {
             demo,
             listen: listen.transpose()?,
@@ -211,7 +215,7 @@ impl Config {
 }
 
 /// Parses a listen address. `localhost` means 127.0.0.1; no other name is resolved.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let local = text
         .rsplit_once(':')
         .filter(|(host, _)| host.eq_ignore_ascii_case("localhost"))

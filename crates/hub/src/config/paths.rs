@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use linchpin::auth::Secret;
 use linchpin_hub_core::audit::head_file::HeadFile;
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::private_file;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_core::vault::KeyFile;
@@ -21,17 +21,17 @@ use rustix::fs::Access;
 use serde_json::{Value, json};
 
 use super::{Config, Durability};
-use crate::error::{Failure, Kind};
-use crate::terminal::quoted;
+use crate::error::{CliError, CliErrorKind};
+use crate::terminal::shell_quote;
 
 /// Maximum attempts to lock the data directory: a command that checks for a running hub holds the lock for a moment.
-const TRIES: u32 = 20;
+const MAX_LOCK_ATTEMPTS: u32 = 20;
 /// Delay between two attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Global options that locate the hub.
 #[derive(Args, Debug, Default, Clone)]
-pub(crate) struct Typed {
+pub(crate) struct LocationArgs {
     /// Data directory of the hub. Default: `$LINCHPIN_DATA_DIR`, else ~/.local/share/linchpin
     #[arg(long, global = true, value_name = "DIRECTORY", help_heading = "Hub location")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) struct Typed {
 
 /// Resolved paths of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HubPaths {
     data: PathBuf,
     /// Configuration file.
     pub(crate) config: PathBuf,
@@ -66,25 +66,25 @@ pub(crate) struct Place {
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Returns an environment variable of this process; `None` if it is empty.
-pub(crate) fn variable(name: &str) -> Option<OsString> {
+pub(crate) fn env_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Returns the directory `linchpin` below the one that a variable names, or below a default in the home directory.
-pub(crate) fn directory(
+pub(crate) fn own_directory(
     variables: Variables<'_>,
     variable: &str,
     otherwise: &str,
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, CliError> {
     let named = variables(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || variables("HOME").map(|home| PathBuf::from(home).join(otherwise));
     let text = format!("neither {variable} nor HOME is set: set one of them");
-    Ok(named.or_else(home).ok_or_else(|| Failure::new(Kind::Other, text))?.join("linchpin"))
+    Ok(named.or_else(home).ok_or_else(|| CliError::new(CliErrorKind::Other, text))?.join("linchpin"))
 }
 
-impl Place {
+impl HubPaths {
     /// Resolves all paths. Creates nothing.
-    pub(crate) fn find(typed: &Typed, variables: Variables<'_>) -> Result<Self, Failure> {
+    pub(crate) fn resolve(typed: &LocationArgs, variables: Variables<'_>) -> Result<Self, CliError> {
         let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
         let (data, keys) = if let Some(data) = named {
             let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
@@ -96,28 +96,29 @@ impl Place {
             });
             (data, keys)
         } else {
-            let keys =
-                || Ok::<_, Failure>(directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"));
-            let data = directory(variables, "XDG_DATA_HOME", ".local/share")?;
+            let keys = || {
+                Ok::<_, CliError>(own_directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"))
+            };
+            let data = own_directory(variables, "XDG_DATA_HOME", ".local/share")?;
             (data, typed.key_file.is_none().then(keys).transpose()?)
         };
-        let unreadable = |_| Failure::usage("LINCHPIN_DATABASE must be a UTF-8 URL");
+        let unreadable = |_| CliError::usage("LINCHPIN_DATABASE must be a UTF-8 URL");
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
         let nowhere = || {
-            Failure::usage(format!(
+            CliError::usage(format!(
                 "`{}` has no parent directory for the key file: set its path with --key-file",
                 data.display()
             ))
         };
         if let Some(path) = typed.config.as_deref().filter(|path| matches!(path.try_exists(), Ok(false))) {
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "`{}`, named by --config, does not exist: correct the path, or create the file (an empty one is valid)",
                 path.display()
             )));
         }
-        Ok(Place {
+        Ok(HubPaths {
             config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
             keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
             database: typed.database.clone().or(database),
@@ -126,20 +127,22 @@ impl Place {
     }
 
     /// Returns the shell command that addresses this hub.
-    pub(crate) fn command(&self) -> String {
-        let usual = directory(&variable, "XDG_DATA_HOME", ".local/share");
-        if usual.is_ok_and(|usual| usual == self.data) {
+    pub(crate) fn shell_command(&self) -> String {
+        let default_dir = own_directory(&env_variable, "XDG_DATA_HOME", ".local/share");
+        if default_dir.is_ok_and(|default_dir| default_dir == self.data) {
             return "linchpin".to_owned();
         }
-        format!("linchpin --data-dir {}", quoted(&self.data.to_string_lossy()))
+        format!("linchpin --data-dir {}", shell_quote(&self.data.to_string_lossy()))
     }
 
     /// Creates the data directory, accessible to its owner alone.
-    pub(crate) fn make(&self) -> Result<(), Failure> {
-        private_file::check_above(&self.data).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
-        let made = private_file::make_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
+    pub(crate) fn create(&self) -> Result<(), CliError> {
+        private_file::check_parents(&self.data)
+            .map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        let made =
+            private_file::create_private_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
         let metadata = made.map_err(|error| unusable(&self.data, &error))?;
-        private_file::check(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        private_file::check_private(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
         rustix::fs::access(&self.data, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
             let text = format!(
                 "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or choose \
@@ -147,7 +150,7 @@ impl Place {
                 self.data.display(),
                 io::Error::from(error)
             );
-            Failure::new(Kind::Other, text)
+            CliError::new(CliErrorKind::Other, text)
         })
     }
 
@@ -157,12 +160,12 @@ impl Place {
     }
 
     /// Returns the path of the `SQLite` database.
-    fn file(&self) -> PathBuf {
+    fn database_path(&self) -> PathBuf {
         self.data.join("hub.db")
     }
 
     /// Describes the store for error messages.
-    pub(crate) fn kept_in(&self) -> String {
+    pub(crate) fn describe_store(&self) -> String {
         match self.database {
             Some(_) => "the database".to_owned(),
             None => format!("`{}`", self.data.display()),
@@ -170,53 +173,53 @@ impl Place {
     }
 
     /// Opens or creates the store of the hub. A `SQLite` file is accessible to its owner alone.
-    pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, Failure> {
+    pub(crate) async fn store(&self, durability: Durability) -> Result<Arc<dyn Store>, CliError> {
         if let Some(url) = &self.database {
-            let store = Postgres::join(url.expose(), durability.into(), Arc::new(System)).await?;
+            let store = Postgres::join(url.expose(), durability.into(), Arc::new(SystemPlatform)).await?;
             return Ok(Arc::new(store));
         }
-        let path = self.file();
-        private_file(&path)?;
-        Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| about(&path, error))?))
+        let path = self.database_path();
+        create_private_file(&path)?;
+        Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| with_path(&path, error))?))
     }
 
     /// Returns whether the store exists.
     pub(crate) fn has_store(&self) -> bool {
-        self.database.is_some() || self.file().exists()
+        self.database.is_some() || self.database_path().exists()
     }
 
     /// Opens an existing store; see [`Self::store`].
-    pub(crate) async fn found_store(&self) -> Result<Arc<dyn Store>, Failure> {
+    pub(crate) async fn open_existing_store(&self) -> Result<Arc<dyn Store>, CliError> {
         if let Some(url) = &self.database {
             return Ok(Arc::new(Postgres::open(url.expose()).await?));
         }
-        let path = self.file();
+        let path = self.database_path();
         if !self.has_store() {
             let text = format!(
                 "no database at `{}`: set the data directory of the hub with --data-dir",
                 path.display()
             );
-            return Err(Failure::new(Kind::Other, text));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
-        Ok(Arc::new(Sqlite::open(&path).map_err(|error| about(&path, error))?))
+        Ok(Arc::new(Sqlite::open(&path).map_err(|error| with_path(&path, error))?))
     }
 
     /// Reads the existing key file.
-    pub(crate) fn found_keys(&self) -> Result<KeyFile, Failure> {
+    pub(crate) fn read_keys(&self) -> Result<KeyFile, CliError> {
         if !self.keys.exists() {
             let text = format!("no key file at `{}`: set its path with --key-file", self.keys.display());
-            return Err(Failure::new(Kind::Other, text));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
-        Ok(KeyFile::open(&self.keys, &System)?.0)
+        Ok(KeyFile::open(&self.keys, &SystemPlatform)?.0)
     }
 
     /// Returns the path of the audit checkpoints, which are outside the database that they verify.
-    pub(crate) fn checkpoints(&self) -> PathBuf {
+    pub(crate) fn checkpoint_file(&self) -> PathBuf {
         self.data.join("checkpoints")
     }
 
     /// Returns the file of signed chain heads. Default: beside the key file.
-    pub(crate) fn heads(&self, config: &Config) -> HeadFile {
+    pub(crate) fn head_file(&self, config: &Config) -> HeadFile {
         let path = config.audit.head.as_ref().map_or_else(
             || {
                 let mut name = self.keys.as_os_str().to_owned();
@@ -232,16 +235,16 @@ impl Place {
             .database
             .as_ref()
             .map_or_else(|| data.display().to_string(), |url| database_name(url.expose()));
-        HeadFile { path, place, is_inside }
+        HeadFile { path, location: place, is_in_data_dir: is_inside }
     }
 
     /// Returns the folder of audit segments. Default: `audit` in the data directory.
-    pub(crate) fn segments(&self, config: &Config) -> PathBuf {
+    pub(crate) fn segment_folder(&self, config: &Config) -> PathBuf {
         self.data.join(config.audit.folder.as_deref().unwrap_or(Path::new("audit")))
     }
 
     /// Returns the file in which the process guard stores the lineage of the stdio servers.
-    pub(crate) fn guard(&self) -> PathBuf {
+    pub(crate) fn guard_file(&self) -> PathBuf {
         self.data.join("hub.guard")
     }
 
@@ -251,7 +254,7 @@ impl Place {
     }
 
     /// Locks the data directory for this process. Only one hub may use a data directory.
-    pub(crate) fn lock(&self) -> Result<Lock, Failure> {
+    pub(crate) fn lock(&self) -> Result<DataDirLock, CliError> {
         let path = self.data.join("hub.lock");
         let failed = |error: io::Error| unusable(&path, &error);
         let file = OpenOptions::new()
@@ -261,33 +264,33 @@ impl Place {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file, running: self.running_file() }),
+                Ok(()) => return Ok(DataDirLock { _file: file, running: self.running_file() }),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_DELAY),
             }
         }
-        let place = match Running::read(&self.running_file()) {
-            Some(Running { url, pid, .. }) => format!(" at {url} (process {pid})"),
+        let place = match RunningHub::read(&self.running_file()) {
+            Some(RunningHub { url, pid, .. }) => format!(" at {url} (process {pid})"),
             None => String::new(),
         };
         let text = format!(
             "a hub is already running on `{}`{place}: use or stop it, or choose another directory with --data-dir",
             self.data.display()
         );
-        Err(Failure::new(Kind::Other, text))
+        Err(CliError::new(CliErrorKind::Other, text))
     }
 
     /// Returns why `hub.json` is not trusted, if its permissions are insecure.
-    pub(crate) fn distrust(&self) -> Option<private_file::Exposed> {
-        private_file::check(&std::fs::metadata(self.running_file()).ok()?).err()
+    pub(crate) fn insecure_permissions(&self) -> Option<private_file::InsecurePermissions> {
+        private_file::check_private(&std::fs::metadata(self.running_file()).ok()?).err()
     }
 
     /// Returns the hub that runs on this directory. The file of a dead hub is ignored, since another process may listen
     /// on its address now: a running hub holds the lock.
-    pub(crate) fn running(&self) -> Option<Running> {
-        let running = Running::read(&self.running_file())?;
+    pub(crate) fn running(&self) -> Option<RunningHub> {
+        let running = RunningHub::read(&self.running_file())?;
         let file = File::open(self.data.join("hub.lock")).ok()?;
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(running)
     }
@@ -305,35 +308,35 @@ fn database_name(url: &str) -> String {
 }
 
 /// Creates a file if it does not exist, and sets its mode to 0600. `SQLite` gives its journal files the same mode.
-fn private_file(path: &Path) -> Result<(), Failure> {
+fn create_private_file(path: &Path) -> Result<(), CliError> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
         .map_err(|error| unusable(path, &error))
 }
 
-fn about(path: &Path, error: linchpin_hub_core::Error) -> Failure {
-    Failure::from(error).during(&format!("`{}`", path.display()))
+fn with_path(path: &Path, error: linchpin_hub_core::Error) -> CliError {
+    CliError::from(error).context(&format!("`{}`", path.display()))
 }
 
-fn unusable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Kind::Other, format!("`{}` cannot be used: {error}", path.display()))
+fn unusable(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(CliErrorKind::Other, format!("`{}` cannot be used: {error}", path.display()))
 }
 
 /// Lock of the data directory, held until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct DataDirLock {
     _file: File,
     running: PathBuf,
 }
 
-impl Lock {
+impl DataDirLock {
     /// Announces the running hub to commands.
-    pub(crate) fn announce(&self, running: &Running) -> io::Result<()> {
+    pub(crate) fn announce(&self, running: &RunningHub) -> io::Result<()> {
         running.write(&self.running)
     }
 }
 
-impl Drop for Lock {
+impl Drop for DataDirLock {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.running); // it may not exist
     }
@@ -341,7 +344,7 @@ impl Drop for Lock {
 
 /// Running hub.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningHub {
     /// Base URL.
     pub(crate) url: String,
     /// Token that authenticates as the local user until the process exits.
@@ -350,15 +353,15 @@ pub(crate) struct Running {
     pub(crate) pid: u32,
 }
 
-impl Running {
+impl RunningHub {
     fn read(path: &Path) -> Option<Self> {
         // Another user who can write the file could redirect requests and tokens to another address.
         let mut file = File::open(path).ok()?;
-        private_file::check(&file.metadata().ok()?).ok()?;
+        private_file::check_private(&file.metadata().ok()?).ok()?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).ok()?;
         let read: Value = serde_json::from_slice(&text).ok()?;
-        Some(Running {
+        Some(RunningHub {
             url: read["url"].as_str()?.to_owned(),
             token: Secret::new(read["token"].as_str()?),
             pid: u32::try_from(read["pid"].as_u64()?).ok()?,
@@ -366,12 +369,12 @@ impl Running {
     }
 
     /// Signals the hub to reload the configuration file now.
-    pub(crate) fn hurry(&self) -> Result<(), Failure> {
+    pub(crate) fn signal_reload(&self) -> Result<(), CliError> {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let told = pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
         told.map_err(|error| {
-            Failure::new(
-                Kind::Other,
+            CliError::new(
+                CliErrorKind::Other,
                 format!("failed to signal the hub to reload its configuration: {error}"),
             )
         })
@@ -380,7 +383,7 @@ impl Running {
     /// Writes the file with mode 0600.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let text = json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
-        private_file::write(path, format!("{text}\n").as_bytes(), &System)
+        private_file::write(path, format!("{text}\n").as_bytes(), &SystemPlatform)
     }
 }
 
@@ -392,14 +395,14 @@ mod tests {
         move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
-    fn found(typed: &Typed, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
-        let place = Place::find(typed, &variables(set)).unwrap();
+    fn found(typed: &LocationArgs, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
+        let place = HubPaths::resolve(typed, &variables(set)).unwrap();
         [place.data, place.config, place.keys].map(|path| path.display().to_string())
     }
 
     #[test]
     fn the_usual_places_and_those_that_are_named() {
-        let none = Typed::default();
+        let none = LocationArgs::default();
         let config = "/h/.local/share/linchpin/linchpin.toml";
         assert_eq!(
             found(&none, &[("HOME", "/h")]),
@@ -414,35 +417,36 @@ mod tests {
             found(&none, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/v", "/nowhere/v/linchpin.toml", "/nowhere/v.keys"]
         );
-        let typed = Typed { data_dir: Some("/nowhere/t.1".into()), ..Typed::default() };
+        let typed = LocationArgs { data_dir: Some("/nowhere/t.1".into()), ..LocationArgs::default() };
         assert_eq!(
             found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
         );
         let (config, key_file) = (Some("/dev/null".into()), Some("/k".into()));
-        let typed = Typed { data_dir: Some("/".into()), config, key_file, database: None };
+        let typed = LocationArgs { data_dir: Some("/".into()), config, key_file, database: None };
         assert_eq!(found(&typed, &[]), ["/", "/dev/null", "/k"]);
-        let typed = Typed { config: Some("/nowhere/linchpin.toml".into()), ..typed };
-        let error = Place::find(&typed, &variables(&[])).unwrap_err();
+        let typed = LocationArgs { config: Some("/nowhere/linchpin.toml".into()), ..typed };
+        let error = HubPaths::resolve(&typed, &variables(&[])).unwrap_err();
         assert!(
-            error.to_string().contains("named by --config, does not exist") && error.code() == 2,
+            error.to_string().contains("named by --config, does not exist") && error.exit_code() == 2,
             "{error}"
         );
-        let typed = Typed { data_dir: Some("/".into()), ..Typed::default() };
-        let error = Place::find(&typed, &variables(&[])).unwrap_err();
-        assert!(error.to_string().contains("--key-file") && error.code() == 2, "{error}");
-        let error = Place::find(&none, &variables(&[])).unwrap_err();
+        let typed = LocationArgs { data_dir: Some("/".into()), ..LocationArgs::default() };
+        let error = HubPaths::resolve(&typed, &variables(&[])).unwrap_err();
+        assert!(error.to_string().contains("--key-file") && error.exit_code() == 2, "{error}");
+        let error = HubPaths::resolve(&none, &variables(&[])).unwrap_err();
         assert!(error.to_string().starts_with("neither XDG_DATA_HOME nor HOME is set"), "{error}");
     }
 
     #[test]
     fn the_database_is_named_by_an_option_or_else_a_variable_and_never_shown() {
         let set = &[("HOME", "/h"), ("LINCHPIN_DATABASE", "postgres://a:canary@b/c")];
-        let typed = Typed { database: Some("postgres://d:canary@e/f".into()), ..Typed::default() };
+        let typed =
+            LocationArgs { database: Some("postgres://d:canary@e/f".into()), ..LocationArgs::default() };
         for (typed, expected) in
-            [(&Typed::default(), "postgres://a:canary@b/c"), (&typed, "postgres://d:canary@e/f")]
+            [(&LocationArgs::default(), "postgres://a:canary@b/c"), (&typed, "postgres://d:canary@e/f")]
         {
-            let place = Place::find(typed, &variables(set)).unwrap();
+            let place = HubPaths::resolve(typed, &variables(set)).unwrap();
             assert_eq!(place.database.as_ref().unwrap().expose(), expected);
             assert!(!format!("{place:?}{typed:?}").contains("canary"));
         }
@@ -454,19 +458,19 @@ mod tests {
         let data = folder.path().join("data");
         let heads = |key_file: Option<PathBuf>, database: Option<&str>, head: Option<&str>| {
             let database = database.map(Secret::new);
-            let typed = Typed { data_dir: Some(data.clone()), key_file, database, config: None };
-            let place = Place::find(&typed, &variables(&[])).unwrap();
-            place.make().unwrap();
+            let typed = LocationArgs { data_dir: Some(data.clone()), key_file, database, config: None };
+            let place = HubPaths::resolve(&typed, &variables(&[])).unwrap();
+            place.create().unwrap();
             let mut config = Config::default();
             config.audit.head = head.map(PathBuf::from);
-            place.heads(&config)
+            place.head_file(&config)
         };
         let real = std::fs::canonicalize(folder.path()).unwrap();
         let found = heads(None, None, None);
-        assert_eq!((found.path, found.is_inside), (real.join("data.keys.head"), false));
-        assert_eq!(found.place, real.join("data").display().to_string());
-        assert!(heads(Some(data.join("keys")), None, None).is_inside);
-        assert!(heads(None, None, Some("heads")).is_inside);
+        assert_eq!((found.path, found.is_in_data_dir), (real.join("data.keys.head"), false));
+        assert_eq!(found.location, real.join("data").display().to_string());
+        assert!(heads(Some(data.join("keys")), None, None).is_in_data_dir);
+        assert!(heads(None, None, Some("heads")).is_in_data_dir);
         assert_eq!(heads(None, None, Some("/elsewhere/heads")).path, PathBuf::from("/elsewhere/heads"));
         for (url, place) in [
             ("postgres://a:canary@b:5432/c?sslmode=require", "postgres://b:5432/c"),
@@ -474,17 +478,17 @@ mod tests {
             ("postgresql://a:can@ary@b/c", "postgres://b/c"),
             ("host=b user=a password=canary dbname=c", "postgres host=b dbname=c"),
         ] {
-            assert_eq!(heads(None, Some(url), None).place, place);
+            assert_eq!(heads(None, Some(url), None).location, place);
         }
     }
 
     #[test]
     fn one_hub_for_each_directory() {
         let folder = tempfile::tempdir().unwrap();
-        let typed = Typed { data_dir: Some(folder.path().join("data")), ..Typed::default() };
-        let place = Place::find(&typed, &variables(&[])).unwrap();
+        let typed = LocationArgs { data_dir: Some(folder.path().join("data")), ..LocationArgs::default() };
+        let place = HubPaths::resolve(&typed, &variables(&[])).unwrap();
         assert!(place.running().is_none());
-        place.make().unwrap();
+        place.create().unwrap();
         assert_eq!(std::fs::metadata(place.data()).unwrap().permissions().mode() & 0o777, 0o700);
         let lock = place.lock().unwrap();
         let error = place.lock().unwrap_err().to_string();
@@ -492,7 +496,7 @@ mod tests {
         assert!(place.running().is_none());
 
         let token = Secret::new("canary");
-        lock.announce(&Running { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
+        lock.announce(&RunningHub { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
         let error = place.lock().unwrap_err().to_string();
         assert!(error.contains("data` at http://127.0.0.1:1 (process 7): use or stop it"), "{error}");
         assert!(!error.contains("canary"));

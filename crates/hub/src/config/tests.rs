@@ -21,7 +21,7 @@ fn localhost_is_this_machine() {
         ("hub.example:9000", None),
         (":9000", None),
     ] {
-        assert_eq!(address(text).ok(), expected.map(|text| text.parse().unwrap()), "{text}");
+        assert_eq!(parse_address(text).ok(), expected.map(|text| text.parse().unwrap()), "{text}");
     }
 }
 
@@ -68,13 +68,13 @@ fn everything_that_can_be_said() {
     assert_eq!((config.listen, config.days), ("127.0.0.1:7420".parse().ok(), Some(30)));
     let (durability, folder) = (Some(Durability::Power), Some("/srv/audit".into()));
     let head = Some("/srv/head".into());
-    assert_eq!(config.audit, Audit { durability, days: Some(365), folder, head });
+    assert_eq!(config.audit, AuditConfig { durability, days: Some(365), folder, head });
     assert!(config.egress.proxy.is_some());
     assert_eq!(config.egress.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
-    assert_eq!(config.url.unwrap().text, "https://hub.example");
+    assert_eq!(config.url.unwrap().url, "https://hub.example");
     assert_eq!(config.proxies, ["10.0.0.5".parse().unwrap(), "fd00::/8".parse().unwrap()]);
     let (certificate, key) = ("hub.pem".into(), "/keys/hub.key".into());
-    assert_eq!(config.tls, Some(Pair { certificate, key }));
+    assert_eq!(config.tls, Some(TlsFiles { certificate, key }));
     let [files, remote] = &config.servers[..] else { panic!("{:?}", config.servers) };
     assert_eq!((files.slug.as_str(), &*files.settings.name), ("files", "Files"));
     assert_eq!(
@@ -169,7 +169,7 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         ),
         (
             "[servers.a]\nurl = \"http://a.example\"",
-            "line 2, column 1: `servers.a.url`: plain `http` can be read",
+            "line 2, column 1: `servers.a.url`: plain `http` is not encrypted",
         ),
         (
             "[servers.a]\ncommand = \"x\"\nname = 1979-05-27",

@@ -6,31 +6,33 @@ use serde_json::{Map, Value};
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
 /// Unsupported value: its key, and what to write instead.
-pub(super) struct Foreign<'a> {
+pub(super) struct UnsupportedValue<'a> {
     pub(super) key: &'a Key,
     pub(super) advice: &'static str,
 }
 
 /// Converts a table to a JSON object.
-pub(super) fn object(table: &dyn TableLike) -> Result<Map<String, Value>, Foreign<'_>> {
+pub(super) fn to_object(table: &dyn TableLike) -> Result<Map<String, Value>, UnsupportedValue<'_>> {
     let read = |(name, _): (&str, _)| {
         let (key, item) = table.get_key_value(name)?;
-        Some(value(key, item).map(|value| (name.to_owned(), value)))
+        Some(item_value(key, item).map(|value| (name.to_owned(), value)))
     };
     table.iter().filter_map(read).collect()
 }
 
-fn value<'a>(key: &'a Key, item: &'a Item) -> Result<Value, Foreign<'a>> {
+fn item_value<'a>(key: &'a Key, item: &'a Item) -> Result<Value, UnsupportedValue<'a>> {
     match item {
         Item::None => Ok(Value::Null),
-        Item::Value(value) => plain(key, value),
-        Item::Table(table) => object(table).map(Value::Object),
-        Item::ArrayOfTables(tables) => tables.iter().map(|table| object(table).map(Value::Object)).collect(),
+        Item::Value(value) => scalar_value(key, value),
+        Item::Table(table) => to_object(table).map(Value::Object),
+        Item::ArrayOfTables(tables) => {
+            tables.iter().map(|table| to_object(table).map(Value::Object)).collect()
+        }
     }
 }
 
-fn plain<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, Foreign<'a>> {
-    let foreign = |advice| Foreign { key, advice };
+fn scalar_value<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, UnsupportedValue<'a>> {
+    let foreign = |advice| UnsupportedValue { key, advice };
     match value {
         Toml::String(text) => Ok(text.value().as_str().into()),
         Toml::Integer(number) => Ok((*number.value()).into()),
@@ -39,14 +41,14 @@ fn plain<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, Foreign<'a>> {
             .ok_or_else(|| foreign("must be a finite number")),
         Toml::Boolean(flag) => Ok((*flag.value()).into()),
         Toml::Datetime(_) => Err(foreign("dates are not supported: quote the value to make it a string")),
-        Toml::Array(list) => list.iter().map(|value| plain(key, value)).collect(),
-        Toml::InlineTable(table) => object(table).map(Value::Object),
+        Toml::Array(list) => list.iter().map(|value| scalar_value(key, value)).collect(),
+        Toml::InlineTable(table) => to_object(table).map(Value::Object),
     }
 }
 
 /// Finds the position of a field's key, or of the innermost existing table on its path. Names in the path are separated
 /// by dots and may contain dots.
-pub(super) fn find(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
+pub(super) fn find_position(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
     let on_the_way = |(name, item): (&str, _)| {
         let rest = path.strip_prefix(name)?;
         let rest = if rest.is_empty() { rest } else { rest.strip_prefix('.')? };
@@ -54,6 +56,7 @@ pub(super) fn find(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
     };
     let (_, key, item, rest): (_, &Key, &Item, _) =
         table.iter().filter_map(on_the_way).max_by_key(|found| found.0)?;
-    let inner = item.as_table_like().filter(|_| !rest.is_empty()).and_then(|table| find(table, &rest));
+    let inner =
+        item.as_table_like().filter(|_| !rest.is_empty()).and_then(|table| find_position(table, &rest));
     inner.or_else(|| key.span())
 }

@@ -7,50 +7,50 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use super::file::{self, Stamp};
-use super::{Config, Problem};
+use super::{Config, ConfigError};
 
 /// Watched configuration file and its last valid configuration.
-pub(crate) struct Watched {
+pub(crate) struct WatchedConfig {
     path: PathBuf,
-    state: Mutex<State>,
-    hurry: Notify,
+    state: Mutex<WatchState>,
+    reload: Notify,
     /// Configuration at the start of the hub.
-    first: Arc<Config>,
+    initial: Arc<Config>,
     /// First problem of the file, for subscribers.
-    shown: watch::Sender<Option<String>>,
+    problem_sender: watch::Sender<Option<String>>,
 }
 
-struct State {
+struct WatchState {
     stamp: Option<Stamp>,
     config: Arc<Config>,
-    problem: Option<Problem>,
+    problem: Option<ConfigError>,
     /// Configured servers that are skipped because another server has their slug.
-    left_out: Vec<String>,
+    slug_conflicts: Vec<String>,
     /// Reason why the egress settings of the file are not applied.
-    no_way: Option<String>,
+    egress_error: Option<String>,
 }
 
-impl Watched {
+impl WatchedConfig {
     /// Reads the file; the default configuration if it does not exist.
-    pub(crate) fn open(path: PathBuf) -> Result<Self, Problem> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, ConfigError> {
         let stamp = file::stamp(&path);
         let config = Arc::new(Config::open(&path)?);
-        Ok(Watched {
-            shown: watch::Sender::new(None),
+        Ok(WatchedConfig {
+            problem_sender: watch::Sender::new(None),
             path,
-            state: Mutex::new(State {
+            state: Mutex::new(WatchState {
                 stamp,
                 config: config.clone(),
                 problem: None,
-                left_out: Vec::new(),
-                no_way: None,
+                slug_conflicts: Vec::new(),
+                egress_error: None,
             }),
-            hurry: Notify::new(),
-            first: config,
+            reload: Notify::new(),
+            initial: config,
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,43 +60,48 @@ impl Watched {
     }
 
     /// Subscribes to the current problem of the file.
-    pub(crate) fn problem(&self) -> watch::Receiver<Option<String>> {
-        self.shown.subscribe()
+    pub(crate) fn subscribe_problem(&self) -> watch::Receiver<Option<String>> {
+        self.problem_sender.subscribe()
     }
 
     /// Records which configured servers were skipped because of their slugs.
-    pub(crate) fn left_out(&self, slugs: Vec<String>) {
+    pub(crate) fn set_slug_conflicts(&self, slugs: Vec<String>) {
         let mut state = self.state();
-        state.left_out = slugs;
-        self.show(&state);
+        state.slug_conflicts = slugs;
+        self.publish_problem(&state);
     }
 
     /// Records why the egress settings could not be applied, or clears the record.
-    pub(crate) fn no_way(&self, why: Option<String>) {
+    pub(crate) fn set_egress_error(&self, why: Option<String>) {
         let mut state = self.state();
-        state.no_way = why;
-        self.show(&state);
+        state.egress_error = why;
+        self.publish_problem(&state);
     }
 
-    fn show(&self, state: &State) {
+    fn publish_problem(&self, state: &WatchState) {
         let taken = |slug: &String| {
             let text = "another server already has this slug: remove that server, or choose another slug";
-            Problem::new(&self.path, text).field(format!("servers.{slug}"))
+            ConfigError::new(&self.path, text).with_field(format!("servers.{slug}"))
         };
         let late = || {
-            let names = self.late(&state.config);
+            let names = self.restart_required(&state.config);
             let text = "changed; restart the hub to apply it";
-            (!names.is_empty()).then(|| Problem::new(&self.path, text).field(names.join("`, `")))
+            (!names.is_empty()).then(|| ConfigError::new(&self.path, text).with_field(names.join("`, `")))
         };
-        let no_way = || state.no_way.as_ref().map(|why| Problem::new(&self.path, why).field("egress.proxy"));
-        let taken = || state.left_out.first().map(taken);
+        let no_way = || {
+            state
+                .egress_error
+                .as_ref()
+                .map(|why| ConfigError::new(&self.path, why).with_field("egress.proxy"))
+        };
+        let taken = || state.slug_conflicts.first().map(taken);
         let problem = state.problem.clone().or_else(no_way).or_else(taken).or_else(late);
-        self.shown.send_replace(problem.map(|problem| problem.to_string()));
+        self.problem_sender.send_replace(problem.map(|problem| problem.to_string()));
     }
 
     /// Returns the fields that have changed since the start and take effect only after a restart.
-    fn late(&self, config: &Config) -> Vec<&'static str> {
-        let Config { listen, url, tls, proxies, audit, .. } = &*self.first;
+    fn restart_required(&self, config: &Config) -> Vec<&'static str> {
+        let Config { listen, url, tls, proxies, audit, .. } = &*self.initial;
         let all = [
             ("listen", *listen == config.listen),
             ("url", *url == config.url),
@@ -110,22 +115,22 @@ impl Watched {
     }
 
     /// Requests an immediate reload, even if the fingerprint of the file is unchanged.
-    pub(crate) fn hurry(&self) {
-        self.hurry.notify_one();
+    pub(crate) fn reload_now(&self) {
+        self.reload.notify_one();
     }
 
     /// Polls the file until the configuration changes.
-    pub(crate) async fn changed(&self, interval: Duration) -> Arc<Config> {
+    pub(crate) async fn wait_for_change(&self, interval: Duration) -> Arc<Config> {
         loop {
-            let is_urgent = tokio::time::timeout(interval, self.hurry.notified()).await.is_ok();
-            if let Some(config) = self.look(is_urgent) {
+            let is_urgent = tokio::time::timeout(interval, self.reload.notified()).await.is_ok();
+            if let Some(config) = self.reload_if_changed(is_urgent) {
                 return config;
             }
         }
     }
 
     /// Reads the file if its fingerprint has changed. Returns the configuration if it differs from the previous one.
-    fn look(&self, is_urgent: bool) -> Option<Arc<Config>> {
+    fn reload_if_changed(&self, is_urgent: bool) -> Option<Arc<Config>> {
         // Take the fingerprint before reading, so that a change in between is detected by the next poll.
         let stamp = file::stamp(&self.path);
         let before = self.state().stamp;
@@ -133,7 +138,7 @@ impl Watched {
             return None;
         }
         let gone =
-            || Problem::new(&self.path, "does not exist any more: restore it, or create an empty file");
+            || ConfigError::new(&self.path, "does not exist any more: restore it, or create an empty file");
         let read = file::read(&self.path).and_then(|config| config.ok_or_else(gone));
         let mut state = self.state();
         state.stamp = stamp;
@@ -141,17 +146,17 @@ impl Watched {
             Err(problem) => {
                 tracing::error!(%problem, "invalid configuration file; using the previous configuration");
                 state.problem = Some(problem);
-                self.show(&state);
+                self.publish_problem(&state);
                 None
             }
             Ok(config) => {
                 state.problem = None;
                 let is_new = *state.config != config;
                 state.config = Arc::new(config);
-                self.show(&state);
+                self.publish_problem(&state);
                 is_new.then(|| {
                     tracing::info!(path = %self.path.display(), "configuration file changed");
-                    let late = self.late(&state.config).join(", ");
+                    let late = self.restart_required(&state.config).join(", ");
                     if !late.is_empty() {
                         tracing::warn!(late, "some configuration changes take effect only after a restart");
                     }
@@ -177,21 +182,21 @@ mod tests {
         linchpin_hub_core::private_file::write(
             &folder.path().join("linchpin.toml"),
             text.as_bytes(),
-            &linchpin_hub_core::platform::System,
+            &linchpin_hub_core::platform::SystemPlatform,
         )
         .unwrap();
     }
 
-    fn wrong_with(watched: &Watched) -> Option<String> {
-        watched.problem().borrow().clone()
+    fn wrong_with(watched: &WatchedConfig) -> Option<String> {
+        watched.subscribe_problem().borrow().clone()
     }
 
     fn slugs(config: &Config) -> Vec<String> {
         config.servers.iter().map(|server| server.slug.as_str().to_owned()).collect()
     }
 
-    async fn changed(watched: &Watched) -> Arc<Config> {
-        tokio::time::timeout(60 * SECOND, watched.changed(SECOND))
+    async fn changed(watched: &WatchedConfig) -> Arc<Config> {
+        tokio::time::timeout(60 * SECOND, watched.wait_for_change(SECOND))
             .await
             .expect("the configuration must change")
     }
@@ -199,13 +204,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_seen_and_a_mistake_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         assert_eq!(*watched.config(), Config::default());
         write(&folder, "[servers.a]\ncommand = \"x\"\n");
         assert_eq!(slugs(&*changed(&watched).await), ["a"]);
 
         write(&folder, "[servers.b]\ncommand = \"x\"\ntimeout_ms = 1\n");
-        assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
+        assert!(tokio::time::timeout(3 * SECOND, watched.wait_for_change(SECOND)).await.is_err());
         assert_eq!(slugs(&watched.config()), ["a"]);
         let problem = wrong_with(&watched).unwrap();
         assert!(
@@ -214,7 +219,7 @@ mod tests {
         );
 
         fs::remove_file(folder.path().join("linchpin.toml")).unwrap();
-        assert!(tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_err());
+        assert!(tokio::time::timeout(3 * SECOND, watched.wait_for_change(SECOND)).await.is_err());
         assert!(
             wrong_with(&watched)
                 .unwrap()
@@ -225,7 +230,7 @@ mod tests {
         write(&folder, "[servers.b]\ncommand = \"x\"\n");
         assert_eq!(slugs(&*changed(&watched).await), ["b"]);
         assert_eq!(wrong_with(&watched), None);
-        watched.left_out(vec!["b".into()]);
+        watched.set_slug_conflicts(vec!["b".into()]);
         assert!(wrong_with(&watched).unwrap().ends_with(
             ": `servers.b`: another server already has this slug: remove that server, or choose another slug"
         ));
@@ -241,8 +246,8 @@ mod tests {
     async fn a_mended_mode_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, "");
-        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
-        let looked = async || tokio::time::timeout(3 * SECOND, watched.changed(SECOND)).await.is_ok();
+        let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
+        let looked = async || tokio::time::timeout(3 * SECOND, watched.wait_for_change(SECOND)).await.is_ok();
         for (mode, is_wrong) in [(0o644, true), (0o600, false)] {
             let before = file::stamp(&watched.path);
             // File system timestamps are coarse, so repeat the change until it is visible.
@@ -257,7 +262,7 @@ mod tests {
     async fn what_counts_at_the_next_start_is_named_until_it_is_as_before() {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, "[history]\ndays = 3\n");
-        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n");
         changed(&watched).await;
         let expected = "linchpin.toml`: `listen`: changed; restart the hub to apply it";
@@ -275,15 +280,15 @@ mod tests {
     async fn whoever_is_in_a_hurry_need_not_wait() {
         let folder = tempfile::tempdir().unwrap();
         write(&folder, "");
-        let watched = Watched::open(folder.path().join("linchpin.toml")).unwrap();
+        let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         set_mode(&folder, 0o644);
-        watched.hurry();
+        watched.reload_now();
         let hour = Duration::from_hours(1);
-        assert!(tokio::time::timeout(SECOND, watched.changed(hour)).await.is_err());
+        assert!(tokio::time::timeout(SECOND, watched.wait_for_change(hour)).await.is_err());
         assert!(wrong_with(&watched).unwrap().ends_with("restrict access with `chmod 600`"));
         write(&folder, "listen = \"127.0.0.1:1\"");
-        watched.hurry();
-        let config = tokio::time::timeout(SECOND, watched.changed(hour)).await.unwrap();
+        watched.reload_now();
+        let config = tokio::time::timeout(SECOND, watched.wait_for_change(hour)).await.unwrap();
         assert_eq!(config.listen, "127.0.0.1:1".parse().ok());
     }
 }

@@ -3,10 +3,10 @@
 use linchpin::auth::AuthErrorKind;
 
 use super::trace::{METADATA, REGISTRATION};
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
 /// Returns advice for a failed connection; `None` if the message already contains it.
-pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {
+pub(super) fn for_failure(failure: &CliError, is_url: bool) -> Option<String> {
     let advice = match (failure.status(), failure.kind) {
         (Some(401), _) => "the server rejected the credentials of --header: check the token",
         (Some(403), _) => {
@@ -18,13 +18,13 @@ pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {
         }
         (Some(429), _) => "the server limits the request rate: wait, then try again",
         (Some(500..), _) => "the server reported an internal error: check its log, or try again later",
-        (_, Kind::Start) if is_url => return None,
-        (_, Kind::Start) => "run the command by hand: its output shows why it does not start",
-        (_, Kind::Timeout) => "check that this is an MCP server, or increase --timeout",
-        (_, Kind::Connection) if !is_url => {
+        (_, CliErrorKind::Start) if is_url => return None,
+        (_, CliErrorKind::Start) => "run the command by hand: its output shows why it does not start",
+        (_, CliErrorKind::Timeout) => "check that this is an MCP server, or increase --timeout",
+        (_, CliErrorKind::Connection) if !is_url => {
             "the server exited: its last output shows why; -v shows all of it"
         }
-        (_, Kind::Protocol) => {
+        (_, CliErrorKind::Protocol) => {
             "check the URL or the command: the peer does not follow the Model Context Protocol"
         }
         _ => return None,
@@ -35,7 +35,7 @@ pub(super) fn for_failure(failure: &Failure, is_url: bool) -> Option<String> {
 /// Returns advice for a failed sign-in, at this step or between two steps.
 pub(super) fn for_sign_in(kind: AuthErrorKind, step: Option<&str>) -> &'static str {
     match (kind, step) {
-        (AuthErrorKind::Nobody, _) => {
+        (AuthErrorKind::SignInRequired, _) => {
             "sign in with --sign-in; if the server issues tokens by other means, use --header 'Authorization: Bearer …'"
         }
         (AuthErrorKind::Metadata, Some(REGISTRATION)) => {
@@ -58,7 +58,7 @@ pub(super) fn for_sign_in(kind: AuthErrorKind, step: Option<&str>) -> &'static s
             "register a client manually at the authorization server and pass --client-id, with --client-secret-file if \
              it has a secret and --redirect-port if its redirect URI has a fixed port"
         }
-        (AuthErrorKind::Person, _) => {
+        (AuthErrorKind::UserAbandoned, _) => {
             "try again, open the URL in a browser on this machine, and sign in there"
         }
         (AuthErrorKind::Denied, _) => {

@@ -3,19 +3,21 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::trace::Step;
-use crate::terminal::{Look, Style, clean, wrap};
+use super::trace::DoctorStep;
+use crate::terminal::{OutputStyle, Style, sanitize, wrap};
 
 /// Column at which the text of a step starts.
 const INDENT: usize = 18;
 
-pub(super) fn show(server: &str, steps: &[Step], look: Look) -> String {
+pub(super) fn render(server: &str, steps: &[DoctorStep], look: OutputStyle) -> String {
     let mut out = format!("{}\n\n", look.paint(Style::Bold, server));
     for step in steps {
         let (mark, style) = if step.ok { ("ok", Style::Good) } else { ("!!", Style::Bad) };
-        let took =
-            step.took.map(|took| format!("  {}", look.paint(Style::Dim, &time(took)))).unwrap_or_default();
-        let lines = wrap(&clean(&step.text), look.width.saturating_sub(INDENT + 10));
+        let took = step
+            .duration
+            .map(|took| format!("  {}", look.paint(Style::Dim, &format_duration(took))))
+            .unwrap_or_default();
+        let lines = wrap(&sanitize(&step.text), look.width.saturating_sub(INDENT + 10));
         let mut lines = lines.iter();
         let first = lines.next().map_or("", |line| line);
         let _ = writeln!(out, " {} {:<13} {first}{took}", look.paint(style, mark), step.name);
@@ -40,7 +42,7 @@ pub(super) fn show(server: &str, steps: &[Step], look: Look) -> String {
     out
 }
 
-fn time(took: Duration) -> String {
+fn format_duration(took: Duration) -> String {
     let ms = took.as_secs_f64() * 1_000.0;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }

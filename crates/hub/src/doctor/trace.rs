@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linchpin::Revision;
 use linchpin::auth::{AuthErrorKind, AuthStep, Purpose};
-use linchpin::egress::{Hop, Phase};
+use linchpin::egress::{ConnectPhase, ConnectStep};
 use serde_json::{Value, json};
 
 use super::advice;
@@ -13,38 +13,38 @@ use crate::terminal::one_line;
 
 /// Step of a diagnosis.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct DoctorStep {
     pub(crate) name: &'static str,
     pub(crate) ok: bool,
     pub(crate) text: String,
-    pub(crate) took: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     pub(crate) advice: Option<String>,
     /// URL of a sign-in step.
     url: Option<String>,
 }
 
-impl Step {
-    pub(crate) fn good(name: &'static str, text: impl Into<String>) -> Self {
-        Step { name, ok: true, text: text.into(), took: None, advice: None, url: None }
+impl DoctorStep {
+    pub(crate) fn passed(name: &'static str, text: impl Into<String>) -> Self {
+        DoctorStep { name, ok: true, text: text.into(), duration: None, advice: None, url: None }
     }
 
-    pub(crate) fn bad(name: &'static str, text: impl Into<String>, advice: Option<String>) -> Self {
-        Step { ok: false, advice, ..Self::good(name, text) }
+    pub(crate) fn failed(name: &'static str, text: impl Into<String>, advice: Option<String>) -> Self {
+        DoctorStep { ok: false, advice, ..Self::passed(name, text) }
     }
 
     /// Step for a listed tool that cannot be used. It is not a failure, since other tools can.
     pub(super) fn left_out(tool: &str, reason: &str) -> Self {
         let text = format!("`{}`: {}", one_line(tool), one_line(reason));
         let advice = "the tool cannot be used until its server lists it correctly".to_owned();
-        Step::good("left out", text).advised(Some(advice))
+        DoctorStep::passed("left out", text).with_advice(Some(advice))
     }
 
-    pub(super) fn advised(self, advice: Option<String>) -> Self {
-        Step { advice, ..self }
+    pub(super) fn with_advice(self, advice: Option<String>) -> Self {
+        DoctorStep { advice, ..self }
     }
 
-    pub(crate) fn after(mut self, took: Duration) -> Self {
-        self.took = Some(took);
+    pub(crate) fn with_duration(mut self, took: Duration) -> Self {
+        self.duration = Some(took);
         self
     }
 
@@ -53,23 +53,23 @@ impl Step {
             "step": self.name,
             "ok": self.ok,
             "text": self.text,
-            "milliseconds": self.took.map(|took| took.as_secs_f64() * 1_000.0),
+            "milliseconds": self.duration.map(|took| took.as_secs_f64() * 1_000.0),
             "advice": self.advice,
         })
     }
 }
 
 /// Shared recorder of steps.
-pub(crate) struct Trace(Mutex<Seen>);
+pub(crate) struct Trace(Mutex<TraceState>);
 
 #[derive(Default)]
-struct Seen {
-    steps: Vec<Step>,
+struct TraceState {
+    steps: Vec<DoctorStep>,
     /// Set after the first connection: network steps of later connections are not recorded.
     connected: bool,
     diagnostics: Vec<String>,
     /// Kind of the last sign-in failure, and the number of steps before that sign-in.
-    ended: Option<(AuthErrorKind, usize)>,
+    sign_in_failure: Option<(AuthErrorKind, usize)>,
 }
 
 /// Names of the sign-in steps.
@@ -80,7 +80,7 @@ const SIGN_IN: &str = "sign-in";
 const TOKEN: &str = "token";
 
 /// Prefix of a URL that provided nothing usable.
-const IN_VAIN: &str = "nothing usable at ";
+const NOT_USABLE_AT: &str = "nothing usable at ";
 
 /// Maximum recorded diagnostics of the transport.
 const MAX_LINES: usize = 200;
@@ -90,94 +90,94 @@ impl Trace {
         Trace(Mutex::default())
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn state(&self) -> MutexGuard<'_, TraceState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, step: Step) {
-        self.seen().steps.push(step);
+    pub(crate) fn add(&self, step: DoctorStep) {
+        self.state().steps.push(step);
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.seen().steps.len()
+        self.state().steps.len()
     }
 
     /// Records a connection failure. If the last step has already failed, only adds the advice to it.
-    pub(crate) fn failed(&self, step: &'static str, text: &str, advice: Option<String>) {
-        let mut seen = self.seen();
+    pub(crate) fn record_failure(&self, step: &'static str, text: &str, advice: Option<String>) {
+        let mut seen = self.state();
         match seen.steps.last_mut().filter(|last| !last.ok) {
             Some(last) => last.advice = last.advice.take().or(advice),
-            None => seen.steps.push(Step::bad(step, text, advice)),
+            None => seen.steps.push(DoctorStep::failed(step, text, advice)),
         }
     }
 
     /// Records a failed sign-in, and the number of steps when it started.
-    pub(crate) fn ended(&self, kind: AuthErrorKind, begun: usize) {
-        self.seen().ended = Some((kind, begun));
+    pub(crate) fn record_sign_in_failure(&self, kind: AuthErrorKind, begun: usize) {
+        self.state().sign_in_failure = Some((kind, begun));
     }
 
     /// Marks the step that made the sign-in fail, with the reason and advice. Other steps of the same name, which tried
     /// alternative URLs, are marked as failed, too.
-    pub(crate) fn not_signed_in(&self, reason: &str) {
-        let mut seen = self.seen();
-        let (kind, begun) = seen.ended.unwrap_or((AuthErrorKind::Setup, usize::MAX));
+    pub(crate) fn fail_sign_in_step(&self, reason: &str) {
+        let mut seen = self.state();
+        let (kind, begun) = seen.sign_in_failure.unwrap_or((AuthErrorKind::Setup, usize::MAX));
         let steps = seen.steps.get_mut(begun..).unwrap_or_default();
         let is_named =
-            |step: &Step| step.url.as_ref().is_some_and(|url| reason.contains(&format!("`{url}`")));
+            |step: &DoctorStep| step.url.as_ref().is_some_and(|url| reason.contains(&format!("`{url}`")));
         let named = steps.iter().position(is_named);
         let last = steps.last().map(|step| step.name);
-        let name = named.map(|at| steps[at].name).or(place(kind)).or(last).unwrap_or(SIGN_IN);
+        let name = named.map(|at| steps[at].name).or(failing_step(kind)).or(last).unwrap_or(SIGN_IN);
         for step in steps.iter_mut().filter(|step| step.name == name) {
             step.ok = false;
             if step.url.as_ref().is_some_and(|url| step.text.starts_with(url)) {
-                step.text.insert_str(0, IN_VAIN);
+                step.text.insert_str(0, NOT_USABLE_AT);
             }
         }
         let at = named.or_else(|| steps.iter().rposition(|step| step.name == name));
         let advice = advice::for_sign_in(kind, at.map(|_| name)).to_owned();
         match at {
             Some(at) => (steps[at].text, steps[at].advice) = (reason.to_owned(), Some(advice)),
-            None => seen.steps.push(Step::bad(name, reason, Some(advice))),
+            None => seen.steps.push(DoctorStep::failed(name, reason, Some(advice))),
         }
     }
 
-    pub(crate) fn steps(&self) -> Vec<Step> {
-        self.seen().steps.clone()
+    pub(crate) fn steps(&self) -> Vec<DoctorStep> {
+        self.state().steps.clone()
     }
 
     /// Records a finished network step.
-    pub(crate) fn hop(&self, hop: &Hop<'_>) {
-        let mut seen = self.seen();
+    pub(crate) fn record_network_step(&self, hop: &ConnectStep<'_>) {
+        let mut seen = self.state();
         if seen.connected {
             return;
         }
         let name = match hop.phase {
-            Phase::Resolve => "DNS",
-            Phase::Connect => "TCP",
-            Phase::Proxy => "proxy",
-            Phase::Tls => "TLS",
+            ConnectPhase::Resolve => "DNS",
+            ConnectPhase::Connect => "TCP",
+            ConnectPhase::Proxy => "proxy",
+            ConnectPhase::Tls => "TLS",
             _ => "network",
         };
         let addresses: Vec<_> = hop.addresses.iter().map(ToString::to_string).collect();
         let step = match hop.error {
-            Some(error) => Step::bad(name, error.to_string(), None),
-            None if hop.phase == Phase::Tls => {
-                Step::good(name, format!("valid certificate for {}", one_line(hop.host)))
+            Some(error) => DoctorStep::failed(name, error.to_string(), None),
+            None if hop.phase == ConnectPhase::Tls => {
+                DoctorStep::passed(name, format!("valid certificate for {}", one_line(hop.host)))
             }
-            None => Step::good(name, addresses.join(", ")),
+            None => DoctorStep::passed(name, addresses.join(", ")),
         };
-        if hop.phase == Phase::Connect && step.ok {
+        if hop.phase == ConnectPhase::Connect && step.ok {
             // One working address is enough.
             for other in seen.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
                 other.ok = true;
                 other.text.push_str(" (another address works)");
             }
         }
-        seen.steps.push(step.after(hop.took));
+        seen.steps.push(step.with_duration(hop.duration));
     }
 
     /// Records a finished sign-in step.
-    pub(crate) fn sign_in(&self, step: &AuthStep<'_>) {
+    pub(crate) fn record_sign_in_step(&self, step: &AuthStep<'_>) {
         let name = match step.purpose {
             Some(Purpose::ResourceMetadata) => METADATA,
             Some(Purpose::ServerMetadata) => AUTHORITY,
@@ -189,16 +189,16 @@ impl Trace {
         let text = match (step.status, step.error) {
             (_, Some(error)) => one_line(&error.to_string()),
             (Some(status @ 200..300), _) => format!("{url} ({status})"),
-            (Some(status), _) => format!("{IN_VAIN}{url} ({status})"),
+            (Some(status), _) => format!("{NOT_USABLE_AT}{url} ({status})"),
             (None, None) => format!("the user was redirected back from {url}"),
         };
         // Not a failure yet: discovery may try other URLs. `not_signed_in` marks the step that ended the sign-in.
-        self.add(Step { url: Some(url), ..Step::good(name, text).after(step.took) });
+        self.add(DoctorStep { url: Some(url), ..DoctorStep::passed(name, text).with_duration(step.took) });
     }
 
     /// Records a diagnostic of the transport.
-    pub(crate) fn diagnostic(&self, line: &str) {
-        let mut seen = self.seen();
+    pub(crate) fn record_diagnostic(&self, line: &str) {
+        let mut seen = self.state();
         seen.connected = true; // diagnostics start only after the first connection was made or has failed
         if seen.diagnostics.len() < MAX_LINES {
             seen.diagnostics.push(line.to_owned());
@@ -206,8 +206,8 @@ impl Trace {
     }
 
     /// Describes the session of the transport, derived from its diagnostics.
-    pub(crate) fn transport(&self, revision: Revision) -> &'static str {
-        let seen = self.seen();
+    pub(crate) fn describe_session(&self, revision: Revision) -> &'static str {
+        let seen = self.state();
         let says = |text: &str| seen.diagnostics.iter().any(|line| line.contains(text));
         if says("speaks HTTP+SSE") {
             return "HTTP+SSE: the event stream is the session";
@@ -220,7 +220,7 @@ impl Trace {
 }
 
 /// Returns the step that a kind of failure belongs to; `None` means the last step.
-fn place(kind: AuthErrorKind) -> Option<&'static str> {
+fn failing_step(kind: AuthErrorKind) -> Option<&'static str> {
     match kind {
         AuthErrorKind::Metadata | AuthErrorKind::Unreachable => None,
         AuthErrorKind::Registration => Some(REGISTRATION),

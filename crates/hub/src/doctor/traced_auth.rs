@@ -3,40 +3,40 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use linchpin::auth::{AuthFuture, Authorize, Credentials, OAuth, Refusal, Request};
+use linchpin::auth::{AuthFuture, AuthRejection, Authorize, Credentials, OAuth, Request};
 
 use super::Trace;
 
 /// OAuth authorizer that records its steps in a trace.
-pub(crate) struct Watched {
+pub(crate) struct TracedAuthorizer {
     oauth: OAuth,
     trace: Arc<Trace>,
 }
 
-impl Watched {
+impl TracedAuthorizer {
     pub(crate) fn new(oauth: OAuth, trace: Arc<Trace>) -> Self {
         let told = trace.clone();
-        Watched { oauth: oauth.on_step(move |step| told.sign_in(step)), trace }
+        TracedAuthorizer { oauth: oauth.on_step(move |step| told.record_sign_in_step(step)), trace }
     }
 
-    fn noted<'a, T: 'a>(&'a self, work: AuthFuture<'a, T>) -> AuthFuture<'a, T> {
+    fn record_failure<'a, T: 'a>(&'a self, work: AuthFuture<'a, T>) -> AuthFuture<'a, T> {
         Box::pin(async move {
             let begun = self.trace.count();
-            work.await.inspect_err(|error| self.trace.ended(error.kind(), begun))
+            work.await.inspect_err(|error| self.trace.record_sign_in_failure(error.kind(), begun))
         })
     }
 }
 
-impl Authorize for Watched {
+impl Authorize for TracedAuthorizer {
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
-        self.noted(self.oauth.credentials(request))
+        self.record_failure(self.oauth.credentials(request))
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
-        self.noted(self.oauth.refused(request, refusal))
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+        self.record_failure(self.oauth.on_rejected(request, refusal))
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.answered(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, mark, status, headers);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use linchpin::model::{ElicitSchema, EnumOption, PrimitiveSchema};
 use serde_json::{Value, json};
 
-use super::parse::{chosen, number, several, text};
+use super::parse::{parse_choice, parse_choices, parse_number, parse_text};
 use crate::terminal::one_line;
 
 pub(super) struct Field {
@@ -16,15 +16,15 @@ pub(super) struct Field {
     pub(super) required: bool,
     /// Value used for an empty input.
     pub(super) default: Option<Value>,
-    pub(super) kind: Kind,
+    pub(super) kind: FieldKind,
 }
 
-pub(super) enum Kind {
-    Text { least: u64, most: u64, format: Option<String> },
-    Number { whole: bool, least: Option<f64>, most: Option<f64> },
-    YesNo,
-    One(Vec<Choice>),
-    Several { choices: Vec<Choice>, least: u64, most: u64 },
+pub(super) enum FieldKind {
+    Text { min: u64, max: u64, format: Option<String> },
+    Number { is_integer: bool, min: Option<f64>, max: Option<f64> },
+    Boolean,
+    SingleChoice(Vec<Choice>),
+    MultipleChoice { choices: Vec<Choice>, min: u64, max: u64 },
 }
 
 pub(super) struct Choice {
@@ -35,13 +35,13 @@ pub(super) struct Choice {
 /// Origin of an input. At the terminal a number selects a choice by position; on the command line the value of a
 /// choice takes precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
-    Person,
+pub(super) enum AnswerSource {
+    Terminal,
     CommandLine,
 }
 
 impl Field {
-    pub(super) fn all(form: &ElicitSchema) -> Vec<Field> {
+    pub(super) fn from_form(form: &ElicitSchema) -> Vec<Field> {
         let required = |name: &String| form.required.as_ref().is_some_and(|names| names.contains(name));
         form.properties.iter().map(|(name, schema)| Field::new(name, schema, required(name))).collect()
     }
@@ -52,11 +52,11 @@ impl Field {
         let label = one_line(schema.title.as_deref().unwrap_or(name));
         let about = one_line(schema.description.as_deref().unwrap_or_default());
         let default = schema.default.clone().filter(|default| !default.is_null());
-        Field { name: name.to_owned(), label, about, required, default, kind: Kind::of(schema) }
+        Field { name: name.to_owned(), label, about, required, default, kind: FieldKind::from_schema(schema) }
     }
 
     /// Describes the accepted values.
-    pub(super) fn takes(&self) -> String {
+    pub(super) fn describe_values(&self) -> String {
         let between = |least: Option<String>, most: Option<String>| match (least, most) {
             (Some(least), Some(most)) => format!(" from {least} to {most}"),
             (Some(least), None) => format!(", at least {least}"),
@@ -64,7 +64,7 @@ impl Field {
             (None, None) => String::new(),
         };
         let text = match &self.kind {
-            Kind::Text { least, most, format } => {
+            FieldKind::Text { min: least, max: most, format } => {
                 let kind = format.as_deref().unwrap_or("text");
                 let mut text = one_line(kind);
                 if *least > 0 {
@@ -75,16 +75,16 @@ impl Field {
                 }
                 text
             }
-            Kind::Number { whole, least, most } => {
+            FieldKind::Number { is_integer: whole, min: least, max: most } => {
                 let kind = if *whole { "integer" } else { "number" };
                 format!(
                     "{kind}{}",
                     between(least.map(|least| least.to_string()), most.map(|most| most.to_string()))
                 )
             }
-            Kind::YesNo => "y or n".into(),
-            Kind::One(choices) => format!("a number from 1 to {}", choices.len()),
-            Kind::Several { choices, least, most } => {
+            FieldKind::Boolean => "y or n".into(),
+            FieldKind::SingleChoice(choices) => format!("a number from 1 to {}", choices.len()),
+            FieldKind::MultipleChoice { choices, min: least, max: most } => {
                 let least = (*least > 0).then(|| least.to_string());
                 let most = (*most < choices.len() as u64).then(|| most.to_string());
                 let least = least.map(|least| format!(", at least {least}")).unwrap_or_default();
@@ -97,13 +97,13 @@ impl Field {
 
     pub(super) fn choices(&self) -> &[Choice] {
         match &self.kind {
-            Kind::One(choices) | Kind::Several { choices, .. } => choices,
+            FieldKind::SingleChoice(choices) | FieldKind::MultipleChoice { choices, .. } => choices,
             _ => &[],
         }
     }
 
     /// Formats a value of this field the way a user would type it.
-    pub(super) fn typed(&self, value: &Value) -> String {
+    pub(super) fn format_value(&self, value: &Value) -> String {
         let number = |value: &Value| {
             let place = self.choices().iter().position(|choice| value == &*choice.value);
             place.map(|place| (place + 1).to_string())
@@ -117,8 +117,8 @@ impl Field {
     }
 
     /// Parses an input. `None` omits an optional field; an error says why the input is invalid.
-    pub(super) fn parse(&self, typed: &str, from: From) -> Result<Option<Value>, String> {
-        if typed.is_empty() && from == From::Person {
+    pub(super) fn parse(&self, typed: &str, from: AnswerSource) -> Result<Option<Value>, String> {
+        if typed.is_empty() && from == AnswerSource::Terminal {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
                 None if self.required => Err("a value is required".into()),
@@ -126,22 +126,28 @@ impl Field {
             };
         }
         let value = match &self.kind {
-            Kind::Text { least, most, format } => text(typed, (*least, *most), format.as_deref())?,
-            Kind::Number { whole, least, most } => number(typed, *whole, (*least, *most))?,
-            Kind::YesNo => match &*typed.to_lowercase() {
+            FieldKind::Text { min: least, max: most, format } => {
+                parse_text(typed, (*least, *most), format.as_deref())?
+            }
+            FieldKind::Number { is_integer: whole, min: least, max: most } => {
+                parse_number(typed, *whole, (*least, *most))?
+            }
+            FieldKind::Boolean => match &*typed.to_lowercase() {
                 "y" | "yes" | "true" => json!(true),
                 "n" | "no" | "false" => json!(false),
                 _ => return Err(format!("{typed} is not valid: enter y or n")),
             },
-            Kind::One(choices) => json!(chosen(choices, typed, from)?),
-            Kind::Several { choices, least, most } => several(choices, typed, (*least, *most), from)?,
+            FieldKind::SingleChoice(choices) => json!(parse_choice(choices, typed, from)?),
+            FieldKind::MultipleChoice { choices, min: least, max: most } => {
+                parse_choices(choices, typed, (*least, *most), from)?
+            }
         };
         Ok(Some(value))
     }
 }
 
-impl Kind {
-    fn of(schema: PrimitiveSchema) -> Kind {
+impl FieldKind {
+    fn from_schema(schema: PrimitiveSchema) -> FieldKind {
         let titled = |options: Vec<EnumOption>| -> Vec<Choice> {
             let choice = |option: EnumOption| Choice { value: option.value, title: one_line(&option.title) };
             options.into_iter().map(choice).collect()
@@ -153,30 +159,30 @@ impl Kind {
             values.into_iter().map(choice).collect()
         };
         if let Some(options) = schema.one_of {
-            return Kind::One(titled(options));
+            return FieldKind::SingleChoice(titled(options));
         }
         if let Some(values) = schema.choices {
-            return Kind::One(plain(values, schema.choice_names));
+            return FieldKind::SingleChoice(plain(values, schema.choice_names));
         }
         let bound = |bound: Option<Value>| bound.as_ref().and_then(Value::as_f64);
         match &*schema.kind {
-            "integer" | "number" => Kind::Number {
-                whole: schema.kind == "integer",
-                least: bound(schema.minimum),
-                most: bound(schema.maximum),
+            "integer" | "number" => FieldKind::Number {
+                is_integer: schema.kind == "integer",
+                min: bound(schema.minimum),
+                max: bound(schema.maximum),
             },
-            "boolean" => Kind::YesNo,
+            "boolean" => FieldKind::Boolean,
             "array" => {
                 let items = schema.items.map(|items| match (items.any_of, items.choices) {
                     (Some(options), _) => titled(options),
                     (None, values) => plain(values.unwrap_or_default(), None),
                 });
                 let (least, most) = (schema.min_items.unwrap_or(0), schema.max_items.unwrap_or(u64::MAX));
-                Kind::Several { choices: items.unwrap_or_default(), least, most }
+                FieldKind::MultipleChoice { choices: items.unwrap_or_default(), min: least, max: most }
             }
-            _ => Kind::Text {
-                least: schema.min_length.unwrap_or(0),
-                most: schema.max_length.unwrap_or(u64::MAX),
+            _ => FieldKind::Text {
+                min: schema.min_length.unwrap_or(0),
+                max: schema.max_length.unwrap_or(u64::MAX),
                 format: schema.format,
             },
         }

@@ -3,18 +3,18 @@
 use linchpin::model::ElicitSchema;
 use serde_json::{Value, json};
 
-use super::field::{Field, From};
+use super::field::{AnswerSource, Field};
 use super::host;
 
 fn field(schema: Value, required: bool) -> Field {
     let required = required.then(|| vec!["x".to_owned()]);
     let properties = [("x".to_owned(), schema)].into_iter().collect();
     let form = ElicitSchema { schema: None, kind: "object".into(), properties, required };
-    Field::all(&form).remove(0)
+    Field::from_form(&form).remove(0)
 }
 
 fn answer(schema: Value, typed: &str) -> Result<Option<Value>, String> {
-    field(schema, true).parse(typed, From::Person)
+    field(schema, true).parse(typed, AnswerSource::Terminal)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn answers_that_will_do() {
     for (schema, typed, expected) in cases {
         assert_eq!(answer(schema.clone(), typed), Ok(Some(expected)), "{schema} {typed}");
     }
-    assert_eq!(field(json!({ "type": "integer" }), false).parse("", From::Person), Ok(None));
+    assert_eq!(field(json!({ "type": "integer" }), false).parse("", AnswerSource::Terminal), Ok(None));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn answers_that_will_not() {
 #[test]
 fn a_command_line_names_choices_by_value() {
     let numbers = field(json!({ "type": "string", "enum": ["2", "1"] }), true);
-    assert_eq!(numbers.parse("2", From::Person), Ok(Some(json!("1"))));
-    assert_eq!(numbers.parse("2", From::CommandLine), Ok(Some(json!("2"))));
-    assert!(numbers.parse("x", From::CommandLine).unwrap_err().contains("not one of 2, 1"));
+    assert_eq!(numbers.parse("2", AnswerSource::Terminal), Ok(Some(json!("1"))));
+    assert_eq!(numbers.parse("2", AnswerSource::CommandLine), Ok(Some(json!("2"))));
+    assert!(numbers.parse("x", AnswerSource::CommandLine).unwrap_err().contains("not one of 2, 1"));
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn a_field_says_what_it_takes() {
         ),
     ];
     for (schema, expected) in cases {
-        let takes = field(schema, true).takes();
+        let takes = field(schema, true).describe_values();
         assert!(takes.ends_with(expected), "{takes}");
     }
-    assert!(field(json!({ "type": "boolean" }), false).takes().ends_with("optional"));
+    assert!(field(json!({ "type": "boolean" }), false).describe_values().ends_with("optional"));
     let several = field(json!({ "type": "array", "items": { "enum": ["a", "b"] } }), true);
-    assert_eq!(several.typed(&json!(["b", "a"])), "2,1");
+    assert_eq!(several.format_value(&json!(["b", "a"])), "2,1");
 }
 
 #[test]

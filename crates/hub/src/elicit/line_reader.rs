@@ -6,17 +6,17 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tokio::sync::mpsc::{Receiver, channel};
 
-pub(super) struct Lines {
-    wanted: SyncSender<()>,
-    typed: Receiver<String>,
+pub(super) struct LineReader {
+    requests: SyncSender<()>,
+    lines: Receiver<String>,
     /// A line was requested and has not been received yet.
     is_waiting: bool,
 }
 
-impl Lines {
+impl LineReader {
     pub(super) fn new() -> Self {
-        let (wanted, wishes) = sync_channel::<()>(1);
-        let (sender, typed) = channel(1);
+        let (requests, wishes) = sync_channel::<()>(1);
+        let (sender, lines) = channel(1);
         std::thread::spawn(move || {
             for () in wishes {
                 let mut line = String::new();
@@ -27,12 +27,12 @@ impl Lines {
                 }
             }
         });
-        Lines { wanted, typed, is_waiting: false }
+        LineReader { requests, lines, is_waiting: false }
     }
 
     /// Discards a line typed for an earlier elicitation that has already ended.
-    pub(super) fn forget(&mut self) {
-        if self.is_waiting && self.typed.try_recv().is_ok() {
+    pub(super) fn discard_stale(&mut self) {
+        if self.is_waiting && self.lines.try_recv().is_ok() {
             self.is_waiting = false;
         }
     }
@@ -40,10 +40,10 @@ impl Lines {
     /// Returns the next line, trimmed; `None` at the end of the input.
     pub(super) async fn next(&mut self) -> Option<String> {
         if !self.is_waiting {
-            self.wanted.try_send(()).ok()?;
+            self.requests.try_send(()).ok()?;
             self.is_waiting = true;
         }
-        let line = self.typed.recv().await?;
+        let line = self.lines.recv().await?;
         self.is_waiting = false;
         (!line.is_empty()).then(|| line.trim().to_owned())
     }

@@ -17,25 +17,25 @@ use linchpin::model::{ElicitParams, ElicitResult};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use self::field::{Field, From};
-use self::line_reader::Lines;
-use crate::terminal::{Screen, Style, one_line, shorten, wrap};
+use self::field::{AnswerSource, Field};
+use self::line_reader::LineReader;
+use crate::terminal::{Screen, Style, one_line, truncate, wrap};
 
 /// Maximum displayed width of a message, in columns.
-const LONGEST_MESSAGE: usize = 4_000;
+const MAX_MESSAGE_WIDTH: usize = 4_000;
 
-pub(crate) struct Asker {
+pub(crate) struct TerminalElicitor {
     screen: Arc<Screen>,
     /// Whether standard input is a terminal.
     is_terminal: bool,
     server: OnceLock<String>,
     /// Field, value and usage flag of each `--answer`.
     answers: StdMutex<Vec<(String, String, bool)>>,
-    lines: Mutex<Lines>,
+    lines: Mutex<LineReader>,
 }
 
 /// Input of the user.
-enum Typed {
+enum UserInput {
     Line(String),
     /// End of the input.
     End,
@@ -44,22 +44,22 @@ enum Typed {
 }
 
 /// Result of a form that was declined or cancelled.
-struct Refused(ElicitResult);
+struct Declined(ElicitResult);
 
-impl Asker {
+impl TerminalElicitor {
     pub(crate) fn new(screen: Arc<Screen>, answers: Vec<(String, String)>) -> Arc<Self> {
         let answers = answers.into_iter().map(|(field, value)| (field, value, false)).collect();
-        Arc::new(Asker {
+        Arc::new(TerminalElicitor {
             screen,
             is_terminal: io::stdin().is_terminal(),
             server: OnceLock::new(),
             answers: StdMutex::new(answers),
-            lines: Mutex::new(Lines::new()),
+            lines: Mutex::new(LineReader::new()),
         })
     }
 
     /// Sets the server name shown above each elicitation.
-    pub(crate) fn is_for(&self, server: Option<String>) {
+    pub(crate) fn set_server_name(&self, server: Option<String>) {
         let _ = self.server.set(server.unwrap_or_else(|| "The server".into()));
     }
 
@@ -68,33 +68,37 @@ impl Asker {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         for (field, ..) in answers.iter().filter(|(.., used)| !used) {
             self.screen
-                .aside(&format!("note: --answer {field}: unused, the server did not request this field"));
+                .dim_line(&format!("note: --answer {field}: unused, the server did not request this field"));
         }
     }
 
     /// Handles a form elicitation.
-    pub(crate) async fn form(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
+    pub(crate) async fn form(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
-        let _held = self.screen.hold();
-        lines.forget();
-        let mut fields = ask.requested_schema.as_ref().map(Field::all).unwrap_or_default();
-        self.head(&ask.message);
+        let _held = self.screen.hide_bar();
+        lines.discard_stale();
+        let mut fields = request.requested_schema.as_ref().map(Field::from_form).unwrap_or_default();
+        self.show_message(&request.message);
         Ok(match self.fill(&mut fields, &mut lines).await {
             Ok(content) => ElicitResult::accept(Value::Object(content)),
-            Err(Refused(result)) => result,
+            Err(Declined(result)) => result,
         })
     }
 
-    async fn fill(&self, fields: &mut [Field], lines: &mut Lines) -> Result<Map<String, Value>, Refused> {
+    async fn fill(
+        &self,
+        fields: &mut [Field],
+        lines: &mut LineReader,
+    ) -> Result<Map<String, Value>, Declined> {
         let given: Vec<Option<Value>> = fields.iter().map(|field| self.find_answer(field)).collect();
         let is_given = given.iter().any(Option::is_some);
         let asks = given.iter().any(Option::is_none) || fields.is_empty();
         if self.is_terminal && asks {
             let help = "Enter accepts the default in [ ] or skips an optional field. !decline declines the request, \
                         !cancel or Ctrl-D cancels it.";
-            let width = self.screen.look.width.saturating_sub(2);
+            let width = self.screen.style.width.saturating_sub(2);
             for line in wrap(help, width) {
-                self.screen.aside(&format!("  {line}"));
+                self.screen.dim_line(&format!("  {line}"));
             }
         }
         loop {
@@ -102,7 +106,7 @@ impl Asker {
             for (field, given) in fields.iter().zip(&given) {
                 let value = match given {
                     Some(value) => Some(value.clone()),
-                    None => self.ask_for(field, lines, is_given).await?,
+                    None => self.prompt_field(field, lines, is_given).await?,
                 };
                 content.extend(value.map(|value| (field.name.clone(), value)));
             }
@@ -116,30 +120,35 @@ impl Asker {
     }
 
     /// Prompts for one field until the input is valid.
-    async fn ask_for(
+    async fn prompt_field(
         &self,
         field: &Field,
-        lines: &mut Lines,
+        lines: &mut LineReader,
         is_given: bool,
-    ) -> Result<Option<Value>, Refused> {
-        let look = self.screen.look;
+    ) -> Result<Option<Value>, Declined> {
+        let look = self.screen.style;
         let about = if field.about.is_empty() { String::new() } else { format!("  {}", field.about) };
-        let takes = look.paint(Style::Dim, &format!("({})", field.takes()));
+        let takes = look.paint(Style::Dim, &format!("({})", field.describe_values()));
         self.screen.line(&format!("\n  {}{about}  {takes}", look.paint(Style::Bold, &field.label)));
         for (number, choice) in field.choices().iter().enumerate() {
             self.screen.line(&format!("    {}  {}", number + 1, choice.title));
         }
-        let default =
-            field.default.as_ref().map(|value| format!(" [{}]", field.typed(value))).unwrap_or_default();
+        let default = field
+            .default
+            .as_ref()
+            .map(|value| format!(" [{}]", field.format_value(value)))
+            .unwrap_or_default();
         loop {
             self.screen.prompt(&format!("  {}{default}: ", field.label));
             let typed = match self.next(lines).await {
-                Typed::Line(typed) => typed,
-                Typed::End if is_given && (field.default.is_some() || !field.required) => String::new(),
-                Typed::End => return Err(self.unanswered(&format!("--answer {}=…", one_line(&field.name)))),
-                refused => return Err(refusal(&refused)),
+                UserInput::Line(typed) => typed,
+                UserInput::End if is_given && (field.default.is_some() || !field.required) => String::new(),
+                UserInput::End => {
+                    return Err(self.decline_without_input(&format!("--answer {}=…", one_line(&field.name))));
+                }
+                refused => return Err(declined(&refused)),
             };
-            match field.parse(&typed, From::Person) {
+            match field.parse(&typed, AnswerSource::Terminal) {
                 Ok(value) => return Ok(value),
                 Err(reason) => self.screen.line(&format!("  {}", look.paint(Style::Bad, &one_line(&reason)))),
             }
@@ -147,32 +156,32 @@ impl Asker {
     }
 
     /// Asks whether to send the form. `false` means that the user wants to edit it.
-    async fn confirm(&self, lines: &mut Lines) -> Result<bool, Refused> {
+    async fn confirm(&self, lines: &mut LineReader) -> Result<bool, Declined> {
         loop {
             self.screen.prompt("\n  Send this? y to send, e to edit, n to decline [y]: ");
             match self.next(lines).await {
-                Typed::Line(typed) => match &*typed.to_lowercase() {
+                UserInput::Line(typed) => match &*typed.to_lowercase() {
                     "" if self.is_terminal => return Ok(true),
                     "y" | "yes" => return Ok(true),
                     "e" | "edit" => return Ok(false),
-                    "n" | "no" => return Err(Refused(ElicitResult::decline())),
+                    "n" | "no" => return Err(Declined(ElicitResult::decline())),
                     _ => {}
                 },
-                Typed::End => return Err(self.unanswered("a terminal")),
-                refused => return Err(refusal(&refused)),
+                UserInput::End => return Err(self.decline_without_input("a terminal")),
+                refused => return Err(declined(&refused)),
             }
         }
     }
 
     /// Handles a URL elicitation: asks the user for consent. The user opens the URL; this command never does.
-    pub(crate) async fn page(self: Arc<Self>, ask: ElicitParams) -> Result<ElicitResult> {
+    pub(crate) async fn url(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
-        let _held = self.screen.hold();
-        lines.forget();
-        self.head(&ask.message);
-        let (url, look) = (one_line(ask.url.as_deref().unwrap_or_default()), self.screen.look);
+        let _held = self.screen.hide_bar();
+        lines.discard_stale();
+        self.show_message(&request.message);
+        let (url, look) = (one_line(request.url.as_deref().unwrap_or_default()), self.screen.style);
         // A browser drops characters that are not allowed in a URL and would open a different one than shown.
-        let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == ask.url.as_deref();
+        let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == request.url.as_deref();
         if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
             self.screen.line(&format!("  declined: `{url}` is not a valid http or https URL"));
             return Ok(ElicitResult::decline());
@@ -186,21 +195,21 @@ impl Asker {
         loop {
             self.screen.prompt("\n  Do you agree to open this URL in your browser? y or n: ");
             match self.next(&mut lines).await {
-                Typed::Line(typed) => match &*typed.to_lowercase() {
+                UserInput::Line(typed) => match &*typed.to_lowercase() {
                     "y" | "yes" => return Ok(ElicitResult::accept(Value::Null)),
                     "n" | "no" => return Ok(ElicitResult::decline()),
                     _ => {}
                 },
-                Typed::End => return Ok(self.unanswered("a terminal").0),
-                refused => return Ok(refusal(&refused).0),
+                UserInput::End => return Ok(self.decline_without_input("a terminal").0),
+                refused => return Ok(declined(&refused).0),
             }
         }
     }
 
-    fn head(&self, message: &str) {
-        let look = self.screen.look;
+    fn show_message(&self, message: &str) {
+        let look = self.screen.style;
         let server = self.server.get().map_or("The server", |server| &**server);
-        let text = format!("{server} requests input: {}", shorten(&one_line(message), LONGEST_MESSAGE));
+        let text = format!("{server} requests input: {}", truncate(&one_line(message), MAX_MESSAGE_WIDTH));
         let lines = wrap(&text, look.width);
         let lines: Vec<String> = lines.iter().map(|line| look.paint(Style::Bold, line)).collect();
         self.screen.line(&format!("\n{}", lines.join("\n")));
@@ -211,9 +220,9 @@ impl Asker {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, value, used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
         *used = true;
-        match field.parse(value, From::CommandLine) {
+        match field.parse(value, AnswerSource::CommandLine) {
             Ok(parsed) => {
-                self.screen.aside(&format!("  {}: {}", field.label, one_line(value)));
+                self.screen.dim_line(&format!("  {}: {}", field.label, one_line(value)));
                 parsed
             }
             Err(reason) => {
@@ -223,29 +232,33 @@ impl Asker {
         }
     }
 
-    async fn next(&self, lines: &mut Lines) -> Typed {
+    async fn next(&self, lines: &mut LineReader) -> UserInput {
         let typed = lines.next().await;
         if !self.is_terminal || typed.is_none() {
             // No Enter was echoed, so the cursor is still behind the prompt.
             self.screen.line("");
         }
         match typed.as_deref() {
-            None if self.is_terminal => Typed::Cancel,
-            None => Typed::End,
-            Some("!decline") => Typed::Decline,
-            Some("!cancel") => Typed::Cancel,
-            Some(line) => Typed::Line(line.to_owned()),
+            None if self.is_terminal => UserInput::Cancel,
+            None => UserInput::End,
+            Some("!decline") => UserInput::Decline,
+            Some("!cancel") => UserInput::Cancel,
+            Some(line) => UserInput::Line(line.to_owned()),
         }
     }
 
-    fn unanswered(&self, remedy: &str) -> Refused {
+    fn decline_without_input(&self, remedy: &str) -> Declined {
         self.screen.line(&format!("note: declined, because no input is available; use {remedy}"));
-        Refused(ElicitResult::decline())
+        Declined(ElicitResult::decline())
     }
 }
 
-fn refusal(typed: &Typed) -> Refused {
-    Refused(if matches!(typed, Typed::Cancel) { ElicitResult::cancel() } else { ElicitResult::decline() })
+fn declined(typed: &UserInput) -> Declined {
+    Declined(if matches!(typed, UserInput::Cancel) {
+        ElicitResult::cancel()
+    } else {
+        ElicitResult::decline()
+    })
 }
 
 /// Returns the host of a URL without user information, which can imitate another host.

@@ -2,10 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::field::{Choice, From};
+use super::field::{AnswerSource, Choice};
 use crate::terminal::one_line;
 
-pub(super) fn text(typed: &str, (least, most): (u64, u64), format: Option<&str>) -> Result<Value, String> {
+pub(super) fn parse_text(
+    typed: &str,
+    (least, most): (u64, u64),
+    format: Option<&str>,
+) -> Result<Value, String> {
     let length = typed.chars().count() as u64;
     if length < least {
         return Err(format!("too short: enter at least {least} characters"));
@@ -41,7 +45,7 @@ pub(super) fn text(typed: &str, (least, most): (u64, u64), format: Option<&str>)
     }
 }
 
-pub(super) fn number(
+pub(super) fn parse_number(
     typed: &str,
     whole: bool,
     (least, most): (Option<f64>, Option<f64>),
@@ -62,33 +66,37 @@ pub(super) fn number(
     }
 }
 
-pub(super) fn chosen<'a>(choices: &'a [Choice], typed: &str, from: From) -> Result<&'a str, String> {
+pub(super) fn parse_choice<'a>(
+    choices: &'a [Choice],
+    typed: &str,
+    from: AnswerSource,
+) -> Result<&'a str, String> {
     let place = typed.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let by_number = || place.and_then(|place| choices.get(place));
     let same = |text: &str| text.to_lowercase() == typed.to_lowercase();
     let by_name = || choices.iter().find(|choice| same(&choice.value) || same(&choice.title));
     let found = match from {
-        From::Person => by_number().or_else(by_name),
-        From::CommandLine => by_name().or_else(by_number),
+        AnswerSource::Terminal => by_number().or_else(by_name),
+        AnswerSource::CommandLine => by_name().or_else(by_number),
     };
     let names = || choices.iter().map(|choice| one_line(&choice.value)).collect::<Vec<_>>().join(", ");
     found.map(|choice| &*choice.value).ok_or_else(|| match from {
-        From::Person => {
+        AnswerSource::Terminal => {
             format!("{typed} is not one of the choices: enter a number from 1 to {}", choices.len())
         }
-        From::CommandLine => format!("{typed} is not one of {}", names()),
+        AnswerSource::CommandLine => format!("{typed} is not one of {}", names()),
     })
 }
 
-pub(super) fn several(
+pub(super) fn parse_choices(
     choices: &[Choice],
     typed: &str,
     (least, most): (u64, u64),
-    from: From,
+    from: AnswerSource,
 ) -> Result<Value, String> {
     let mut values: Vec<&str> = Vec::new();
     for part in typed.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let value = chosen(choices, part, from)?;
+        let value = parse_choice(choices, part, from)?;
         if !values.contains(&value) {
             values.push(value);
         }

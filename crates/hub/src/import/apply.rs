@@ -6,58 +6,58 @@ use std::path::Path;
 use linchpin::auth::Secret;
 use serde_json::{Map, Value, json};
 
-use super::plan::{Row, Step};
-use super::server::{CREDENTIAL, Wanted};
-use crate::api_client::{Api, encoded};
-use crate::cli::{Asked, taken_over};
+use super::plan::{PlanAction, PlanEntry};
+use super::server::{CREDENTIAL, ImportedServer};
+use crate::api_client::{ApiClient, percent_encode};
+use crate::cli::{CommandContext, wait_until_applied};
 use crate::config;
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
 /// Fields of a stdio server that an import removes from the configuration file if the imported server lacks them.
-const OPTIONAL: [&str; 4] = ["args", "env", "secrets", "directory"];
+const OPTIONAL_FIELDS: [&str; 4] = ["args", "env", "secrets", "directory"];
 
 /// Imports one server. Sets `is_there` once the server is stored, even if a later step fails.
-pub(super) async fn act(
-    asked: &Asked,
-    api: Option<&Api>,
-    row: &Row,
-    is_there: &mut bool,
-) -> Result<(), Failure> {
-    let (Some(wanted), Some(slug)) = (&row.wanted, &row.slug) else { return Ok(()) };
+pub(super) async fn apply_server(
+    context: &CommandContext,
+    api: Option<&ApiClient>,
+    row: &PlanEntry,
+    is_stored: &mut bool,
+) -> Result<(), CliError> {
+    let (Some(imported), Some(slug)) = (&row.imported, &row.slug) else { return Ok(()) };
     let slug = slug.as_str();
-    if wanted.is_program {
-        let file = asked.place()?.config;
-        write(asked, api, &file, row, wanted, slug, is_there).await?;
-        enter(api, slug, wanted, &row.enter).await?;
+    if imported.is_stdio {
+        let file = context.paths()?.config;
+        write_configured(context, api, &file, row, imported, slug, is_stored).await?;
+        store_secrets(api, slug, imported, &row.secrets_to_store).await?;
         if row.is_confirmed {
-            config::switch(&file, slug, true)?;
+            config::set_enabled(&file, slug, true)?;
             if let Some(api) = api {
-                taken_over(asked, api, slug, |server| server["enabled"] == true).await?;
+                wait_until_applied(context, api, slug, |server| server["enabled"] == true).await?;
             }
         }
         return Ok(());
     }
     let Some(api) = api else {
-        return Err(Failure::new(Kind::Other, "no hub runs: start one with `linchpin`"));
+        return Err(CliError::new(CliErrorKind::Other, "no hub runs: start one with `linchpin`"));
     };
-    let mut fields = wanted.fields.clone();
-    if row.step == Step::Added {
+    let mut fields = imported.fields.clone();
+    if row.action == PlanAction::Add {
         fields.insert("slug".into(), json!(slug));
         fields.insert("enabled".into(), json!(false));
         api.post("/servers", &Value::Object(fields)).await?;
-    } else if row.needs_enabling() {
+    } else if row.needs_approval() {
         fields.insert("enabled".into(), json!(false));
-        for (name, usual) in [
+        for (name, default) in [
             ("transport", json!("http")),
             ("headers", json!({})),
             ("authentication", json!({ "type": "none" })),
         ] {
-            fields.entry(name).or_insert(usual);
+            fields.entry(name).or_insert(default);
         }
         api.patch(&format!("/servers/{slug}"), &Value::Object(fields)).await?;
     }
-    *is_there = true;
-    enter(Some(api), slug, wanted, &row.enter).await?;
+    *is_stored = true;
+    store_secrets(Some(api), slug, imported, &row.secrets_to_store).await?;
     if row.is_confirmed {
         api.patch(&format!("/servers/{slug}"), &json!({ "enabled": true })).await?;
     }
@@ -65,51 +65,57 @@ pub(super) async fn act(
 }
 
 /// Writes a stdio server to the configuration file, disabled, and waits until the hub has applied it.
-async fn write(
-    asked: &Asked,
-    api: Option<&Api>,
+async fn write_configured(
+    context: &CommandContext,
+    api: Option<&ApiClient>,
     file: &Path,
-    row: &Row,
-    wanted: &Wanted,
+    row: &PlanEntry,
+    imported: &ImportedServer,
     slug: &str,
-    is_there: &mut bool,
-) -> Result<(), Failure> {
-    let mut fields: Map<_, _> = wanted.fields.clone();
+    is_stored: &mut bool,
+) -> Result<(), CliError> {
+    let mut fields: Map<_, _> = imported.fields.clone();
     fields.insert("enabled".into(), json!(false));
-    if row.step == Step::Added {
+    if row.action == PlanAction::Add {
         config::add(file, slug, &fields)?;
-        *is_there = true;
+        *is_stored = true;
         if let Some(api) = api {
-            taken_over(asked, api, slug, |server| server["has_left_file"] == false).await?;
+            wait_until_applied(context, api, slug, |server| server["has_left_file"] == false).await?;
         }
         return Ok(());
     }
-    if !row.needs_enabling() {
-        *is_there = true;
+    if !row.needs_approval() {
+        *is_stored = true;
         return Ok(());
     }
-    for name in OPTIONAL {
+    for name in OPTIONAL_FIELDS {
         fields.entry(name).or_insert(Value::Null);
     }
     let Some(api) = api else {
         config::update(file, slug, &fields)?;
-        *is_there = true;
+        *is_stored = true;
         return Ok(());
     };
-    let before = api.get(&format!("/servers/{}", encoded(slug))).await?;
+    let before = api.get(&format!("/servers/{}", percent_encode(slug))).await?;
     let has_changed = config::update(file, slug, &fields)?;
-    *is_there = true;
-    taken_over(asked, api, slug, |server| !has_changed || server["version"] != before["version"]).await?;
+    *is_stored = true;
+    wait_until_applied(context, api, slug, |server| !has_changed || server["version"] != before["version"])
+        .await?;
     Ok(())
 }
 
 /// Stores secrets in the vault.
-async fn enter(api: Option<&Api>, slug: &str, wanted: &Wanted, names: &[String]) -> Result<(), Failure> {
+async fn store_secrets(
+    api: Option<&ApiClient>,
+    slug: &str,
+    imported: &ImportedServer,
+    names: &[String],
+) -> Result<(), CliError> {
     for name in names {
-        let (Some(api), Some(Some(secret))) = (api, wanted.secrets.get(name)) else { continue };
+        let (Some(api), Some(Some(secret))) = (api, imported.secrets.get(name)) else { continue };
         let path = match name.as_str() {
-            CREDENTIAL if !wanted.is_program => format!("/servers/{slug}/{CREDENTIAL}"),
-            name => format!("/servers/{slug}/secrets/{}", encoded(name)),
+            CREDENTIAL if !imported.is_stdio => format!("/servers/{slug}/{CREDENTIAL}"),
+            name => format!("/servers/{slug}/secrets/{}", percent_encode(name)),
         };
         api.put(&path, &json!({ "secret": Secret::expose(secret) })).await?;
     }

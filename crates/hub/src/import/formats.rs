@@ -5,21 +5,21 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use linchpin_hub_core::server::NEEDED;
+use linchpin_hub_core::server::BASE_ENV_VARS;
 use serde_json::{Map, Value};
 
-use super::variables::{Around, Input, Readable};
-use super::{Found, jsonc, server};
-use crate::blocking_input::apart;
-use crate::config::{Problem, variable};
-use crate::error::{Failure, Kind};
+use super::variables::{Input, ReadableVariables, VariableContext};
+use super::{FoundServer, jsonc, server};
+use crate::blocking_input::read_on_thread;
+use crate::config::{ConfigError, env_variable};
+use crate::error::{CliError, CliErrorKind};
 
 /// Maximum size of a file.
-const LARGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Client that a file belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum ClientFormat {
     ClaudeDesktop,
     ClaudeCode,
     Cursor,
@@ -31,46 +31,46 @@ pub(crate) enum Format {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    pub(super) format: Option<Format>,
+    pub(super) format: Option<ClientFormat>,
 }
 
 /// Returns the named files, or the existing default files of the current user and directory.
-pub(super) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, Failure> {
+pub(super) fn sources(files: &[PathBuf], format: Option<ClientFormat>) -> Result<Vec<Source>, CliError> {
     if !files.is_empty() {
         return Ok(files.iter().map(|path| Source { path: path.clone(), format }).collect());
     }
-    let mut usual = usual(home().as_deref(), &std::env::current_dir()?);
-    usual.retain(|source| format.is_none_or(|format| source.format == Some(format)));
-    let looked: Vec<_> = usual.iter().map(|source| format!("  {}", source.path.display())).collect();
-    usual.retain(|source| source.path.is_file());
-    if usual.is_empty() {
-        let text = format!("no file to import: name one, or create one of these:\n{}", looked.join("\n"));
-        return Err(Failure::new(Kind::Other, text));
+    let mut defaults = default_sources(home().as_deref(), &std::env::current_dir()?);
+    defaults.retain(|source| format.is_none_or(|format| source.format == Some(format)));
+    let paths: Vec<_> = defaults.iter().map(|source| format!("  {}", source.path.display())).collect();
+    defaults.retain(|source| source.path.is_file());
+    if defaults.is_empty() {
+        let text = format!("no file to import: name one, or create one of these:\n{}", paths.join("\n"));
+        return Err(CliError::new(CliErrorKind::Other, text));
     }
-    Ok(usual)
+    Ok(defaults)
 }
 
 fn home() -> Option<PathBuf> {
-    variable("HOME").map(PathBuf::from)
+    env_variable("HOME").map(PathBuf::from)
 }
 
 /// Returns the default paths of all clients, for the user and for the current directory.
-fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
-    let mut all: Vec<(Format, PathBuf)> = Vec::new();
+fn default_sources(home: Option<&Path>, here: &Path) -> Vec<Source> {
+    let mut all: Vec<(ClientFormat, PathBuf)> = Vec::new();
     if let Some(home) = home {
         let mac = home.join("Library/Application Support");
-        let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+        let config = env_variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         for folder in [config.unwrap_or_else(|| home.join(".config")), mac] {
-            all.push((Format::ClaudeDesktop, folder.join("Claude/claude_desktop_config.json")));
-            all.push((Format::VsCode, folder.join("Code/User/mcp.json")));
-            all.push((Format::VsCode, folder.join("Code/User/settings.json")));
+            all.push((ClientFormat::ClaudeDesktop, folder.join("Claude/claude_desktop_config.json")));
+            all.push((ClientFormat::VsCode, folder.join("Code/User/mcp.json")));
+            all.push((ClientFormat::VsCode, folder.join("Code/User/settings.json")));
         }
-        all.push((Format::ClaudeCode, home.join(".claude.json")));
-        all.push((Format::Cursor, home.join(".cursor/mcp.json")));
+        all.push((ClientFormat::ClaudeCode, home.join(".claude.json")));
+        all.push((ClientFormat::Cursor, home.join(".cursor/mcp.json")));
     }
-    all.push((Format::ClaudeCode, here.join(".mcp.json")));
-    all.push((Format::Cursor, here.join(".cursor/mcp.json")));
-    all.push((Format::VsCode, here.join(".vscode/mcp.json")));
+    all.push((ClientFormat::ClaudeCode, here.join(".mcp.json")));
+    all.push((ClientFormat::Cursor, here.join(".cursor/mcp.json")));
+    all.push((ClientFormat::VsCode, here.join(".vscode/mcp.json")));
     let mut sources: Vec<Source> = Vec::new();
     for (format, path) in all {
         let source = Source { path, format: Some(format) };
@@ -82,91 +82,90 @@ fn usual(home: Option<&Path>, here: &Path) -> Vec<Source> {
 }
 
 /// Reads and parses a file.
-pub(super) async fn read(source: &Source) -> Result<Value, Problem> {
+pub(super) async fn read(source: &Source) -> Result<Value, ConfigError> {
     let path = &source.path;
-    let failed = |error: std::io::Error| Problem::new(path, format!("cannot be read: {error}"));
+    let failed = |error: std::io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
     let file = path.clone();
-    let read = apart(move || {
+    let read = read_on_thread(move || {
         let mut text = String::new();
-        fs::File::open(file)?.take(LARGEST + 1).read_to_string(&mut text).map(|_| text)
+        fs::File::open(file)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map(|_| text)
     });
     let text = read.await.map_err(failed)?;
-    if text.len() as u64 > LARGEST {
-        return Err(Problem::new(
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(ConfigError::new(
             path,
-            format!("larger than {} MB: check that it is the right file", LARGEST >> 20),
+            format!("larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
         ));
     }
     jsonc::read(path, &text)
 }
 
 /// Returns all servers of a file with this content. `index` is the index of the file.
-pub(super) fn found(
+pub(super) fn read_servers(
     source: &Source,
     index: usize,
     value: Value,
-    confirmed: &Confirmed,
-) -> Result<Vec<Found>, Problem> {
-    servers(source, index, value, home(), confirmed)
+    confirmed: &Confirmations,
+) -> Result<Vec<FoundServer>, ConfigError> {
+    servers_with_home(source, index, value, home(), confirmed)
 }
 
-fn servers(
+fn servers_with_home(
     source: &Source,
     index: usize,
     value: Value,
     home: Option<PathBuf>,
-    confirmed: &Confirmed,
-) -> Result<Vec<Found>, Problem> {
+    confirmed: &Confirmations,
+) -> Result<Vec<FoundServer>, ConfigError> {
     let path = &source.path;
     let Value::Object(mut all) = value else {
-        return Err(Problem::new(path, "must be an object"));
+        return Err(ConfigError::new(path, "must be an object"));
     };
-    let format = source
-        .format
-        .or_else(|| known(path, &all))
-        .ok_or_else(|| Problem::new(path, "unknown client: name the client of this file with --format"))?;
-    let folder = folder(path, home.as_deref());
-    let mut around = Around { home, folder, ..Around::default() };
-    let (mut found, file) = (Vec::new(), File { path, index, format, confirmed });
-    if format == Format::VsCode {
+    let format = source.format.or_else(|| detect_format(path, &all)).ok_or_else(|| {
+        ConfigError::new(path, "unknown client: name the client of this file with --format")
+    })?;
+    let folder = project_folder(path, home.as_deref());
+    let mut context = VariableContext { home, folder, ..VariableContext::default() };
+    let (mut found, file) = (Vec::new(), SourceFile { path, index, format, confirmed });
+    if format == ClientFormat::VsCode {
         let (above, mut all) = match all.remove("mcp") {
-            Some(mcp) if !all.contains_key("servers") => ("mcp.", object(path, "mcp", mcp)?),
+            Some(mcp) if !all.contains_key("servers") => ("mcp.", require_object(path, "mcp", mcp)?),
             _ => ("", all),
         };
-        around.inputs = inputs(path, &format!("{above}inputs"), all.remove("inputs"))?;
-        file.take(&around, &format!("{above}servers"), all.remove("servers"), &mut found)?;
+        context.inputs = parse_inputs(path, &format!("{above}inputs"), all.remove("inputs"))?;
+        file.collect_servers(&context, &format!("{above}servers"), all.remove("servers"), &mut found)?;
         return Ok(found);
     }
-    file.take(&around, "mcpServers", all.remove("mcpServers"), &mut found)?;
-    let projects = all.remove("projects").filter(|_| format == Format::ClaudeCode);
+    file.collect_servers(&context, "mcpServers", all.remove("mcpServers"), &mut found)?;
+    let projects = all.remove("projects").filter(|_| format == ClientFormat::ClaudeCode);
     for (folder, project) in
-        projects.map(|all| object(path, "projects", all)).transpose()?.unwrap_or_default()
+        projects.map(|all| require_object(path, "projects", all)).transpose()?.unwrap_or_default()
     {
         let at = format!("projects.{folder}");
-        let servers = object(path, &at, project)?.remove("mcpServers");
-        around.folder = Some(folder.into());
-        file.take(&around, &format!("{at}.mcpServers"), servers, &mut found)?;
+        let servers = require_object(path, &at, project)?.remove("mcpServers");
+        context.folder = Some(folder.into());
+        file.collect_servers(&context, &format!("{at}.mcpServers"), servers, &mut found)?;
     }
     Ok(found)
 }
 
 /// Detects the client of a file from its name and content.
-fn known(path: &Path, all: &Map<String, Value>) -> Option<Format> {
+fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> {
     let name = path.file_name()?.to_str()?;
     let above = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     let has = |key: &str| all.contains_key(key);
     match name {
-        "claude_desktop_config.json" => Some(Format::ClaudeDesktop),
-        ".mcp.json" | ".claude.json" => Some(Format::ClaudeCode),
-        _ if has("servers") || has("mcp") || above == Some(".vscode") => Some(Format::VsCode),
-        _ if above == Some(".cursor") => Some(Format::Cursor),
-        _ if has("projects") => Some(Format::ClaudeCode),
+        "claude_desktop_config.json" => Some(ClientFormat::ClaudeDesktop),
+        ".mcp.json" | ".claude.json" => Some(ClientFormat::ClaudeCode),
+        _ if has("servers") || has("mcp") || above == Some(".vscode") => Some(ClientFormat::VsCode),
+        _ if above == Some(".cursor") => Some(ClientFormat::Cursor),
+        _ if has("projects") => Some(ClientFormat::ClaudeCode),
         _ => None,
     }
 }
 
 /// Returns the project folder of a file; `None` for files that apply to all folders of a user.
-fn folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
+fn project_folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let above = path.parent()?;
     let folder = match (path.file_name()?.to_str()?, above.file_name().and_then(|name| name.to_str())) {
@@ -177,15 +176,15 @@ fn folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     (Some(folder) != home).then(|| folder.to_owned())
 }
 
-fn object(path: &Path, at: &str, value: Value) -> Result<Map<String, Value>, Problem> {
+fn require_object(path: &Path, at: &str, value: Value) -> Result<Map<String, Value>, ConfigError> {
     match value {
         Value::Object(members) => Ok(members),
-        _ => Err(Problem::new(path, "must be an object").field(at)),
+        _ => Err(ConfigError::new(path, "must be an object").with_field(at)),
     }
 }
 
-fn inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, Problem> {
-    let wrong = || Problem::new(path, "must be a list of objects with an `id`").field(at);
+fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, ConfigError> {
+    let wrong = || ConfigError::new(path, "must be a list of objects with an `id`").with_field(at);
     let Some(value) = value else { return Ok(BTreeMap::new()) };
     let read = |input: &Value| {
         let id = input.get("id")?.as_str()?.to_owned();
@@ -209,44 +208,49 @@ pub(super) struct Confirmation {
 
 /// Confirmations of all servers. The variables of a server that is not listed are read only to compare it with the
 /// existing server.
-pub(super) type Confirmed = BTreeMap<Position, Confirmation>;
+pub(super) type Confirmations = BTreeMap<Position, Confirmation>;
 
-fn readable(confirmed: &Confirmed, position: Position, is_program: bool) -> Readable {
-    let Some(Confirmation { names, .. }) = confirmed.get(&position) else { return Readable::All };
+fn readable_variables(confirmed: &Confirmations, position: Position, is_program: bool) -> ReadableVariables {
+    let Some(Confirmation { names, .. }) = confirmed.get(&position) else { return ReadableVariables::All };
     // Every stdio server receives these variables anyway.
-    let needed = NEEDED.into_iter().filter(|_| is_program).map(str::to_owned);
-    Readable::Only(names.iter().cloned().chain(needed).collect())
+    let needed = BASE_ENV_VARS.into_iter().filter(|_| is_program).map(str::to_owned);
+    ReadableVariables::Only(names.iter().cloned().chain(needed).collect())
 }
 
 /// File whose servers are read.
-struct File<'a> {
+struct SourceFile<'a> {
     path: &'a Path,
     index: usize,
-    format: Format,
-    confirmed: &'a Confirmed,
+    format: ClientFormat,
+    confirmed: &'a Confirmations,
 }
 
-impl File<'_> {
+impl SourceFile<'_> {
     /// Adds the servers below `at`. An invalid server does not affect the others.
-    fn take(
+    fn collect_servers(
         &self,
-        around: &Around,
+        context: &VariableContext,
         at: &str,
         servers: Option<Value>,
-        found: &mut Vec<Found>,
-    ) -> Result<(), Problem> {
-        let File { path, index, format, confirmed } = self;
-        let servers = servers.filter(|servers| !servers.is_null()).map(|servers| object(path, at, servers));
+        found: &mut Vec<FoundServer>,
+    ) -> Result<(), ConfigError> {
+        let SourceFile { path, index, format, confirmed } = self;
+        let servers =
+            servers.filter(|servers| !servers.is_null()).map(|servers| require_object(path, at, servers));
         for (name, value) in servers.transpose()?.unwrap_or_default() {
             let is_program = value.get("command").is_some_and(|command| !command.is_null());
             let (at, position) = (format!("{at}.{name}"), (*index, found.len()));
             let place = format!("{}: {at}", path.display());
             let mut references = server::references(*format, &value);
-            references
-                .retain(|name| variable(name).is_some() && !(is_program && NEEDED.contains(&name.as_str())));
-            let around = Around { readable: readable(confirmed, position, is_program), ..around.clone() };
-            let wanted = server::read(*format, &around, &name, value).map_err(|wrong| wrong.below(&at));
-            found.push(Found { name, place, position, references, wanted });
+            references.retain(|name| {
+                env_variable(name).is_some() && !(is_program && BASE_ENV_VARS.contains(&name.as_str()))
+            });
+            let context = VariableContext {
+                readable: readable_variables(confirmed, position, is_program),
+                ..context.clone()
+            };
+            let wanted = server::read(*format, &context, &name, value).map_err(|wrong| wrong.with_path(&at));
+            found.push(FoundServer { name, location: place, position, references, imported: wanted });
         }
         Ok(())
     }
@@ -262,13 +266,13 @@ mod tests {
         Source { path: path.into(), format: None }
     }
 
-    fn read(path: &str, value: Value) -> Result<Vec<Found>, String> {
-        servers(&source(path), 0, value, Some("/home/ada".into()), &Confirmed::new())
+    fn read(path: &str, value: Value) -> Result<Vec<FoundServer>, String> {
+        servers_with_home(&source(path), 0, value, Some("/home/ada".into()), &Confirmations::new())
             .map_err(|problem| problem.to_string())
     }
 
     /// Confirms all variables for the server at this position.
-    fn confirmed(position: Position) -> Confirmed {
+    fn confirmed(position: Position) -> Confirmations {
         let names = ["PATH", "HOME"].map(str::to_owned).into();
         [(position, Confirmation { names, target: None })].into()
     }
@@ -282,11 +286,11 @@ mod tests {
         }});
         let mut confirmed = confirmed((0, 0));
         confirmed.insert((0, 1), Confirmation { names: BTreeSet::new(), target: None });
-        let found = servers(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
-        assert_eq!(found[0].place, found[1].place);
+        let found = servers_with_home(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
+        assert_eq!(found[0].location, found[1].location);
         let positions: Vec<_> = found.iter().map(|found| found.position).collect();
         assert_eq!(positions, [(0, 0), (0, 1)]);
-        let url = found[1].wanted.as_ref().unwrap().fields["url"].as_str();
+        let url = found[1].imported.as_ref().unwrap().fields["url"].as_str();
         assert_eq!(url, Some("https://two.example/none"), "the variable is not read");
     }
 
@@ -295,9 +299,9 @@ mod tests {
         let value = json!({"mcpServers": {"a": {"command": null, "url": "https://a.example/${HOME:-none}"}}});
         let nothing = Confirmation { names: BTreeSet::new(), target: None };
         let confirmed = [((0, 0), nothing)].into();
-        let found = servers(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
+        let found = servers_with_home(&source("/p/.mcp.json"), 0, value, None, &confirmed).unwrap();
         assert_eq!(found[0].references, ["HOME"]);
-        let url = found[0].wanted.as_ref().unwrap().fields["url"].as_str();
+        let url = found[0].imported.as_ref().unwrap().fields["url"].as_str();
         assert_eq!(url, Some("https://a.example/none"));
     }
 
@@ -305,15 +309,15 @@ mod tests {
     fn a_client_is_known_by_its_file() {
         let program = json!({"x": {"command": "y"}});
         for (path, key, format) in [
-            ("/c/claude_desktop_config.json", "mcpServers", Some(Format::ClaudeDesktop)),
-            ("/project/.mcp.json", "mcpServers", Some(Format::ClaudeCode)),
-            ("/project/.cursor/mcp.json", "mcpServers", Some(Format::Cursor)),
-            ("/project/.vscode/mcp.json", "servers", Some(Format::VsCode)),
-            ("/c/Code/User/settings.json", "mcp", Some(Format::VsCode)),
+            ("/c/claude_desktop_config.json", "mcpServers", Some(ClientFormat::ClaudeDesktop)),
+            ("/project/.mcp.json", "mcpServers", Some(ClientFormat::ClaudeCode)),
+            ("/project/.cursor/mcp.json", "mcpServers", Some(ClientFormat::Cursor)),
+            ("/project/.vscode/mcp.json", "servers", Some(ClientFormat::VsCode)),
+            ("/c/Code/User/settings.json", "mcp", Some(ClientFormat::VsCode)),
             ("/project/other.json", "mcpServers", None),
         ] {
             let all = json!({ key: program });
-            assert_eq!(known(Path::new(path), all.as_object().unwrap()), format, "{path}");
+            assert_eq!(detect_format(Path::new(path), all.as_object().unwrap()), format, "{path}");
         }
         assert!(read("/project/other.json", json!({"mcpServers": {}})).unwrap_err().contains("--format"));
     }
@@ -321,7 +325,8 @@ mod tests {
     #[test]
     fn servers_are_found_at_every_place() {
         let program = json!({"command": "y"});
-        let names = |found: Vec<Found>| found.into_iter().map(|found| found.place).collect::<Vec<_>>();
+        let names =
+            |found: Vec<FoundServer>| found.into_iter().map(|found| found.location).collect::<Vec<_>>();
         let code = json!({"mcpServers": {"a": program}, "projects": {"/p": {"mcpServers": {"b": program}}, "/q": {}}});
         assert_eq!(
             names(read("/h/.claude.json", code).unwrap()),
@@ -347,7 +352,7 @@ mod tests {
 
     #[test]
     fn folders_of_files() {
-        let of = |path: &str| folder(Path::new(path), Some(Path::new("/home/ada")));
+        let of = |path: &str| project_folder(Path::new(path), Some(Path::new("/home/ada")));
         assert_eq!(of("/project/.mcp.json"), Some("/project".into()));
         assert_eq!(of("/project/.vscode/mcp.json"), Some("/project".into()));
         assert_eq!(of("/home/ada/.cursor/mcp.json"), None);
@@ -356,8 +361,8 @@ mod tests {
 
     #[test]
     fn the_usual_places() {
-        let usual = usual(Some(Path::new("/home/ada")), Path::new("/home/ada"));
-        let has = |path: &str| usual.iter().filter(|source| source.path == Path::new(path)).count();
+        let defaults = default_sources(Some(Path::new("/home/ada")), Path::new("/home/ada"));
+        let has = |path: &str| defaults.iter().filter(|source| source.path == Path::new(path)).count();
         assert_eq!(has("/home/ada/.cursor/mcp.json"), 1, "once");
         assert_eq!(has("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
     }

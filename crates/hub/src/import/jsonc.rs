@@ -6,32 +6,32 @@ use std::path::Path;
 use linchpin::server::web::{Limits, ParseErrorKind, check_json};
 use serde_json::Value;
 
-use crate::config::Problem;
+use crate::config::ConfigError;
 
 /// Limits of the parser. Clients store much other data beside their servers.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
 
 /// Parses the text of the file at `path`.
-pub(super) fn read(path: &Path, text: &str) -> Result<Value, Problem> {
+pub(super) fn read(path: &Path, text: &str) -> Result<Value, ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let wrong = |message: &str, at: usize| Problem::new(path, message).at(text, Some(at..at));
-    let plain = plain(text).map_err(|at| wrong("unterminated comment", at))?;
+    let wrong = |message: &str, at: usize| ConfigError::new(path, message).at_span(text, Some(at..at));
+    let plain = strip_comments(text).map_err(|at| wrong("unterminated comment", at))?;
     check_json(&plain, LIMITS).map_err(|error| match error.kind {
         ParseErrorKind::DuplicateKey => wrong("duplicate key: remove one of them", error.at),
         _ => wrong(&format!("invalid JSON: {}", error.message), error.at),
     })?;
-    serde_json::from_str(&plain).map_err(|error| Problem::new(path, format!("invalid JSON: {error}")))
+    serde_json::from_str(&plain).map_err(|error| ConfigError::new(path, format!("invalid JSON: {error}")))
 }
 
 /// Replaces comments and trailing commas with spaces. The error is the offset of an unterminated comment.
-fn plain(text: &str) -> Result<String, usize> {
+fn strip_comments(text: &str) -> Result<String, usize> {
     let mut out = String::with_capacity(text.len());
     let (mut comma, mut last) = (None, ',');
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
         let at = text.len() - rest.len();
         let length = match char {
-            '"' => string(rest),
+            '"' => string_len(rest),
             '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
             '/' if rest.starts_with("/*") => rest[2..].find("*/").ok_or(at)? + 4,
             _ => char.len_utf8(),
@@ -40,8 +40,8 @@ fn plain(text: &str) -> Result<String, usize> {
         if char == '/' && length > 1 {
             out.extend(piece.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
         } else {
-            if let ('}' | ']', Some(place)) = (char, comma) {
-                out.replace_range(place..=place, " ");
+            if let ('}' | ']', Some(position)) = (char, comma) {
+                out.replace_range(position..=position, " ");
             }
             if !char.is_whitespace() {
                 comma = (char == ',' && !"[{,".contains(last)).then_some(out.len());
@@ -55,7 +55,7 @@ fn plain(text: &str) -> Result<String, usize> {
 }
 
 /// Returns the length of a quoted string, up to the end of the text if it is unterminated.
-fn string(text: &str) -> usize {
+fn string_len(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text[1..].find(|char| {
         let ends = char == '"' && !is_escaped;
@@ -80,7 +80,7 @@ mod tests {
         let text = "\u{feff}// é\n{ /* a, \n b */ \"a//b\": [1, 2, /* c */ ], // ,\n \"c\\\"/*\": \"d,]\", \r\n}\n// end";
         assert_eq!(read(Path::new("f"), text).unwrap(), json!({"a//b": [1, 2], "c\"/*": "d,]"}));
         for text in ["{\"a\": 1, // é\n}", "[1,/**/]", "\"é\" //"] {
-            assert_eq!(plain(text).unwrap().len(), text.len(), "{text}");
+            assert_eq!(strip_comments(text).unwrap().len(), text.len(), "{text}");
         }
     }
 

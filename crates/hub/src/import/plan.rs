@@ -3,113 +3,116 @@
 use std::collections::{BTreeSet, HashMap};
 
 use linchpin::auth::Secret;
-use linchpin_hub_core::secrets::scan::{in_arguments, is_secret};
-use linchpin_hub_core::server::{Draft, Launch, Operated, Settings, Transport};
+use linchpin_hub_core::secrets::scan::{find_secret_argument, is_secret};
+use linchpin_hub_core::server::{ConfiguredServer, ProgramSpec, ServerDraft, ServerSettings, Transport};
 use linchpin_hub_core::tool::names::Slug;
 use serde_json::{Map, Value, json};
 
-use super::Found;
+use super::FoundServer;
 use super::formats::Position;
-use super::server::{CREDENTIAL, Wanted};
-use crate::api_client::Api;
-use crate::error::Failure;
+use super::server::{CREDENTIAL, ImportedServer};
+use crate::api_client::ApiClient;
+use crate::error::CliError;
 use crate::serve::configured_servers::DEMO;
 
 /// Planned action for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    Added,
-    Changed,
+pub(super) enum PlanAction {
+    Add,
+    Update,
     Unchanged,
-    LeftOut,
+    Skip,
 }
 
 /// Changed field: name, old value, new value.
 pub(super) type Change = (String, String, String);
 
 /// Server of a file and its planned action.
-pub(super) struct Row {
+pub(super) struct PlanEntry {
     pub(super) name: String,
     /// File and path of the server in it.
-    pub(super) place: String,
+    pub(super) location: String,
     pub(super) position: Position,
     pub(super) slug: Option<Slug>,
-    pub(super) step: Step,
+    pub(super) action: PlanAction,
     /// Environment variables that it refers to.
     pub(super) references: Vec<String>,
-    pub(super) wanted: Option<Wanted>,
+    pub(super) imported: Option<ImportedServer>,
     pub(super) changes: Vec<Change>,
     /// Names of the secrets that the import stores in the vault.
-    pub(super) enter: Vec<String>,
+    pub(super) secrets_to_store: Vec<String>,
     /// Names of the secrets that a user must enter.
-    pub(super) missing: Vec<String>,
+    pub(super) missing_secrets: Vec<String>,
     /// Whether a user has approved the server at the terminal.
     pub(super) is_confirmed: bool,
     /// Reason why it is not imported, or not completely.
     pub(super) reason: Option<String>,
 }
 
-impl Row {
-    pub(super) fn left_out(name: String, place: String, reason: String) -> Self {
-        Row {
+impl PlanEntry {
+    pub(super) fn skipped(name: String, location: String, reason: String) -> Self {
+        PlanEntry {
             name,
-            place,
+            location,
             position: Position::default(),
             slug: None,
-            step: Step::LeftOut,
+            action: PlanAction::Skip,
             references: Vec::new(),
-            wanted: None,
+            imported: None,
             changes: Vec::new(),
-            enter: Vec::new(),
-            missing: Vec::new(),
+            secrets_to_store: Vec::new(),
+            missing_secrets: Vec::new(),
             is_confirmed: false,
             reason: Some(reason),
         }
     }
 
     /// Whether the import changes this server.
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.step, Step::Added | Step::Changed)
+    pub(super) fn has_changes(&self) -> bool {
+        matches!(self.action, PlanAction::Add | PlanAction::Update)
     }
 
     /// Whether it is new, or a field other than a secret changes: it then stays disabled until a user approves it.
-    pub(super) fn needs_enabling(&self) -> bool {
+    pub(super) fn needs_approval(&self) -> bool {
         let counts = |(field, ..): &Change| !field.starts_with("secret ");
-        self.step == Step::Added || self.step == Step::Changed && self.changes.iter().any(counts)
+        self.action == PlanAction::Add || self.action == PlanAction::Update && self.changes.iter().any(counts)
     }
 }
 
 /// Existing servers.
-pub(super) struct Known<'a> {
+pub(super) struct ExistingServers<'a> {
     /// Configured servers; `None` if the configuration file is on another machine.
-    pub(super) file: Option<Vec<Operated>>,
+    pub(super) file: Option<Vec<ConfiguredServer>>,
     /// Servers of the hub; `None` if no hub runs.
     pub(super) hub: Option<Vec<Value>>,
-    pub(super) api: Option<&'a Api>,
+    pub(super) api: Option<&'a ApiClient>,
 }
 
 /// Existing server.
-struct There {
+struct ExistingServer {
     name: String,
-    is_program: bool,
+    is_stdio: bool,
     is_from_file: bool,
     fields: Map<String, Value>,
     /// Whether it uses authentication; a file without authentication leaves it unchanged.
-    is_unsaid: bool,
+    has_authentication: bool,
 }
 
 /// Plans the action for each server.
-pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row>, Failure> {
+pub(super) async fn plan(
+    found: Vec<FoundServer>,
+    known: &ExistingServers<'_>,
+) -> Result<Vec<PlanEntry>, CliError> {
     let mut rows = Vec::new();
     // Slugs used by this import: whether the server is a stdio server, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
-    for Found { name, place, position, references, wanted } in found {
+    for FoundServer { name, location: place, position, references, imported: wanted } in found {
         let wanted = match wanted {
-            Ok(wanted) if wanted.is_program && known.file.is_none() => {
+            Ok(wanted) if wanted.is_stdio && known.file.is_none() => {
                 Err("stdio servers can be imported only on the machine of the hub: run the import there, without --hub"
                     .to_owned())
             }
-            Ok(wanted) if !wanted.is_program && known.hub.is_none() => {
+            Ok(wanted) if !wanted.is_stdio && known.hub.is_none() => {
                 Err("a remote server requires a running hub: start it with `linchpin`, then import again".to_owned())
             }
             other => other,
@@ -117,40 +120,40 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
         let mut wanted = match wanted {
             Ok(wanted) => wanted,
             Err(reason) => {
-                rows.push(Row::left_out(name, place, reason));
+                rows.push(PlanEntry::skipped(name, place, reason));
                 continue;
             }
         };
-        let fields = wanted.normal()?;
-        let mut row = Row {
-            step: Step::Unchanged,
+        let fields = wanted.normalized()?;
+        let mut row = PlanEntry {
+            action: PlanAction::Unchanged,
             reason: None,
             position,
             references,
-            ..Row::left_out(name, place, String::new())
+            ..PlanEntry::skipped(name, place, String::new())
         };
         for slug in slugs(&row.name) {
             if let Some((is_program, other)) = claimed.get(&slug) {
-                if (*is_program, other) == (wanted.is_program, &fields) {
+                if (*is_program, other) == (wanted.is_stdio, &fields) {
                     row.slug = Some(slug);
                     break;
                 }
                 continue;
             }
             match known.find(&slug) {
-                None => row.step = Step::Added,
-                Some(there) if there.is_program == wanted.is_program => {
-                    let kept = wanted.clone().keeping(&there);
-                    let changes = differences(&there.fields, &kept.normal()?);
+                None => row.action = PlanAction::Add,
+                Some(existing) if existing.is_stdio == wanted.is_stdio => {
+                    let merged = wanted.clone().merge_existing(&existing);
+                    let changes = differences(&existing.fields, &merged.normalized()?);
                     // A server with the same fields is the same server, even under another name.
-                    if there.name != row.name && !changes.is_empty() {
+                    if existing.name != row.name && !changes.is_empty() {
                         continue;
                     }
-                    (wanted, row.changes) = (kept, changes);
+                    (wanted, row.changes) = (merged, changes);
                     if !row.changes.is_empty() {
-                        row.step = Step::Changed;
-                        if there.is_from_file && !wanted.is_program {
-                            row.step = Step::LeftOut;
+                        row.action = PlanAction::Update;
+                        if existing.is_from_file && !wanted.is_stdio {
+                            row.action = PlanAction::Skip;
                             row.reason = Some(
                                 "it is configured with other fields: change it in the configuration file"
                                     .into(),
@@ -160,17 +163,19 @@ pub(super) async fn plan(found: Vec<Found>, known: &Known<'_>) -> Result<Vec<Row
                 }
                 Some(_) => continue,
             }
-            claimed.insert(slug.clone(), (wanted.is_program, fields));
+            claimed.insert(slug.clone(), (wanted.is_stdio, fields));
             row.slug = Some(slug);
-            known.secrets(&mut row, &wanted).await?;
-            if known.api.is_none() && row.missing.iter().any(|name| wanted.given(name).is_some()) {
+            known.plan_secrets(&mut row, &wanted).await?;
+            if known.api.is_none()
+                && row.missing_secrets.iter().any(|name| wanted.secret_value(name).is_some())
+            {
                 wanted
                     .notes
                     .push("no hub runs to store its secrets: start the hub, then import again".into());
             }
             break;
         }
-        row.wanted = Some(wanted);
+        row.imported = Some(wanted);
         rows.push(row);
     }
     Ok(rows)
@@ -185,17 +190,17 @@ fn slugs(name: &str) -> impl Iterator<Item = Slug> + use<> {
     })
 }
 
-impl Wanted {
+impl ImportedServer {
     /// Adopts from the existing server what the file does not contain: the authentication, and secrets that are empty
     /// in the file because the vault has them.
-    fn keeping(mut self, there: &There) -> Self {
-        if there.is_unsaid && !self.is_program {
-            let known = there.fields.get("authentication").cloned();
+    fn merge_existing(mut self, existing: &ExistingServer) -> Self {
+        if existing.has_authentication && !self.is_stdio {
+            let known = existing.fields.get("authentication").cloned();
             self.fields.entry("authentication").or_insert(known.unwrap_or_default());
         }
-        let known = there.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
+        let known = existing.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
         let env = self.fields.get_mut("env").and_then(Value::as_object_mut);
-        let Some(env) = env.filter(|_| self.is_program) else { return self };
+        let Some(env) = env.filter(|_| self.is_stdio) else { return self };
         for name in known.filter_map(Value::as_str) {
             if env.get(name).is_some_and(|value| value == "") {
                 env.remove(name);
@@ -207,24 +212,24 @@ impl Wanted {
     }
 
     /// Returns the fields in normal form, for comparison.
-    fn normal(&self) -> Result<Map<String, Value>, Failure> {
+    fn normalized(&self) -> Result<Map<String, Value>, CliError> {
         let fields = Value::Object(self.fields.clone());
-        if self.is_program {
-            let Operated { settings, transport, .. } = Operated::read("x", fields)?;
+        if self.is_stdio {
+            let ConfiguredServer { settings, transport, .. } = ConfiguredServer::read("x", fields)?;
             return Ok(normal(&settings, &transport));
         }
-        let Draft { settings, transport, .. } = Draft::read(fields)?;
+        let ServerDraft { settings, transport, .. } = ServerDraft::read(fields)?;
         Ok(normal(&settings, &transport))
     }
 
-    fn given(&self, name: &str) -> Option<&Secret> {
+    fn secret_value(&self, name: &str) -> Option<&Secret> {
         self.secrets.get(name)?.as_ref()
     }
 }
 
-fn normal(settings: &Settings, transport: &Transport) -> Map<String, Value> {
+fn normal(settings: &ServerSettings, transport: &Transport) -> Map<String, Value> {
     let fields = match transport {
-        Transport::Stdio(Launch { command, args, env, secrets, directory, .. }) => json!({
+        Transport::Stdio(ProgramSpec { command, args, env, secrets, directory, .. }) => json!({
             "command": command, "args": args, "env": env, "secrets": secrets, "directory": directory,
         }),
         Transport::Http(remote) | Transport::Sse(remote) => json!({
@@ -238,30 +243,38 @@ fn normal(settings: &Settings, transport: &Transport) -> Map<String, Value> {
     }
 }
 
-impl Known<'_> {
+impl ExistingServers<'_> {
     fn view(&self, slug: &Slug) -> Option<&Value> {
         self.hub.iter().flatten().find(|server| server["slug"] == slug.as_str())
     }
 
     /// Finds the server with this slug.
-    fn find(&self, slug: &Slug) -> Option<There> {
-        if let Some(Operated { settings, transport, .. }) =
+    fn find(&self, slug: &Slug) -> Option<ExistingServer> {
+        if let Some(ConfiguredServer { settings, transport, .. }) =
             self.file.iter().flatten().find(|server| server.slug == *slug)
         {
             let is_program = matches!(transport, Transport::Stdio(_));
             let fields = normal(settings, transport);
-            let is_unsaid = is_unsaid(&json!(settings.authentication));
+            let is_unsaid = uses_authentication(&json!(settings.authentication));
             let name = settings.name.clone();
-            return Some(There { name, is_program, is_from_file: true, fields, is_unsaid });
+            return Some(ExistingServer {
+                name,
+                is_stdio: is_program,
+                is_from_file: true,
+                fields,
+                has_authentication: is_unsaid,
+            });
         }
-        let nobody = |fields| There {
+        let built_in = |fields| ExistingServer {
             name: String::new(),
-            is_program: true,
+            is_stdio: true,
             is_from_file: true,
             fields,
-            is_unsaid: false,
+            has_authentication: false,
         };
-        let Some(view) = self.view(slug) else { return (slug.as_str() == DEMO).then(|| nobody(Map::new())) };
+        let Some(view) = self.view(slug) else {
+            return (slug.as_str() == DEMO).then(|| built_in(Map::new()));
+        };
         if view["transport"] == "stdio" {
             if view["has_left_file"] == true {
                 return None; // adding it to the file restores it
@@ -271,51 +284,51 @@ impl Known<'_> {
             let fields = words.map(|(command, args)| {
                 json!({ "command": command, "args": args, "env": {}, "secrets": [], "directory": null })
             });
-            return Some(nobody(fields.and_then(|fields| fields.as_object().cloned()).unwrap_or_default()));
+            return Some(built_in(fields.and_then(|fields| fields.as_object().cloned()).unwrap_or_default()));
         }
         let fields = ["url", "transport", "headers", "authentication"];
-        Some(There {
+        Some(ExistingServer {
             name: view["name"].as_str().unwrap_or_default().to_owned(),
-            is_program: false,
+            is_stdio: false,
             is_from_file: view["is_from_file"] == true,
             fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
-            is_unsaid: is_unsaid(&view["authentication"]),
+            has_authentication: uses_authentication(&view["authentication"]),
         })
     }
 
     /// Determines which secrets of a server are stored in the vault and which are missing.
-    async fn secrets(&self, row: &mut Row, wanted: &Wanted) -> Result<(), Failure> {
-        let Some(slug) = row.slug.as_ref().filter(|_| row.step != Step::LeftOut) else { return Ok(()) };
+    async fn plan_secrets(&self, row: &mut PlanEntry, imported: &ImportedServer) -> Result<(), CliError> {
+        let Some(slug) = row.slug.as_ref().filter(|_| row.action != PlanAction::Skip) else { return Ok(()) };
         let has_other = |fields: &[&str]| row.changes.iter().any(|(name, ..)| fields.contains(&&**name));
-        let lacks_all =
-            row.step == Step::Added || has_other(&["command", "args", "directory", "url", "authentication"]);
-        let mut lacking: Vec<_> = wanted.secrets.keys().cloned().collect();
+        let lacks_all = row.action == PlanAction::Add
+            || has_other(&["command", "args", "directory", "url", "authentication"]);
+        let mut missing_names: Vec<_> = imported.secrets.keys().cloned().collect();
         if !lacks_all {
             let view = self.view(slug);
             let has = |list: &str, name: &str| {
                 view.and_then(|view| view[list].as_array())
                     .is_some_and(|list| list.iter().any(|item| item == name))
             };
-            lacking.retain(|name| match (wanted.is_program, view) {
+            missing_names.retain(|name| match (imported.is_stdio, view) {
                 (true, Some(_)) => has("missing_secrets", name) || !has("secrets", name),
                 (is_program, _) => !is_program,
             });
-            if !wanted.is_program && !lacking.is_empty() && self.has_credential(slug).await? {
-                lacking.clear();
+            if !imported.is_stdio && !missing_names.is_empty() && self.has_credential(slug).await? {
+                missing_names.clear();
             }
         }
-        let can_enter = |name: &String| self.api.is_some() && wanted.given(name).is_some();
-        (row.enter, row.missing) = lacking.into_iter().partition(can_enter);
-        if row.step == Step::Unchanged && !row.enter.is_empty() {
-            row.step = Step::Changed;
+        let can_enter = |name: &String| self.api.is_some() && imported.secret_value(name).is_some();
+        (row.secrets_to_store, row.missing_secrets) = missing_names.into_iter().partition(can_enter);
+        if row.action == PlanAction::Unchanged && !row.secrets_to_store.is_empty() {
+            row.action = PlanAction::Update;
             let change =
                 |name: &String| (format!("secret {name}"), "missing".to_owned(), "in the vault".to_owned());
-            row.changes.extend(row.enter.iter().map(change));
+            row.changes.extend(row.secrets_to_store.iter().map(change));
         }
         Ok(())
     }
 
-    async fn has_credential(&self, slug: &Slug) -> Result<bool, Failure> {
+    async fn has_credential(&self, slug: &Slug) -> Result<bool, CliError> {
         let Some(api) = self.api else { return Ok(true) };
         match api.get(&format!("/servers/{}/{CREDENTIAL}", slug.as_str())).await {
             Err(failure) if failure.status() == Some(404) => Ok(false),
@@ -325,7 +338,7 @@ impl Known<'_> {
 }
 
 /// Whether a server uses authentication, which a file without authentication leaves unchanged.
-fn is_unsaid(authentication: &Value) -> bool {
+fn uses_authentication(authentication: &Value) -> bool {
     authentication["type"] != "none"
 }
 
@@ -341,18 +354,18 @@ fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<C
                 for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
                     changes.push((
                         format!("{name}.{key}"),
-                        shown(key, old.get(key)),
-                        shown(key, new.get(key)),
+                        format_value(key, old.get(key)),
+                        format_value(key, new.get(key)),
                     ));
                 }
             }
-            _ => changes.push((name.clone(), shown("", Some(old)), shown("", Some(new)))),
+            _ => changes.push((name.clone(), format_value("", Some(old)), format_value("", Some(new)))),
         }
     }
     changes
 }
 
-fn shown(name: &str, value: Option<&Value>) -> String {
+fn format_value(name: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "nothing".to_owned(),
         Some(value) if is_secret(name, &value.to_string()) || has_secret_argument(value) => "***".to_owned(),
@@ -363,15 +376,15 @@ fn shown(name: &str, value: Option<&Value>) -> String {
 /// Whether an argument looks like a secret: a command written by hand may contain one.
 fn has_secret_argument(value: &Value) -> bool {
     let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
-    in_arguments(&list.map(str::to_owned).collect::<Vec<_>>()).is_some()
+    find_secret_argument(&list.map(str::to_owned).collect::<Vec<_>>()).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::formats::Format;
+    use crate::import::formats::ClientFormat;
     use crate::import::server;
-    use crate::import::variables::Around;
+    use crate::import::variables::VariableContext;
 
     fn fields(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -409,53 +422,65 @@ mod tests {
         assert_eq!(super::slugs("日本").next().unwrap().as_str(), "server");
     }
 
-    fn found(name: &str, value: &Value) -> Found {
-        let wanted = server::read(Format::ClaudeDesktop, &Around::default(), name, value.clone());
-        Found {
+    fn found(name: &str, value: &Value) -> FoundServer {
+        let imported =
+            server::read(ClientFormat::ClaudeDesktop, &VariableContext::default(), name, value.clone());
+        FoundServer {
             name: name.into(),
             position: Position::default(),
-            place: "f".into(),
+            location: "f".into(),
             references: Vec::new(),
-            wanted: wanted.map_err(|wrong| wrong.below("x")),
+            imported: imported.map_err(|wrong| wrong.with_path("x")),
         }
     }
 
-    async fn planned(file: &[(&str, Value)], found: Vec<Found>) -> Vec<(String, Step)> {
-        let file = file.iter().map(|(slug, value)| Operated::read(slug, value.clone()).unwrap()).collect();
-        let known = Known { file: Some(file), hub: Some(Vec::new()), api: None };
+    async fn planned(file: &[(&str, Value)], found: Vec<FoundServer>) -> Vec<(String, PlanAction)> {
+        let file =
+            file.iter().map(|(slug, value)| ConfiguredServer::read(slug, value.clone()).unwrap()).collect();
+        let known = ExistingServers { file: Some(file), hub: Some(Vec::new()), api: None };
         let rows = plan(found, &known).await.unwrap();
-        rows.into_iter().map(|row| (row.slug.unwrap().as_str().to_owned(), row.step)).collect()
+        rows.into_iter().map(|row| (row.slug.unwrap().as_str().to_owned(), row.action)).collect()
     }
 
     #[tokio::test]
     async fn a_slug_that_is_taken_by_something_else_is_numbered() {
         let program = json!({"command": "x"});
-        assert_eq!(planned(&[], vec![found("Demo", &program)]).await, [("demo-2".to_owned(), Step::Added)]);
+        assert_eq!(
+            planned(&[], vec![found("Demo", &program)]).await,
+            [("demo-2".to_owned(), PlanAction::Add)]
+        );
         let remote = json!({"name": "A", "url": "https://a.example/mcp"});
-        let there = [("a", remote.clone()), ("a-2", json!({"name": "A", "command": "x"}))];
-        assert_eq!(planned(&there, vec![found("A", &program)]).await, [("a-2".to_owned(), Step::Unchanged)]);
+        let existing = [("a", remote.clone()), ("a-2", json!({"name": "A", "command": "x"}))];
+        assert_eq!(
+            planned(&existing, vec![found("A", &program)]).await,
+            [("a-2".to_owned(), PlanAction::Unchanged)]
+        );
         let other = json!({"url": "https://b.example/mcp"});
-        assert_eq!(planned(&there, vec![found("A", &other)]).await, [("a".to_owned(), Step::LeftOut)]);
+        assert_eq!(planned(&existing, vec![found("A", &other)]).await, [("a".to_owned(), PlanAction::Skip)]);
     }
 
     #[tokio::test]
     async fn one_name_in_two_files_is_two_servers_unless_they_are_the_same() {
         let (one, other) = (json!({"command": "x"}), json!({"command": "y"}));
         let all = || vec![found("A", &one), found("A", &other), found("A", &one)];
-        let first = [("a", Step::Added), ("a-2", Step::Added), ("a", Step::Unchanged)];
-        let expected = |steps: [(&str, Step); 3]| steps.map(|(slug, step)| (slug.to_owned(), step)).to_vec();
+        let first = [("a", PlanAction::Add), ("a-2", PlanAction::Add), ("a", PlanAction::Unchanged)];
+        let expected =
+            |steps: [(&str, PlanAction); 3]| steps.map(|(slug, step)| (slug.to_owned(), step)).to_vec();
         assert_eq!(planned(&[], all()).await, expected(first));
-        let there =
+        let existing =
             [("a", json!({"name": "A", "command": "x"})), ("a-2", json!({"name": "A", "command": "y"}))];
-        assert_eq!(planned(&there, all()).await, expected(first.map(|(slug, _)| (slug, Step::Unchanged))));
+        assert_eq!(
+            planned(&existing, all()).await,
+            expected(first.map(|(slug, _)| (slug, PlanAction::Unchanged)))
+        );
     }
 
     #[tokio::test]
     async fn what_is_started_is_shown_on_one_line() {
         let value = json!({"command": "sh", "args": ["-c", "a\nAllow the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
-        let known = Known { file: Some(Vec::new()), hub: None, api: None };
+        let known = ExistingServers { file: Some(Vec::new()), hub: None, api: None };
         let rows = plan(vec![found("A", &value)], &known).await.unwrap();
-        let shown = crate::import::render::command(&rows[0]).unwrap();
+        let shown = crate::import::render::command_line(&rows[0]).unwrap();
         assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nAllow the hub\u{FFFD}[2J'");
     }
 }

@@ -4,29 +4,30 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::object_reader::Form;
-use linchpin_hub_core::secrets::scan::{has_secret, in_arguments, is_secret};
-use linchpin_hub_core::server::{Draft, Operated};
+use linchpin_hub_core::object_reader::ObjectReader;
+use linchpin_hub_core::secrets::scan::{contains_secret, find_secret_argument, is_secret};
+use linchpin_hub_core::server::{ConfiguredServer, ServerDraft};
 use serde_json::{Map, Value, json};
 
-use super::formats::Format;
-use super::variables::{Around, Text, variables};
-use crate::config::variable;
+use super::formats::ClientFormat;
+use super::variables::{Expansion, VariableContext, referenced_variables};
+use crate::config::env_variable;
 
 /// Maximum number of items, and maximum length of a text; the limits of the hub are lower.
-const MOST: usize = 1_000;
-const LONGEST: usize = 100_000;
+const MAX_ITEMS: usize = 1_000;
+const MAX_TEXT_LEN: usize = 100_000;
 /// Fields that are imported, or ignored without a note.
-const KNOWN: [&str; 9] = ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
+const KNOWN_FIELDS: [&str; 9] =
+    ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
 /// Name of the only secret of a remote server.
 pub(super) const CREDENTIAL: &str = "credential";
 
 /// Server to import.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct ImportedServer {
     /// Fields of the server. The configuration file and the API use the same names.
     pub(super) fields: Map<String, Value>,
-    pub(super) is_program: bool,
+    pub(super) is_stdio: bool,
     /// Secrets for the vault, by variable; a secret without a value must be entered by a user.
     pub(super) secrets: BTreeMap<String, Option<Secret>>,
     pub(super) is_disabled: bool,
@@ -36,92 +37,99 @@ pub(super) struct Wanted {
 
 /// Reason why a server cannot be imported, and the field that causes it.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct EntryError {
     field: String,
-    why: String,
+    reason: String,
 }
 
-impl Wrong {
-    fn at(field: &str, why: impl Into<String>) -> Self {
-        Wrong { field: field.to_owned(), why: why.into() }
+impl EntryError {
+    fn for_field(field: &str, reason: impl Into<String>) -> Self {
+        EntryError { field: field.to_owned(), reason: reason.into() }
     }
 
     /// Formats the error, with the field below the path `at`.
-    pub(super) fn below(self, at: &str) -> String {
+    pub(super) fn with_path(self, at: &str) -> String {
         let dot = if self.field.is_empty() { "" } else { "." };
-        format!("`{at}{dot}{}`: {}", self.field, self.why)
+        format!("`{at}{dot}{}`: {}", self.field, self.reason)
     }
 }
 
-impl From<Error> for Wrong {
+impl From<Error> for EntryError {
     fn from(error: Error) -> Self {
         let field = error.field().filter(|field| *field != "body").unwrap_or_default();
-        Wrong::at(if field == "directory" { "cwd" } else { field }, error.message())
+        EntryError::for_field(if field == "directory" { "cwd" } else { field }, error.message())
     }
 }
 
 /// Reads the entry of a server.
-pub(super) fn read(format: Format, around: &Around, name: &str, value: Value) -> Result<Wanted, Wrong> {
-    let mut notes = notes(format, around, &value);
-    let mut form = Form::new(value)?;
-    let kind = form.text("type", 40)?;
-    let is_disabled = form.flag("disabled")?.unwrap_or_default();
+pub(super) fn read(
+    format: ClientFormat,
+    context: &VariableContext,
+    name: &str,
+    value: Value,
+) -> Result<ImportedServer, EntryError> {
+    let mut notes = notes(format, context, &value);
+    let mut form = ObjectReader::new(value)?;
+    let kind = form.string("type", 40)?;
+    let is_disabled = form.boolean("disabled")?.unwrap_or_default();
     let is_program = match (form.has("command"), form.has("url")) {
         (true, false) => true,
         (false, true) => false,
-        (true, true) => return Err(Wrong::at("url", "conflicts with `command`: remove one of them")),
+        (true, true) => {
+            return Err(EntryError::for_field("url", "conflicts with `command`: remove one of them"));
+        }
         (false, false) => {
-            return Err(Wrong::at("command", "missing `command` or `url`: add one of them"));
+            return Err(EntryError::for_field("command", "missing `command` or `url`: add one of them"));
         }
     };
     let transport = match (kind.as_deref(), is_program) {
         (None, _) | (Some("stdio"), true) => None,
         (Some("http" | "streamable-http" | "streamableHttp"), false) => Some("http"),
         (Some("sse"), false) => Some("sse"),
-        (Some(_), true) => return Err(Wrong::at("type", "must be `stdio` for a `command`")),
-        (Some(_), false) => return Err(Wrong::at("type", "must be `http` or `sse` for a `url`")),
+        (Some(_), true) => return Err(EntryError::for_field("type", "must be `stdio` for a `command`")),
+        (Some(_), false) => return Err(EntryError::for_field("type", "must be `http` or `sse` for a `url`")),
     };
-    let reader = Reader { format, around };
+    let reader = EntryReader { format, context };
     let mut fields = Map::new();
     fields.insert("name".into(), json!(name));
     let secrets = if is_program {
-        reader.program(&mut form, &mut fields)?
+        reader.read_stdio(&mut form, &mut fields)?
     } else {
         fields.extend(transport.map(|kind| ("transport".to_owned(), json!(kind))));
-        reader.remote(&mut form, &mut fields, &mut notes)?
+        reader.read_remote(&mut form, &mut fields, &mut notes)?
     };
     // Validate with the rules of the hub first, so that the import does not start with a server that the hub rejects.
     if is_program {
-        Operated::read("x", Value::Object(fields.clone()))?;
+        ConfiguredServer::read("x", Value::Object(fields.clone()))?;
     } else {
-        Draft::read(Value::Object(fields.clone()))?;
+        ServerDraft::read(Value::Object(fields.clone()))?;
     }
-    Ok(Wanted { fields, is_program, secrets, is_disabled, notes })
+    Ok(ImportedServer { fields, is_stdio: is_program, secrets, is_disabled, notes })
 }
 
 /// Returns the notes for the user: fields that are not imported, and environment variables that are read or not.
-fn notes(format: Format, around: &Around, value: &Value) -> Vec<String> {
-    let strange = value.as_object().into_iter().flat_map(Map::keys);
-    let strange = strange.filter(|name| !KNOWN.contains(&name.as_str()));
-    let mut notes: Vec<_> = strange.map(|name| format!("`{name}` is not imported")).collect();
-    let (given, withheld): (Vec<_>, Vec<_>) = references(format, value)
+fn notes(format: ClientFormat, context: &VariableContext, value: &Value) -> Vec<String> {
+    let unknown = value.as_object().into_iter().flat_map(Map::keys);
+    let unknown = unknown.filter(|name| !KNOWN_FIELDS.contains(&name.as_str()));
+    let mut notes: Vec<_> = unknown.map(|name| format!("`{name}` is not imported")).collect();
+    let (given, not_confirmed): (Vec<_>, Vec<_>) = references(format, value)
         .into_iter()
-        .filter(|name| variable(name).is_some())
-        .partition(|name| around.readable.has(name));
+        .filter(|name| env_variable(name).is_some())
+        .partition(|name| context.readable.allows(name));
     if !given.is_empty() {
         notes.push(format!("read from your environment: {}", given.join(", ")));
     }
-    if !withheld.is_empty() {
+    if !not_confirmed.is_empty() {
         notes.push(format!(
             "not read from your environment: {}: import at a terminal and confirm each variable, or enter the value",
-            withheld.join(", ")
+            not_confirmed.join(", ")
         ));
     }
     notes
 }
 
 /// Returns the environment variables that the fields of a server refer to.
-pub(super) fn references(format: Format, value: &Value) -> Vec<String> {
+pub(super) fn references(format: ClientFormat, value: &Value) -> Vec<String> {
     let fields = ["command", "args", "env", "cwd", "url", "headers"];
     let mut names = BTreeSet::new();
     for field in fields.into_iter().filter_map(|field| value.get(field)) {
@@ -131,29 +139,29 @@ pub(super) fn references(format: Format, value: &Value) -> Vec<String> {
             text => vec![text],
         };
         let texts = texts.into_iter().filter_map(Value::as_str);
-        names.extend(texts.flat_map(|text| variables(format, text)).map(str::to_owned));
+        names.extend(texts.flat_map(|text| referenced_variables(format, text)).map(str::to_owned));
     }
     names.into_iter().collect()
 }
 
-struct Reader<'a> {
-    format: Format,
-    around: &'a Around,
+struct EntryReader<'a> {
+    format: ClientFormat,
+    context: &'a VariableContext,
 }
 
 type Secrets = BTreeMap<String, Option<Secret>>;
 
-impl Reader<'_> {
+impl EntryReader<'_> {
     /// Expands a text that must not contain a recognizable secret.
-    fn plain(&self, field: &str, text: &str) -> Result<String, Wrong> {
+    fn expand_plain(&self, field: &str, text: &str) -> Result<String, EntryError> {
         match self.expand(field, text)? {
-            Text::Known(text, false) if !has_secret(&text) => Ok(text),
-            Text::Known(..) => Err(Wrong::at(
+            Expansion::Resolved(text, false) if !contains_secret(&text) => Ok(text),
+            Expansion::Resolved(..) => Err(EntryError::for_field(
                 field,
                 "contains a secret, which others could see: move it to `env` or `headers`",
             )),
-            Text::Open(why, _) => Err(Wrong::at(field, why)),
-            Text::Withheld(name, _) => Err(Wrong::at(
+            Expansion::Unresolved(reason, _) => Err(EntryError::for_field(field, reason)),
+            Expansion::Withheld(name, _) => Err(EntryError::for_field(
                 field,
                 format!(
                     "refers to the environment variable `{name}`, which is not confirmed: import at a terminal, or replace \
@@ -163,44 +171,51 @@ impl Reader<'_> {
         }
     }
 
-    fn expand(&self, field: &str, text: &str) -> Result<Text, Wrong> {
-        self.around.expand(self.format, text).map_err(|why| Wrong::at(field, why))
+    fn expand(&self, field: &str, text: &str) -> Result<Expansion, EntryError> {
+        self.context.expand(self.format, text).map_err(|reason| EntryError::for_field(field, reason))
     }
 
-    fn program(&self, form: &mut Form, fields: &mut Map<String, Value>) -> Result<Secrets, Wrong> {
-        let command = form.text("command", LONGEST)?.unwrap_or_default();
-        fields.insert("command".into(), self.plain("command", &command)?.into());
-        let args = form.texts("args", MOST, LONGEST)?;
-        let args = args.iter().enumerate().map(|(index, text)| self.plain(&format!("args[{index}]"), text));
+    fn read_stdio(
+        &self,
+        form: &mut ObjectReader,
+        fields: &mut Map<String, Value>,
+    ) -> Result<Secrets, EntryError> {
+        let command = form.string("command", MAX_TEXT_LEN)?.unwrap_or_default();
+        fields.insert("command".into(), self.expand_plain("command", &command)?.into());
+        let args = form.strings("args", MAX_ITEMS, MAX_TEXT_LEN)?;
+        let args =
+            args.iter().enumerate().map(|(index, text)| self.expand_plain(&format!("args[{index}]"), text));
         let args = args.collect::<Result<Vec<_>, _>>()?;
-        if let Some(index) = in_arguments(&args) {
-            let why = "contains a secret, and all users of the machine can see arguments: move it to a variable in `env`";
-            return Err(Wrong::at(&format!("args[{index}]"), why));
+        if let Some(index) = find_secret_argument(&args) {
+            let reason = "contains a secret, and all users of the machine can see arguments: move it to a variable in `env`";
+            return Err(EntryError::for_field(&format!("args[{index}]"), reason));
         }
         let (mut env, mut secrets) = (Map::new(), Secrets::new());
-        for (name, text) in form.map("env", MOST, LONGEST)? {
+        for (name, text) in form.string_map("env", MAX_ITEMS, MAX_TEXT_LEN)? {
             let field = format!("env.{name}");
             match self.expand(&field, &text)? {
-                Text::Known(text, by_name) if by_name || is_secret(&name, &text) => {
+                Expansion::Resolved(text, by_name) if by_name || is_secret(&name, &text) => {
                     secrets.insert(name, Some(text).filter(|text| !text.is_empty()).map(Secret::new));
                 }
-                Text::Known(text, _) => drop(env.insert(name, text.into())),
-                Text::Open(_, by_name) if by_name || is_secret(&name, "") => drop(secrets.insert(name, None)),
-                Text::Open(why, _) => return Err(Wrong::at(&field, why)),
-                Text::Withheld(..) => drop(secrets.insert(name, None)),
+                Expansion::Resolved(text, _) => drop(env.insert(name, text.into())),
+                Expansion::Unresolved(_, by_name) if by_name || is_secret(&name, "") => {
+                    drop(secrets.insert(name, None))
+                }
+                Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
+                Expansion::Withheld(..) => drop(secrets.insert(name, None)),
             }
         }
-        let directory = match form.text("cwd", LONGEST)? {
+        let directory = match form.string("cwd", MAX_TEXT_LEN)? {
             Some(text) => {
-                let path = self.plain("cwd", &text)?;
+                let path = self.expand_plain("cwd", &text)?;
                 Some(
-                    self.around
+                    self.context
                         .folder
                         .as_ref()
                         .map_or_else(|| path.clone().into(), |folder| folder.join(&path)),
                 )
             }
-            None => self.around.folder.clone(),
+            None => self.context.folder.clone(),
         };
         let directory = directory.map(|path| json!(path.to_string_lossy()));
         let names: Vec<_> = secrets.keys().collect();
@@ -216,28 +231,30 @@ impl Reader<'_> {
         Ok(secrets)
     }
 
-    fn remote(
+    fn read_remote(
         &self,
-        form: &mut Form,
+        form: &mut ObjectReader,
         fields: &mut Map<String, Value>,
         notes: &mut Vec<String>,
-    ) -> Result<Secrets, Wrong> {
-        let url = form.text("url", LONGEST)?.unwrap_or_default();
-        fields.insert("url".into(), self.plain("url", &url)?.into());
+    ) -> Result<Secrets, EntryError> {
+        let url = form.string("url", MAX_TEXT_LEN)?.unwrap_or_default();
+        fields.insert("url".into(), self.expand_plain("url", &url)?.into());
         let (mut headers, mut found) = (Map::new(), Vec::new());
-        for (name, text) in form.map("headers", MOST, LONGEST)? {
+        for (name, text) in form.string_map("headers", MAX_ITEMS, MAX_TEXT_LEN)? {
             let field = format!("headers.{name}");
             let (text, is_open) = match self.expand(&field, &text)? {
-                Text::Known(text, by_name) if by_name || is_secret(&name, &text) => (text, false),
-                Text::Known(text, _) => {
+                Expansion::Resolved(text, by_name) if by_name || is_secret(&name, &text) => (text, false),
+                Expansion::Resolved(text, _) => {
                     headers.insert(name, text.into());
                     continue;
                 }
-                Text::Open(_, by_name) | Text::Withheld(_, by_name) if by_name || is_secret(&name, "") => {
+                Expansion::Unresolved(_, by_name) | Expansion::Withheld(_, by_name)
+                    if by_name || is_secret(&name, "") =>
+                {
                     (text, true)
                 }
-                Text::Open(why, _) => return Err(Wrong::at(&field, why)),
-                Text::Withheld(..) => {
+                Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
+                Expansion::Withheld(..) => {
                     notes.push(format!(
                         "header `{name}` is not imported: add it with `linchpin server update NAME --header`"
                     ));
@@ -245,7 +262,7 @@ impl Reader<'_> {
                 }
             };
             let (kind, text) = authentication(&name, &text).ok_or_else(|| {
-                Wrong::at(
+                EntryError::for_field(
                     &field,
                     "only `Bearer` is supported: add the server with `linchpin server add --auth`",
                 )
@@ -253,7 +270,7 @@ impl Reader<'_> {
             found.push((kind, Some(text).filter(|text| !is_open && !text.is_empty()).map(Secret::new)));
         }
         if found.len() > 1 {
-            return Err(Wrong::at(
+            return Err(EntryError::for_field(
                 "headers",
                 "more than one header is secret, but the hub sends only one credential",
             ));
@@ -281,18 +298,18 @@ mod tests {
     use super::*;
     use crate::import::variables::Input;
 
-    fn with(format: Format, value: Value) -> Result<Wanted, String> {
+    fn with(format: ClientFormat, value: Value) -> Result<ImportedServer, String> {
         let input = Input { is_password: true, default: None };
-        let around = Around {
+        let context = VariableContext {
             home: None,
-            folder: (format == Format::VsCode).then(|| "/project".into()),
+            folder: (format == ClientFormat::VsCode).then(|| "/project".into()),
             inputs: [("key".to_owned(), input)].into(),
-            ..Around::default()
+            ..VariableContext::default()
         };
-        read(format, &around, "The Server", value).map_err(|wrong| wrong.below("s"))
+        read(format, &context, "The Server", value).map_err(|wrong| wrong.with_path("s"))
     }
 
-    fn secrets(wanted: &Wanted) -> Vec<(&str, Option<&str>)> {
+    fn secrets(wanted: &ImportedServer) -> Vec<(&str, Option<&str>)> {
         wanted.secrets.iter().map(|(name, secret)| (&**name, secret.as_ref().map(Secret::expose))).collect()
     }
 
@@ -302,7 +319,7 @@ mod tests {
             "type": "stdio", "command": "npx", "args": ["-y", "${workspaceFolder}/x"], "cwd": "sub", "envFile": ".env",
             "env": {"NODE_ENV": "production", "GITHUB_TOKEN": "canary", "OTHER": "ghp_0123456789", "ASKED": "${input:key}", "A_KEY": ""},
         });
-        let wanted = with(Format::VsCode, value).unwrap();
+        let wanted = with(ClientFormat::VsCode, value).unwrap();
         let expected = json!({
             "name": "The Server", "command": "npx", "args": ["-y", "/project/x"], "env": {"NODE_ENV": "production"},
             "secrets": ["ASKED", "A_KEY", "GITHUB_TOKEN", "OTHER"], "directory": "/project/sub",
@@ -323,14 +340,14 @@ mod tests {
     fn a_place_and_its_credential() {
         let url = "https://a.example/mcp";
         let value = json!({"url": url, "headers": {"authorization": "bearer canary", "X-Team": "a"}, "disabled": true});
-        let wanted = with(Format::Cursor, value).unwrap();
+        let wanted = with(ClientFormat::Cursor, value).unwrap();
         let expected = json!({
             "name": "The Server", "url": url, "headers": {"X-Team": "a"}, "authentication": {"type": "bearer"},
         });
         assert_eq!((Value::Object(wanted.fields.clone()), wanted.is_disabled), (expected, true));
         assert_eq!(secrets(&wanted), [(CREDENTIAL, Some("canary"))]);
         let value = json!({"type": "sse", "url": url, "headers": {"X-Api-Key": "${input:key}"}});
-        let wanted = with(Format::VsCode, value).unwrap();
+        let wanted = with(ClientFormat::VsCode, value).unwrap();
         assert_eq!(wanted.fields["authentication"], json!({"type": "api-key", "header": "X-Api-Key"}));
         assert_eq!(
             (secrets(&wanted), &wanted.fields["transport"]),
@@ -374,9 +391,9 @@ mod tests {
                 json!({"url": url, "headers": {"X-Key": "canary", "X-Token": "b"}}),
                 "`s.headers`: more than one",
             ),
-            (json!({"url": url, "headers": {"Host": "a"}}), "`s.headers.Host`: the hub writes"),
+            (json!({"url": url, "headers": {"Host": "a"}}), "`s.headers.Host`: the hub sets"),
         ] {
-            let wrong = with(Format::Cursor, value.clone()).map(drop).unwrap_err();
+            let wrong = with(ClientFormat::Cursor, value.clone()).map(drop).unwrap_err();
             assert!(wrong.starts_with(expected) && !wrong.contains("canary"), "{value}: {wrong}");
         }
     }

@@ -13,13 +13,13 @@ use linchpin_hub_core::hub::usable_tools;
 use serde_json::{Value, json};
 
 use crate::cli::print;
-use crate::error::Failure;
+use crate::error::CliError;
 use crate::roots;
 use crate::target::Target;
-use crate::terminal::Look;
+use crate::terminal::OutputStyle;
 
 /// Result of an inspection.
-struct Found {
+struct Inspection {
     server: Option<Implementation>,
     revision: Revision,
     instructions: Option<String>,
@@ -31,28 +31,28 @@ struct Found {
     prompts: Option<Listing<Prompt>>,
 }
 
-pub(crate) async fn run(target: Target, json: bool) -> Result<(), Failure> {
+pub(crate) async fn run(target: Target, json: bool) -> Result<(), CliError> {
     let verbose = target.verbose;
-    let found = target.with(dress, async |client| Found::collect(client).await).await?;
+    let found = target.with_client(configure, async |client| Inspection::collect(client).await).await?;
     Ok(print(&if json {
         format!("{}\n", found.to_json())
     } else {
-        text::show(&found, Look::stdout(), verbose)
+        text::render(&found, OutputStyle::stdout(), verbose)
     })?)
 }
 
 /// Announces elicitation, since some servers list certain tools only for clients that support it. Every request is
 /// declined.
-fn dress(client: ClientBuilder) -> ClientBuilder {
+fn configure(client: ClientBuilder) -> ClientBuilder {
     let decline = |_: ElicitParams| std::future::ready(Ok(ElicitResult::decline()));
-    client.roots(roots::current()).on_elicit(decline).on_elicit_url(decline)
+    client.roots(roots::current_directory()).on_elicit(decline).on_elicit_url(decline)
 }
 
-impl Found {
-    async fn collect(client: &Client) -> Result<Self, Failure> {
+impl Inspection {
+    async fn collect(client: &Client) -> Result<Self, CliError> {
         let can = client.capabilities();
         let has_resources = can.resources.is_some();
-        Ok(Found {
+        Ok(Inspection {
             server: client.server().cloned(),
             revision: client.revision(),
             instructions: client.instructions().map(str::to_owned),
@@ -69,7 +69,7 @@ impl Found {
             list.map_or_else(|| json!([]), |list| to_value(&list.items, revision))
         }
         fn left_out<T>(list: Option<&Listing<T>>) -> Value {
-            let all = list.into_iter().flat_map(|list| &list.left_out);
+            let all = list.into_iter().flat_map(|list| &list.skipped);
             all.map(|left| json!({ "name": left.name, "reason": left.reason })).collect()
         }
         let revision = self.revision;
@@ -92,7 +92,7 @@ impl Found {
     }
 }
 
-async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Listing<T>>, Failure> {
+async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Listing<T>>, CliError> {
     if !announced {
         return Ok(None);
     }
@@ -102,6 +102,6 @@ async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<O
         Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
             Ok(Some(Listing::default()))
         }
-        Err(error) => Err(Failure::from(error).during(&format!("failed to list the {what}"))),
+        Err(error) => Err(CliError::from(error).context(&format!("failed to list the {what}"))),
     }
 }

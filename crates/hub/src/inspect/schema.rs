@@ -4,16 +4,16 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use crate::terminal::{first_paragraph, shorten};
+use crate::terminal::{first_paragraph, truncate};
 
 /// Maximum number of `$ref` references followed for one parameter.
-const DEPTH: usize = 8;
-/// Maximum nesting depth of types. Recursive schemas would never end without it and [`UNION`].
-const NESTED: usize = 3;
+const MAX_REFERENCES: usize = 8;
+/// Maximum nesting depth of types. Recursive schemas would never end without it and [`MAX_UNION_TYPES`].
+const MAX_DEPTH: usize = 3;
 /// Maximum number of types listed for one union.
-const UNION: usize = 8;
+const MAX_UNION_TYPES: usize = 8;
 /// Maximum number of choices listed.
-const CHOICES: usize = 12;
+const MAX_CHOICES: usize = 12;
 
 /// Parameter of a tool.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct Parameter {
 }
 
 /// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `longest` columns.
-pub(super) fn parameters(schema: &Value, longest: usize) -> Vec<Parameter> {
+pub(super) fn parameters(schema: &Value, max_width: usize) -> Vec<Parameter> {
     let required: HashSet<&str> = schema["required"]
         .as_array()
         .map(|names| names.iter().filter_map(Value::as_str).collect())
@@ -36,27 +36,27 @@ pub(super) fn parameters(schema: &Value, longest: usize) -> Vec<Parameter> {
         let required = required.contains(&**name);
         Parameter {
             name: name.clone(),
-            kind: kind(property, schema, NESTED),
+            kind: type_name(property, schema, MAX_DEPTH),
             required,
-            about: about(property, schema, longest),
+            about: describe(property, schema, max_width),
         }
     };
     properties.iter().map(parameter).collect()
 }
 
-fn about(property: &Value, root: &Value, longest: usize) -> String {
-    let resolved = resolve(property, root, DEPTH);
+fn describe(property: &Value, root: &Value, max_width: usize) -> String {
+    let resolved = resolve(property, root, MAX_REFERENCES);
     let description = property["description"].as_str().or_else(|| resolved["description"].as_str());
-    let description = description.map(|text| shorten(&first_paragraph(text), longest));
+    let description = description.map(|text| truncate(&first_paragraph(text), max_width));
     let mut parts: Vec<String> = description.into_iter().collect();
     let choices = choices(resolved, root).or_else(|| choices(&resolved["items"], root));
     if let Some(choices) = choices.filter(|choices| !choices.is_empty()) {
-        let more = if choices.len() > CHOICES { ", …" } else { "" };
-        let named: Vec<&str> = choices.iter().take(CHOICES).map(|choice| &**choice).collect();
+        let more = if choices.len() > MAX_CHOICES { ", …" } else { "" };
+        let named: Vec<&str> = choices.iter().take(MAX_CHOICES).map(|choice| &**choice).collect();
         parts.push(format!("One of: {}{more}", named.join(", ")));
     }
     if let Some(default) = property.get("default").filter(|default| !default.is_null()) {
-        parts.push(format!("Default: {}", shorten(&plain(default), longest)));
+        parts.push(format!("Default: {}", truncate(&plain_text(default), max_width)));
     }
     let mut text = String::new();
     for part in parts {
@@ -68,13 +68,13 @@ fn about(property: &Value, root: &Value, longest: usize) -> String {
 
 /// Returns the values that a schema enumerates.
 fn choices(schema: &Value, root: &Value) -> Option<Vec<String>> {
-    let schema = resolve(schema, root, DEPTH);
+    let schema = resolve(schema, root, MAX_REFERENCES);
     if let Some(values) = schema["enum"].as_array() {
-        return Some(values.iter().filter(|value| !value.is_null()).map(plain).collect());
+        return Some(values.iter().filter(|value| !value.is_null()).map(plain_text).collect());
     }
     let options = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array())?;
     let named = options.iter().filter(|option| option["type"] != "null");
-    named.map(|option| resolve(option, root, DEPTH).get("const").map(plain)).collect()
+    named.map(|option| resolve(option, root, MAX_REFERENCES).get("const").map(plain_text)).collect()
 }
 
 fn resolve<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
@@ -86,7 +86,7 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
 }
 
 /// Returns a short name of the type.
-fn kind(schema: &Value, root: &Value, depth: usize) -> String {
+fn type_name(schema: &Value, root: &Value, depth: usize) -> String {
     let schema = resolve(schema, root, depth);
     let Some(depth) = depth.checked_sub(1) else { return "any".into() };
     let Some(members) = schema.as_object() else { return "any".into() };
@@ -100,12 +100,12 @@ fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     match kinds[..] {
         ["array"] => match members.get("items") {
             Some(items) => {
-                let item = kind(items, root, depth);
+                let item = type_name(items, root, depth);
                 if item.contains(' ') { format!("({item})[]") } else { format!("{item}[]") }
             }
             None => "array".into(),
         },
-        [one @ ("integer" | "number")] => format!("{one}{}", range(members)),
+        [one @ ("integer" | "number")] => format!("{one}{}", format_range(members)),
         ["string"] => members
             .get("format")
             .and_then(Value::as_str)
@@ -137,12 +137,12 @@ fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> Str
     }
     for key in ["anyOf", "oneOf", "allOf"] {
         let named = options(key).into_iter().flatten().filter(|option| option["type"] != "null");
-        named.take(UNION).for_each(|option| add(kind(option, root, depth)));
+        named.take(MAX_UNION_TYPES).for_each(|option| add(type_name(option, root, depth)));
     }
     if kinds.is_empty() { "any".into() } else { kinds.join(" | ") }
 }
 
-fn range(members: &Map<String, Value>) -> String {
+fn format_range(members: &Map<String, Value>) -> String {
     let bound = |key: &str| members.get(key).filter(|bound| bound.is_number());
     let (least, most) = (bound("minimum"), bound("maximum"));
     match (least, most, bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
@@ -155,7 +155,7 @@ fn range(members: &Map<String, Value>) -> String {
     }
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -192,7 +192,7 @@ mod tests {
             (json!(true), "any"),
         ];
         for (schema, expected) in cases {
-            assert_eq!(kind(&schema, &root, DEPTH), expected, "{schema}");
+            assert_eq!(type_name(&schema, &root, MAX_REFERENCES), expected, "{schema}");
         }
     }
 

@@ -2,29 +2,31 @@
 
 use std::fmt::Write as _;
 
-use linchpin::client::{LeftOut, Listing};
+use linchpin::client::{Listing, SkippedEntry};
 use linchpin::model::{Prompt, PromptArgument, Resource, ResourceTemplate, TaskSupport, Tool};
 
-use super::Found;
+use super::Inspection;
 use super::schema::parameters;
-use crate::terminal::{Cell, Look, Style, clean, first_paragraph, one_line, shorten, table, width_of, wrap};
+use crate::terminal::{
+    Cell, OutputStyle, Style, display_width, first_paragraph, one_line, sanitize, table, truncate, wrap,
+};
 
 /// Maximum displayed width of a name, in columns.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_WIDTH: usize = 128;
 
 /// Maximum lines of a description. `-v` removes the limit.
-const LINES: usize = 3;
+const MAX_DESCRIPTION_LINES: usize = 3;
 /// Maximum columns of a description in a table. `-v` removes the limit.
-const LONGEST: usize = 160;
+const MAX_CELL_WIDTH: usize = 160;
 
 struct Page {
     out: String,
-    look: Look,
+    look: OutputStyle,
     verbose: bool,
 }
 
-pub(super) fn show(found: &Found, look: Look, verbose: bool) -> String {
-    let mut page = Page { out: String::new(), look, verbose };
+pub(super) fn render(found: &Inspection, style: OutputStyle, verbose: bool) -> String {
+    let mut page = Page { out: String::new(), look: style, verbose };
     page.head(found);
     page.list("Tools", found.tools.as_ref(), Page::tool);
     page.table("Resources", found.resources.as_ref(), resource);
@@ -34,20 +36,21 @@ pub(super) fn show(found: &Found, look: Look, verbose: bool) -> String {
 }
 
 impl Page {
-    fn head(&mut self, found: &Found) {
-        let look = self.look;
+    fn head(&mut self, found: &Inspection) {
+        let style = self.look;
         match &found.server {
             Some(server) => {
-                let name = look.paint(Style::Name, &one_line(&server.name));
+                let name = style.paint(Style::Name, &one_line(&server.name));
                 let title = title(&server.name, server.title.as_deref());
                 let _ = writeln!(self.out, "{name} {}{title}", one_line(&server.version));
-                self.about(server.description.as_deref(), 2);
+                self.description(server.description.as_deref(), 2);
             }
             None => {
-                let _ = writeln!(self.out, "{}", look.paint(Style::Name, "unnamed server"));
+                let _ = writeln!(self.out, "{}", style.paint(Style::Name, "unnamed server"));
             }
         }
-        let mut rows = vec![("revision", found.revision.to_string()), ("capabilities", offers(found))];
+        let mut rows =
+            vec![("revision", found.revision.to_string()), ("capabilities", capability_names(found))];
         if let Some(website) = found.server.as_ref().and_then(|server| server.website_url.as_deref()) {
             rows.push(("website", one_line(website)));
         }
@@ -58,10 +61,10 @@ impl Page {
         let row =
             |(name, text): (&str, String)| vec![Cell::new(name, Style::Dim), Cell::new(text, Style::Plain)];
         let rows: Vec<Vec<Cell>> = rows.into_iter().map(row).collect();
-        let _ = write!(self.out, "\n{}", table(&rows, 2, look));
+        let _ = write!(self.out, "\n{}", table(&rows, 2, style));
         if let Some(instructions) = instructions.filter(|_| self.verbose) {
-            let _ = writeln!(self.out, "\n{}\n", look.paint(Style::Bold, "Instructions"));
-            self.about(Some(instructions), 2);
+            let _ = writeln!(self.out, "\n{}\n", style.paint(Style::Bold, "Instructions"));
+            self.description(Some(instructions), 2);
         }
     }
 
@@ -71,7 +74,7 @@ impl Page {
     }
 
     fn list<T>(&mut self, name: &str, listing: Option<&Listing<T>>, show: impl Fn(&mut Page, &T)) {
-        let Some(Listing { items, left_out, .. }) = listing else { return };
+        let Some(Listing { items, skipped: left_out, .. }) = listing else { return };
         self.heading(name, items.len());
         for item in items {
             self.out.push('\n');
@@ -81,7 +84,7 @@ impl Page {
     }
 
     fn table<T>(&mut self, name: &str, listing: Option<&Listing<T>>, row: impl Fn(&T) -> Vec<Cell>) {
-        let Some(Listing { items, left_out, .. }) = listing else { return };
+        let Some(Listing { items, skipped: left_out, .. }) = listing else { return };
         self.heading(name, items.len());
         if !items.is_empty() {
             let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
@@ -91,14 +94,17 @@ impl Page {
     }
 
     /// Appends the entries that no client can use, each with the reason.
-    fn left_out(&mut self, left_out: &[LeftOut]) {
+    fn left_out(&mut self, left_out: &[SkippedEntry]) {
         if left_out.is_empty() {
             return;
         }
         let heading = format!("left out ({})", left_out.len());
         let _ = writeln!(self.out, "\n  {}", self.look.paint(Style::Warning, &heading));
-        let row = |left: &LeftOut| {
-            vec![Cell::new(short(&left.name), Style::Name), Cell::new(one_line(&left.reason), Style::Plain)]
+        let row = |left: &SkippedEntry| {
+            vec![
+                Cell::new(short_name(&left.name), Style::Name),
+                Cell::new(one_line(&left.reason), Style::Plain),
+            ]
         };
         let rows: Vec<Vec<Cell>> = left_out.iter().map(row).collect();
         self.out.push_str(&table(&rows, 4, self.look));
@@ -107,19 +113,20 @@ impl Page {
     fn tool(&mut self, tool: &Tool) {
         let hints = tool.annotations.as_ref();
         let title_of = tool.title.as_deref().or_else(|| hints.and_then(|hints| hints.title.as_deref()));
-        let (name, title) = (short(&tool.name), title(&tool.name, title_of));
+        let (name, title) = (short_name(&tool.name), title(&tool.name, title_of));
         let _ = write!(self.out, "  {}{title}", self.look.paint(Style::Name, &name));
-        let hints = hints_of(tool);
+        let hints = effect_hints(tool);
         let needed: usize = hints.iter().map(|(hint, _)| hint.len() + 4).sum();
-        let is_long = needed.saturating_add(2 + width_of(&name) + width_of(&title)) > self.look.width;
+        let is_long =
+            needed.saturating_add(2 + display_width(&name) + display_width(&title)) > self.look.width;
         self.out.push_str(if is_long { "\n  " } else { "" });
         for (hint, style) in hints {
             let _ = write!(self.out, "  {}", self.look.paint(style, &format!("[{hint}]")));
         }
         self.out.push('\n');
-        self.about(tool.description.as_deref(), 4);
+        self.description(tool.description.as_deref(), 4);
         let rows: Vec<Vec<Cell>> =
-            parameters(&tool.input_schema, if self.verbose { usize::MAX } else { LONGEST })
+            parameters(&tool.input_schema, if self.verbose { usize::MAX } else { MAX_CELL_WIDTH })
                 .into_iter()
                 .map(|parameter| {
                     parameter_row(&parameter.name, &parameter.kind, parameter.required, &parameter.about)
@@ -129,9 +136,9 @@ impl Page {
     }
 
     fn prompt(&mut self, prompt: &Prompt) {
-        let name = self.look.paint(Style::Name, &short(&prompt.name));
+        let name = self.look.paint(Style::Name, &short_name(&prompt.name));
         let _ = writeln!(self.out, "  {name}{}", title(&prompt.name, prompt.title.as_deref()));
-        self.about(prompt.description.as_deref(), 4);
+        self.description(prompt.description.as_deref(), 4);
         let row = |argument: &PromptArgument| {
             let about = argument.description.as_deref().or(argument.title.as_deref()).unwrap_or_default();
             parameter_row(&argument.name, "", argument.required == Some(true), about)
@@ -141,19 +148,19 @@ impl Page {
     }
 
     /// Appends the first paragraph of a description, or all of it with `-v`.
-    fn about(&mut self, description: Option<&str>, indent: usize) {
+    fn description(&mut self, description: Option<&str>, indent: usize) {
         let Some(description) = description else { return };
         let width = self.look.width.saturating_sub(indent);
         let mut lines: Vec<String> = if self.verbose {
-            let text = clean(description.trim());
+            let text = sanitize(description.trim());
             let wrapped =
                 |line: &str| if line.trim().is_empty() { vec![String::new()] } else { wrap(line, width) };
             text.lines().flat_map(wrapped).collect()
         } else {
             wrap(&first_paragraph(description), width)
         };
-        if lines.len() > LINES && !self.verbose {
-            lines.truncate(LINES);
+        if lines.len() > MAX_DESCRIPTION_LINES && !self.verbose {
+            lines.truncate(MAX_DESCRIPTION_LINES);
             lines.last_mut().into_iter().for_each(|line| line.push('…'));
         }
         for line in lines {
@@ -162,18 +169,18 @@ impl Page {
     }
 }
 
-/// Formats a name on one line, cut to [`LONGEST_NAME`] columns.
-fn short(name: &str) -> String {
-    shorten(&one_line(name), LONGEST_NAME)
+/// Formats a name on one line, cut to [`MAX_NAME_WIDTH`] columns.
+fn short_name(name: &str) -> String {
+    truncate(&one_line(name), MAX_NAME_WIDTH)
 }
 
 /// Formats a title that differs from the name.
 fn title(name: &str, title: Option<&str>) -> String {
-    let title = title.map(short).filter(|title| !title.is_empty() && title != name);
+    let title = title.map(short_name).filter(|title| !title.is_empty() && title != name);
     title.map(|title| format!("  {title}")).unwrap_or_default()
 }
 
-fn offers(found: &Found) -> String {
+fn capability_names(found: &Inspection) -> String {
     let can = &found.capabilities;
     let watched = can.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true));
     let known = [
@@ -192,7 +199,7 @@ fn offers(found: &Found) -> String {
 }
 
 /// Returns the effects that a tool declares. They are hints of the server and not verified.
-fn hints_of(tool: &Tool) -> Vec<(&'static str, Style)> {
+fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let task = tool.execution.as_ref().and_then(|execution| execution.task_support);
     let known = [
@@ -210,7 +217,7 @@ fn hints_of(tool: &Tool) -> Vec<(&'static str, Style)> {
 
 fn parameter_row(name: &str, kind: &str, required: bool, about: &str) -> Vec<Cell> {
     vec![
-        Cell::new(short(name), Style::Plain),
+        Cell::new(short_name(name), Style::Plain),
         Cell::new(one_line(kind), Style::Dim),
         Cell::new(if required { "required" } else { "" }, Style::Warning),
         Cell::new(one_line(about), Style::Plain),
@@ -230,7 +237,7 @@ fn template(template: &ResourceTemplate) -> Vec<Cell> {
 fn resource_row(uri: &str, name: &str, mime_type: Option<&str>, about: Option<&str>) -> Vec<Cell> {
     vec![
         Cell::new(one_line(uri), Style::Name),
-        Cell::new(short(name), Style::Plain),
+        Cell::new(short_name(name), Style::Plain),
         Cell::new(one_line(mime_type.unwrap_or_default()), Style::Dim),
         Cell::new(first_paragraph(about.unwrap_or_default()), Style::Plain),
     ]

@@ -12,16 +12,16 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::settings::Settings;
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
 /// Maximum spans per batch.
-const MOST: usize = 512;
+const MAX_BATCH: usize = 512;
 /// Maximum time a span waits for its batch to fill.
-const PAUSE: Duration = Duration::from_secs(5);
+const BATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout for sending a batch, and for flushing all remaining spans at shutdown.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Private networks on which plain HTTP is allowed: collectors there often have no TLS.
-const PRIVATE: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
+const PRIVATE_NETWORKS: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
 /// Queue of finished spans.
 pub(super) struct Queue {
@@ -38,22 +38,22 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    pub(super) fn new(queue: Queue, settings: Settings) -> Result<Self, Failure> {
-        let networks = PRIVATE.iter().filter_map(|network| network.parse::<Network>().ok());
+    pub(super) fn new(queue: Queue, settings: Settings) -> Result<Self, CliError> {
+        let networks = PRIVATE_NETWORKS.iter().filter_map(|network| network.parse::<Network>().ok());
         let policy = networks.fold(Policy::default(), Policy::allow_http);
         let egress = Egress::builder().policy(policy).build();
-        let egress = egress.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
+        let egress = egress.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
         Ok(Exporter { queue, settings, egress })
     }
 
     /// Sends spans until `end`, then flushes the remaining ones.
-    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> Result<(), Failure> {
-        let (mut end, mut batch) = (std::pin::pin!(end), Vec::with_capacity(MOST));
+    pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> Result<(), CliError> {
+        let (mut end, mut batch) = (std::pin::pin!(end), Vec::with_capacity(MAX_BATCH));
         loop {
             let is_over = tokio::select! {
                 () = &mut end => true,
-                () = full(&mut self.queue.spans, &mut batch) => false,
-                () = tokio::time::sleep(PAUSE) => false,
+                () = fill_batch(&mut self.queue.spans, &mut batch) => false,
+                () = tokio::time::sleep(BATCH_INTERVAL) => false,
             };
             if is_over {
                 break;
@@ -64,12 +64,12 @@ impl Exporter {
             self.send(&mut batch).await;
             while let Ok(span) = self.queue.spans.try_recv() {
                 batch.push(span);
-                if batch.len() == MOST || self.queue.spans.is_empty() {
+                if batch.len() == MAX_BATCH || self.queue.spans.is_empty() {
                     self.send(&mut batch).await;
                 }
             }
         };
-        if timeout(PATIENCE, rest).await.is_err() {
+        if timeout(SEND_TIMEOUT, rest).await.is_err() {
             let dropped = batch.len() + self.queue.spans.len();
             tracing::warn!(dropped, "span collector is too slow; dropped the remaining spans");
         }
@@ -78,7 +78,7 @@ impl Exporter {
 
     async fn send(&mut self, batch: &mut Vec<Value>) {
         if !batch.is_empty() {
-            let sent = timeout(PATIENCE, self.post(batch))
+            let sent = timeout(SEND_TIMEOUT, self.post(batch))
                 .await
                 .unwrap_or_else(|_| Err("request timed out".to_owned()));
             if let Err(error) = sent {
@@ -118,9 +118,9 @@ impl Exporter {
 }
 
 /// Fills a batch. Cancel safe: received spans stay in the batch.
-async fn full(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
-    while batch.len() < MOST {
-        if spans.recv_many(batch, MOST - batch.len()).await == 0 {
+async fn fill_batch(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
+    while batch.len() < MAX_BATCH {
+        if spans.recv_many(batch, MAX_BATCH - batch.len()).await == 0 {
             return std::future::pending().await; // the span layer is gone
         }
     }
@@ -137,15 +137,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_collector_that_says_nothing_does_not_hold_up_the_end() {
         let silent = Listener::bind("127.0.0.1:0").await.unwrap();
-        let target = Target::typed(&format!("{}/v1/traces", silent.origin())).unwrap();
+        let target = Target::configured(&format!("{}/v1/traces", silent.origin())).unwrap();
         let settings = Settings { target, headers: http::HeaderMap::new(), service: String::new() };
-        let (notes, spans) = mpsc::channel(MOST + 1);
-        for _ in 0..=MOST {
+        let (notes, spans) = mpsc::channel(MAX_BATCH + 1);
+        for _ in 0..=MAX_BATCH {
             notes.try_send(json!({})).unwrap();
         }
         let exporter = Exporter::new(Queue { spans, dropped: Arc::default() }, settings).unwrap();
         let begun = Instant::now();
-        timeout(60 * PATIENCE, exporter.run(std::future::ready(()))).await.unwrap().unwrap();
-        assert!(begun.elapsed() <= 3 * PATIENCE, "{:?}", begun.elapsed());
+        timeout(60 * SEND_TIMEOUT, exporter.run(std::future::ready(()))).await.unwrap().unwrap();
+        assert!(begun.elapsed() <= 3 * SEND_TIMEOUT, "{:?}", begun.elapsed());
     }
 }

@@ -13,31 +13,31 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
 use self::settings::Settings;
-use crate::config::variable;
-use crate::error::Failure;
+use crate::config::env_variable;
+use crate::error::CliError;
 
 pub(crate) use export::Exporter;
 
 /// Span queue, created with the subscriber and taken over by [`exporter`], which can report invalid settings.
-static BEGUN: Mutex<Option<export::Queue>> = Mutex::new(None);
+static QUEUE: Mutex<Option<export::Queue>> = Mutex::new(None);
 
 /// Creates the span layer, if a collector is configured.
 fn layer<S>() -> Option<impl Layer<S>>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {
-    if !settings::is_wanted(&variable) {
+    if !settings::is_enabled(&env_variable) {
         return None;
     }
-    let (spans, queue) = spans::Spans::new();
-    *BEGUN.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+    let (spans, queue) = spans::SpanLayer::new();
+    *QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
     Some(spans.with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE)))
 }
 
 /// Creates the exporter, if the span layer is installed.
-pub(crate) fn exporter() -> Result<Option<Exporter>, Failure> {
-    let begun = BEGUN.lock().unwrap_or_else(PoisonError::into_inner).take();
-    begun.map(|queue| Exporter::new(queue, Settings::read(&variable)?)).transpose()
+pub(crate) fn exporter() -> Result<Option<Exporter>, CliError> {
+    let begun = QUEUE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    begun.map(|queue| Exporter::new(queue, Settings::read(&env_variable)?)).transpose()
 }
 
 /// Installs the log layer and the span layer as the global subscriber.

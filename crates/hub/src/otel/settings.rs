@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use linchpin::egress::Target;
 
 use crate::config::Variables;
-use crate::error::Failure;
+use crate::error::CliError;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
@@ -20,27 +20,27 @@ pub(super) struct Settings {
 }
 
 /// Returns whether the export of spans is configured.
-pub(super) fn is_wanted(variables: Variables<'_>) -> bool {
+pub(super) fn is_enabled(variables: Variables<'_>) -> bool {
     let is_off = variables(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     !is_off && variables(ENDPOINT).is_some()
 }
 
 impl Settings {
-    pub(super) fn read(variables: Variables<'_>) -> Result<Self, Failure> {
+    pub(super) fn read(variables: Variables<'_>) -> Result<Self, CliError> {
         let text = |name: &str| {
-            let unreadable = |_| Failure::usage(format!("{name} must be UTF-8"));
+            let unreadable = |_| CliError::usage(format!("{name} must be UTF-8"));
             variables(name).map(|value| value.into_string().map_err(unreadable)).transpose()
         };
         let endpoint = text(ENDPOINT)?.unwrap_or_default();
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
-        let target = Target::typed(&url).map_err(|error| {
-            Failure::usage(format!(
+        let target = Target::configured(&url).map_err(|error| {
+            CliError::usage(format!(
                 "{ENDPOINT} must be the URL of a collector, such as `http://127.0.0.1:4318`: {error}"
             ))
         })?;
         let headers = headers(&text(HEADERS)?.unwrap_or_default()).ok_or_else(|| {
             // The error omits the value, since headers may be secret.
-            Failure::usage(format!("{HEADERS} must have the form `name=value,name=value`"))
+            CliError::usage(format!("{HEADERS} must have the form `name=value,name=value`"))
         })?;
         Ok(Settings { target, headers, service: text(SERVICE)?.unwrap_or_else(|| "linchpin".to_owned()) })
     }
@@ -50,7 +50,7 @@ fn headers(text: &str) -> Option<HeaderMap> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        let mut value = HeaderValue::from_str(decoded(value.trim())?.trim()).ok()?;
+        let mut value = HeaderValue::from_str(percent_decode(value.trim())?.trim()).ok()?;
         value.set_sensitive(true);
         Some((name.trim().parse::<HeaderName>().ok()?, value))
     };
@@ -58,7 +58,7 @@ fn headers(text: &str) -> Option<HeaderMap> {
 }
 
 /// Decodes percent-encoding.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
         bytes.extend(before.as_bytes());
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn spans_are_sent_only_where_somebody_says_where_to() {
-        assert!(!is_wanted(&variables(&[])));
-        assert!(is_wanted(&variables(&[(ENDPOINT, "http://127.0.0.1:4318")])));
-        assert!(!is_wanted(&variables(&[(ENDPOINT, "http://127.0.0.1:4318"), (DISABLED, "TRUE")])));
+        assert!(!is_enabled(&variables(&[])));
+        assert!(is_enabled(&variables(&[(ENDPOINT, "http://127.0.0.1:4318")])));
+        assert!(!is_enabled(&variables(&[(ENDPOINT, "http://127.0.0.1:4318"), (DISABLED, "TRUE")])));
     }
 
     #[test]

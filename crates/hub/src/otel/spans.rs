@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use linchpin_hub_core::platform::{System, World as _, random};
+use linchpin_hub_core::platform::{Platform as _, SystemPlatform, random};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
@@ -16,67 +16,67 @@ use tracing_subscriber::registry::LookupSpan;
 use super::export::Queue;
 
 /// Capacity of the queue.
-const MOST: usize = 8_192;
+const QUEUE_CAPACITY: usize = 8_192;
 /// OTLP values of `SpanKind`.
-const SERVER: u8 = 2;
-const CLIENT: u8 = 3;
+const SPAN_KIND_SERVER: u8 = 2;
+const SPAN_KIND_CLIENT: u8 = 3;
 
 /// Layer that records spans.
-pub(super) struct Spans {
+pub(super) struct SpanLayer {
     finished: mpsc::Sender<Value>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Spans {
+impl SpanLayer {
     pub(super) fn new() -> (Self, Queue) {
-        let (finished, spans) = mpsc::channel(MOST);
+        let (finished, spans) = mpsc::channel(QUEUE_CAPACITY);
         let dropped = Arc::<AtomicU64>::default();
-        (Spans { finished, dropped: dropped.clone() }, Queue { spans, dropped })
+        (SpanLayer { finished, dropped: dropped.clone() }, Queue { spans, dropped })
     }
 }
 
 /// Trace id, span id and sampling flag of a span.
 #[derive(Clone, Copy)]
-struct Place {
+struct SpanContext {
     trace: u128,
     span: u64,
-    is_wanted: bool,
+    is_sampled: bool,
 }
 
-impl Place {
+impl SpanContext {
     /// Parses a W3C `traceparent` header.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let is_known = version != "ff" && (version != "00" || parts.next().is_none());
-        number(version, 2)?;
-        let (trace, span, flags) = (number(trace, 32)?, number(span, 16)?, number(flags, 2)?);
+        parse_hex(version, 2)?;
+        let (trace, span, flags) = (parse_hex(trace, 32)?, parse_hex(span, 16)?, parse_hex(flags, 2)?);
         let is_right = is_known && trace != 0 && span != 0;
         let span = u64::try_from(span).ok()?;
-        is_right.then_some(Place { trace, span, is_wanted: flags & 1 == 1 })
+        is_right.then_some(SpanContext { trace, span, is_sampled: flags & 1 == 1 })
     }
 }
 
 /// Parses exactly `digits` lower-case hexadecimal digits.
-fn number(text: &str, digits: usize) -> Option<u128> {
+fn parse_hex(text: &str, digits: usize) -> Option<u128> {
     let is_right = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     is_right.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 /// Open span.
-struct Open {
-    place: Place,
+struct OpenSpan {
+    context: SpanContext,
     parent: Option<u64>,
-    begun: (i128, Instant),
+    started: (i128, Instant),
     /// Duration until the last recorded field, used as the end of the span: a span is closed only after its children,
     /// while its last field is recorded when its own work ends.
     ended: Option<Duration>,
-    fields: Fields,
+    fields: SpanFields,
 }
 
 /// Fields of a span. Names that start with `otel.` set properties of the span; the others become attributes.
 #[derive(Default)]
-struct Fields {
+struct SpanFields {
     name: Option<String>,
     kind: u8,
     is_error: bool,
@@ -84,17 +84,17 @@ struct Fields {
     attributes: Vec<Value>,
 }
 
-impl Fields {
+impl SpanFields {
     fn add(&mut self, field: &Field, kind: &str, value: &str) {
         self.attributes.push(json!({ "key": field.name(), "value": { kind: value } }));
     }
 }
 
-impl Visit for Fields {
+impl Visit for SpanFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "otel.name" => self.name = Some(value.to_owned()),
-            "otel.kind" => self.kind = if value == "server" { SERVER } else { CLIENT },
+            "otel.kind" => self.kind = if value == "server" { SPAN_KIND_SERVER } else { SPAN_KIND_CLIENT },
             "otel.status_code" => self.is_error = value == "ERROR",
             "traceparent" => self.traceparent = Some(value.to_owned()),
             _ => self.add(field, "stringValue", value),
@@ -110,44 +110,51 @@ impl Visit for Fields {
     }
 }
 
-impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut fields = Fields::default();
+        let mut fields = SpanFields::default();
         attributes.record(&mut fields);
-        let above = span.parent().and_then(|span| span.extensions().get::<Open>().map(|open| open.place));
-        let above = above.or_else(|| Place::read(fields.traceparent.as_deref()?));
-        let place = Place {
-            trace: above.map_or_else(|| u128::from_be_bytes(random(&System)), |above| above.trace),
-            span: u64::from_be_bytes(random(&System)),
-            is_wanted: above.is_none_or(|above| above.is_wanted),
+        let above =
+            span.parent().and_then(|span| span.extensions().get::<OpenSpan>().map(|open| open.context));
+        let above = above.or_else(|| SpanContext::parse(fields.traceparent.as_deref()?));
+        let place = SpanContext {
+            trace: above.map_or_else(|| u128::from_be_bytes(random(&SystemPlatform)), |above| above.trace),
+            span: u64::from_be_bytes(random(&SystemPlatform)),
+            is_sampled: above.is_none_or(|above| above.is_sampled),
         };
-        let begun = (System.now().as_nanosecond(), Instant::now());
+        let begun = (SystemPlatform.now().as_nanosecond(), Instant::now());
         let parent = above.map(|above| above.span);
-        span.extensions_mut().insert(Open { place, parent, begun, ended: None, fields });
+        span.extensions_mut().insert(OpenSpan {
+            context: place,
+            parent,
+            started: begun,
+            ended: None,
+            fields,
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+        if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
             values.record(&mut open.fields);
-            open.ended = Some(open.begun.1.elapsed());
+            open.ended = Some(open.started.1.elapsed());
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let Some(open) = span.extensions_mut().remove::<Open>() else { return };
-        if open.place.is_wanted && self.finished.try_send(open.finished(span.name())).is_err() {
+        let Some(open) = span.extensions_mut().remove::<OpenSpan>() else { return };
+        if open.context.is_sampled && self.finished.try_send(open.into_otlp(span.name())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Open {
+impl OpenSpan {
     /// Converts the span to its OTLP form.
-    fn finished(self, name: &str) -> Value {
-        let Open { place, parent, begun: (begun, since), ended, fields } = self;
+    fn into_otlp(self, name: &str) -> Value {
+        let OpenSpan { context: place, parent, started: (begun, since), ended, fields } = self;
         let ended = ended.unwrap_or_else(|| since.elapsed());
         let end = begun + i128::try_from(ended.as_nanos()).unwrap_or_default();
         json!({
@@ -172,13 +179,13 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_counted_and_nobody_waits() {
-        let (spans, mut queue) = Spans::new();
+        let (spans, mut queue) = SpanLayer::new();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(spans), || {
-            for _ in 0..MOST + 3 {
+            for _ in 0..QUEUE_CAPACITY + 3 {
                 drop(tracing::info_span!("one", otel.kind = "server", of = 3_u64));
             }
         });
-        assert_eq!((queue.spans.len(), queue.dropped.load(Ordering::Relaxed)), (MOST, 3));
+        assert_eq!((queue.spans.len(), queue.dropped.load(Ordering::Relaxed)), (QUEUE_CAPACITY, 3));
         let first = queue.spans.try_recv().unwrap();
         assert_eq!(
             (&first["name"], &first["kind"], &first["parentSpanId"]),
@@ -191,8 +198,8 @@ mod tests {
     fn a_traceparent_is_read_strictly() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         let read = |text: &str| {
-            let place = Place::read(text)?;
-            Some((format!("{:032x}", place.trace), format!("{:016x}", place.span), place.is_wanted))
+            let place = SpanContext::parse(text)?;
+            Some((format!("{:032x}", place.trace), format!("{:016x}", place.span), place.is_sampled))
         };
         let both = |is_wanted| Some((trace.to_owned(), span.to_owned(), is_wanted));
         assert_eq!(read(&format!("00-{trace}-{span}-01")), both(true));

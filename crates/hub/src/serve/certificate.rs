@@ -8,78 +8,81 @@ use linchpin::auth::Secret;
 use linchpin::server::web::Tls;
 use linchpin_hub_core::private_file;
 
-use super::LOOK;
-use crate::config::{Pair, Problem, Stamp, Watched, stamp};
-use crate::error::Failure;
+use super::CONFIG_POLL;
+use crate::config::{ConfigError, Stamp, TlsFiles, WatchedConfig, stamp};
+use crate::error::CliError;
 
 /// Active certificate and the fingerprints of its files.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
-    seen: Seen,
+    stamps: FileStamps,
 }
 
 /// Certificate files and their fingerprints.
 #[derive(PartialEq, Eq)]
-struct Seen(Pair, [Option<Stamp>; 2]);
+struct FileStamps(TlsFiles, [Option<Stamp>; 2]);
 
-impl Seen {
-    fn now(files: Pair) -> Self {
+impl FileStamps {
+    fn current(files: TlsFiles) -> Self {
         let stamps = [&files.certificate, &files.key].map(|path| stamp(path));
-        Seen(files, stamps)
+        FileStamps(files, stamps)
     }
 }
 
 impl Certificate {
-    pub(super) fn open(files: Pair) -> Result<Self, Problem> {
-        let seen = Seen::now(files);
-        let tls = with(&seen.0, Tls::new)?;
-        Ok(Certificate { tls, seen })
+    pub(super) fn open(files: TlsFiles) -> Result<Self, ConfigError> {
+        let seen = FileStamps::current(files);
+        let tls = with_files(&seen.0, Tls::new)?;
+        Ok(Certificate { tls, stamps: seen })
     }
 
     /// Reloads the certificate whenever its files change, until `end`.
-    pub(super) async fn follow(
+    pub(super) async fn watch_files(
         mut self,
-        watched: Arc<Watched>,
+        watched: Arc<WatchedConfig>,
         end: impl Future<Output = ()>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         let mut end = std::pin::pin!(end);
-        while tokio::time::timeout(LOOK, &mut end).await.is_err() {
+        while tokio::time::timeout(CONFIG_POLL, &mut end).await.is_err() {
             let Some(files) = watched.config().tls.clone() else { continue };
             // Take the fingerprints before reading, so that a change in between is detected by the next poll.
-            let seen = Seen::now(files);
-            if seen == self.seen {
+            let seen = FileStamps::current(files);
+            if seen == self.stamps {
                 continue;
             }
-            match with(&seen.0, |certificate, key| self.tls.replace(certificate, key)) {
+            match with_files(&seen.0, |certificate, key| self.tls.replace(certificate, key)) {
                 Ok(()) => tracing::info!("TLS certificate reloaded"),
                 Err(problem) => {
                     tracing::error!(%problem, "invalid TLS certificate; using the previous one");
                 }
             }
-            self.seen = seen;
+            self.stamps = seen;
         }
         Ok(())
     }
 }
 
 /// Reads both files and passes their contents to `using`.
-fn with<T>(files: &Pair, using: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>) -> Result<T, Problem> {
-    let Pair { certificate, key } = files;
+fn with_files<T>(
+    files: &TlsFiles,
+    using: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>,
+) -> Result<T, ConfigError> {
+    let TlsFiles { certificate, key } = files;
     let text = read(certificate, false)?;
     let secret = Secret::new(read(key, true)?);
-    let wrong = |error| Problem::new(certificate, format!("with its key `{}`: {error}", key.display()));
+    let wrong = |error| ConfigError::new(certificate, format!("with its key `{}`: {error}", key.display()));
     using(text.as_bytes(), secret.expose().as_bytes()).map_err(wrong)
 }
 
-fn read(path: &Path, is_secret: bool) -> Result<String, Problem> {
-    let failed = |error: io::Error| Problem::new(path, format!("cannot be read: {error}"));
+fn read(path: &Path, is_secret: bool) -> Result<String, ConfigError> {
+    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(Problem::new(path, "is not a regular file: set the path of a PEM file"));
+        return Err(ConfigError::new(path, "is not a regular file: set the path of a PEM file"));
     }
     if is_secret {
-        let exposed = |why| Problem::new(path, format!("insecure permissions of the TLS key: {why}"));
-        private_file::check(&metadata).map_err(exposed)?;
+        let exposed = |why| ConfigError::new(path, format!("insecure permissions of the TLS key: {why}"));
+        private_file::check_private(&metadata).map_err(exposed)?;
     }
     fs::read_to_string(path).map_err(failed)
 }

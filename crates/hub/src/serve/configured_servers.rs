@@ -4,36 +4,39 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_core::server::{Launch, NEEDED, Operated, Settings, Transport};
+use linchpin_hub_core::server::{BASE_ENV_VARS, ConfiguredServer, ProgramSpec, ServerSettings, Transport};
 use linchpin_hub_core::tool::names::Slug;
 
 use super::TENANT;
-use crate::config::{Config, Watched, variable};
-use crate::error::Failure;
+use crate::config::{Config, WatchedConfig, env_variable};
+use crate::error::CliError;
 
 /// Slug of the demo server.
 pub(crate) const DEMO: &str = "demo";
 
 /// Applies the servers of the configuration file to the hub.
-pub(super) async fn take(hub: &Hub, watched: &Watched) -> Result<(), Failure> {
-    let servers = servers(&watched.config(), &|name| variable(name)?.into_string().ok())?;
-    let left_out = hub.operate(TENANT, servers).await?;
+pub(super) async fn apply_servers(hub: &Hub, watched: &WatchedConfig) -> Result<(), CliError> {
+    let servers = servers(&watched.config(), &|name| env_variable(name)?.into_string().ok())?;
+    let left_out = hub.apply_config(TENANT, servers).await?;
     for slug in &left_out {
         tracing::warn!(slug, "configured server skipped: another server has its slug");
     }
-    watched.left_out(left_out);
+    watched.set_slug_conflicts(left_out);
     Ok(())
 }
 
 /// Returns the configured servers, and the demo server unless the file configures another one with its slug.
-fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Operated>, Failure> {
+fn servers(
+    config: &Config,
+    variables: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<ConfiguredServer>, CliError> {
     let mut servers = config.servers.clone();
     if !servers.iter().any(|server| server.slug.as_str() == DEMO) {
         servers.push(demo(config.demo)?);
     }
     for server in &mut servers {
         let Transport::Stdio(launch) = &mut server.transport else { continue };
-        let inherited = NEEDED.into_iter().chain(server.inherit.iter().map(String::as_str));
+        let inherited = BASE_ENV_VARS.into_iter().chain(server.inherit.iter().map(String::as_str));
         let inherited = inherited.filter_map(|name| Some((name.to_owned(), variables(name)?)));
         let mut env: BTreeMap<_, _> = inherited.collect();
         if let Some(missing) = server.inherit.iter().find(|name| !env.contains_key(*name)) {
@@ -51,18 +54,18 @@ fn servers(config: &Config, variables: &dyn Fn(&str) -> Option<String>) -> Resul
 }
 
 /// Returns the demo server, which runs this executable.
-fn demo(enabled: bool) -> Result<Operated, Failure> {
+fn demo(enabled: bool) -> Result<ConfiguredServer, CliError> {
     // Cache the path of the first start: the executable may be replaced while the hub runs.
     static OWN: OnceLock<String> = OnceLock::new();
     let now = std::env::current_exe()?.to_string_lossy().into_owned();
     let command = OWN.get_or_init(|| now).clone();
-    let settings = Settings {
+    let settings = ServerSettings {
         enabled,
         description: Some("Demonstrates the features of a server, without external effects".to_owned()),
-        ..Settings::named("Demo")
+        ..ServerSettings::with_name("Demo")
     };
-    let transport = Transport::Stdio(Launch::new(command, &["demo"]));
-    Ok(Operated { slug: Slug::new(DEMO)?, settings, transport, inherit: Vec::new() })
+    let transport = Transport::Stdio(ProgramSpec::new(command, &["demo"]));
+    Ok(ConfiguredServer { slug: Slug::new(DEMO)?, settings, transport, inherit: Vec::new() })
 }
 
 #[cfg(test)]
@@ -71,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Vec<Operated> {
+    fn read(text: &str) -> Vec<ConfiguredServer> {
         let config = Config::parse(Path::new("linchpin.toml"), text).unwrap();
         let variables = |name: &str| match name {
             "PATH" | "TOKEN" | "SECRET" => Some(format!("the {name} of the hub")),

@@ -8,10 +8,10 @@ const MAX_DESCRIPTORS: u64 = 65_536;
 /// Maximum client connections, also if there is no limit of open files.
 const MAX_CONNECTIONS: usize = 16_384;
 /// Minimum descriptors reserved for the hub itself, but at most half of all.
-const RESERVED: u64 = 256;
+const MIN_RESERVED: u64 = 256;
 
 /// Raises the soft limit to the hard limit.
-pub(super) fn raise() {
+pub(super) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(before) = current else { return };
     let wanted = maximum.unwrap_or(MAX_DESCRIPTORS).min(MAX_DESCRIPTORS).max(before);
@@ -22,9 +22,9 @@ pub(super) fn raise() {
 
 /// Returns the maximum connections per listener. A quarter of the descriptors is reserved for the database, upstream
 /// connections and the pipes of stdio servers.
-pub(super) fn connections(listeners: usize) -> usize {
+pub(super) fn max_connections(listeners: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return MAX_CONNECTIONS };
-    let reserved = RESERVED.max(limit / 4).min(limit / 2);
+    let reserved = MIN_RESERVED.max(limit / 4).min(limit / 2);
     let all = usize::try_from(limit - reserved).unwrap_or(MAX_CONNECTIONS).min(MAX_CONNECTIONS);
     (all / listeners).max(1)
 }

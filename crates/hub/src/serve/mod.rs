@@ -17,32 +17,35 @@ use clap::{Args, ValueEnum};
 use linchpin::server::web::Listener;
 use linchpin_hub_core::connection::Processes;
 use linchpin_hub_core::hub::{Hub, LOCAL};
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::private_file;
-use linchpin_hub_core::process_guard::Guard;
-use linchpin_hub_http::Web;
+use linchpin_hub_core::process_guard::ProcessGuard;
+use linchpin_hub_http::HubService;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use self::listen::Door;
-use crate::cli::{from_linchpin, print};
-use crate::config::{Config, Durability, Place, Running, Typed, Variables, Watched, address, variable};
-use crate::error::{Failure, Kind};
-use crate::terminal::{Look, Style};
+use self::listen::PublicListener;
+use crate::cli::{print, to_anyhow};
+use crate::config::{
+    Config, Durability, HubPaths, LocationArgs, RunningHub, Variables, WatchedConfig, env_variable,
+    parse_address,
+};
+use crate::error::{CliError, CliErrorKind};
+use crate::terminal::{OutputStyle, Style};
 
 /// Poll interval of the configuration file.
-const LOOK: Duration = Duration::from_secs(1);
-/// Delay before a failed configuration is applied again. Longer than [`LOOK`], because each iteration restarts the
+const CONFIG_POLL: Duration = Duration::from_secs(1);
+/// Delay before a failed configuration is applied again. Longer than [`CONFIG_POLL`], because each iteration restarts the
 /// poll.
-const AGAIN: Duration = Duration::from_secs(3);
+const APPLY_RETRY: Duration = Duration::from_secs(3);
 
 /// Options of `linchpin serve`.
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     /// Listen address; port 0 selects a free port. Default: 127.0.0.1:7420, or a free port if that one is taken
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 
     /// Write the URL and a token of the hub to this file when it is ready, for scripts
@@ -59,10 +62,10 @@ pub(crate) struct Options {
     audit_durability: Option<Durability>,
 }
 
-impl Options {
+impl ServeOptions {
     /// Fills unset options from `before`.
-    pub(crate) fn or(self, before: Self) -> Self {
-        Options {
+    pub(crate) fn or_from(self, before: Self) -> Self {
+        ServeOptions {
             listen: self.listen.or(before.listen),
             ready_file: self.ready_file.or(before.ready_file),
             log: self.log.or(before.log),
@@ -71,10 +74,10 @@ impl Options {
     }
 
     /// Returns the durability from the option, else the environment, else the configuration file.
-    fn durability(&self, variables: Variables<'_>, config: &Config) -> Result<Durability, Failure> {
+    fn durability(&self, variables: Variables<'_>, config: &Config) -> Result<Durability, CliError> {
         let read = |text: OsString| {
             let known = text.to_str().and_then(|text| Durability::from_str(text, false).ok());
-            known.ok_or_else(|| Failure::usage("LINCHPIN_AUDIT_DURABILITY must be `process` or `power`"))
+            known.ok_or_else(|| CliError::usage("LINCHPIN_AUDIT_DURABILITY must be `process` or `power`"))
         };
         let set = variables("LINCHPIN_AUDIT_DURABILITY").map(read).transpose()?;
         Ok(self.audit_durability.or(set).or(config.audit.durability).unwrap_or_default())
@@ -91,53 +94,53 @@ pub(crate) enum Log {
 }
 
 /// Serves until a termination signal arrives.
-pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(), Failure> {
-    file_limit::raise();
+pub(crate) async fn run(typed: &LocationArgs, options: ServeOptions, json: bool) -> Result<(), CliError> {
+    file_limit::raise_limit();
     // From here on, signals no longer terminate the process by default.
-    let (mut ends, hangup) = (Ends::new()?, signal(SignalKind::hangup())?);
+    let (mut ends, hangup) = (ShutdownSignals::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
     let exporter = crate::otel::exporter()?;
-    let place = Place::find(typed, &variable)?;
-    place.make()?;
+    let place = HubPaths::resolve(typed, &env_variable)?;
+    place.create()?;
     let lock = place.lock()?;
-    let guard = guard(&place).await?;
-    let watched = Arc::new(Watched::open(place.config.clone())?);
+    let guard = start_guard(&place).await?;
+    let watched = Arc::new(WatchedConfig::open(place.config.clone())?);
     let address = options.listen.or(watched.config().listen);
-    let door = Door::find(address, &watched.config())?;
-    let listener = listen::listen(address, door.as_ref()).await?;
+    let door = PublicListener::from_config(address, &watched.config())?;
+    let listener = listen::bind_local(address, door.as_ref()).await?;
     let (url, public) = (listener.origin(), watched.config().url.clone());
-    let found_at = public.as_ref().map_or(&url, |url| &url.text);
-    let durability = options.durability(&variable, &watched.config())?;
-    let hub = startup::hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
-    let (others, is_secure) = match &door {
-        Some(door) => (Some(door.open(&hub).await?), door.certificate.is_some()),
+    let found_at = public.as_ref().map_or(&url, |url| &url.url);
+    let durability = options.durability(&env_variable, &watched.config())?;
+    let hub = startup::open_hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
+    let (public_listener, is_secure) = match &door {
+        Some(door) => (Some(door.open_listener(&hub).await?), door.certificate.is_some()),
         None => (None, false),
     };
-    configured_servers::take(&hub, &watched).await?;
+    configured_servers::apply_servers(&hub, &watched).await?;
 
-    let shown = linchpin_hub_http::Options {
+    let shown = linchpin_hub_http::HttpOptions {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
         is_secure: is_secure || public.is_some(),
         proxies: watched.config().proxies.clone(),
-        file_problem: Some(watched.problem()),
+        file_problem: Some(watched.subscribe_problem()),
     };
-    let web = Web::new(hub.clone(), Arc::new(System), shown);
-    let end = watch::Sender::new(Phase::Serving);
-    let until = |phase: Phase| {
+    let web = HubService::new(hub.clone(), Arc::new(SystemPlatform), shown);
+    let end = watch::Sender::new(ShutdownPhase::Serving);
+    let until = |phase: ShutdownPhase| {
         let mut now = end.subscribe();
         async move { drop(now.wait_for(|now| *now >= phase).await) }
     };
     let (mut work, mut own, mut last) = (JoinSet::new(), JoinSet::new(), Work::new());
-    work.spawn(answer(listener, web.clone(), until(Phase::Answering)));
-    let entrance = others.as_ref().map(Listener::origin);
-    if let Some(others) = others {
-        work.spawn(answer(others, web.clone(), until(Phase::Answering)));
+    work.spawn(serve_requests(listener, web.clone(), until(ShutdownPhase::Draining)));
+    let public_origin = public_listener.as_ref().map(Listener::origin);
+    if let Some(public_listener) = public_listener {
+        work.spawn(serve_requests(public_listener, web.clone(), until(ShutdownPhase::Draining)));
     }
     if let Some(certificate) = door.and_then(|door| door.certificate) {
-        work.spawn(certificate.follow(watched.clone(), until(Phase::Answering)));
+        work.spawn(certificate.watch_files(watched.clone(), until(ShutdownPhase::Draining)));
     }
-    work.spawn(follow(hub.clone(), watched, hangup, until(Phase::Answering)));
-    let (running, ending) = (hub.clone(), until(Phase::Ending));
+    work.spawn(watch_config(hub.clone(), watched, hangup, until(ShutdownPhase::Draining)));
+    let (running, ending) = (hub.clone(), until(ShutdownPhase::Stopping));
     own.spawn(async move {
         running.run(ending).await;
         Ok(())
@@ -145,42 +148,42 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
 
     #[cfg(feature = "otel")]
     if let Some(exporter) = exporter {
-        last.spawn(exporter.run(until(Phase::Over)));
+        last.spawn(exporter.run(until(ShutdownPhase::Stopped)));
     }
 
-    let running = Running { url, token: hub.process_token(), pid: std::process::id() };
+    let running = RunningHub { url, token: hub.process_token(), pid: std::process::id() };
     lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
     if let Some(file) = &options.ready_file {
         write_ready(file, &running).map_err(|error| cannot_write(file, &error))?;
     }
-    let by_tls = entrance.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
-    let shown = public.as_ref().map_or(by_tls, |url| &url.text);
-    if let Err(error) = welcome(&hub, &place, (&running.url, shown), json).await {
+    let by_tls = public_origin.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
+    let shown = public.as_ref().map_or(by_tls, |url| &url.url);
+    if let Err(error) = print_url(&hub, &place, (&running.url, shown), json).await {
         tracing::warn!(%error, "failed to print the hub URL");
     }
-    if let Some(entrance) = entrance {
-        tracing::info!(url = entrance, "public listener ready");
+    if let Some(public_origin) = public_origin {
+        tracing::info!(url = public_origin, "public listener ready");
     }
     tracing::info!(url = running.url, data = %place.data().display(), ?durability, "hub ready");
 
     // The first component that ends shuts down the others.
     let first = tokio::select! {
         () = ends.wait() => Ok(()),
-        error = hub.broken() => Err(Failure::new(Kind::Disk, error.to_string())),
-        first = next(&mut work) => first,
-        first = next(&mut own) => first,
+        error = hub.wait_for_store_failure() => Err(CliError::new(CliErrorKind::Disk, error.to_string())),
+        first = join_next(&mut work) => first,
+        first = join_next(&mut own) => first,
     };
     tracing::info!("hub shutting down");
     web.close();
-    end.send_replace(Phase::Answering);
-    hub.stop_waiting();
+    end.send_replace(ShutdownPhase::Draining);
+    hub.begin_shutdown();
     let in_order = async {
-        let answered = all(&mut work).await;
+        let answered = join_all(&mut work).await;
         // Only after the listeners have finished: responses in flight need the background tasks.
-        end.send_replace(Phase::Ending);
-        let ended = answered.and(all(&mut own).await);
-        end.send_replace(Phase::Over);
-        ended.and(all(&mut last).await)
+        end.send_replace(ShutdownPhase::Stopping);
+        let ended = answered.and(join_all(&mut own).await);
+        end.send_replace(ShutdownPhase::Stopped);
+        ended.and(join_all(&mut last).await)
     };
     let ended = tokio::select! {
         ended = in_order => ended,
@@ -200,89 +203,93 @@ pub(crate) async fn run(typed: &Typed, options: Options, json: bool) -> Result<(
     result
 }
 
-async fn answer(listener: Listener, web: Web, end: impl Future<Output = ()>) -> Result<(), Failure> {
-    listener.run_until(end, web.service()).await.map_err(|error| from_linchpin(error).into())
+async fn serve_requests(
+    listener: Listener,
+    web: HubService,
+    end: impl Future<Output = ()>,
+) -> Result<(), CliError> {
+    listener.run_until(end, web.service()).await.map_err(|error| to_anyhow(error).into())
 }
 
 /// Phase of the shutdown. Each one starts when the previous one has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
-enum Phase {
+enum ShutdownPhase {
     Serving,
     /// No new connections; requests in flight are completed.
-    Answering,
+    Draining,
     /// Background tasks stop, and everything is stored.
-    Ending,
+    Stopping,
     /// The hub has stopped; the span exporter flushes and stops.
-    Over,
+    Stopped,
 }
 
-type Work = JoinSet<Result<(), Failure>>;
+type Work = JoinSet<Result<(), CliError>>;
 
 /// Waits for the next task to end; `Ok` if there is none.
-async fn next(work: &mut Work) -> Result<(), Failure> {
+async fn join_next(work: &mut Work) -> Result<(), CliError> {
     let ended = work.join_next().await;
-    ended.unwrap_or(Ok(Ok(()))).map_err(|error| Failure::new(Kind::Other, error.to_string()))?
+    ended.unwrap_or(Ok(Ok(()))).map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
 }
 
 /// Waits for all tasks; returns the first failure.
-async fn all(work: &mut Work) -> Result<(), Failure> {
+async fn join_all(work: &mut Work) -> Result<(), CliError> {
     let mut result = Ok(());
     while !work.is_empty() {
-        result = result.and(next(work).await);
+        result = result.and(join_next(work).await);
     }
     result
 }
 
 /// Starts the process guard: it kills leftover processes of the previous hub now, and those of this one if it dies.
-async fn guard(place: &Place) -> Result<Guard, Failure> {
-    let (own, file) = (own_program()?, place.guard());
-    let started = spawn_blocking(move || Guard::start(&own, &file)).await;
-    let started = started.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-    started.map_err(|error| Failure::from(error).during("failed to start the process guard"))
+async fn start_guard(place: &HubPaths) -> Result<ProcessGuard, CliError> {
+    let (own, file) = (own_executable()?, place.guard_file());
+    let started = spawn_blocking(move || ProcessGuard::start(&own, &file)).await;
+    let started = started.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
+    started.map_err(|error| CliError::from(error).context("failed to start the process guard"))
 }
 
 /// Returns how the hub starts stdio servers.
-fn processes(guard: &Guard) -> io::Result<Processes> {
-    Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_program()?) })
+fn processes(guard: &ProcessGuard) -> io::Result<Processes> {
+    Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_executable()?) })
 }
 
 /// Writes the file of `--ready-file`.
-fn write_ready(file: &Path, running: &Running) -> io::Result<()> {
+fn write_ready(file: &Path, running: &RunningHub) -> io::Result<()> {
     let text = json!({ "url": running.url, "token": running.token.expose() });
-    private_file::write(file, format!("{text}\n").as_bytes(), &System)
+    private_file::write(file, format!("{text}\n").as_bytes(), &SystemPlatform)
 }
 
 /// Returns the path of this executable; on Linux it stays valid if the file is replaced.
-fn own_program() -> io::Result<PathBuf> {
+fn own_executable() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Kind::Other, format!("`{}` cannot be written: {error}", path.display()))
+fn cannot_write(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(CliErrorKind::Other, format!("`{}` cannot be written: {error}", path.display()))
 }
 
 /// Applies the configuration file whenever it changes, until `end`.
-async fn follow(
+async fn watch_config(
     hub: Arc<Hub>,
-    watched: Arc<Watched>,
+    watched: Arc<WatchedConfig>,
     mut hangup: Signal,
     end: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let (mut end, mut is_behind) = (std::pin::pin!(end), false);
-    let mut way = watched.config().egress.clone();
+    let mut egress = watched.config().egress.clone();
     loop {
         tokio::select! {
             () = &mut end => return Ok(()),
             _ = hangup.recv() => {
-                watched.hurry();
+                watched.reload_now();
                 continue;
             }
-            _ = watched.changed(LOOK) => {}
-            () = tokio::time::sleep(AGAIN), if is_behind => {}
+            _ = watched.wait_for_change(CONFIG_POLL) => {}
+            () = tokio::time::sleep(APPLY_RETRY), if is_behind => {}
         }
-        startup::take_way(&hub, &watched, &mut way);
-        let kept = hub.retain(watched.config().retention()).await.map_err(Failure::from);
-        let taken = kept.and(configured_servers::take(&hub, &watched).await);
+        startup::apply_egress(&hub, &watched, &mut egress);
+        let kept = hub.set_retention(watched.config().retention()).await.map_err(CliError::from);
+        let taken = kept.and(configured_servers::apply_servers(&hub, &watched).await);
         is_behind = taken.is_err();
         if let Err(error) = taken {
             tracing::warn!(%error, "failed to apply the configuration file; retrying");
@@ -292,24 +299,29 @@ async fn follow(
 
 /// Prints the URL of the hub. The one-time login link is printed only to a terminal, since other output may be stored.
 /// The second URL is the one for browsers.
-async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: bool) -> Result<(), Failure> {
+async fn print_url(
+    hub: &Hub,
+    place: &HubPaths,
+    (url, shown): (&str, &str),
+    json: bool,
+) -> Result<(), CliError> {
     if json {
         return Ok(print(&format!("{}\n", json!({ "url": url })))?);
     }
     if !io::stdout().is_terminal() {
         return Ok(print(&format!("{url}\n"))?);
     }
-    let look = Look::stdout();
-    let (address, advice) = match hub.one_time().await? {
+    let style = OutputStyle::stdout();
+    let (address, advice) = match hub.create_login_link().await? {
         Some(token) => {
             let advice = "This link logs you in once and expires after 15 minutes.";
             (format!("{shown}/sign-in?token={}", token.expose()), advice)
         }
         None => (shown.to_owned(), "Log in with your password."),
     };
-    let address = look.paint(Style::Name, &address);
+    let address = style.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");
-    let linchpin = place.command();
+    let linchpin = place.shell_command();
     let next = format!(
         "In another terminal: {linchpin} tool list, {linchpin} tool call mcp_demo__add --args '{{\"a\": 2, \"b\": 40}}'"
     );
@@ -319,11 +331,11 @@ async fn welcome(hub: &Hub, place: &Place, (url, shown): (&str, &str), json: boo
 }
 
 /// Termination signals.
-struct Ends(Signal, Signal);
+struct ShutdownSignals(Signal, Signal);
 
-impl Ends {
+impl ShutdownSignals {
     fn new() -> io::Result<Self> {
-        Ok(Ends(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+        Ok(ShutdownSignals(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
     }
 
     async fn wait(&mut self) {

@@ -1,6 +1,6 @@
 //! Terminal output: detection of the terminal, its width and its colours.
 //!
-//! [`text`] sanitizes and wraps untrusted text, [`table`] aligns columns, and [`screen`] coordinates lines, a progress
+//! [`text`] sanitizes and wraps untrusted text, [`mod@table`] aligns columns, and [`screen`] coordinates lines, a progress
 //! bar and prompts on standard error during a call.
 
 mod screen;
@@ -11,10 +11,10 @@ use std::io::{self, IsTerminal};
 
 pub(crate) use screen::Screen;
 pub(crate) use table::{Cell, table};
-pub(crate) use text::{clean, first_paragraph, one_line, quoted, shorten, width_of, wrap};
+pub(crate) use text::{display_width, first_paragraph, one_line, sanitize, shell_quote, truncate, wrap};
 
 /// Minimum width that lines are wrapped to.
-const NARROWEST: usize = 40;
+const MIN_WIDTH: usize = 40;
 
 /// Style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum Style {
 
 /// Properties of an output stream: terminal, colours and width.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct OutputStyle {
     /// Whether the output is a terminal.
     pub(crate) is_terminal: bool,
     colours: bool,
@@ -38,28 +38,28 @@ pub(crate) struct Look {
     pub(crate) width: usize,
 }
 
-impl Look {
+impl OutputStyle {
     pub(crate) fn stdout() -> Self {
-        Self::of(io::stdout().is_terminal(), rustix::termios::tcgetwinsize(io::stdout()).ok())
+        Self::detect(io::stdout().is_terminal(), rustix::termios::tcgetwinsize(io::stdout()).ok())
     }
 
     pub(crate) fn stderr() -> Self {
-        Self::of(io::stderr().is_terminal(), rustix::termios::tcgetwinsize(io::stderr()).ok())
+        Self::detect(io::stderr().is_terminal(), rustix::termios::tcgetwinsize(io::stderr()).ok())
     }
 
-    fn of(is_terminal: bool, size: Option<rustix::termios::Winsize>) -> Self {
+    fn detect(is_terminal: bool, size: Option<rustix::termios::Winsize>) -> Self {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         // A terminal of unknown size reports 0 columns.
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        let width = if is_terminal { columns.unwrap_or(80).max(NARROWEST) } else { usize::MAX };
+        let width = if is_terminal { columns.unwrap_or(80).max(MIN_WIDTH) } else { usize::MAX };
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Look { is_terminal, colours: is_terminal && !no_colour && !dumb, width }
+        OutputStyle { is_terminal, colours: is_terminal && !no_colour && !dumb, width }
     }
 
     /// Creates a style without colours, for tests.
     #[cfg(test)]
     pub(crate) fn plain(width: usize) -> Self {
-        Look { is_terminal: false, colours: false, width }
+        OutputStyle { is_terminal: false, colours: false, width }
     }
 
     pub(crate) fn paint(self, style: Style, text: &str) -> String {

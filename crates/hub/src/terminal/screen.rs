@@ -6,28 +6,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linchpin::server::Progress;
 
-use super::{Look, Style, one_line, shorten};
+use super::{OutputStyle, Style, one_line, truncate};
 
-const BAR: u16 = 24;
+const BAR_WIDTH: u16 = 24;
 
 pub(crate) struct Screen {
-    pub(crate) look: Look,
-    state: Mutex<State>,
+    pub(crate) style: OutputStyle,
+    state: Mutex<ScreenState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ScreenState {
     bar: Option<String>,
     /// Number of open prompts.
-    held: usize,
+    open_prompts: usize,
 }
 
 impl Screen {
     pub(crate) fn new() -> Self {
-        Screen { look: Look::stderr(), state: Mutex::default() }
+        Screen { style: OutputStyle::stderr(), state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,77 +35,77 @@ impl Screen {
     pub(crate) fn line(&self, text: &str) {
         let state = self.state();
         let (before, after) = match &state.bar {
-            Some(bar) if state.held == 0 => ("\r\x1b[K", &**bar),
+            Some(bar) if state.open_prompts == 0 => ("\r\x1b[K", &**bar),
             _ => ("", ""),
         };
-        write(&format!("{before}{text}\n{after}"));
+        write_stderr(&format!("{before}{text}\n{after}"));
     }
 
     /// Prints a dimmed line.
-    pub(crate) fn aside(&self, text: &str) {
-        self.line(&self.look.paint(Style::Dim, text));
+    pub(crate) fn dim_line(&self, text: &str) {
+        self.line(&self.style.paint(Style::Dim, text));
     }
 
     /// Prints a prompt without a newline; the user's input ends the line.
     pub(crate) fn prompt(&self, text: &str) {
         let _state = self.state();
-        write(text);
+        write_stderr(text);
     }
 
     /// Shows progress: a bar on a terminal, else a line.
     pub(crate) fn progress(&self, progress: &Progress) {
         let (done, message) = (progress.done(), one_line(progress.message().unwrap_or_default()));
         let count = progress.total().map_or_else(|| done.to_string(), |total| format!("{done}/{total}"));
-        if !self.look.is_terminal {
+        if !self.style.is_terminal {
             return self.line(format!("progress {count} {message}").trim_end());
         }
-        let bar = progress.total().map(|total| bar(done / total, self.look)).unwrap_or_default();
-        let left = self.look.width.saturating_sub(usize::from(BAR) + 4);
-        let bar = format!("{bar}{}", shorten(format!("{count}  {message}").trim_end(), left));
+        let bar = progress.total().map(|total| format_bar(done / total, self.style)).unwrap_or_default();
+        let left = self.style.width.saturating_sub(usize::from(BAR_WIDTH) + 4);
+        let bar = format!("{bar}{}", truncate(format!("{count}  {message}").trim_end(), left));
         let mut state = self.state();
-        if state.held == 0 {
-            write(&format!("\r\x1b[K{bar}"));
+        if state.open_prompts == 0 {
+            write_stderr(&format!("\r\x1b[K{bar}"));
         }
         state.bar = Some(bar);
     }
 
     /// Hides the progress bar until the returned guard is dropped.
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hide_bar(&self) -> PromptGuard<'_> {
         let mut state = self.state();
-        if state.held == 0 && state.bar.is_some() {
-            write("\r\x1b[K");
+        if state.open_prompts == 0 && state.bar.is_some() {
+            write_stderr("\r\x1b[K");
         }
-        state.held += 1;
-        Held(self)
+        state.open_prompts += 1;
+        PromptGuard(self)
     }
 
     /// Removes the progress bar.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
-        if state.bar.take().is_some() && state.held == 0 {
-            write("\r\x1b[K");
+        if state.bar.take().is_some() && state.open_prompts == 0 {
+            write_stderr("\r\x1b[K");
         }
     }
 }
 
-pub(crate) struct Held<'a>(&'a Screen);
+pub(crate) struct PromptGuard<'a>(&'a Screen);
 
-impl Drop for Held<'_> {
+impl Drop for PromptGuard<'_> {
     fn drop(&mut self) {
-        self.0.state().held -= 1;
+        self.0.state().open_prompts -= 1;
     }
 }
 
-fn bar(share: f64, look: Look) -> String {
+fn format_bar(share: f64, style: OutputStyle) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-    let is_done = |step: &u16| f64::from(*step) < share * f64::from(BAR) - 0.5;
-    let done = (0..BAR).take_while(is_done).count();
-    let (full, rest) = ("━".repeat(done), "─".repeat(usize::from(BAR) - done));
-    format!("{}{}  ", look.paint(Style::Good, &full), look.paint(Style::Dim, &rest))
+    let is_done = |step: &u16| f64::from(*step) < share * f64::from(BAR_WIDTH) - 0.5;
+    let done = (0..BAR_WIDTH).take_while(is_done).count();
+    let (full, rest) = ("━".repeat(done), "─".repeat(usize::from(BAR_WIDTH) - done));
+    format!("{}{}  ", style.paint(Style::Good, &full), style.paint(Style::Dim, &rest))
 }
 
 /// Writes to standard error. Errors are ignored: there is no other output to report them on.
-fn write(text: &str) {
+fn write_stderr(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes());
     let _ = out.flush();
@@ -117,7 +117,9 @@ mod tests {
 
     #[test]
     fn a_bar_fills() {
-        let filled = |share: f64| bar(share, Look::plain(80)).chars().filter(|char| *char == '━').count();
+        let filled = |share: f64| {
+            format_bar(share, OutputStyle::plain(80)).chars().filter(|char| *char == '━').count()
+        };
         assert_eq!([0.0, 0.5, 1.0, 7.0, f64::NAN].map(filled), [0, 12, 24, 24, 0]);
     }
 }

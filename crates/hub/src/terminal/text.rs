@@ -2,7 +2,7 @@
 
 /// Replaces control and hidden characters: a server must not move the cursor, hide part of a prompt, or reverse the
 /// characters of a URL.
-pub(crate) fn clean(text: &str) -> String {
+pub(crate) fn sanitize(text: &str) -> String {
     let shown = |char: char| if is_hidden(char) { char::REPLACEMENT_CHARACTER } else { char };
     text.replace("\r\n", "\n").chars().map(shown).collect()
 }
@@ -15,7 +15,7 @@ fn is_hidden(char: char) -> bool {
 }
 
 /// Quotes a word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+pub(crate) fn shell_quote(word: &str) -> String {
     let is_plain = |char: char| char.is_alphanumeric() || "-_./:@=,+%".contains(char);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -26,12 +26,12 @@ pub(crate) fn quoted(word: &str) -> String {
 
 /// Sanitizes a text and joins its words with single spaces on one line.
 pub(crate) fn one_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the first paragraph on one line, without Markdown headings before it.
 pub(crate) fn first_paragraph(text: &str) -> String {
-    let text = clean(text);
+    let text = sanitize(text);
     let is_empty = |line: &&str| line.trim().is_empty();
     let lines = || text.lines().skip_while(is_empty);
     let body =
@@ -44,7 +44,7 @@ pub(crate) fn first_paragraph(text: &str) -> String {
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut taken): (Vec<String>, usize) = (Vec::new(), 0);
     for word in text.split_whitespace() {
-        let wide = width_of(word);
+        let wide = display_width(word);
         match lines.last_mut() {
             Some(line) if taken + 1 + wide <= width => {
                 line.push(' ');
@@ -61,14 +61,14 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Shortens a text to at most `width` columns, ending with `…`.
-pub(crate) fn shorten(text: &str, width: usize) -> String {
-    if width_of(text) <= width {
+pub(crate) fn truncate(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
         return text.to_owned();
     }
     let mut short = String::new();
     let mut left = width.saturating_sub(1);
     for char in text.chars() {
-        let Some(rest) = left.checked_sub(columns(char)) else { break };
+        let Some(rest) = left.checked_sub(char_width(char)) else { break };
         left = rest;
         short.push(char);
     }
@@ -76,11 +76,11 @@ pub(crate) fn shorten(text: &str, width: usize) -> String {
 }
 
 /// Returns the approximate number of terminal columns of a text, for alignment.
-pub(crate) fn width_of(text: &str) -> usize {
-    text.chars().map(columns).sum()
+pub(crate) fn display_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
 }
 
-fn columns(char: char) -> usize {
+fn char_width(char: char) -> usize {
     match u32::from(char) {
         0x0300..=0x036F | 0x200C..=0x200D | 0xFE00..=0xFE0F => 0,
         0x1100..=0x115F
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_server_cannot_speak_to_the_terminal() {
-        assert_eq!(clean("a\x1b[2Jb\tc\r\nd\re\u{202E}f"), "a\u{FFFD}[2Jb\tc\nd\u{FFFD}e\u{FFFD}f");
+        assert_eq!(sanitize("a\x1b[2Jb\tc\r\nd\re\u{202E}f"), "a\u{FFFD}[2Jb\tc\nd\u{FFFD}e\u{FFFD}f");
         assert_eq!(one_line("  one\n two \t three "), "one two three");
         assert_eq!(first_paragraph("\n one\ntwo\n\nthree"), "one two");
         assert_eq!(first_paragraph("# One\n\n## Two\nthree\n\nfour"), "three");
@@ -115,8 +115,8 @@ mod tests {
         assert_eq!(wrap("a https://example.com/long b", 6), ["a", "https://example.com/long", "b"]);
         assert_eq!(wrap("漢字 漢字", 4), ["漢字", "漢字"]);
         assert!(wrap(" ", 4).is_empty());
-        assert_eq!(shorten("abcdef", 6), "abcdef");
-        assert_eq!(shorten("abcdefg", 6), "abcde…");
-        assert_eq!(shorten("漢字漢字", 6), "漢字…");
+        assert_eq!(truncate("abcdef", 6), "abcdef");
+        assert_eq!(truncate("abcdefg", 6), "abcde…");
+        assert_eq!(truncate("漢字漢字", 6), "漢字…");
     }
 }

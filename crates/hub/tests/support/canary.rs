@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use linchpin_hub_core::platform::{System, random};
+use linchpin_hub_core::platform::{SystemPlatform, random};
 use serde_json::Value;
 
 /// Planted secret, named after its location.
@@ -22,7 +22,7 @@ pub(crate) struct Sink {
 
 /// Creates a random secret that differs in each encoding.
 pub(crate) fn fresh() -> String {
-    format!("Kea\"/+{}~?=", hex(&random::<12>(&System)))
+    format!("Kea\"/+{}~?=", hex(&random::<12>(&SystemPlatform)))
 }
 
 fn hex(bytes: &[u8]) -> String {

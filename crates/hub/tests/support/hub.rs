@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{LINCHPIN, Run, spawned};
+use crate::support::{LINCHPIN, Run, run_command};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Data directory and environment of a hub.
 pub(crate) struct Home {
@@ -29,7 +29,7 @@ impl Home {
     }
 
     /// Creates a home with a PostgreSQL database.
-    pub(crate) fn on(database: String) -> Self {
+    pub(crate) fn with_database(database: String) -> Self {
         Self::new().with("LINCHPIN_DATABASE", database)
     }
 
@@ -64,7 +64,7 @@ impl Home {
         linchpin_hub_core::private_file::write(
             &self.config(),
             text.as_bytes(),
-            &linchpin_hub_core::platform::System,
+            &linchpin_hub_core::platform::SystemPlatform,
         )
         .unwrap();
     }
@@ -78,19 +78,19 @@ impl Home {
     pub(crate) fn run_with(&self, input: &str, arguments: &[&str]) -> Run {
         let data = self.data();
         let place = ["--data-dir", data.to_str().unwrap()];
-        spawned(input, &self.variables(), &[&place, arguments].concat())
+        run_command(input, &self.variables(), &[&place, arguments].concat())
     }
 
     /// Runs a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
-        self.run(arguments).said(0, &[]).stdout
+        self.run(arguments).expect_output(0, &[]).stdout
     }
 
     /// Runs a command that must succeed, with JSON output.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
-        self.run(&[&["--json"], arguments].concat()).said(0, &[]).json()
+        self.run(&[&["--json"], arguments].concat()).expect_output(0, &[]).json()
     }
 
     /// Starts a hub and waits until it is ready.
@@ -99,11 +99,11 @@ impl Home {
     }
 
     pub(crate) fn start_with(&self, arguments: &[&str]) -> Hub {
-        self.start_by(&["env"], arguments)
+        self.start_through(&["env"], arguments)
     }
 
     /// Starts a hub through another program that executes it.
-    pub(crate) fn start_by(&self, program: &[&str], arguments: &[&str]) -> Hub {
+    pub(crate) fn start_through(&self, program: &[&str], arguments: &[&str]) -> Hub {
         let mut child = Command::new(program[0])
             .args(&program[1..])
             .arg(LINCHPIN)
@@ -158,7 +158,7 @@ impl Hub {
         loop {
             let line = self
                 .log
-                .recv_timeout(PATIENCE)
+                .recv_timeout(HUB_TIMEOUT)
                 .unwrap_or_else(|_| panic!("{text:?} is missing in:\n{}", self.said));
             self.said.push_str(&line);
             self.said.push('\n');
@@ -169,7 +169,7 @@ impl Hub {
     }
 
     fn end_of_log(&mut self) -> String {
-        while let Ok(line) = self.log.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.log.recv_timeout(HUB_TIMEOUT) {
             self.said.push_str(&line);
             self.said.push('\n');
         }
@@ -179,11 +179,11 @@ impl Hub {
     /// Stops the hub with a signal. Returns its exit status and its whole output.
     pub(crate) fn end(self) -> (ExitStatus, String) {
         self.signal(Signal::TERM);
-        self.ended()
+        self.wait()
     }
 
     /// Waits until a hub that was signalled exits.
-    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().unwrap();
         let mut written = self.end_of_log();
         self.stdout.read_to_string(&mut written).unwrap();

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// Timeout of a command.
-const PATIENCE: Duration = Duration::from_mins(2);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Path of `linchpin`, which is also the demo server.
 pub(crate) const LINCHPIN: &str = env!("CARGO_BIN_EXE_linchpin");
@@ -36,7 +36,7 @@ impl Run {
 
     /// Asserts the exit code, and that standard error contains these texts.
     #[track_caller]
-    pub(crate) fn said(self, code: i32, texts: &[&str]) -> Self {
+    pub(crate) fn expect_output(self, code: i32, texts: &[&str]) -> Self {
         for text in texts {
             assert!(self.stderr.contains(text), "{text:?} is missing in:\n{}", self.stderr);
         }
@@ -52,12 +52,12 @@ pub(crate) fn run(arguments: &[&str]) -> Run {
 
 /// Runs a command without a terminal, with `input` as standard input.
 pub(crate) fn run_with(input: &str, arguments: &[&str]) -> Run {
-    spawned(input, &[], arguments)
+    run_command(input, &[], arguments)
 }
 
 /// Runs a command without a terminal, with these environment variables and empty standard input.
 pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
-    spawned("", variables, arguments)
+    run_command("", variables, arguments)
 }
 
 /// Starts a command with pipes.
@@ -72,13 +72,13 @@ fn start(variables: &[(&str, &str)], arguments: &[&str]) -> Child {
         .expect("the command starts")
 }
 
-pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
+pub(crate) fn run_command(input: &str, variables: &[(&str, &str)], arguments: &[&str]) -> Run {
     let mut child = start(variables, arguments);
     // The command need not read everything.
     let _ = child.stdin.take().expect("standard input is a pipe").write_all(input.as_bytes());
     let (pid, (done, ended)) = (child.id(), sync_channel(1));
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    let output = ended.recv_timeout(COMMAND_TIMEOUT).unwrap_or_else(|_| {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("the process id is valid");
         let _ = kill_process(pid, Signal::KILL); // it may just have ended
         panic!("the command does not exit: {arguments:?}")
@@ -87,7 +87,7 @@ pub(crate) fn spawned(input: &str, variables: &[(&str, &str)], arguments: &[&str
 }
 
 /// Runs a command with endless standard input, and terminates it once it reads.
-pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
+pub(crate) fn run_until_reading(arguments: &[&str]) -> Run {
     let mut child = start(&[], arguments);
     let mut pipe = child.stdin.take().expect("standard input is a pipe");
     let size = rustix::pipe::fcntl_setpipe_size(&pipe, 4_096).expect("the pipe can be resized");
@@ -105,10 +105,10 @@ pub(crate) fn run_until_asked(arguments: &[&str]) -> Run {
         let _ = kill_process(pid, Signal::KILL); // it may just have ended
         panic!("the command does not read or does not exit: {arguments:?}")
     };
-    let read = steps.recv_timeout(PATIENCE).unwrap_or_else(late);
+    let read = steps.recv_timeout(COMMAND_TIMEOUT).unwrap_or_else(late);
     assert!(matches!(read, Ok(None)), "the command reads: {read:?}");
     kill_process(pid, Signal::TERM).expect("the command runs");
-    let output = steps.recv_timeout(PATIENCE).unwrap_or_else(late).expect("the command exits");
+    let output = steps.recv_timeout(COMMAND_TIMEOUT).unwrap_or_else(late).expect("the command exits");
     Run::new(output.expect("the command was terminated"))
 }
 

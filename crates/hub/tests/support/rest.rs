@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Address of a hub and the credential.
 #[derive(Debug, Clone)]
@@ -18,13 +18,13 @@ pub(crate) struct Rest {
 
 /// Response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -57,31 +57,31 @@ impl Rest {
     }
 
     /// Sends a request with the token.
-    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<HttpResponse> {
         let authorization = self.authorization();
         let body = body.map(Value::to_string);
         let kind = body.as_ref().map(|_| ("content-type", "application/json"));
         let headers: Vec<_> = [("authorization", authorization.as_str())].into_iter().chain(kind).collect();
-        self.ask(method, path, &headers, &body.unwrap_or_default())
+        self.request(method, path, &headers, &body.unwrap_or_default())
     }
 
     /// Sends a request with exactly these headers; `Host` is added if it is missing.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: &str,
-    ) -> io::Result<Answer> {
-        let mut socket = self.begin(method, path, headers, body.len())?;
+    ) -> io::Result<HttpResponse> {
+        let mut socket = self.open(method, path, headers, body.len())?;
         socket.write_all(body.as_bytes())?;
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer)?;
-        whole(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
+        parse_response(&answer).ok_or_else(|| Error::from(ErrorKind::UnexpectedEof))
     }
 
     /// Sends only the head of a request, with this content length.
-    pub(crate) fn begin(
+    pub(crate) fn open(
         &self,
         method: &str,
         path: &str,
@@ -89,7 +89,7 @@ impl Rest {
         length: usize,
     ) -> io::Result<TcpStream> {
         let mut socket = TcpStream::connect(&self.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         let own =
             Some(("host", self.address.as_str())).filter(|_| headers.iter().all(|(name, _)| *name != "host"));
         let lines = own
@@ -110,13 +110,13 @@ impl Rest {
 }
 
 /// Parses a response, if it is complete.
-fn whole(bytes: &[u8]) -> Option<Answer> {
+fn parse_response(bytes: &[u8]) -> Option<HttpResponse> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = str::from_utf8(&bytes[..end]).ok()?.to_owned();
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    let mut answer = Answer { status, head, body: bytes[end + 4..].to_vec() };
+    let mut answer = HttpResponse { status, head, body: bytes[end + 4..].to_vec() };
     if answer.header("transfer-encoding") == Some("chunked") {
-        answer.body = joined(&answer.body)?;
+        answer.body = decode_chunked(&answer.body)?;
         return Some(answer);
     }
     let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
@@ -124,7 +124,7 @@ fn whole(bytes: &[u8]) -> Option<Answer> {
 }
 
 /// Decodes a chunked body, if it is complete.
-fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
+fn decode_chunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         let line = rest.windows(2).position(|window| window == b"\r\n")?;

@@ -58,7 +58,7 @@ results! {
 
 /// Reference to the prompt or resource template of an argument.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawReference")]
 pub enum CompletionReference {
     /// Prompt.
     Prompt {
@@ -76,17 +76,17 @@ pub enum CompletionReference {
 
 #[derive(Deserialize)]
 #[serde(expecting = "a reference to a prompt or resource")]
-struct Wide {
+struct RawReference {
     r#type: String,
     name: Option<String>,
     title: Option<String>,
     uri: Option<String>,
 }
 
-impl TryFrom<Wide> for CompletionReference {
+impl TryFrom<RawReference> for CompletionReference {
     type Error = String;
 
-    fn try_from(wide: Wide) -> Result<Self, String> {
+    fn try_from(wide: RawReference) -> Result<Self, String> {
         match &*wide.r#type {
             "ref/prompt" => {
                 let name = wide.name.ok_or("a reference of type ref/prompt needs \"name\"")?;
@@ -107,7 +107,7 @@ impl Encode for CompletionReference {
             CompletionReference::Prompt { name, title } => {
                 fields.field("type", "ref/prompt");
                 fields.field("name", name);
-                fields.since(crate::Feature::Titles, "title", title);
+                fields.field_since(crate::Feature::Titles, "title", title);
             }
             CompletionReference::Resource { uri } => {
                 fields.field("type", "ref/resource");

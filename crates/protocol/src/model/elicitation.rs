@@ -134,13 +134,17 @@ pub struct ElicitSchema {
 impl Encode for ElicitSchema {
     fn encode(&self, to: &mut Encoder<'_>) {
         to.object(|fields| {
-            fields.since(Feature::RichForms, "$schema", &self.schema);
+            fields.field_since(Feature::RichForms, "$schema", &self.schema);
             fields.field("type", &self.kind);
-            fields.with("properties", |to| {
+            fields.field_with("properties", |to| {
                 let rich = to.revision.has(Feature::RichForms);
                 to.object(|fields| {
                     for (name, field) in &self.properties {
-                        if rich { fields.member(name, field) } else { fields.member(name, &plain(field)) }
+                        if rich {
+                            fields.member(name, field)
+                        } else {
+                            fields.member(name, &downgrade_field(field))
+                        }
                     }
                 });
             });
@@ -150,7 +154,7 @@ impl Encode for ElicitSchema {
 }
 
 /// Converts a field for revisions in which only boolean fields have defaults and enum titles are in `enumNames`.
-fn plain(field: &Value) -> Value {
+fn downgrade_field(field: &Value) -> Value {
     let mut field = field.clone();
     let Some(members) = field.as_object_mut() else { return field };
     if members.get("type").is_some_and(|kind| kind != "boolean") {

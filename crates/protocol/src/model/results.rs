@@ -37,7 +37,7 @@ fn encode_meta(fields: &mut Fields<'_, '_>, meta: Option<&Meta>, identity: Optio
     if meta.is_none() && identity.is_none() {
         return;
     }
-    fields.with("_meta", |to| {
+    fields.field_with("_meta", |to| {
         let begin = to.out.len();
         // A forwarded result may still contain the identity of the server that produced it.
         let others = meta.into_iter().flatten().filter(|(key, _)| !sends || *key != key::SERVER_INFO);

@@ -135,13 +135,13 @@ impl Encode for SkillResources {
 
 impl<'de> Deserialize<'de> for SkillResources {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FilesOrDynamic)
+        deserializer.deserialize_any(SkillResourcesVisitor)
     }
 }
 
-struct FilesOrDynamic;
+struct SkillResourcesVisitor;
 
-impl<'de> Visitor<'de> for FilesOrDynamic {
+impl<'de> Visitor<'de> for SkillResourcesVisitor {
     type Value = SkillResources;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

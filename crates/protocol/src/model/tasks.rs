@@ -42,7 +42,7 @@ impl TaskStatus {
 
 /// Task. Core tasks name the two durations `ttl` and `pollInterval`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawTask")]
 pub struct Task {
     /// Id of the task, chosen by the receiver of the request.
     pub task_id: String,
@@ -69,7 +69,7 @@ impl Task {
         fields.field("statusMessage", &self.status_message);
         fields.field("createdAt", &self.created_at);
         fields.field("lastUpdatedAt", &self.last_updated_at);
-        fields.with(ttl, |to| self.ttl_ms.encode(to));
+        fields.field_with(ttl, |to| self.ttl_ms.encode(to));
         fields.field(poll_interval, &self.poll_interval_ms);
     }
 }
@@ -98,7 +98,7 @@ impl TaskDetail {
             TaskDetail::Result(result) => ("result", result),
             TaskDetail::Error(error) => ("error", error),
         };
-        fields.since(Feature::Extensions, key, value);
+        fields.field_since(Feature::Extensions, key, value);
     }
 }
 
@@ -206,7 +206,7 @@ macro_rules! task_results {
 
 /// Result of a request that runs as a task. Core tasks encode the task in the member `task`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawTask")]
 pub struct CreateTaskResult {
     /// Created task.
     pub task: Task,
@@ -216,7 +216,7 @@ pub struct CreateTaskResult {
 
 /// Result of `tasks/get`: the current state of a task.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawTask")]
 pub struct GetTaskResult {
     /// Current state of the task.
     pub task: Task,
@@ -228,7 +228,7 @@ pub struct GetTaskResult {
 
 /// Result of `tasks/cancel`. Core tasks return the cancelled task, the extension only an acknowledgement.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawTask")]
 pub struct CancelTaskResult {
     /// Cancelled task. Receivers always set it, since core tasks require it.
     pub task: Option<Task>,
@@ -262,7 +262,7 @@ task_results! {
 
 /// Parameters of `notifications/tasks/status` (core tasks) and `notifications/tasks` (extension).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "Wide")]
+#[serde(try_from = "RawTask")]
 pub struct TaskStatusParams {
     /// Current state of the task.
     pub task: Task,
@@ -292,7 +292,7 @@ fn encode_detailed(task: &Task, detail: Option<&TaskDetail>, fields: &mut Fields
 /// form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wide {
+struct RawTask {
     task: Option<Task>,
     task_id: Option<String>,
     status: Option<TaskStatus>,
@@ -310,7 +310,7 @@ struct Wide {
     meta: Option<Meta>,
 }
 
-impl Wide {
+impl RawTask {
     fn task(&mut self) -> Result<Task, String> {
         let need = |member: &str| format!("a task needs \"{member}\"");
         Ok(Task {
@@ -335,44 +335,44 @@ impl Wide {
     }
 }
 
-impl TryFrom<Wide> for Task {
+impl TryFrom<RawTask> for Task {
     type Error = String;
 
-    fn try_from(mut wide: Wide) -> Result<Self, String> {
+    fn try_from(mut wide: RawTask) -> Result<Self, String> {
         wide.task()
     }
 }
 
-impl TryFrom<Wide> for CreateTaskResult {
+impl TryFrom<RawTask> for CreateTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: Wide) -> Result<Self, String> {
+    fn try_from(mut wide: RawTask) -> Result<Self, String> {
         let nested = wide.task.take();
         Ok(Self { task: nested.map_or_else(|| wide.task(), Ok)?, meta: wide.meta })
     }
 }
 
-impl TryFrom<Wide> for GetTaskResult {
+impl TryFrom<RawTask> for GetTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: Wide) -> Result<Self, String> {
+    fn try_from(mut wide: RawTask) -> Result<Self, String> {
         Ok(Self { task: wide.task()?, detail: wide.detail(), meta: wide.meta })
     }
 }
 
-impl TryFrom<Wide> for CancelTaskResult {
+impl TryFrom<RawTask> for CancelTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: Wide) -> Result<Self, String> {
+    fn try_from(mut wide: RawTask) -> Result<Self, String> {
         let task = if wide.task_id.is_some() { Some(wide.task()?) } else { None };
         Ok(Self { task, meta: wide.meta })
     }
 }
 
-impl TryFrom<Wide> for TaskStatusParams {
+impl TryFrom<RawTask> for TaskStatusParams {
     type Error = String;
 
-    fn try_from(mut wide: Wide) -> Result<Self, String> {
+    fn try_from(mut wide: RawTask) -> Result<Self, String> {
         Ok(Self { task: wide.task()?, detail: wide.detail(), meta: wide.meta })
     }
 }

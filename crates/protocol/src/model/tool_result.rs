@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Vi
 use serde_json::value::RawValue;
 
 use super::{CallToolResult, Content, Meta, StructuredContent, key};
-use crate::wire::{Invalid, decode};
+use crate::wire::{InvalidValue, decode};
 
 /// Reason why a tool result cannot be converted to a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub enum ToolResultError {
     /// The tool failed; contains its text for the model.
     Failed(String),
     /// The result does not match the type.
-    Unfit(String),
+    TypeMismatch(String),
 }
 
 impl fmt::Display for ToolResultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ToolResultError::Failed(text) => write!(f, "the tool failed: {text}"),
-            ToolResultError::Unfit(reason) => {
+            ToolResultError::TypeMismatch(reason) => {
                 write!(f, "the result does not match the requested type: {reason}")
             }
         }
@@ -35,7 +35,7 @@ impl std::error::Error for ToolResultError {}
 /// Object that contains a value of another type, in revisions that support only objects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wrapped<'a> {
+struct WrappedValue<'a> {
     #[serde(borrow)]
     result: &'a RawValue,
 }
@@ -43,32 +43,32 @@ struct Wrapped<'a> {
 /// Tool result as received by a client.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
-struct Received {
+struct ReceivedResult {
     content: Vec<Content>,
     structured_content: Option<StructuredContent>,
     is_error: Option<bool>,
     #[serde(rename = "_meta", default)]
-    meta: Others,
+    meta: MetaWithoutIdentity,
 }
 
 /// Metadata without the server identity, which every result of the stateless era contains.
 #[derive(Default)]
-struct Others(Option<Meta>);
+struct MetaWithoutIdentity(Option<Meta>);
 
-impl<'de> Deserialize<'de> for Others {
+impl<'de> Deserialize<'de> for MetaWithoutIdentity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members;
 
         impl<'de> Visitor<'de> for Members {
-            type Value = Others;
+            type Value = MetaWithoutIdentity;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Others, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MetaWithoutIdentity, A::Error> {
                 let mut others = None;
-                while let Some(Name(name)) = map.next_key()? {
+                while let Some(MetaKey(name)) = map.next_key()? {
                     match name {
                         Some(name) => {
                             others.get_or_insert_with(Meta::new).insert(name, map.next_value()?);
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Others {
                         None => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
-                Ok(Others(others))
+                Ok(MetaWithoutIdentity(others))
             }
         }
 
@@ -85,21 +85,21 @@ impl<'de> Deserialize<'de> for Others {
 }
 
 /// Member name; `None` for the server identity.
-struct Name(Option<String>);
+struct MetaKey(Option<String>);
 
-impl<'de> Deserialize<'de> for Name {
+impl<'de> Deserialize<'de> for MetaKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;
 
         impl Visitor<'_> for Text {
-            type Value = Name;
+            type Value = MetaKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
 
-            fn visit_str<E: Error>(self, name: &str) -> Result<Name, E> {
-                Ok(Name((name != key::SERVER_INFO).then(|| name.to_owned())))
+            fn visit_str<E: Error>(self, name: &str) -> Result<MetaKey, E> {
+                Ok(MetaKey((name != key::SERVER_INFO).then(|| name.to_owned())))
             }
         }
 
@@ -110,8 +110,8 @@ impl<'de> Deserialize<'de> for Name {
 impl CallToolResult {
     /// Decodes a received result from text that the scanner has accepted. The server identity, which every result of
     /// the stateless era contains, is omitted from the metadata.
-    pub fn received(text: &str) -> Result<Self, Invalid> {
-        let Received { content, structured_content, is_error, meta } = decode(text)?;
+    pub fn decode_received(text: &str) -> Result<Self, InvalidValue> {
+        let ReceivedResult { content, structured_content, is_error, meta } = decode(text)?;
         Ok(CallToolResult { content, structured_content, is_error, meta: meta.0 })
     }
 
@@ -126,12 +126,14 @@ impl CallToolResult {
         if self.is_error == Some(true) {
             return Err(ToolResultError::Failed(self.to_text()));
         }
-        let unfit = |reason: String| ToolResultError::Unfit(reason);
+        let unfit = |reason: String| ToolResultError::TypeMismatch(reason);
         if let Some(structured) = &self.structured_content {
             let json = structured.json.get();
-            return from_checked(json).or_else(|error| match serde_json::from_str::<Wrapped<'_>>(json) {
-                Ok(wrapped) => from_checked(wrapped.result.get()).map_err(|error| unfit(error.reason)),
-                Err(_) => Err(unfit(error.reason)),
+            return from_checked(json).or_else(|error| {
+                match serde_json::from_str::<WrappedValue<'_>>(json) {
+                    Ok(wrapped) => from_checked(wrapped.result.get()).map_err(|error| unfit(error.reason)),
+                    Err(_) => Err(unfit(error.reason)),
+                }
             });
         }
         let text = self.to_text();

@@ -95,14 +95,14 @@ impl Encode for Tool {
         }
         to.object(|fields| {
             fields.field("name", &self.name);
-            fields.since(Feature::Titles, "title", &self.title);
+            fields.field_since(Feature::Titles, "title", &self.title);
             fields.field("description", &self.description);
             fields.field("inputSchema", &self.input_schema);
-            fields.since(Feature::StructuredContent, "outputSchema", &self.output_schema);
-            fields.since(Feature::ToolAnnotations, "annotations", &annotations);
-            fields.since(Feature::CoreTasks, "execution", &self.execution);
-            fields.since(Feature::Icons, "icons", &self.icons);
-            fields.since(Feature::ItemMeta, "_meta", &self.meta);
+            fields.field_since(Feature::StructuredContent, "outputSchema", &self.output_schema);
+            fields.field_since(Feature::ToolAnnotations, "annotations", &annotations);
+            fields.field_since(Feature::CoreTasks, "execution", &self.execution);
+            fields.field_since(Feature::Icons, "icons", &self.icons);
+            fields.field_since(Feature::ItemMeta, "_meta", &self.meta);
         });
     }
 }
@@ -167,7 +167,7 @@ impl Encode for OutputSchema {
             outer["$schema"] = dialect;
         }
         if inner.get("$id").is_none() {
-            move_references(&mut inner);
+            rebase_references(&mut inner);
         }
         outer["properties"]["result"] = inner;
         outer.encode(to);
@@ -175,7 +175,7 @@ impl Encode for OutputSchema {
 }
 
 /// Adjusts references to the root of a schema, or to a path from it, after the schema has been wrapped.
-fn move_references(schema: &mut Value) {
+fn rebase_references(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             for (key, value) in members {
@@ -183,11 +183,11 @@ fn move_references(schema: &mut Value) {
                     Value::String(target) if key == "$ref" && (target == "#" || target.starts_with("#/")) => {
                         target.insert_str(1, "/properties/result");
                     }
-                    value => move_references(value),
+                    value => rebase_references(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(move_references),
+        Value::Array(items) => items.iter_mut().for_each(rebase_references),
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 /// Reason why JSON text cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidValue {
     /// JSON pointer to the invalid value.
     pub path: String,
     /// Description of the error.
@@ -13,13 +13,13 @@ pub struct Invalid {
 }
 
 /// Decodes `text`. The scanner must have accepted it.
-pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Invalid> {
-    from_checked(text).map_err(|error| explain(text, error))
+pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidValue> {
+    from_checked(text).map_err(|error| locate_error(text, error))
 }
 
 #[cold]
-fn explain(text: &str, error: DecodeError) -> Invalid {
-    Invalid { path: error.at.map(|at| path_at(text, at)).unwrap_or_default(), reason: error.reason }
+fn locate_error(text: &str, error: DecodeError) -> InvalidValue {
+    InvalidValue { path: error.at.map(|at| path_at(text, at)).unwrap_or_default(), reason: error.reason }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod request;
 pub mod session_era;
 pub mod stateless_era;
 
-pub use decode::{Invalid, decode};
+pub use decode::{InvalidValue, decode};
 pub use errors::error_object;
 pub use request::{CallTool, ClientRequest, DecodeError};
 

@@ -7,7 +7,7 @@ use linchpin_jsonrpc::Params;
 use linchpin_jsonrpc::string::unescape;
 use serde::de::DeserializeOwned;
 
-use super::decode::{Invalid, decode};
+use super::decode::{InvalidValue, decode};
 use crate::error::Error;
 use crate::methods::{Direction, Method};
 use crate::model::{
@@ -84,7 +84,7 @@ pub enum DecodeError {
     /// The revision has no such method, or clients cannot send it.
     NotInRevision,
     /// The parameters are invalid.
-    Invalid(Invalid),
+    Invalid(InvalidValue),
 }
 
 impl DecodeError {
@@ -92,7 +92,7 @@ impl DecodeError {
     pub fn into_error(self, method: &str) -> Error {
         match self {
             DecodeError::NotInRevision => Error::MethodNotFound(method.to_owned()),
-            DecodeError::Invalid(Invalid { path, reason }) => Error::InvalidParams { path, reason },
+            DecodeError::Invalid(InvalidValue { path, reason }) => Error::InvalidParams { path, reason },
         }
     }
 }
@@ -104,7 +104,7 @@ impl<'a> ClientRequest<'a> {
             method.is_request() && method.direction() != Direction::ToClient && method.is_in(revision)
         });
         Ok(match known.ok_or(DecodeError::NotInRevision)? {
-            Method::Initialize => ClientRequest::Initialize(Box::new(whole(params)?)),
+            Method::Initialize => ClientRequest::Initialize(Box::new(decode_params(params)?)),
             Method::Ping => ClientRequest::Ping,
             Method::Discover => ClientRequest::Discover,
             Method::ListTools => ClientRequest::ListTools(optional_text(params, "cursor")?),
@@ -118,38 +118,38 @@ impl<'a> ClientRequest<'a> {
                 ClientRequest::ListResourceTemplates(optional_text(params, "cursor")?)
             }
             Method::ReadResource => ClientRequest::ReadResource(required_text(params, "uri")?),
-            Method::Subscribe => ClientRequest::Subscribe(whole(params)?),
-            Method::Unsubscribe => ClientRequest::Unsubscribe(whole(params)?),
-            Method::Listen => ClientRequest::Listen(whole(params)?),
+            Method::Subscribe => ClientRequest::Subscribe(decode_params(params)?),
+            Method::Unsubscribe => ClientRequest::Unsubscribe(decode_params(params)?),
+            Method::Listen => ClientRequest::Listen(decode_params(params)?),
             Method::ListPrompts => ClientRequest::ListPrompts(optional_text(params, "cursor")?),
-            Method::GetPrompt => ClientRequest::GetPrompt(whole(params)?),
-            Method::Complete => ClientRequest::Complete(Box::new(whole(params)?)),
-            Method::SetLevel => ClientRequest::SetLevel(whole(params)?),
-            Method::GetTask => ClientRequest::GetTask(whole(params)?),
-            Method::UpdateTask => ClientRequest::UpdateTask(whole(params)?),
-            Method::CancelTask => ClientRequest::CancelTask(whole(params)?),
-            Method::GetTaskPayload => ClientRequest::GetTaskPayload(whole(params)?),
+            Method::GetPrompt => ClientRequest::GetPrompt(decode_params(params)?),
+            Method::Complete => ClientRequest::Complete(Box::new(decode_params(params)?)),
+            Method::SetLevel => ClientRequest::SetLevel(decode_params(params)?),
+            Method::GetTask => ClientRequest::GetTask(decode_params(params)?),
+            Method::UpdateTask => ClientRequest::UpdateTask(decode_params(params)?),
+            Method::CancelTask => ClientRequest::CancelTask(decode_params(params)?),
+            Method::GetTaskPayload => ClientRequest::GetTaskPayload(decode_params(params)?),
             Method::ListTasks => ClientRequest::ListTasks(optional_text(params, "cursor")?),
             Method::ListSkills => ClientRequest::ListSkills(optional_text(params, "cursor")?),
-            Method::GetSkill => ClientRequest::GetSkill(whole(params)?),
-            Method::ReadResourceDirectory => ClientRequest::ReadResourceDirectory(whole(params)?),
+            Method::GetSkill => ClientRequest::GetSkill(decode_params(params)?),
+            Method::ReadResourceDirectory => ClientRequest::ReadResourceDirectory(decode_params(params)?),
             _ => return Err(DecodeError::NotInRevision),
         })
     }
 }
 
-fn whole<T: DeserializeOwned>(params: &Params<'_>) -> Result<T, DecodeError> {
+fn decode_params<T: DeserializeOwned>(params: &Params<'_>) -> Result<T, DecodeError> {
     decode(params.text().unwrap_or("{}")).map_err(DecodeError::Invalid)
 }
 
-fn invalid<T>(key: &str, reason: &str) -> Result<T, DecodeError> {
-    Err(DecodeError::Invalid(Invalid { path: format!("/{key}"), reason: reason.to_owned() }))
+fn invalid_param<T>(key: &str, reason: &str) -> Result<T, DecodeError> {
+    Err(DecodeError::Invalid(InvalidValue { path: format!("/{key}"), reason: reason.to_owned() }))
 }
 
 fn required_text<'a>(params: &Params<'a>, key: &str) -> Result<Cow<'a, str>, DecodeError> {
     optional_text(params, key)?.ok_or_else(|| {
         let reason = format!("missing field `{key}`");
-        DecodeError::Invalid(Invalid { path: String::new(), reason })
+        DecodeError::Invalid(InvalidValue { path: String::new(), reason })
     })
 }
 
@@ -157,7 +157,7 @@ fn optional_text<'a>(params: &Params<'a>, key: &str) -> Result<Option<Cow<'a, st
     match params.find(key) {
         None | Some("null") => Ok(None),
         Some(text) if text.starts_with('"') => Ok(Some(unescape(&text[1..text.len() - 1]))),
-        Some(_) => invalid(key, "must be a string"),
+        Some(_) => invalid_param(key, "must be a string"),
     }
 }
 
@@ -165,6 +165,6 @@ fn object<'a>(params: &Params<'a>, key: &str) -> Result<Option<&'a str>, DecodeE
     match params.find(key) {
         None | Some("null") => Ok(None),
         Some(text) if text.starts_with('{') => Ok(Some(text)),
-        Some(_) => invalid(key, "must be an object"),
+        Some(_) => invalid_param(key, "must be an object"),
     }
 }

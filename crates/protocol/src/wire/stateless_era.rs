@@ -2,7 +2,7 @@
 
 use linchpin_jsonrpc::Params;
 
-use super::decode::{Invalid, decode};
+use super::decode::{InvalidValue, decode};
 use crate::encode::{Encode, Encoder};
 use crate::error::Error;
 use crate::model::{Implementation, RequestMeta, key};
@@ -13,7 +13,9 @@ pub fn request_meta(params: &Params<'_>) -> Result<Option<RequestMeta>, Error> {
     let Some(text) = params.find("_meta") else { return Ok(None) };
     match decode(text) {
         Ok(meta) => Ok(Some(meta)),
-        Err(Invalid { path, reason }) => Err(Error::InvalidParams { path: format!("/_meta{path}"), reason }),
+        Err(InvalidValue { path, reason }) => {
+            Err(Error::InvalidParams { path: format!("/_meta{path}"), reason })
+        }
     }
 }
 

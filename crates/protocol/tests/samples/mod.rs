@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) definition: &'static str,
     pub(crate) revisions: RangeInclusive<Revision>,
     full: Value,
-    least: Value,
+    minimal: Value,
     encode: fn(&Value, Revision) -> Value,
 }
 
@@ -39,8 +39,8 @@ impl Row {
     }
 
     /// Returns the minimal value.
-    pub(crate) fn least(&self, revision: Revision) -> Value {
-        (self.encode)(&self.least, revision)
+    pub(crate) fn minimal(&self, revision: Revision) -> Value {
+        (self.encode)(&self.minimal, revision)
     }
 }
 
@@ -50,11 +50,11 @@ fn row<T: DeserializeOwned + Encode>(
     full: Value,
     least: Value,
 ) -> Row {
-    Row { definition, revisions, full, least, encode: through::<T> }
+    Row { definition, revisions, full, minimal: least, encode: reencode::<T> }
 }
 
 /// Decodes the model type and encodes it for a revision.
-pub(crate) fn through<T: DeserializeOwned + Encode>(json: &Value, revision: Revision) -> Value {
+pub(crate) fn reencode<T: DeserializeOwned + Encode>(json: &Value, revision: Revision) -> Value {
     match decode::<T>(&json.to_string()) {
         Ok(value) => to_value(&value, revision),
         Err(invalid) => panic!("{} at {:?} of {json}", invalid.reason, invalid.path),
@@ -69,11 +69,11 @@ fn field_row(
     least: Value,
 ) -> Row {
     let encode = |field: &Value, revision| {
-        let field = through::<PrimitiveSchema>(field, Revision::LATEST);
+        let field = reencode::<PrimitiveSchema>(field, Revision::LATEST);
         let form = json!({"type": "object", "properties": {"field": field}});
-        through::<ElicitSchema>(&form, revision)["properties"]["field"].take()
+        reencode::<ElicitSchema>(&form, revision)["properties"]["field"].take()
     };
-    Row { definition, revisions, full, least, encode }
+    Row { definition, revisions, full, minimal: least, encode }
 }
 
 const ALL: RangeInclusive<Revision> = V2024_11_05..=V2026_07_28;
@@ -90,8 +90,8 @@ pub(crate) fn rows() -> Vec<Row> {
         content(),
         features(),
         params::forms(),
-        params::of_clients(),
-        params::of_servers(),
+        params::client_params(),
+        params::server_params(),
         results::rows(),
         tasks::rows(),
     ]

@@ -78,7 +78,7 @@ pub(super) fn forms() -> Vec<Row> {
     ]
 }
 
-pub(super) fn of_clients() -> Vec<Row> {
+pub(super) fn client_params() -> Vec<Row> {
     let responses = json!({"q": {"action": "cancel"}});
     let empty = json!({"_meta": request_meta()});
     let subscribe = json!({"uri": "file:///r", "_meta": request_meta()});
@@ -149,7 +149,7 @@ pub(super) fn of_clients() -> Vec<Row> {
     ]
 }
 
-pub(super) fn of_servers() -> Vec<Row> {
+pub(super) fn server_params() -> Vec<Row> {
     let message = json!({"role": "user", "content": {"type": "text", "text": "t"}});
     let sample = json!({
         "messages": [message], "modelPreferences": {}, "systemPrompt": "s", "includeContext": "none",

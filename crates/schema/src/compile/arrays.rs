@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Compiler, Members, keyword_value};
 use crate::dialect::Dialect;
-use crate::node::{Contains, Counts, Node, Rest};
+use crate::node::{Contains, Counts, Node, RestSchema};
 
 impl Compiler<'_> {
     /// Compiles an array keyword. Returns `false` for other keywords.
@@ -47,7 +47,7 @@ impl Compiler<'_> {
                 let count = Counts { min: bound("minContains")?.unwrap_or(1), max: bound("maxContains")? };
                 let node_id = self.schema(value)?;
                 node.array.get_or_insert_default().contains =
-                    Some(Contains { node: node_id, count, marks: newest });
+                    Some(Contains { node: node_id, count, marks_evaluated: newest });
             }
             "minContains" | "maxContains" if !old => drop(keyword_value::count(value)?),
             "unevaluatedItems" if !old => node.unevaluated_items = Some(self.schema(value)?),
@@ -57,11 +57,11 @@ impl Compiler<'_> {
     }
 
     /// Compiles the subschema for the remaining members or items.
-    pub(super) fn rest(&self, value: &Value) -> Result<Rest, String> {
+    pub(super) fn rest(&self, value: &Value) -> Result<RestSchema, String> {
         Ok(match value {
-            Value::Bool(true) => Rest::Any,
-            Value::Bool(false) => Rest::Never,
-            other => Rest::Each(self.schema(other)?),
+            Value::Bool(true) => RestSchema::Any,
+            Value::Bool(false) => RestSchema::Never,
+            other => RestSchema::Each(self.schema(other)?),
         })
     }
 }

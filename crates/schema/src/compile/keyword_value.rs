@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use crate::error::shown;
+use crate::error::display_value;
 use crate::node::Types;
 use crate::number::Number;
 
-pub(super) fn text(value: &Value) -> Result<&str, String> {
+pub(super) fn string(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "must be a string".into())
 }
 
@@ -23,8 +23,8 @@ pub(super) fn object(value: &Value) -> Result<&Map<String, Value>, String> {
 /// Reads a non-negative integer. Integers that do not fit into `u64` are clamped to its maximum.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
-        Value::Number(number) if Number::of(number).is_whole() => match Number::of(number) {
-            Number::Whole(count @ 0..) => Ok(u64::try_from(count).unwrap_or(u64::MAX)),
+        Value::Number(number) if Number::of(number).is_integer() => match Number::of(number) {
+            Number::Integer(count @ 0..) => Ok(u64::try_from(count).unwrap_or(u64::MAX)),
             Number::Float(count) if count > 0.0 => Ok(u64::MAX),
             _ => Err("must not be negative".into()),
         },
@@ -46,8 +46,8 @@ pub(super) fn names(value: &Value) -> Result<Vec<Box<str>>, String> {
 
 pub(super) fn types(value: &Value) -> Result<Types, String> {
     let named = |value: &Value| {
-        let known = value.as_str().and_then(Types::named);
-        known.ok_or_else(|| format!("{} is not a JSON Schema type", shown(value)))
+        let known = value.as_str().and_then(Types::from_name);
+        known.ok_or_else(|| format!("{} is not a JSON Schema type", display_value(value)))
     };
     match value {
         Value::Array(list) => {
@@ -55,7 +55,7 @@ pub(super) fn types(value: &Value) -> Result<Types, String> {
             if list.is_empty() {
                 return Err("must contain at least one type".into());
             }
-            list.iter().try_fold(Types::NONE, |types, one| Ok(types.with(named(one)?)))
+            list.iter().try_fold(Types::NONE, |types, one| Ok(types.union(named(one)?)))
         }
         one => named(one),
     }

@@ -8,43 +8,43 @@ mod objects;
 use serde_json::{Map, Value};
 
 use crate::dialect::{Dialect, is_annotation};
-use crate::error::{Fault, push_step, shown};
-use crate::index::{Found, Index};
-use crate::node::{Applied, Bound, Id, Node, Types};
+use crate::error::{ValidationError, display_value, push_token};
+use crate::index::{Index, Subschema};
+use crate::node::{Bound, Id, InPlaceApplicator, Node, Types};
 use crate::number::Number;
 use crate::pattern::Pattern;
 use crate::{Limits, Schema};
 
 /// Number of references that are followed at compile time. Longer chains and cycles are left to validation and its
 /// limits.
-const SHORTCUTS: usize = 8;
+const MAX_SHORTCUTS: usize = 8;
 /// Maximum nesting depth of the values of `const` and `enum`.
-const VALUE_DEPTH: usize = 128;
+const MAX_VALUE_DEPTH: usize = 128;
 
 pub(crate) struct Compiler<'a> {
     index: Index<'a>,
     /// Remaining bytes for compiled patterns.
-    room: usize,
+    pattern_bytes_left: usize,
 }
 
 type Members = Map<String, Value>;
 
-pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, Fault> {
-    let mut compiler = Compiler { index: Index::new(document, limits)?, room: limits.patterns };
-    let mut nodes = Vec::with_capacity(compiler.index.found.len());
-    for number in 0..compiler.index.found.len() {
+pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, ValidationError> {
+    let mut compiler = Compiler { index: Index::new(document, limits)?, pattern_bytes_left: limits.patterns };
+    let mut nodes = Vec::with_capacity(compiler.index.subschemas.len());
+    for number in 0..compiler.index.subschemas.len() {
         nodes.push(compiler.node(number)?);
     }
-    let is_dynamic = |applied: &Applied| matches!(applied, Applied::Dynamic { .. });
-    let dynamic = nodes.iter().any(|node: &Node| node.applied.iter().any(is_dynamic));
+    let is_dynamic = |applied: &InPlaceApplicator| matches!(applied, InPlaceApplicator::Dynamic { .. });
+    let dynamic = nodes.iter().any(|node: &Node| node.in_place.iter().any(is_dynamic));
     // The first entry of the index is the document.
     let root = compiler.shortcut(0);
-    Ok(Schema { nodes, root, dynamic, work: limits.work })
+    Ok(Schema { nodes, root, dynamic, max_work: limits.work })
 }
 
 impl<'a> Compiler<'a> {
-    fn node(&mut self, number: usize) -> Result<Node, Fault> {
-        let Found { value: whole, resource } = self.index.found[number];
+    fn node(&mut self, number: usize) -> Result<Node, ValidationError> {
+        let Subschema { value: whole, resource } = self.index.subschemas[number];
         let mut node = Node { resource, ..Node::default() };
         let Value::Object(members) = whole else {
             if *whole == Value::Bool(false) {
@@ -52,15 +52,15 @@ impl<'a> Compiler<'a> {
             }
             return Ok(node.finish());
         };
-        let alone = self.is_alone(members);
+        let alone = self.ignores_siblings(members);
         for (key, value) in members {
             if alone && key != "$ref" {
                 continue;
             }
             self.keyword(&mut node, members, key, value).map_err(|reason| {
                 let mut path = self.index.path(whole);
-                push_step(&mut path, key);
-                Fault { path, reason }
+                push_token(&mut path, key);
+                ValidationError { path, reason }
             })?;
         }
         objects::finish(&mut node);
@@ -68,7 +68,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Reports whether all keywords beside `$ref` are ignored, as in draft-07.
-    fn is_alone(&self, members: &Members) -> bool {
+    fn ignores_siblings(&self, members: &Members) -> bool {
         self.index.dialect == Dialect::Draft07 && members.contains_key("$ref")
     }
 
@@ -82,11 +82,12 @@ impl<'a> Compiler<'a> {
         match key {
             "type" => node.types = keyword_value::types(value)?,
             "const" => {
-                node.values.get_or_insert_default().constant = Some(keyword_value::value(value, VALUE_DEPTH)?)
+                node.values.get_or_insert_default().constant =
+                    Some(keyword_value::value(value, MAX_VALUE_DEPTH)?)
             }
             "enum" => {
                 let options = value.as_array().ok_or("must be an array")?;
-                let options = options.iter().map(|option| keyword_value::value(option, VALUE_DEPTH));
+                let options = options.iter().map(|option| keyword_value::value(option, MAX_VALUE_DEPTH));
                 node.values.get_or_insert_default().options = Some(options.collect::<Result<_, _>>()?);
             }
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
@@ -95,29 +96,29 @@ impl<'a> Compiler<'a> {
             "minLength" => node.text.get_or_insert_default().length.min = keyword_value::count(value)?,
             "maxLength" => node.text.get_or_insert_default().length.max = Some(keyword_value::count(value)?),
             "pattern" => {
-                node.text.get_or_insert_default().pattern = Some(self.pattern(keyword_value::text(value)?)?)
+                node.text.get_or_insert_default().pattern = Some(self.pattern(keyword_value::string(value)?)?)
             }
-            "format" | "title" | "description" | "$comment" => drop(keyword_value::text(value)?),
+            "format" | "title" | "description" | "$comment" => drop(keyword_value::string(value)?),
             "$defs" | "definitions" => {
                 keyword_value::object(value)?.values().try_for_each(|inner| self.schema(inner).map(drop))?;
             }
-            "$ref" => node
-                .applied
-                .push(Applied::Each(self.reference(keyword_value::text(value)?, node.resource)?.0)),
+            "$ref" => node.in_place.push(InPlaceApplicator::Apply(
+                self.reference(keyword_value::string(value)?, node.resource)?.0,
+            )),
             "$dynamicRef" if self.index.dialect == Dialect::Draft202012 => {
-                node.applied.push(self.dynamic_reference(keyword_value::text(value)?, node.resource)?);
+                node.in_place.push(self.dynamic_reference(keyword_value::string(value)?, node.resource)?);
             }
             "$recursiveRef" if self.index.dialect == Dialect::Draft201909 => {
                 return Err("is not supported: use $ref, or $dynamicRef of 2020-12".into());
             }
-            "allOf" => node.applied.extend(self.schemas(value)?.into_iter().map(Applied::Each)),
-            "anyOf" => node.applied.push(Applied::Any(self.schemas(value)?)),
-            "oneOf" => node.applied.push(Applied::One(self.schemas(value)?)),
-            "not" => node.applied.push(Applied::Not(self.schema(value)?, shown(value))),
+            "allOf" => node.in_place.extend(self.schemas(value)?.into_iter().map(InPlaceApplicator::Apply)),
+            "anyOf" => node.in_place.push(InPlaceApplicator::AnyOf(self.schemas(value)?)),
+            "oneOf" => node.in_place.push(InPlaceApplicator::OneOf(self.schemas(value)?)),
+            "not" => node.in_place.push(InPlaceApplicator::Not(self.schema(value)?, display_value(value))),
             "if" => {
                 let branch = |key: &str| members.get(key).map(|branch| self.schema(branch)).transpose();
                 let (then, otherwise) = (branch("then")?, branch("else")?);
-                node.applied.push(Applied::If { condition: self.schema(value)?, then, otherwise });
+                node.in_place.push(InPlaceApplicator::If { condition: self.schema(value)?, then, otherwise });
             }
             "then" | "else" => drop(self.schema(value)?),
             _ => {
@@ -144,7 +145,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn pattern(&mut self, source: &str) -> Result<Pattern, String> {
-        Pattern::new(source, &mut self.room)
+        Pattern::new(source, &mut self.pattern_bytes_left)
     }
 
     fn reference(&self, reference: &str, resource: u32) -> Result<(Id, &'a Value, u32), String> {
@@ -154,26 +155,31 @@ impl<'a> Compiler<'a> {
         Ok((self.shortcut(id), target, owner))
     }
 
-    fn dynamic_reference(&self, reference: &str, resource: u32) -> Result<Applied, String> {
+    fn dynamic_reference(&self, reference: &str, resource: u32) -> Result<InPlaceApplicator, String> {
         let (initial, target, owner) = self.reference(reference, resource)?;
         let targets = self.index.dynamic_targets(reference, target, owner);
-        Ok(if targets.len() > 1 { Applied::Dynamic { initial, targets } } else { Applied::Each(initial) })
+        Ok(if targets.len() > 1 {
+            InPlaceApplicator::Dynamic { initial, targets }
+        } else {
+            InPlaceApplicator::Apply(initial)
+        })
     }
 
     /// Returns the target of a subschema that is only a `$ref`.
     fn shortcut(&self, mut id: Id) -> Id {
-        for _ in 0..SHORTCUTS {
-            let Found { value: Value::Object(members), resource } = self.index.found[id as usize] else {
+        for _ in 0..MAX_SHORTCUTS {
+            let Subschema { value: Value::Object(members), resource } = self.index.subschemas[id as usize]
+            else {
                 break;
             };
             let Some(Value::String(reference)) = members.get("$ref") else { break };
             let only = |key: &String| key == "$ref" || is_annotation(key);
-            if !self.is_alone(members) && !members.keys().all(only) {
+            if !self.ignores_siblings(members) && !members.keys().all(only) {
                 break;
             }
             let Ok((target, _)) = self.index.resolve(reference, resource) else { break };
             let Some(target) = self.index.find(target) else { break };
-            if self.index.found[target as usize].resource != resource {
+            if self.index.subschemas[target as usize].resource != resource {
                 break; // a later `$dynamicRef` depends on the resources passed through
             }
             id = target;

@@ -54,13 +54,13 @@ impl Compiler<'_> {
 /// Merges `properties` and `required` into one sorted table.
 pub(super) fn finish(node: &mut Node) {
     let Some(object) = &mut node.object else { return };
-    object.members.sort_unstable_by(|one, two| one.order(&two.name));
+    object.members.sort_unstable_by(|one, two| one.cmp_name(&two.name));
     let named = object.members.len();
     for name in &object.required {
-        match object.members[..named].binary_search_by(|member| member.order(name)) {
+        match object.members[..named].binary_search_by(|member| member.cmp_name(name)) {
             Ok(at) => object.members[at].required = true,
             Err(_) => object.members.push(Member { name: name.clone(), node: None, required: true }),
         }
     }
-    object.members.sort_unstable_by(|one, two| one.order(&two.name));
+    object.members.sort_unstable_by(|one, two| one.cmp_name(&two.name));
 }

@@ -10,12 +10,12 @@ use regex::{Regex, RegexBuilder};
 use translate::translate;
 
 /// Maximum length of a pattern in bytes.
-const MAX_SOURCE: usize = 16_384;
+const MAX_SOURCE_BYTES: usize = 16_384;
 /// Sizes of the compiled program to try, in bytes, and the resulting cost per byte of text. The worst case of the
 /// engine is text size times program size.
-const SIZES: [(usize, u64); 4] = [(1 << 12, 1), (1 << 15, 8), (1 << 18, 64), (1 << 20, 256)];
+const PROGRAM_SIZES: [(usize, u64); 4] = [(1 << 12, 1), (1 << 15, 8), (1 << 18, 64), (1 << 20, 256)];
 /// Cache size per pattern and thread, in bytes.
-const CACHE: usize = 1 << 18;
+const CACHE_BYTES: usize = 1 << 18;
 
 /// Compiled pattern.
 #[derive(Debug)]
@@ -29,13 +29,13 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Compiles a pattern within `room` bytes, and subtracts the size limit of the program from `room`.
     pub(crate) fn new(source: &str, room: &mut usize) -> Result<Self, String> {
-        if source.len() > MAX_SOURCE {
-            return Err(format!("the pattern is longer than {MAX_SOURCE} bytes"));
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(format!("the pattern is longer than {MAX_SOURCE_BYTES} bytes"));
         }
         let fault = |reason: &str| format!("the pattern {source:?} {reason}");
         let translated = translate(source).map_err(|reason| fault(&reason))?;
-        for (size, weight) in SIZES.into_iter().take_while(|(size, _)| *size <= *room) {
-            match RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(CACHE).build() {
+        for (size, weight) in PROGRAM_SIZES.into_iter().take_while(|(size, _)| *size <= *room) {
+            match RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(CACHE_BYTES).build() {
                 Ok(regex) => {
                     *room -= size;
                     return Ok(Self { source: source.into(), regex, weight });

@@ -34,7 +34,7 @@ struct Translator<'a> {
 
 /// Match of one position in a pattern or class.
 enum Atom {
-    One(char),
+    Char(char),
     Set(String),
 }
 
@@ -62,7 +62,7 @@ impl Translator<'_> {
                     return Ok(());
                 }
                 _ => match self.escape()? {
-                    Atom::One(one) => literal(&mut self.out, one),
+                    Atom::Char(one) => literal(&mut self.out, one),
                     Atom::Set(set) => self.out.push_str(&set),
                 },
             },
@@ -155,13 +155,13 @@ impl Translator<'_> {
             let is_range = ahead.next() == Some('-') && ahead.next().is_some_and(|next| next != ']');
             match first {
                 Atom::Set(set) => self.out.push_str(&set),
-                Atom::One(first) if is_range => {
+                Atom::Char(first) if is_range => {
                     self.rest.next();
                     match self.class_atom()? {
-                        Some(Atom::One(last)) if last < first => {
+                        Some(Atom::Char(last)) if last < first => {
                             return Err(format!("has a range out of order, from {first:?} to {last:?}"));
                         }
-                        Some(Atom::One(last)) => {
+                        Some(Atom::Char(last)) => {
                             literal(&mut self.out, first);
                             self.out.push('-');
                             literal(&mut self.out, last);
@@ -174,7 +174,7 @@ impl Translator<'_> {
                         None => break,
                     }
                 }
-                Atom::One(first) => literal(&mut self.out, first),
+                Atom::Char(first) => literal(&mut self.out, first),
             }
         }
         self.out.push(']');
@@ -186,9 +186,9 @@ impl Translator<'_> {
         match self.rest.next() {
             None => Err("has an unterminated class".into()),
             Some(']') => Ok(None),
-            Some('\\') if self.skip("b") => Ok(Some(Atom::One('\u{8}'))),
+            Some('\\') if self.skip("b") => Ok(Some(Atom::Char('\u{8}'))),
             Some('\\') => self.escape().map(Some),
-            Some(one) => Ok(Some(Atom::One(one))),
+            Some(one) => Ok(Some(Atom::Char(one))),
         }
     }
 
@@ -220,7 +220,7 @@ impl Translator<'_> {
             other if other.is_alphanumeric() => return Err(format!("has the unknown escape \\{other}")),
             other => other,
         };
-        Ok(Atom::One(one))
+        Ok(Atom::Char(one))
     }
 
     fn property(&mut self, kind: char) -> Result<Atom, String> {
@@ -237,21 +237,22 @@ impl Translator<'_> {
     }
 
     fn unicode(&mut self) -> Result<char, String> {
-        const FAULT: &str = "has an invalid \\u escape";
+        const INVALID_UNICODE_ESCAPE: &str = "has an invalid \\u escape";
         if let Some((digits, rest)) =
             self.rest.as_str().strip_prefix('{').and_then(|rest| rest.split_once('}'))
         {
             self.rest = rest.chars();
             let code = u32::from_str_radix(digits, 16).ok();
-            return Ok(code.and_then(char::from_u32).ok_or(FAULT)?);
+            return Ok(code.and_then(char::from_u32).ok_or(INVALID_UNICODE_ESCAPE)?);
         }
-        let code = self.hex(4).ok_or(FAULT)?;
+        let code = self.hex(4).ok_or(INVALID_UNICODE_ESCAPE)?;
         if !(0xD800..0xDC00).contains(&code) {
-            return Ok(char::from_u32(code).ok_or(FAULT)?);
+            return Ok(char::from_u32(code).ok_or(INVALID_UNICODE_ESCAPE)?);
         }
         let low = if self.skip("\\u") { self.hex(4) } else { None };
-        let low = low.filter(|low| (0xDC00..0xE000).contains(low)).ok_or(FAULT)?;
-        Ok(char::from_u32(0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00)).ok_or(FAULT)?)
+        let low = low.filter(|low| (0xDC00..0xE000).contains(low)).ok_or(INVALID_UNICODE_ESCAPE)?;
+        Ok(char::from_u32(0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00))
+            .ok_or(INVALID_UNICODE_ESCAPE)?)
     }
 
     fn hex(&mut self, digits: usize) -> Option<u32> {

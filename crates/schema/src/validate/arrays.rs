@@ -2,34 +2,36 @@
 
 use serde_json::Value;
 
-use super::{Flow, Marks, Run, Stop};
+use super::{Aborted, EvaluatedMarks, Flow, Validation};
 use crate::equal::is_unique;
-use crate::error::{Place, shown};
-use crate::evaluated::Seen;
-use crate::node::{Arrays, Contains, Node, Rest};
+use crate::error::{InstancePath, display_value};
+use crate::evaluated::EvaluatedSet;
+use crate::node::{ArrayKeywords, Contains, Node, RestSchema};
 
-impl<'s> Run<'s> {
+impl<'s> Validation<'s> {
     #[inline(never)]
     pub(super) fn array(
         &mut self,
-        rules: &'s Arrays,
+        rules: &'s ArrayKeywords,
         items: &[Value],
         value: &Value,
-        place: &Place<'_>,
-        mut marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let count = items.len() as u64;
         let words = |limit: u64| format!("{limit} item{}", if limit == 1 { "" } else { "s" });
         if count < rules.size.min {
-            self.fail(place, || format!("{} has less than {}", shown(value), words(rules.size.min)))?;
+            self.report(place, || {
+                format!("{} has less than {}", display_value(value), words(rules.size.min))
+            })?;
         }
         if let Some(max) = rules.size.max.filter(|max| count > *max) {
-            self.fail(place, || format!("{} has more than {}", shown(value), words(max)))?;
+            self.report(place, || format!("{} has more than {}", display_value(value), words(max)))?;
         }
         for (index, (item, id)) in items.iter().zip(&rules.prefix).enumerate() {
-            self.check(*id, item, &Place::Index(place, index), None)?;
+            self.check(*id, item, &InstancePath::Index(place, index), None)?;
             if let Some(marks) = &mut marks {
-                marks.add(index);
+                marks.insert(index);
             }
         }
         self.rest(rules, items, place, marks.as_deref_mut())?;
@@ -37,30 +39,36 @@ impl<'s> Run<'s> {
             self.contains(contains, items, value, place, marks)?;
         }
         if rules.unique && !is_unique(items, &mut self.work) {
-            self.fail(place, || format!("{} has non-unique elements", shown(value)))?;
+            self.report(place, || format!("{} has non-unique elements", display_value(value)))?;
         }
         Ok(())
     }
 
-    fn rest(&mut self, rules: &Arrays, items: &[Value], place: &Place<'_>, marks: Marks<'_>) -> Flow {
+    fn rest(
+        &mut self,
+        rules: &ArrayKeywords,
+        items: &[Value],
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
+    ) -> Flow {
         let left = items.get(rules.prefix.len()..).unwrap_or_default();
         match rules.rest {
             None => return Ok(()),
-            Some(Rest::Any) => {}
-            Some(Rest::Never) if left.is_empty() => {}
-            Some(Rest::Never) => self.fail(place, || {
-                let shown: Vec<String> = left.iter().take(5).map(shown).collect();
-                unexpected("Additional items", "", &shown, left.len())
+            Some(RestSchema::Any) => {}
+            Some(RestSchema::Never) if left.is_empty() => {}
+            Some(RestSchema::Never) => self.report(place, || {
+                let shown: Vec<String> = left.iter().take(5).map(display_value).collect();
+                unexpected_message("Additional items", "", &shown, left.len())
             })?,
-            Some(Rest::Each(id)) => {
+            Some(RestSchema::Each(id)) => {
                 for (index, item) in (rules.prefix.len()..).zip(left) {
-                    self.check(id, item, &Place::Index(place, index), None)?;
+                    self.check(id, item, &InstancePath::Index(place, index), None)?;
                 }
             }
         }
         if let Some(marks) = marks {
             self.spend(items.len())?;
-            marks.add_all(items.len());
+            marks.insert_first(items.len());
         }
         Ok(())
     }
@@ -71,33 +79,33 @@ impl<'s> Run<'s> {
         rule: &Contains,
         items: &[Value],
         value: &Value,
-        place: &Place<'_>,
-        mut marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let mut found = 0;
         for (index, item) in items.iter().enumerate() {
-            if !self.fits(rule.node, item, None) {
+            if !self.is_valid(rule.node, item, None) {
                 continue;
             }
             found += 1;
             match &mut marks {
-                Some(marks) if rule.marks => marks.add(index),
+                Some(marks) if rule.marks_evaluated => marks.insert(index),
                 _ if rule.count.max.map_or(found >= rule.count.min, |max| found > max) => break,
                 _ => {}
             }
         }
         if found < rule.count.min {
-            self.fail(place, || match (found, rule.count.min) {
-                (0, _) => format!("None of {} are valid under the given schema", shown(value)),
+            self.report(place, || match (found, rule.count.min) {
+                (0, _) => format!("None of {} are valid under the given schema", display_value(value)),
                 (_, min) => format!(
                     "{} has less than {min} items that are valid under the given schema",
-                    shown(value)
+                    display_value(value)
                 ),
             })?;
         }
         if let Some(max) = rule.count.max.filter(|max| found > *max) {
-            self.fail(place, || {
-                let value = shown(value);
+            self.report(place, || {
+                let value = display_value(value);
                 format!("{value} has more than {max} items that are valid under the given schema")
             })?;
         }
@@ -110,38 +118,39 @@ impl<'s> Run<'s> {
         node: &'s Node,
         value: &Value,
         items: &[Value],
-        place: &Place<'_>,
-        marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        let (Some(id), mut seen, before) = (node.unevaluated_items, Seen::default(), self.faults.len())
+        let (Some(id), mut seen, before) =
+            (node.unevaluated_items, EvaluatedSet::default(), self.errors.len())
         else {
-            return Err(Stop);
+            return Err(Aborted);
         };
         self.keywords(node, value, place, Some(&mut seen))?;
-        if self.faults.len() > before {
+        if self.errors.len() > before {
             return Ok(());
         }
         self.spend(items.len())?;
         let left = || items.iter().enumerate().filter(|(index, _)| !seen.contains(*index));
         if !self.is_never(id) {
             for (index, item) in left() {
-                self.check(id, item, &Place::Index(place, index), None)?;
+                self.check(id, item, &InstancePath::Index(place, index), None)?;
             }
         } else if left().next().is_some() {
-            self.fail(place, || {
-                let shown: Vec<String> = left().take(5).map(|(_, item)| shown(item)).collect();
-                unexpected("Unevaluated items", "'", &shown, left().count())
+            self.report(place, || {
+                let shown: Vec<String> = left().take(5).map(|(_, item)| display_value(item)).collect();
+                unexpected_message("Unevaluated items", "'", &shown, left().count())
             })?;
         }
         if let Some(marks) = marks {
-            marks.add_all(items.len());
+            marks.insert_first(items.len());
         }
         Ok(())
     }
 }
 
 /// Formats `… are not allowed ('a', 'b' were unexpected)`. `names` may be fewer than `count`.
-pub(super) fn unexpected(what: &str, quote: &str, names: &[String], count: usize) -> String {
+pub(super) fn unexpected_message(what: &str, quote: &str, names: &[String], count: usize) -> String {
     let mut text = format!("{what} are not allowed (");
     for (index, name) in names.iter().enumerate() {
         text.push_str(if index == 0 { "" } else { ", " });

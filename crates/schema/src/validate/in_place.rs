@@ -2,51 +2,51 @@
 
 use serde_json::Value;
 
-use super::{Flow, Marks, Run};
-use crate::error::{Place, shown};
-use crate::evaluated::Seen;
-use crate::node::{Applied, Id};
+use super::{EvaluatedMarks, Flow, Validation};
+use crate::error::{InstancePath, display_value};
+use crate::evaluated::EvaluatedSet;
+use crate::node::{Id, InPlaceApplicator};
 
-impl Run<'_> {
+impl Validation<'_> {
     #[inline(never)]
-    pub(super) fn applied(
+    pub(super) fn in_place(
         &mut self,
-        applied: &Applied,
+        applied: &InPlaceApplicator,
         value: &Value,
-        place: &Place<'_>,
-        mut marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         match applied {
-            Applied::Each(id) => self.check(*id, value, place, marks)?,
-            Applied::Dynamic { initial, targets } => {
+            InPlaceApplicator::Apply(id) => self.check(*id, value, place, marks)?,
+            InPlaceApplicator::Dynamic { initial, targets } => {
                 let find = |resource: &u32| targets.iter().find(|(owner, _)| owner == resource);
-                let id = self.scope.iter().find_map(find).map_or(*initial, |(_, id)| *id);
+                let id = self.dynamic_scope.iter().find_map(find).map_or(*initial, |(_, id)| *id);
                 self.check(id, value, place, marks)?;
             }
-            Applied::Any(ids) => {
+            InPlaceApplicator::AnyOf(ids) => {
                 if self.count(ids, value, None, marks) == 0 {
-                    self.explain("anyOf", ids, value, place)?;
+                    self.report_no_match("anyOf", ids, value, place)?;
                 }
             }
-            Applied::One(ids) => match self.count(ids, value, Some(1), marks) {
-                0 => self.explain("oneOf", ids, value, place)?,
+            InPlaceApplicator::OneOf(ids) => match self.count(ids, value, Some(1), marks) {
+                0 => self.report_no_match("oneOf", ids, value, place)?,
                 1 => {}
-                _ => self.fail(place, || {
-                    let value = shown(value);
+                _ => self.report(place, || {
+                    let value = display_value(value);
                     format!(
                         "{value} is valid under more than one of the schemas listed in the 'oneOf' keyword"
                     )
                 })?,
             },
-            Applied::Not(id, text) => {
-                if self.fits(*id, value, None) {
-                    self.fail(place, || format!("{text} is not allowed for {}", shown(value)))?;
+            InPlaceApplicator::Not(id, text) => {
+                if self.is_valid(*id, value, None) {
+                    self.report(place, || format!("{text} is not allowed for {}", display_value(value)))?;
                 }
             }
-            Applied::If { condition, then, otherwise } => {
-                let mut branch = Seen::default();
+            InPlaceApplicator::If { condition, then, otherwise } => {
+                let mut branch = EvaluatedSet::default();
                 let wanted = marks.is_some().then_some(&mut branch);
-                let next = if self.fits(*condition, value, wanted) {
+                let next = if self.is_valid(*condition, value, wanted) {
                     if let Some(marks) = &mut marks {
                         marks.merge(&branch);
                     }
@@ -64,16 +64,22 @@ impl Run<'_> {
 
     /// Counts the schemas under which a value is valid. Without `marks`, counting stops as soon as the count exceeds
     /// `most` (default: 0).
-    fn count(&mut self, ids: &[Id], value: &Value, most: Option<usize>, mut marks: Marks<'_>) -> usize {
+    fn count(
+        &mut self,
+        ids: &[Id],
+        value: &Value,
+        max_count: Option<usize>,
+        mut marks: EvaluatedMarks<'_>,
+    ) -> usize {
         let mut count = 0;
         for id in ids {
-            let mut branch = Seen::default();
+            let mut branch = EvaluatedSet::default();
             let wanted = marks.is_some().then_some(&mut branch);
-            if self.fits(*id, value, wanted) {
+            if self.is_valid(*id, value, wanted) {
                 count += 1;
                 match &mut marks {
                     Some(marks) => marks.merge(&branch),
-                    None if count > most.unwrap_or(0) => break,
+                    None if count > max_count.unwrap_or(0) => break,
                     None => {}
                 }
             }
@@ -84,16 +90,22 @@ impl Run<'_> {
     /// Reports why a value is valid under none of the schemas. If only one of them accepts the type of the value, its
     /// errors are reported.
     #[inline(never)]
-    fn explain(&mut self, keyword: &str, ids: &[Id], value: &Value, place: &Place<'_>) -> Flow {
+    fn report_no_match(
+        &mut self,
+        keyword: &str,
+        ids: &[Id],
+        value: &Value,
+        place: &InstancePath<'_>,
+    ) -> Flow {
         let schema = self.schema;
         if !self.quiet {
-            let mut candidates = ids.iter().filter(|id| schema.nodes[**id as usize].types.allow(value));
+            let mut candidates = ids.iter().filter(|id| schema.nodes[**id as usize].types.allows(value));
             if let (Some(only), None, true) = (candidates.next(), candidates.next(), ids.len() > 1) {
                 return self.check(*only, value, place, None);
             }
         }
-        self.fail(place, || {
-            let value = shown(value);
+        self.report(place, || {
+            let value = display_value(value);
             format!("{value} is not valid under any of the schemas listed in the '{keyword}' keyword")
         })
     }

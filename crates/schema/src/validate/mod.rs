@@ -9,43 +9,43 @@ use std::cmp::Ordering;
 use serde_json::Value;
 
 use crate::Schema;
-use crate::budget::{Over, Work};
+use crate::budget::{BudgetError, WorkBudget};
 use crate::equal::{is_equal, text_cost};
-use crate::error::{Fault, Place, cut, shown};
-use crate::evaluated::Seen;
-use crate::node::{Counts, Id, Node, Numbers, Texts, Types, Values};
+use crate::error::{InstancePath, ValidationError, display_value, truncate_reason};
+use crate::evaluated::EvaluatedSet;
+use crate::node::{Counts, Id, Node, NumberKeywords, StringKeywords, Types, Values};
 use crate::number::Number;
 use crate::pattern::Pattern;
 
 /// Running validation.
-pub(crate) struct Run<'s> {
+pub(crate) struct Validation<'s> {
     schema: &'s Schema,
-    work: Work,
+    work: WorkBudget,
     /// Whether only validity is of interest: the first error ends the validation, and no message is created.
     quiet: bool,
-    max: usize,
-    faults: Vec<Fault>,
+    max_errors: usize,
+    errors: Vec<ValidationError>,
     /// Resources in the dynamic scope, outermost first, for `$dynamicRef`.
-    scope: Vec<u32>,
+    dynamic_scope: Vec<u32>,
 }
 
 /// Ends the validation: the outcome is known, or the work is exhausted.
-pub(crate) struct Stop;
+pub(crate) struct Aborted;
 
-pub(crate) type Flow = Result<(), Stop>;
+pub(crate) type Flow = Result<(), Aborted>;
 
 /// Evaluated members or items, if an `unevaluated…` keyword needs them.
-pub(crate) type Marks<'m> = Option<&'m mut Seen>;
+pub(crate) type EvaluatedMarks<'m> = Option<&'m mut EvaluatedSet>;
 
-impl<'s> Run<'s> {
-    pub(crate) fn new(schema: &'s Schema, max: usize) -> Self {
+impl<'s> Validation<'s> {
+    pub(crate) fn new(schema: &'s Schema, max_errors: usize) -> Self {
         Self {
             schema,
-            work: Work::new(schema.work),
+            work: WorkBudget::new(schema.max_work),
             quiet: false,
-            max,
-            faults: Vec::new(),
-            scope: Vec::new(),
+            max_errors,
+            errors: Vec::new(),
+            dynamic_scope: Vec::new(),
         }
     }
 
@@ -54,40 +54,52 @@ impl<'s> Run<'s> {
     }
 
     /// Validates a value and returns its errors. A quiet validation returns an error without a reason.
-    pub(crate) fn finish(mut self, value: &Value) -> Vec<Fault> {
-        let flow = self.check(self.schema.root, value, &Place::Root, None);
-        let reason = match (self.work.over(), flow) {
-            (Some(Over::Steps), _) => {
+    pub(crate) fn finish(mut self, value: &Value) -> Vec<ValidationError> {
+        let flow = self.check(self.schema.root, value, &InstancePath::Root, None);
+        let reason = match (self.work.error(), flow) {
+            (Some(BudgetError::Steps), _) => {
                 "the value cannot be checked: schema and value together require too many steps"
             }
-            (Some(Over::Depth), _) => {
+            (Some(BudgetError::Depth), _) => {
                 "the value cannot be checked: schema and value together are nested too deeply"
             }
-            (None, Err(Stop)) if self.faults.is_empty() => "",
-            _ => return self.faults,
+            (None, Err(Aborted)) if self.errors.is_empty() => "",
+            _ => return self.errors,
         };
         // Errors found so far may depend on validations that were aborted.
-        vec![Fault { path: String::new(), reason: reason.into() }]
+        vec![ValidationError { path: String::new(), reason: reason.into() }]
     }
 
     /// Validates a value. Unless quiet, errors are collected up to the maximum.
     #[inline]
-    pub(crate) fn check(&mut self, id: Id, value: &Value, place: &Place<'_>, marks: Marks<'_>) -> Flow {
+    pub(crate) fn check(
+        &mut self,
+        id: Id,
+        value: &Value,
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
+    ) -> Flow {
         let schema = self.schema;
         let node = &schema.nodes[id as usize];
-        if node.simple && node.types.allow(value) && self.work.spend(1) {
+        if node.type_only && node.types.allows(value) && self.work.spend(1) {
             return Ok(());
         }
         self.check_keywords(node, value, place, marks)
     }
 
-    fn check_keywords(&mut self, node: &'s Node, value: &Value, place: &Place<'_>, marks: Marks<'_>) -> Flow {
+    fn check_keywords(
+        &mut self,
+        node: &'s Node,
+        value: &Value,
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
+    ) -> Flow {
         if !self.work.enter() {
-            return Err(Stop);
+            return Err(Aborted);
         }
         let schema = self.schema;
         if schema.dynamic {
-            self.scope.push(node.resource);
+            self.dynamic_scope.push(node.resource);
         }
         let flow = match value {
             Value::Array(items) if node.unevaluated_items.is_some() => {
@@ -98,37 +110,43 @@ impl<'s> Run<'s> {
             }
             _ => self.keywords(node, value, place, marks),
         };
-        self.scope.pop();
+        self.dynamic_scope.pop();
         self.work.leave();
         flow
     }
 
     /// Reports whether a value is valid, without collecting errors.
-    fn fits(&mut self, id: Id, value: &Value, marks: Marks<'_>) -> bool {
+    fn is_valid(&mut self, id: Id, value: &Value, marks: EvaluatedMarks<'_>) -> bool {
         let quiet = std::mem::replace(&mut self.quiet, true);
-        let flow = self.check(id, value, &Place::Root, marks);
+        let flow = self.check(id, value, &InstancePath::Root, marks);
         self.quiet = quiet;
         flow.is_ok()
     }
 
     #[cold]
     #[inline(never)]
-    fn fail(&mut self, place: &Place<'_>, reason: impl FnOnce() -> String) -> Flow {
-        if self.quiet || self.work.over().is_some() {
-            return Err(Stop);
+    fn report(&mut self, place: &InstancePath<'_>, reason: impl FnOnce() -> String) -> Flow {
+        if self.quiet || self.work.error().is_some() {
+            return Err(Aborted);
         }
-        self.faults.push(Fault { path: place.pointer(), reason: cut(reason()) });
-        if self.faults.len() < self.max { Ok(()) } else { Err(Stop) }
+        self.errors.push(ValidationError { path: place.pointer(), reason: truncate_reason(reason()) });
+        if self.errors.len() < self.max_errors { Ok(()) } else { Err(Aborted) }
     }
 
     fn spend(&mut self, steps: usize) -> Flow {
-        if self.work.spend(steps as u64) { Ok(()) } else { Err(Stop) }
+        if self.work.spend(steps as u64) { Ok(()) } else { Err(Aborted) }
     }
 
     #[inline]
-    fn keywords(&mut self, node: &'s Node, value: &Value, place: &Place<'_>, mut marks: Marks<'_>) -> Flow {
-        if !node.types.allow(value) {
-            self.fail(place, || wrong_type(node.types, value))?;
+    fn keywords(
+        &mut self,
+        node: &'s Node,
+        value: &Value,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
+    ) -> Flow {
+        if !node.types.allows(value) {
+            self.report(place, || type_message(node.types, value))?;
         }
         if let Some(values) = &node.values {
             self.values(values, value, place)?;
@@ -156,29 +174,35 @@ impl<'s> Run<'s> {
             }
             Value::Null | Value::Bool(_) => {}
         }
-        for applied in &node.applied {
-            self.applied(applied, value, place, marks.as_deref_mut())?;
+        for applied in &node.in_place {
+            self.in_place(applied, value, place, marks.as_deref_mut())?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn values(&mut self, values: &Values, value: &Value, place: &Place<'_>) -> Flow {
+    fn values(&mut self, values: &Values, value: &Value, place: &InstancePath<'_>) -> Flow {
         if let Some(constant) = &values.constant
             && !is_equal(constant, value, &mut self.work)
         {
-            self.fail(place, || format!("{} was expected", shown(constant)))?;
+            self.report(place, || format!("{} was expected", display_value(constant)))?;
         }
         if let Some(options) = &values.options
             && !options.iter().any(|option| is_equal(option, value, &mut self.work))
         {
-            self.fail(place, || no_option(options, value))?;
+            self.report(place, || enum_message(options, value))?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn number(&mut self, rules: &Numbers, number: Number, value: &Value, place: &Place<'_>) -> Flow {
+    fn number(
+        &mut self,
+        rules: &NumberKeywords,
+        number: Number,
+        value: &Value,
+        place: &InstancePath<'_>,
+    ) -> Flow {
         let bounds = [
             (&rules.minimum, [Ordering::Greater, Ordering::Equal], "less than the minimum of"),
             (&rules.exclusive_minimum, [Ordering::Greater; 2], "less than or equal to the minimum of"),
@@ -189,19 +213,19 @@ impl<'s> Run<'s> {
             if let Some(bound) = bound
                 && !allowed.contains(&number.compare(bound.limit))
             {
-                self.fail(place, || format!("{value} is {words} {}", bound.text))?;
+                self.report(place, || format!("{value} is {words} {}", bound.text))?;
             }
         }
         if let Some(bound) = &rules.multiple_of
             && !number.is_multiple_of(bound.limit)
         {
-            self.fail(place, || format!("{value} is not a multiple of {}", bound.text))?;
+            self.report(place, || format!("{value} is not a multiple of {}", bound.text))?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn text(&mut self, rules: &Texts, text: &str, value: &Value, place: &Place<'_>) -> Flow {
+    fn text(&mut self, rules: &StringKeywords, text: &str, value: &Value, place: &InstancePath<'_>) -> Flow {
         let Counts { min, max } = rules.length;
         // A character takes one to four bytes, so most strings need not be counted.
         let bytes = text.len() as u64;
@@ -210,29 +234,29 @@ impl<'s> Run<'s> {
             let length = text.chars().count() as u64;
             let words = |limit: u64| format!("{limit} character{}", if limit == 1 { "" } else { "s" });
             if length < min {
-                self.fail(place, || format!("{} is shorter than {}", shown(value), words(min)))?;
+                self.report(place, || format!("{} is shorter than {}", display_value(value), words(min)))?;
             }
             if let Some(max) = max.filter(|max| length > *max) {
-                self.fail(place, || format!("{} is longer than {}", shown(value), words(max)))?;
+                self.report(place, || format!("{} is longer than {}", display_value(value), words(max)))?;
             }
         }
         if let Some(pattern) = &rules.pattern
             && !self.matches(pattern, text)?
         {
-            self.fail(place, || format!("{} does not match \"{}\"", shown(value), pattern.source))?;
+            self.report(place, || format!("{} does not match \"{}\"", display_value(value), pattern.source))?;
         }
         Ok(())
     }
 
-    fn matches(&mut self, pattern: &Pattern, text: &str) -> Result<bool, Stop> {
+    fn matches(&mut self, pattern: &Pattern, text: &str) -> Result<bool, Aborted> {
         let steps = pattern.weight.saturating_mul(text.len() as u64 + 1);
-        if self.work.spend(steps) { Ok(pattern.is_match(text)) } else { Err(Stop) }
+        if self.work.spend(steps) { Ok(pattern.is_match(text)) } else { Err(Aborted) }
     }
 }
 
-fn wrong_type(types: Types, value: &Value) -> String {
+fn type_message(types: Types, value: &Value) -> String {
     let names: Vec<String> = types.names().map(|name| format!("\"{name}\"")).collect();
-    let value = shown(value);
+    let value = display_value(value);
     match names.len() {
         0 => format!("False schema does not allow {value}"),
         1 => format!("{value} is not of type {}", names.concat()),
@@ -241,9 +265,9 @@ fn wrong_type(types: Types, value: &Value) -> String {
 }
 
 /// Formats the error for `enum`. Names up to three options; of more options, the first two.
-fn no_option(options: &[Value], value: &Value) -> String {
-    let value = shown(value);
-    let named: Vec<String> = options.iter().take(3).map(shown).collect();
+fn enum_message(options: &[Value], value: &Value) -> String {
+    let value = display_value(value);
+    let named: Vec<String> = options.iter().take(3).map(display_value).collect();
     match &*named {
         [] => format!("{value} is not allowed: the enum is empty"),
         [one] => format!("{value} is not one of {one}"),

@@ -2,30 +2,30 @@
 
 use serde_json::{Map, Value};
 
-use super::arrays::unexpected;
-use super::{Flow, Marks, Run, Stop};
+use super::arrays::unexpected_message;
+use super::{Aborted, EvaluatedMarks, Flow, Validation};
 use crate::equal::text_cost;
-use crate::error::{Place, shown};
-use crate::evaluated::Seen;
-use crate::node::{Dependent, Id, Node, Objects, Rest, Types};
+use crate::error::{InstancePath, display_value};
+use crate::evaluated::EvaluatedSet;
+use crate::node::{Dependent, Id, Node, ObjectKeywords, RestSchema, Types};
 
 type Members = Map<String, Value>;
 
-impl<'s> Run<'s> {
+impl<'s> Validation<'s> {
     #[inline(never)]
     pub(super) fn object(
         &mut self,
-        rules: &'s Objects,
+        rules: &'s ObjectKeywords,
         members: &Members,
         value: &Value,
-        place: &Place<'_>,
-        mut marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         self.size(rules, members, value, place)?;
         self.members(rules, members, place, marks.as_deref_mut())?;
         if let Some(names) = rules.names {
             for name in members.keys() {
-                self.spend_on(name)?;
+                self.spend_on_name(name)?;
                 self.check(names, &Value::String(name.clone()), place, None)?;
             }
         }
@@ -35,14 +35,22 @@ impl<'s> Run<'s> {
         Ok(())
     }
 
-    fn size(&mut self, rules: &Objects, members: &Members, value: &Value, place: &Place<'_>) -> Flow {
+    fn size(
+        &mut self,
+        rules: &ObjectKeywords,
+        members: &Members,
+        value: &Value,
+        place: &InstancePath<'_>,
+    ) -> Flow {
         let count = members.len() as u64;
         let words = |limit: u64| format!("{limit} propert{}", if limit == 1 { "y" } else { "ies" });
         if count < rules.size.min {
-            self.fail(place, || format!("{} has less than {}", shown(value), words(rules.size.min)))?;
+            self.report(place, || {
+                format!("{} has less than {}", display_value(value), words(rules.size.min))
+            })?;
         }
         if let Some(max) = rules.size.max.filter(|max| count > *max) {
-            self.fail(place, || format!("{} has more than {}", shown(value), words(max)))?;
+            self.report(place, || format!("{} has more than {}", display_value(value), words(max)))?;
         }
         Ok(())
     }
@@ -50,19 +58,19 @@ impl<'s> Run<'s> {
     /// Validates the members in one pass, for all keywords that select them by name.
     fn members(
         &mut self,
-        rules: &'s Objects,
+        rules: &'s ObjectKeywords,
         members: &Members,
-        place: &Place<'_>,
-        mut marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let mut required = 0;
         let mut unknown = Vec::new();
         self.spend(members.len())?;
         for (index, (name, value)) in members.iter().enumerate() {
-            let inner = Place::Key(place, name);
+            let inner = InstancePath::Key(place, name);
             let mut known = false;
-            self.spend_on(name)?;
-            if let Ok(at) = rules.members.binary_search_by(|member| member.order(name)) {
+            self.spend_on_name(name)?;
+            if let Ok(at) = rules.members.binary_search_by(|member| member.cmp_name(name)) {
                 let member = &rules.members[at];
                 required += usize::from(member.required);
                 if let Some(id) = member.node {
@@ -79,37 +87,39 @@ impl<'s> Run<'s> {
             if !known {
                 match rules.rest {
                     None => continue,
-                    Some(Rest::Any) => {}
-                    Some(Rest::Each(id)) => self.check(id, value, &inner, None)?,
-                    Some(Rest::Never) if self.quiet => return Err(Stop),
-                    Some(Rest::Never) => unknown.push(name),
+                    Some(RestSchema::Any) => {}
+                    Some(RestSchema::Each(id)) => self.check(id, value, &inner, None)?,
+                    Some(RestSchema::Never) if self.quiet => return Err(Aborted),
+                    Some(RestSchema::Never) => unknown.push(name),
                 }
             }
             if let Some(marks) = &mut marks {
-                marks.add(index);
+                marks.insert(index);
             }
         }
         if !unknown.is_empty() {
-            self.fail(place, || unexpected("Additional properties", "'", &first(&unknown), unknown.len()))?;
+            self.report(place, || {
+                unexpected_message("Additional properties", "'", &first_names(&unknown), unknown.len())
+            })?;
         }
         if required < rules.required.len() { self.required(&rules.required, members, place) } else { Ok(()) }
     }
 
     /// Spends the cost of looking up a name in addition to the step itself. Zero unless the name is long.
     #[inline]
-    fn spend_on(&mut self, name: &str) -> Flow {
-        if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Stop) }
+    fn spend_on_name(&mut self, name: &str) -> Flow {
+        if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Aborted) }
     }
 
     #[inline(never)]
-    fn required(&mut self, names: &[Box<str>], members: &Members, place: &Place<'_>) -> Flow {
+    fn required(&mut self, names: &[Box<str>], members: &Members, place: &InstancePath<'_>) -> Flow {
         self.spend(names.len())?;
         for name in names {
-            self.spend_on(name)?;
+            self.spend_on_name(name)?;
             if members.contains_key(&**name) {
                 continue;
             }
-            self.fail(place, || format!("{name:?} is a required property"))?;
+            self.report(place, || format!("{name:?} is a required property"))?;
         }
         Ok(())
     }
@@ -120,11 +130,11 @@ impl<'s> Run<'s> {
         rule: &Dependent,
         members: &Members,
         value: &Value,
-        place: &Place<'_>,
-        marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
     ) -> Flow {
         self.spend(1)?;
-        self.spend_on(&rule.name)?;
+        self.spend_on_name(&rule.name)?;
         if !members.contains_key(&*rule.name) {
             return Ok(());
         }
@@ -141,31 +151,32 @@ impl<'s> Run<'s> {
         node: &'s Node,
         value: &Value,
         members: &Members,
-        place: &Place<'_>,
-        marks: Marks<'_>,
+        place: &InstancePath<'_>,
+        marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        let (Some(id), mut seen, before) = (node.unevaluated_properties, Seen::default(), self.faults.len())
+        let (Some(id), mut seen, before) =
+            (node.unevaluated_properties, EvaluatedSet::default(), self.errors.len())
         else {
-            return Err(Stop);
+            return Err(Aborted);
         };
         self.keywords(node, value, place, Some(&mut seen))?;
-        if self.faults.len() > before {
+        if self.errors.len() > before {
             return Ok(());
         }
         self.spend(members.len())?;
         let left = || members.iter().enumerate().filter(|(index, _)| !seen.contains(*index));
         if !self.is_never(id) {
             for (_, (name, value)) in left() {
-                self.check(id, value, &Place::Key(place, name), None)?;
+                self.check(id, value, &InstancePath::Key(place, name), None)?;
             }
         } else if left().next().is_some() {
-            self.fail(place, || {
+            self.report(place, || {
                 let names: Vec<&String> = left().map(|(_, (name, _))| name).collect();
-                unexpected("Unevaluated properties", "'", &first(&names), names.len())
+                unexpected_message("Unevaluated properties", "'", &first_names(&names), names.len())
             })?;
         }
         if let Some(marks) = marks {
-            marks.add_all(members.len());
+            marks.insert_first(members.len());
         }
         Ok(())
     }
@@ -177,6 +188,6 @@ impl<'s> Run<'s> {
 }
 
 /// Returns the first five names, each truncated to 100 characters.
-fn first(names: &[&String]) -> Vec<String> {
+fn first_names(names: &[&String]) -> Vec<String> {
     names.iter().take(5).map(|name| name.chars().take(100).collect()).collect()
 }

@@ -12,7 +12,7 @@ pub(crate) fn table(schema: &Value, valid: &[Value], invalid: &[Value]) {
         for value in values {
             assert_eq!(ours.is_valid(value), expected, "{schema} {value}");
             assert_eq!(ours.check(value).is_ok(), expected, "{schema} {value}");
-            assert_eq!(ours.faults(value, 50).is_empty(), expected, "{schema} {value}");
+            assert_eq!(ours.errors(value, 50).is_empty(), expected, "{schema} {value}");
             assert_eq!(other.is_valid(value), expected, "the other validator: {schema} {value}");
         }
     }

@@ -3,9 +3,9 @@
 use super::scopes::Scopes;
 
 /// Maximum number of bytes read from the header.
-const LONGEST: usize = 8 << 10;
+const MAX_HEADER_LEN: usize = 8 << 10;
 /// Maximum number of challenges, and of parameters of each.
-const MOST: usize = 32;
+const MAX_CHALLENGES: usize = 32;
 
 /// Challenge of a server that requires authentication or more scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub struct Challenge {
 
 impl Challenge {
     /// Parses the values of `WWW-Authenticate`. Other schemes and malformed parameters are ignored.
-    pub fn read<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn parse<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
         let mut found = Challenge::default();
         for header in headers {
             for (scheme, parameters) in challenges(header) {
                 let dpop = scheme.eq_ignore_ascii_case("dpop");
                 if dpop || scheme.eq_ignore_ascii_case("bearer") {
-                    found.take(dpop, parameters);
+                    found.merge(dpop, parameters);
                 }
             }
         }
@@ -38,7 +38,7 @@ impl Challenge {
     }
 
     /// Merges the parameters of one challenge; the first value of each wins.
-    fn take(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
+    fn merge(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
         self.dpop |= dpop;
         for (name, value) in parameters {
             let known = [
@@ -47,7 +47,7 @@ impl Challenge {
                 ("error_description", &mut self.error_description),
             ];
             if name.eq_ignore_ascii_case("scope") {
-                self.scope.get_or_insert_with(|| Scopes::read(&value));
+                self.scope.get_or_insert_with(|| Scopes::parse(&value));
             } else if let Some((_, place)) =
                 known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name))
             {
@@ -57,7 +57,7 @@ impl Challenge {
     }
 
     /// Returns whether the token lacks scopes.
-    pub(super) fn wants_more_scope(&self) -> bool {
+    pub(super) fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }
 }
@@ -65,8 +65,8 @@ impl Challenge {
 /// Splits a header into challenges: `scheme param=value, param="value", scheme2 token68, …`.
 fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
     let mut all: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
-    let mut rest = header.get(..LONGEST.min(header.len())).unwrap_or_default();
-    while all.len() < MOST {
+    let mut rest = header.get(..MAX_HEADER_LEN.min(header.len())).unwrap_or_default();
+    while all.len() < MAX_CHALLENGES {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let word = token(rest);
         if word.is_empty() {
@@ -75,7 +75,7 @@ fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
         let after = rest[word.len()..].trim_start_matches([' ', '\t']);
         match (parameter_value(after), all.last_mut()) {
             (Some((value, next)), Some((_, parameters))) => {
-                if parameters.len() < MOST {
+                if parameters.len() < MAX_CHALLENGES {
                     parameters.push((word, value));
                 }
                 rest = next;
@@ -83,7 +83,7 @@ fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
             (Some((_, next)), None) => rest = next, // a parameter without a scheme
             (None, _) => {
                 all.push((word, Vec::new()));
-                rest = without_token68(&rest[word.len()..]);
+                rest = skip_token68(&rest[word.len()..]);
             }
         }
     }
@@ -91,7 +91,7 @@ fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
 }
 
 /// Skips the `token68` that some schemes have in place of parameters.
-fn without_token68(rest: &str) -> &str {
+fn skip_token68(rest: &str) -> &str {
     let start = rest.trim_start_matches([' ', '\t']);
     let end = start.find([' ', '\t', ',']).unwrap_or(start.len());
     let word = &start[..end];
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn read(header: &str) -> Challenge {
-        Challenge::read([header])
+        Challenge::parse([header])
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(full.resource_metadata.as_deref(), Some("https://a/.well-known/x"));
         assert_eq!(full.scope.as_ref().map(Scopes::to_string).as_deref(), Some("files:read files:write"));
         assert_eq!(full.error_description.as_deref(), Some("say \"please\""));
-        assert!(full.wants_more_scope() && !full.dpop);
+        assert!(full.is_insufficient_scope() && !full.dpop);
         assert_eq!(read("Bearer"), Challenge::default());
         assert_eq!(read("bEARER Error = \"x\"").error.as_deref(), Some("x"));
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
         assert!(several.dpop);
         assert_eq!(several.error.as_deref(), Some("use_dpop_nonce"));
         assert_eq!(read(r#"Digest error="no", Bearer scope=x"#).error, None);
-        let two = Challenge::read(["Basic", r#"Bearer error="a""#, r#"Bearer error="b", scope="c""#]);
+        let two = Challenge::parse(["Basic", r#"Bearer error="a""#, r#"Bearer error="b", scope="c""#]);
         assert_eq!(
             (two.error.as_deref(), two.scope.map(|scope| scope.to_string())),
             (Some("a"), Some("c".into()))

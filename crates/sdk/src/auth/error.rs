@@ -18,11 +18,11 @@ pub enum AuthErrorKind {
     /// The client is not registered at the authorization server and cannot register itself.
     Registration,
     /// A user must sign in, and no redirect handler can be used.
-    Nobody,
+    SignInRequired,
     /// The redirect failed, or the user did not complete the sign-in.
-    Person,
+    UserAbandoned,
     /// The user was redirected by a detached flow; the sign-in completes later.
-    Away,
+    Redirected,
     /// The user or the authorization server denied access.
     Denied,
     /// The redirect does not match the authorization request.
@@ -43,22 +43,22 @@ pub struct AuthError {
     /// The OAuth `error` code of the authorization server.
     code: Option<String>,
     /// Host of an unsafe URL that caused the error.
-    denied: Option<String>,
+    denied_host: Option<String>,
 }
 
 impl AuthError {
-    /// Creates an error, for implementations of [`super::Person`] or [`super::TokenStore`].
+    /// Creates an error, for implementations of [`super::RedirectHandler`] or [`super::TokenStore`].
     pub fn new(kind: AuthErrorKind, message: impl Into<String>) -> Self {
-        AuthError { kind, message: message.into(), code: None, denied: None }
+        AuthError { kind, message: message.into(), code: None, denied_host: None }
     }
 
     /// Marks the error as caused by an unsafe URL.
-    pub(super) fn of_unsafe(self, url: &str) -> Self {
-        AuthError { denied: Some(crate::egress::host_of(url)), ..self }
+    pub(super) fn with_denied_host(self, url: &str) -> Self {
+        AuthError { denied_host: Some(crate::egress::host_of(url)), ..self }
     }
 
-    pub(super) fn denied(&self) -> Option<&str> {
-        self.denied.as_deref()
+    pub(super) fn denied_host(&self) -> Option<&str> {
+        self.denied_host.as_deref()
     }
 
     pub(super) fn with_code(self, code: Option<String>) -> Self {
@@ -70,11 +70,11 @@ impl AuthError {
     pub(super) fn ends_grant(&self) -> bool {
         let is_of_request =
             |code| matches!(code, "use_dpop_nonce" | "invalid_dpop_proof" | "unsupported_grant_type");
-        !self.is_of_client() && self.code().is_some_and(|code| !is_of_request(code))
+        !self.is_client_error() && self.code().is_some_and(|code| !is_of_request(code))
     }
 
     /// Returns whether the authorization server rejected the client.
-    pub(super) fn is_of_client(&self) -> bool {
+    pub(super) fn is_client_error(&self) -> bool {
         matches!(self.code(), Some("invalid_client" | "unauthorized_client"))
     }
 
@@ -106,16 +106,16 @@ impl From<JoseError> for AuthError {
 }
 
 /// Returns the position of a parse error. The text around it is untrusted or secret and is not shown.
-pub(super) fn place(error: &serde_json::Error) -> String {
+pub(super) fn error_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }
 
 /// Sanitizes an untrusted text for a message: one line, no control characters, at most 200 characters.
-pub(super) fn quoted(text: &str) -> String {
-    const MOST: usize = 200;
+pub(super) fn sanitize(text: &str) -> String {
+    const MAX_CHARS: usize = 200;
     let visible = |char: &char| !char.is_control() && !is_hidden(*char);
-    let mut short: String = text.trim().chars().filter(visible).take(MOST + 1).collect();
-    if let Some((end, _)) = short.char_indices().nth(MOST) {
+    let mut short: String = text.trim().chars().filter(visible).take(MAX_CHARS + 1).collect();
+    if let Some((end, _)) = short.char_indices().nth(MAX_CHARS) {
         short.truncate(end);
         short.push('…');
     }
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn foreign_texts_are_tamed() {
-        assert_eq!(quoted(" no\r\n\u{1b}[31mway\u{202e} "), "no[31mway");
-        assert_eq!(quoted("a\u{200b}\u{3164}\u{fff9}\u{e0041}b"), "ab");
-        assert_eq!(quoted(&"ä".repeat(200)), "ä".repeat(200));
-        assert_eq!(quoted(&"ä".repeat(999)), format!("{}…", "ä".repeat(200)));
+        assert_eq!(sanitize(" no\r\n\u{1b}[31mway\u{202e} "), "no[31mway");
+        assert_eq!(sanitize("a\u{200b}\u{3164}\u{fff9}\u{e0041}b"), "ab");
+        assert_eq!(sanitize(&"ä".repeat(200)), "ä".repeat(200));
+        assert_eq!(sanitize(&"ä".repeat(999)), format!("{}…", "ä".repeat(200)));
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn append(form: &mut String, name: &str, value: &str) {
 }
 
 /// Encodes a value.
-pub(super) fn encoded(value: &str) -> String {
+pub(super) fn encode_value(value: &str) -> String {
     let mut out = String::new();
     encode_into(&mut out, value);
     out
@@ -38,11 +38,11 @@ pub(crate) fn decode(form: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, 
     let pairs = form.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decoded(name), decoded(value))
+        (decode_value(name), decode_value(value))
     })
 }
 
-fn decoded(text: &str) -> Cow<'_, str> {
+fn decode_value(text: &str) -> Cow<'_, str> {
     if !text.contains(['%', '+']) {
         return Cow::Borrowed(text);
     }
@@ -79,7 +79,7 @@ mod tests {
         let read: Vec<_> = decode(&form).collect();
         assert_eq!(read[0], ("a".into(), "b c&=+%~ü".into()));
         assert_eq!(read[1], ("empty".into(), "".into()));
-        assert_eq!(encoded("a:b"), "a%3Ab");
+        assert_eq!(encode_value("a:b"), "a%3Ab");
     }
 
     #[test]

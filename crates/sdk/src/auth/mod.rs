@@ -26,7 +26,7 @@ mod store;
 pub use challenge::Challenge;
 pub use error::{AuthError, AuthErrorKind};
 #[cfg(feature = "auth")]
-pub(crate) use flow::dpop::PROOF;
+pub(crate) use flow::dpop::PROOF_HEADER;
 pub use flow::http::Purpose;
 pub use flow::private_key::PrivateKey;
 #[cfg(feature = "auth")]
@@ -37,9 +37,9 @@ pub use http::HeaderMap;
 pub use oauth::OAuth;
 pub use oauth::identity_provider::IdentityProvider;
 pub use oauth::runner::AuthStep;
-pub use redirect::Person;
+pub use redirect::RedirectHandler;
 pub use redirect::loopback::Loopback;
-pub use scheme::{ApiKey, Authorize, Basic, Bearer, Credentials, Refusal, Request};
+pub use scheme::{ApiKey, AuthRejection, Authorize, Basic, Bearer, Credentials, Request};
 pub use scopes::Scopes;
 pub use secret::Secret;
 pub use store::file::FileStore;

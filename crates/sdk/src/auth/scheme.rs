@@ -34,20 +34,20 @@ pub struct Request<'a> {
 pub struct Credentials {
     /// Headers to add. Mark their values as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Identifies these credentials in a later [`Refusal`].
-    pub mark: u64,
+    /// Identifies these credentials in a later [`AuthRejection`].
+    pub generation: u64,
 }
 
 /// Rejection of credentials by a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct AuthRejection {
     /// 401, or 403 if scopes are missing.
     pub status: u16,
     /// The challenge of the server.
     pub challenge: Challenge,
-    /// The [`Credentials::mark`] of the rejected credentials.
-    pub mark: u64,
+    /// The [`Credentials::generation`] of the rejected credentials.
+    pub generation: u64,
 }
 
 /// Authorization scheme of a client. Implemented by [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`].
@@ -56,13 +56,13 @@ pub trait Authorize: Send + Sync + 'static {
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials>;
 
     /// Handles the rejection of a request. Returns whether to resend it; a request is resent a few times at most.
-    fn refused<'a>(&'a self, _request: Request<'a>, _refusal: Refusal) -> AuthFuture<'a, bool> {
+    fn on_rejected<'a>(&'a self, _request: Request<'a>, _refusal: AuthRejection) -> AuthFuture<'a, bool> {
         boxed(async { Ok(false) })
     }
 
-    /// Called with the status and headers of each response. `mark` is the [`mark`](Credentials::mark) of the
+    /// Called with the status and headers of each response. `mark` is the [`mark`](Credentials::generation) of the
     /// credentials that the request was sent with.
-    fn answered(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
+    fn on_response(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
 }
 
 impl<T: Authorize + ?Sized> Authorize for Arc<T> {
@@ -70,12 +70,12 @@ impl<T: Authorize + ?Sized> Authorize for Arc<T> {
         (**self).credentials(request)
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
-        (**self).refused(request, refusal)
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+        (**self).on_rejected(request, refusal)
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        (**self).answered(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        (**self).on_response(request, mark, status, headers);
     }
 }
 
@@ -120,7 +120,7 @@ impl Basic {
 
 impl Authorize for Bearer {
     fn credentials<'a>(&'a self, _: Request<'a>) -> AuthFuture<'a, Credentials> {
-        boxed(async { with(AUTHORIZATION, &format!("Bearer {}", self.0.expose())) })
+        boxed(async { single_header(AUTHORIZATION, &format!("Bearer {}", self.0.expose())) })
     }
 }
 
@@ -129,8 +129,8 @@ impl Authorize for ApiKey {
         boxed(async {
             let wrong = |what: String| AuthError::new(AuthErrorKind::Setup, what);
             let (name, value) =
-                crate::transport::http::checked(&self.header, self.key.expose()).map_err(wrong)?;
-            Ok(Credentials { headers: vec![(name, value)], mark: 0 })
+                crate::transport::http::validate_header(&self.header, self.key.expose()).map_err(wrong)?;
+            Ok(Credentials { headers: vec![(name, value)], generation: 0 })
         })
     }
 }
@@ -143,13 +143,13 @@ impl Authorize for Basic {
                 return Err(AuthError::new(AuthErrorKind::Setup, text));
             }
             let pair = format!("{}:{}", self.name, self.password.expose());
-            with(AUTHORIZATION, &format!("Basic {}", STANDARD.encode(pair)))
+            single_header(AUTHORIZATION, &format!("Basic {}", STANDARD.encode(pair)))
         })
     }
 }
 
-fn with(name: HeaderName, value: &str) -> Result<Credentials, AuthError> {
-    Ok(Credentials { headers: vec![(name, header_value(value)?)], mark: 0 })
+fn single_header(name: HeaderName, value: &str) -> Result<Credentials, AuthError> {
+    Ok(Credentials { headers: vec![(name, header_value(value)?)], generation: 0 })
 }
 
 /// Creates a sensitive header value, which `Debug` does not print.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::server::is_scope;
 
 /// Maximum number of scopes in a set; the rest is ignored.
-const MOST: usize = 256;
+const MAX_SCOPES: usize = 256;
 
 /// Ordered set of scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Scopes(Vec<String>);
 
 impl Scopes {
     /// Parses a space-separated list.
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         text.split_ascii_whitespace().collect()
     }
 
@@ -46,7 +46,7 @@ impl Scopes {
     }
 
     fn add(&mut self, scope: &str) {
-        if is_scope(scope) && self.0.len() < MOST && !self.contains(scope) {
+        if is_scope(scope) && self.0.len() < MAX_SCOPES && !self.contains(scope) {
             self.0.push(scope.to_owned());
         }
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_challenge_comes_first_and_nothing_is_lost() {
-        let [a, b, c] = ["a", "b", "c"].map(Scopes::read);
+        let [a, b, c] = ["a", "b", "c"].map(Scopes::parse);
         let none = Scopes::default();
         let text = |scopes: Scopes| scopes.to_string();
         assert_eq!(text(select(None, Some(&a), Some(&b), &none)), "a");
@@ -109,9 +109,9 @@ mod tests {
 
     #[test]
     fn a_set_of_words() {
-        let scopes = Scopes::read(" a  b a \"c\" d\\e ü ");
+        let scopes = Scopes::parse(" a  b a \"c\" d\\e ü ");
         assert_eq!(scopes.to_string(), "a b");
-        assert!(scopes.covers(&Scopes::read("b")) && !scopes.covers(&Scopes::read("b c")));
-        assert_eq!((0..999).map(|number| number.to_string()).collect::<Scopes>().iter().count(), MOST);
+        assert!(scopes.covers(&Scopes::parse("b")) && !scopes.covers(&Scopes::parse("b c")));
+        assert_eq!((0..999).map(|number| number.to_string()).collect::<Scopes>().iter().count(), MAX_SCOPES);
     }
 }

@@ -45,7 +45,7 @@ impl fmt::Debug for Secret {
 
 /// Serialization of secrets in stored records. Fields must opt in with `#[serde(with = …)]`, so that nothing else
 /// serializes a secret.
-pub(super) mod kept {
+pub(super) mod optional {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::Secret;
@@ -61,7 +61,7 @@ pub(super) mod kept {
 }
 
 /// The same for a secret that is not optional.
-pub(super) mod whole {
+pub(super) mod required {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::Secret;

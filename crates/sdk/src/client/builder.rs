@@ -13,13 +13,13 @@ use linchpin_protocol::{Era, Method, Revision};
 use serde_json::Value;
 
 use super::Client;
-use super::core::Core;
+use super::core::ClientCore;
 use super::error::ClientError;
-use super::handlers::{Changed, Handlers};
+use super::handlers::{Handlers, ListChanged};
 use super::inbox::Inbox;
-use super::negotiation::{Opening, agree};
+use super::negotiation::{EraHint, negotiate};
 use super::retry::NOT_CONNECTED;
-use super::revision_cache::Eras;
+use super::revision_cache::RevisionCache;
 use super::settings::Settings;
 use crate::Result;
 use crate::transport::{Transport, Wire};
@@ -31,13 +31,13 @@ pub struct ClientBuilder<T = Box<dyn Transport>> {
     pub(super) transport: T,
     settings: Settings,
     handlers: Handlers,
-    eras: Eras,
+    eras: RevisionCache,
 }
 
 impl<T: Transport> ClientBuilder<T> {
     pub(super) fn new(transport: T) -> Self {
         let handlers = Handlers { tasks: true, ..Handlers::default() };
-        ClientBuilder { transport, settings: Settings::default(), handlers, eras: Eras::of_process() }
+        ClientBuilder { transport, settings: Settings::default(), handlers, eras: RevisionCache::shared() }
     }
 
     /// Sets the name and version that the client reports.
@@ -53,8 +53,8 @@ impl<T: Transport> ClientBuilder<T> {
     }
 
     /// Restarts the request timeout on each progress notification, up to `most` in total.
-    pub fn extend_on_progress(mut self, most: Duration) -> Self {
-        self.settings.extend_to = Some(most);
+    pub fn extend_on_progress(mut self, max: Duration) -> Self {
+        self.settings.max_timeout = Some(max);
         self
     }
 
@@ -72,7 +72,7 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Sets the maximum size of a received message in bytes. Default: 8 MiB.
     pub fn max_response(mut self, bytes: usize) -> Self {
-        self.settings.max_message = bytes;
+        self.settings.max_message_bytes = bytes;
         self
     }
 
@@ -110,7 +110,7 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Uses strings as request ids.
     pub fn string_ids(mut self) -> Self {
-        self.settings.text_ids = true;
+        self.settings.string_ids = true;
         self
     }
 
@@ -121,7 +121,7 @@ impl<T: Transport> ClientBuilder<T> {
     }
 
     /// Sets the revision cache. Default: one cache shared by all clients of the process.
-    pub fn eras(mut self, eras: Eras) -> Self {
+    pub fn revision_cache(mut self, eras: RevisionCache) -> Self {
         self.eras = eras;
         self
     }
@@ -174,33 +174,37 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Sets the minimum log level and the callback for the server's log messages. Like all notification callbacks,
     /// it runs on the thread that reads messages and must not block.
-    pub fn on_log(mut self, least: LogLevel, told: impl Fn(LogParams) + Send + Sync + 'static) -> Self {
-        self.settings.log_level = Some(least);
-        self.handlers.log = Some(Box::new(told));
+    pub fn on_log(
+        mut self,
+        min_level: LogLevel,
+        callback: impl Fn(LogParams) + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.log_level = Some(min_level);
+        self.handlers.log = Some(Box::new(callback));
         self
     }
 
     /// Sets the callback for changed lists of the server.
-    pub fn on_list_changed(mut self, told: impl Fn(Changed) + Send + Sync + 'static) -> Self {
-        self.handlers.list_changed = Some(Box::new(told));
+    pub fn on_list_changed(mut self, callback: impl Fn(ListChanged) + Send + Sync + 'static) -> Self {
+        self.handlers.list_changed = Some(Box::new(callback));
         self
     }
 
     /// Sets the callback for updates of resources subscribed to with [`Client::subscribe`].
-    pub fn on_resource_updated(mut self, told: impl Fn(String) + Send + Sync + 'static) -> Self {
-        self.handlers.resource_updated = Some(Box::new(told));
+    pub fn on_resource_updated(mut self, callback: impl Fn(String) + Send + Sync + 'static) -> Self {
+        self.handlers.resource_updated = Some(Box::new(callback));
         self
     }
 
     /// Sets the callback for all notifications; it receives method and parameters.
-    pub fn on_notification(mut self, told: impl Fn(&str, Value) + Send + Sync + 'static) -> Self {
-        self.handlers.notification = Some(Box::new(told));
+    pub fn on_notification(mut self, callback: impl Fn(&str, Value) + Send + Sync + 'static) -> Self {
+        self.handlers.notification = Some(Box::new(callback));
         self
     }
 
     /// Declares all client capabilities and forwards each server request to the caller whose call caused it: for a
     /// client behind [`crate::Server::proxy`].
-    pub fn forwarding(mut self) -> Self {
+    pub fn forward_server_requests(mut self) -> Self {
         self.handlers.forward = true;
         self
     }
@@ -216,52 +220,53 @@ impl<T: Transport> ClientBuilder<T> {
         let ClientBuilder { transport, settings, handlers, eras } = self;
         let handlers = Arc::new(handlers);
         let name = transport.name();
-        let spoken = settings.revisions.clone();
-        let speaks = |era: Era| spoken.iter().any(|revision| revision.era() == era);
-        let remembered = eras.find(&name).map(Revision::era).filter(|era| speaks(*era));
-        let mut opening = remembered.map_or(Opening::Probe, Opening::Known);
+        let supported = settings.revisions.clone();
+        let supports = |era: Era| supported.iter().any(|revision| revision.era() == era);
+        let cached_era = eras.get(&name).map(Revision::era).filter(|era| supports(*era));
+        let mut hint = cached_era.map_or(EraHint::Unknown, EraHint::Known);
         loop {
-            let core = Core::new(settings.clone(), handlers.clone());
-            let wire = Wire::new(Arc::new(Inbox(core.clone())), core.outbox.clone(), settings.max_message);
-            let line = match tokio::time::timeout(settings.open_timeout, transport.open(wire)).await {
-                Ok(line) => line,
+            let core = ClientCore::new(settings.clone(), handlers.clone());
+            let wire =
+                Wire::new(Arc::new(Inbox(core.clone())), core.outbox.clone(), settings.max_message_bytes);
+            let handle = match tokio::time::timeout(settings.open_timeout, transport.open(wire)).await {
+                Ok(handle) => handle,
                 Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("timed out opening `{name}`"))),
             };
-            let line = line.map_err(|source| ClientError::Open { server: name.clone(), source })?;
-            match Box::pin(agree(&core, opening)).await {
+            let handle = handle.map_err(|source| ClientError::Open { server: name.clone(), source })?;
+            match Box::pin(negotiate(&core, hint)).await {
                 Ok(agreed) => {
                     let era = agreed.revision.era();
                     // A client restricted to one era does not learn which era the server would choose.
-                    if speaks(Era::Session) && speaks(Era::Stateless) {
+                    if supports(Era::Session) && supports(Era::Stateless) {
                         eras.set(&name, agreed.revision);
                     }
-                    let _ = core.agreed.set(agreed);
+                    let _ = core.negotiated.set(agreed);
                     // The revision is set before this notification: the server may send requests as soon as it reads
                     // it, and the responses use that revision.
                     if era == Era::Session {
                         core.notify(Method::Initialized.name(), &EmptyParams::default());
                         // If the notification does not get through, the next request fails.
-                        let _ = tokio::time::timeout(settings.open_timeout, line.flush()).await;
+                        let _ = tokio::time::timeout(settings.open_timeout, handle.flush()).await;
                     }
-                    return Client::new(core, line).opened().await;
+                    return Client::new(core, handle).after_open().await;
                 }
                 Err(error) => {
-                    line.close().await;
-                    if is_refusal(&error) {
+                    handle.close().await;
+                    if is_auth_rejection(&error) {
                         return Err(error); // rejected independently of the era
                     }
                     // A session-era server may exit on an unknown request, and a remembered server may have been
                     // replaced: try the other era once.
-                    opening = match (opening, &error) {
-                        (Opening::Probe, ClientError::Call(CallError::Closed(_) | CallError::Lost(_)))
-                            if speaks(Era::Session) =>
+                    hint = match (hint, &error) {
+                        (EraHint::Unknown, ClientError::Call(CallError::Closed(_) | CallError::Lost(_)))
+                            if supports(Era::Session) =>
                         {
-                            Opening::Known(Era::Session)
+                            EraHint::Known(Era::Session)
                         }
-                        (Opening::Known(_), _) if eras.find(&name).is_some() => Opening::Probe,
-                        _ => return Err(unreached(&name, error)),
+                        (EraHint::Known(_), _) if eras.get(&name).is_some() => EraHint::Unknown,
+                        _ => return Err(into_open_error(&name, error)),
                     };
-                    eras.forget(&name);
+                    eras.remove(&name);
                 }
             }
         }
@@ -269,7 +274,7 @@ impl<T: Transport> ClientBuilder<T> {
 }
 
 /// Converts a failure to connect into [`ClientError::Open`].
-fn unreached(server: &str, error: ClientError) -> ClientError {
+fn into_open_error(server: &str, error: ClientError) -> ClientError {
     match error {
         ClientError::Call(CallError::Transport { code: NOT_CONNECTED, message, .. }) => {
             ClientError::Open { server: server.to_owned(), source: io::Error::other(message.to_string()) }
@@ -279,6 +284,6 @@ fn unreached(server: &str, error: ClientError) -> ClientError {
 }
 
 /// Returns whether the server, or a proxy in front of it, rejected the client.
-fn is_refusal(error: &ClientError) -> bool {
+fn is_auth_rejection(error: &ClientError) -> bool {
     matches!(error, ClientError::Call(CallError::Transport { status: Some(401 | 403 | 407), .. }))
 }

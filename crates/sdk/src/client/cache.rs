@@ -18,45 +18,45 @@ use crate::lock::lock;
 const MAX_RESULTS: usize = 1_000;
 const MAX_BYTES: usize = 16 << 20;
 /// Upper bound of the TTL.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_TTL: Duration = Duration::from_hours(24);
 
 /// Cached results of read-only requests.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<Kept>);
+pub(crate) struct ResponseCache(Mutex<CacheState>);
 
 #[derive(Default)]
-struct Kept {
-    results: HashMap<Key, Fresh>,
+struct CacheState {
+    results: HashMap<CacheKey, CacheEntry>,
     bytes: usize,
     /// Incremented on each invalidation, so that a response in flight at that time is not cached.
-    changes: u64,
+    generation: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct CacheKey {
     method: Method,
     params: Box<[u8]>,
 }
 
-struct Fresh {
+struct CacheEntry {
     text: String,
-    until: Instant,
+    expires_at: Instant,
 }
 
 /// A request without a cached result.
 pub(crate) struct Miss {
-    key: Key,
-    changes: u64,
+    key: CacheKey,
+    generation: u64,
 }
 
 #[derive(Deserialize)]
-struct Hints {
+struct CacheHintsBody {
     #[serde(rename = "ttlMs")]
     ttl: Option<f64>,
 }
 
 /// Returns whether results of a method may be cached.
-pub(crate) fn is_kept(method: Method) -> bool {
+pub(crate) fn is_cacheable(method: Method) -> bool {
     use Method as M;
     matches!(
         method,
@@ -64,56 +64,56 @@ pub(crate) fn is_kept(method: Method) -> bool {
     )
 }
 
-impl Cache {
-    /// Returns the cached result of a request if it is fresh, otherwise the token for [`Self::keep`].
+impl ResponseCache {
+    /// Returns the cached result of a request if it is fresh, otherwise the token for [`Self::store`].
     pub(crate) fn find(&self, method: Method, params: &[u8]) -> Result<String, Miss> {
-        let key = Key { method, params: params.into() };
-        let kept = lock(&self.0);
-        match kept.results.get(&key) {
-            Some(fresh) if Instant::now() < fresh.until => Ok(fresh.text.clone()),
-            _ => Err(Miss { key, changes: kept.changes }),
+        let key = CacheKey { method, params: params.into() };
+        let state = lock(&self.0);
+        match state.results.get(&key) {
+            Some(fresh) if Instant::now() < fresh.expires_at => Ok(fresh.text.clone()),
+            _ => Err(Miss { key, generation: state.generation }),
         }
     }
 
     /// Returns the token for a request that bypasses the cache.
-    pub(crate) fn pass(&self, method: Method, params: &[u8]) -> Miss {
-        Miss { key: Key { method, params: params.into() }, changes: lock(&self.0).changes }
+    pub(crate) fn bypass(&self, method: Method, params: &[u8]) -> Miss {
+        Miss { key: CacheKey { method, params: params.into() }, generation: lock(&self.0).generation }
     }
 
     /// Caches a complete result for its TTL.
-    pub(crate) fn keep(&self, miss: Miss, text: &str) {
-        let ttl = wire::decode::<Hints>(text).ok().and_then(|hints| hints.ttl).unwrap_or_default();
+    pub(crate) fn store(&self, miss: Miss, text: &str) {
+        let ttl = wire::decode::<CacheHintsBody>(text).ok().and_then(|hints| hints.ttl).unwrap_or_default();
         let size = text.len() + miss.key.params.len();
         if ttl < 1.0 || size > MAX_BYTES / 4 {
             return;
         }
-        let ttl = Duration::try_from_secs_f64(ttl / 1_000.0).map_or(LONGEST, |ttl| ttl.min(LONGEST));
+        let ttl = Duration::try_from_secs_f64(ttl / 1_000.0).map_or(MAX_TTL, |ttl| ttl.min(MAX_TTL));
         let now = Instant::now();
-        let mut kept = lock(&self.0);
-        if kept.changes != miss.changes {
+        let mut state = lock(&self.0);
+        if state.generation != miss.generation {
             return;
         }
-        kept.remove(|key, fresh| *key == miss.key || fresh.until <= now);
-        if kept.results.len() >= MAX_RESULTS || kept.bytes + size > MAX_BYTES {
-            kept.remove(|_, _| true); // a miss costs one request
+        state.remove(|key, fresh| *key == miss.key || fresh.expires_at <= now);
+        if state.results.len() >= MAX_RESULTS || state.bytes + size > MAX_BYTES {
+            state.remove(|_, _| true); // a miss costs one request
         }
-        kept.bytes += size;
-        kept.results.insert(miss.key, Fresh { text: text.to_owned(), until: now + ttl });
+        state.bytes += size;
+        state.results.insert(miss.key, CacheEntry { text: text.to_owned(), expires_at: now + ttl });
     }
 
     /// Invalidates the results of a method.
-    pub(crate) fn forget(&self, method: Method) {
-        let mut kept = lock(&self.0);
-        kept.changes += 1;
-        kept.remove(|key, _| key.method == method);
+    pub(crate) fn invalidate(&self, method: Method) {
+        let mut state = lock(&self.0);
+        state.generation += 1;
+        state.remove(|key, _| key.method == method);
     }
 
     /// Invalidates a resource and everything below it.
-    pub(crate) fn forget_resource(&self, uri: &str) {
-        let mut kept = lock(&self.0);
-        kept.changes += 1;
-        kept.remove(|key, _| {
-            let read: Option<Read> = serde_json::from_slice(&key.params).ok();
+    pub(crate) fn invalidate_resource(&self, uri: &str) {
+        let mut state = lock(&self.0);
+        state.generation += 1;
+        state.remove(|key, _| {
+            let read: Option<ReadKey> = serde_json::from_slice(&key.params).ok();
             // Resources below a changed directory may have changed, too.
             key.method == Method::ReadResource && read.is_none_or(|read| read.uri.starts_with(uri))
         });
@@ -121,19 +121,19 @@ impl Cache {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct ReadKey {
     uri: String,
 }
 
-impl Kept {
-    fn remove(&mut self, which: impl Fn(&Key, &Fresh) -> bool) {
+impl CacheState {
+    fn remove(&mut self, matches: impl Fn(&CacheKey, &CacheEntry) -> bool) {
         let bytes = &mut self.bytes;
         self.results.retain(|key, fresh| {
-            let goes = which(key, fresh);
-            if goes {
+            let is_removed = matches(key, fresh);
+            if is_removed {
                 *bytes -= fresh.text.len() + key.params.len();
             }
-            !goes
+            !is_removed
         });
     }
 }
@@ -144,21 +144,21 @@ mod tests {
 
     const LIST: Method = Method::ListTools;
 
-    fn missed(cache: &Cache, method: Method, params: &str) -> Miss {
-        cache.pass(method, params.as_bytes())
+    fn bypassed(cache: &ResponseCache, method: Method, params: &str) -> Miss {
+        cache.bypass(method, params.as_bytes())
     }
 
-    fn keep(cache: &Cache, method: Method, params: &str, text: &str) {
-        cache.keep(missed(cache, method, params), text);
+    fn keep(cache: &ResponseCache, method: Method, params: &str, text: &str) {
+        cache.store(bypassed(cache, method, params), text);
     }
 
-    fn has(cache: &Cache, method: Method, params: &str) -> bool {
+    fn has(cache: &ResponseCache, method: Method, params: &str) -> bool {
         cache.find(method, params.as_bytes()).is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_result_is_fresh_for_as_long_as_it_says() {
-        let cache = Cache::default();
+        let cache = ResponseCache::default();
         keep(&cache, LIST, "{}", r#"{"tools":[],"ttlMs":1000}"#);
         assert_eq!(cache.find(LIST, b"{}").ok().as_deref(), Some(r#"{"tools":[],"ttlMs":1000}"#));
         assert!(!has(&cache, LIST, r#"{"cursor":"2"}"#) && !has(&cache, Method::ListPrompts, "{}"));
@@ -170,36 +170,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_says_no_time_is_not_kept() {
-        let cache = Cache::default();
+        let cache = ResponseCache::default();
         for text in ["{}", r#"{"ttlMs":0}"#, r#"{"ttlMs":-5}"#, r#"{"ttlMs":"7"}"#, "[]", r#"{"ttlMs":null}"#]
         {
             keep(&cache, LIST, "{}", text);
             assert!(!has(&cache, LIST, "{}"), "{text}");
         }
-        assert!(!is_kept(Method::CallTool) && !is_kept(Method::GetPrompt));
+        assert!(!is_cacheable(Method::CallTool) && !is_cacheable(Method::GetPrompt));
         keep(&cache, LIST, "{}", r#"{"ttlMs":1e300}"#);
-        tokio::time::advance(LONGEST).await;
+        tokio::time::advance(MAX_TTL).await;
         assert!(!has(&cache, LIST, "{}"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_change_ends_the_time_also_of_what_is_under_way() {
-        let (cache, text) = (Cache::default(), r#"{"ttlMs":60000}"#);
+        let (cache, text) = (ResponseCache::default(), r#"{"ttlMs":60000}"#);
         keep(&cache, LIST, "{}", text);
         let read = Method::ReadResource;
         keep(&cache, read, r#"{"uri":"a:b/c"}"#, text);
         keep(&cache, read, r#"{"uri":"a:d"}"#, text);
-        let under_way = missed(&cache, LIST, r#"{"cursor":"2"}"#);
-        cache.forget(LIST);
-        cache.keep(under_way, text);
+        let in_flight = bypassed(&cache, LIST, r#"{"cursor":"2"}"#);
+        cache.invalidate(LIST);
+        cache.store(in_flight, text);
         assert!(!has(&cache, LIST, "{}") && !has(&cache, LIST, r#"{"cursor":"2"}"#));
-        cache.forget_resource("a:b");
+        cache.invalidate_resource("a:b");
         assert!(!has(&cache, read, r#"{"uri":"a:b/c"}"#) && has(&cache, read, r#"{"uri":"a:d"}"#));
     }
 
     #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
-        let cache = Cache::default();
+        let cache = ResponseCache::default();
         let large = format!(r#"{{"ttlMs":60000,"x":"{}"}}"#, "x".repeat(1 << 20));
         for number in 0..40 {
             keep(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), &large);
@@ -208,9 +208,9 @@ mod tests {
         for number in 0..3_000 {
             keep(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), r#"{"ttlMs":60000}"#);
         }
-        let kept = lock(&cache.0);
-        assert!(kept.results.len() <= MAX_RESULTS);
-        let size = |(key, fresh): (&Key, &Fresh)| key.params.len() + fresh.text.len();
-        assert_eq!(kept.bytes, kept.results.iter().map(size).sum::<usize>());
+        let state = lock(&cache.0);
+        assert!(state.results.len() <= MAX_RESULTS);
+        let size = |(key, fresh): (&CacheKey, &CacheEntry)| key.params.len() + fresh.text.len();
+        assert_eq!(state.bytes, state.results.iter().map(size).sum::<usize>());
     }
 }

@@ -9,31 +9,31 @@ use linchpin_protocol::model::{
     CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionContext, EmptyResult,
     GetPromptResult, GetSkillResult, Meta, ReadResourceDirectoryResult, ReadResourceResult, Skill,
 };
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 use linchpin_protocol::{Method, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-use super::handlers::Answerer;
-use super::rounds::{self, Request};
-use super::tasks::{Started, TaskHandle};
-use super::{Client, ClientError, Options};
+use super::handlers::ServerRequestHandler;
+use super::rounds::{self, RoundRequest};
+use super::tasks::{StartedCall, TaskHandle};
+use super::{Client, ClientError, RequestOptions};
 use crate::server::{BoxFuture, Progress};
 
 /// A request that is sent when it is awaited. Dropping the future cancels the request on the server.
 #[must_use = "a request is sent when it is awaited"]
 pub struct Call<T = CallToolResult> {
     client: Client,
-    request: Request,
+    request: RoundRequest,
     params: Result<Vec<u8>, ClientError>,
-    of: PhantomData<fn() -> T>,
+    result: PhantomData<fn() -> T>,
 }
 
 impl<T> Call<T> {
     pub(super) fn new(client: Client, method: Method, params: Result<Vec<u8>, ClientError>) -> Self {
-        let request = Request { method, tool: None, options: Options::default(), ttl: None };
-        Call { client, request, params, of: PhantomData }
+        let request = RoundRequest { method, tool: None, options: RequestOptions::default(), ttl: None };
+        Call { client, request, params, result: PhantomData }
     }
 
     /// Sets the timeout, instead of the client's.
@@ -43,14 +43,14 @@ impl<T> Call<T> {
     }
 
     /// Restarts the timeout on each progress notification, up to `most` in total.
-    pub fn extend_on_progress(mut self, most: Duration) -> Self {
-        self.request.options.extend_to = Some(most);
+    pub fn extend_on_progress(mut self, max: Duration) -> Self {
+        self.request.options.max_timeout = Some(max);
         self
     }
 
     /// Sets the progress callback.
-    pub fn progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.request.options.progress = Some(Arc::new(told));
+    pub fn progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.request.options.progress = Some(Arc::new(callback));
         self
     }
 
@@ -67,12 +67,12 @@ impl<T> Call<T> {
     }
 
     /// Passes server requests that belong to this call to `answerer` instead of the client's handlers.
-    pub(crate) fn answered_by(
+    pub(crate) fn with_server_request_handler(
         mut self,
-        answerer: Arc<dyn Answerer>,
+        answerer: Arc<dyn ServerRequestHandler>,
         capabilities: ClientCapabilities,
     ) -> Self {
-        self.request.options.answerer = Some(answerer);
+        self.request.options.handler = Some(answerer);
         self.request.options.capabilities = Some(Arc::new(capabilities));
         self
     }
@@ -119,93 +119,97 @@ impl Call {
     }
 
     /// Sends the call and returns without waiting for a task to finish.
-    pub async fn start(self) -> Result<Started, ClientError> {
-        match rounds::begin(&self.client, &self.request, self.params?).await? {
-            rounds::Begun::Done(text) => {
-                Ok(Started::Done(Box::new(finish(&self.client, &self.request, &text)?)))
+    pub async fn start(self) -> Result<StartedCall, ClientError> {
+        match rounds::send(&self.client, &self.request, self.params?).await? {
+            rounds::RequestProgress::Result(text) => {
+                Ok(StartedCall::Done(Box::new(decode_and_validate(&self.client, &self.request, &text)?)))
             }
-            rounds::Begun::Task(task) => {
-                Ok(Started::Task(Box::new(TaskHandle::new(self.client, task.task_id).with(self.request))))
-            }
+            rounds::RequestProgress::Task(task) => Ok(StartedCall::Task(Box::new(
+                TaskHandle::new(self.client, task.task_id).with_request(self.request),
+            ))),
         }
     }
 }
 
-impl<T: Outcome> IntoFuture for Call<T> {
+impl<T: CallOutput> IntoFuture for Call<T> {
     type Output = Result<T, ClientError>;
     type IntoFuture = BoxFuture<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let text = rounds::drive(&self.client, &self.request, self.params?).await?;
-            finish(&self.client, &self.request, &text)
+            let text = rounds::send_and_wait(&self.client, &self.request, self.params?).await?;
+            decode_and_validate(&self.client, &self.request, &text)
         })
     }
 }
 
 /// Decodes a result and validates it against the output schema of the tool.
-pub(super) fn finish<T: Outcome>(client: &Client, request: &Request, text: &str) -> Result<T, ClientError> {
-    let result = T::received(text)
+pub(super) fn decode_and_validate<T: CallOutput>(
+    client: &Client,
+    request: &RoundRequest,
+    text: &str,
+) -> Result<T, ClientError> {
+    let result = T::decode(text)
         .map_err(|invalid| ClientError::Malformed { method: request.method.name().to_owned(), invalid })?;
     match &request.tool {
-        Some(tool) => result.check(client, tool).map(|()| result),
+        Some(tool) => result.validate(client, tool).map(|()| result),
         None => Ok(result),
     }
 }
 
 /// Result type of a request.
-pub trait Outcome: DeserializeOwned + Send + 'static {
+pub trait CallOutput: DeserializeOwned + Send + 'static {
     #[doc(hidden)]
-    fn received(text: &str) -> Result<Self, Invalid> {
+    fn decode(text: &str) -> Result<Self, InvalidValue> {
         wire::decode(text)
     }
 
     #[doc(hidden)]
-    fn check(&self, _: &Client, _tool: &str) -> Result<(), ClientError> {
+    fn validate(&self, _: &Client, _tool: &str) -> Result<(), ClientError> {
         Ok(())
     }
 }
 
-impl Outcome for CallToolResult {
-    fn received(text: &str) -> Result<Self, Invalid> {
-        CallToolResult::received(text)
+impl CallOutput for CallToolResult {
+    fn decode(text: &str) -> Result<Self, InvalidValue> {
+        CallToolResult::decode_received(text)
     }
 
-    fn check(&self, client: &Client, tool: &str) -> Result<(), ClientError> {
-        client.core.outputs.check(client.core.server_label(), tool, self)
+    fn validate(&self, client: &Client, tool: &str) -> Result<(), ClientError> {
+        client.core.output_schemas.validate(client.core.server_label(), tool, self)
     }
 }
-impl Outcome for ReadResourceResult {}
-impl Outcome for GetPromptResult {}
-impl Outcome for CompleteResult {}
-impl Outcome for EmptyResult {}
-impl Outcome for ReadResourceDirectoryResult {}
+impl CallOutput for ReadResourceResult {}
+impl CallOutput for GetPromptResult {}
+impl CallOutput for CompleteResult {}
+impl CallOutput for EmptyResult {}
+impl CallOutput for ReadResourceDirectoryResult {}
 
 /// Decodes the skill without its cache hints.
-impl Outcome for Skill {
-    fn received(text: &str) -> Result<Self, Invalid> {
+impl CallOutput for Skill {
+    fn decode(text: &str) -> Result<Self, InvalidValue> {
         wire::decode::<GetSkillResult>(text).map(|result| result.skill)
     }
 }
 
-pub(super) fn decoded<T: DeserializeOwned>(method: &str, text: &str) -> Result<T, ClientError> {
+pub(super) fn decode_result<T: DeserializeOwned>(method: &str, text: &str) -> Result<T, ClientError> {
     wire::decode(text).map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })
 }
 
 /// Serializes a value as a JSON object; `null` becomes `{}`.
-pub(super) fn object(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+pub(super) fn to_json_object(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
     let mut text = Vec::with_capacity(128);
     append_object(value, &mut text)?;
     Ok(text)
 }
 
 fn append_object(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), ClientError> {
-    let begin = out.len();
+    let start = out.len();
     serde_json::to_writer(&mut *out, value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
-    match &out[begin..] {
+    match &out[start..] {
         [b'{', ..] => Ok(()),
         b"null" => {
-            out.truncate(begin);
+            out.truncate(start);
             out.extend_from_slice(b"{}");
             Ok(())
         }

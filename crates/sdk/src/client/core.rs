@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use linchpin_jsonrpc::string::write_string;
-use linchpin_jsonrpc::{CallError, Id, Outbox, Patience, Peer, write};
+use linchpin_jsonrpc::{CallError, Id, Outbox, Peer, ResponseTimeout, write};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{
     CancelledParams, ClientCapabilities, Implementation, LogLevel, Meta, ServerCapabilities, key,
@@ -15,28 +15,28 @@ use linchpin_protocol::{Era, Method, Revision};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::cache::{Cache, is_kept};
-use super::handlers::{Answerer, Changed, Handlers};
-use super::output_validation::Outputs;
+use super::cache::{ResponseCache, is_cacheable};
+use super::handlers::{Handlers, ListChanged, ServerRequestHandler};
+use super::output_validation::OutputSchemas;
 use super::retry;
-use super::rounds::kind;
+use super::rounds::result_type;
 use super::settings::Settings;
-use super::stray_output::Stray;
+use super::stray_output::StrayOutput;
 use crate::lock::lock;
-use crate::server::{Progress, start};
-use crate::transport::Carrier;
+use crate::server::{Progress, spawn};
+use crate::transport::PerRequestTransport;
 
 /// Metadata keys that identify the client; callers cannot override them.
-const IDENTITY: [&str; 4] =
+const IDENTITY_KEYS: [&str; 4] =
     [key::PROTOCOL_VERSION, key::CLIENT_INFO, key::CLIENT_CAPABILITIES, key::LOG_LEVEL];
 /// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
 /// Maximum number of requests awaiting a response.
-const MAX_WAITING: usize = 4_096;
+const MAX_PENDING_REQUESTS: usize = 4_096;
 
 /// Negotiated revision and the server's description of itself.
 #[derive(Debug)]
-pub(crate) struct Agreed {
+pub(crate) struct Negotiated {
     pub(crate) revision: Revision,
     pub(crate) server: Option<Implementation>,
     pub(crate) capabilities: ServerCapabilities,
@@ -46,80 +46,85 @@ pub(crate) struct Agreed {
 /// Progress callback of a request.
 pub(crate) type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
 
-pub(crate) struct Core {
+pub(crate) struct ClientCore {
     pub(crate) peer: Peer,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) settings: Settings,
     pub(crate) handlers: Arc<Handlers>,
-    pub(crate) agreed: Arc<OnceLock<Agreed>>,
+    pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
     /// Non-protocol output of the server.
-    pub(crate) stray: Stray,
+    pub(crate) stray: StrayOutput,
     pub(crate) runtime: Handle,
-    pub(crate) outputs: Outputs,
-    pub(crate) cache: Cache,
+    pub(crate) output_schemas: OutputSchemas,
+    pub(crate) cache: ResponseCache,
     /// The transport, if it sends each request separately.
-    pub(crate) carrier: OnceLock<Weak<dyn Carrier>>,
+    pub(crate) per_request: OnceLock<Weak<dyn PerRequestTransport>>,
     /// State to restore in a new session: the log level, and the subscribed resources with their subscription
     /// counts.
-    pub(crate) level: Mutex<Option<LogLevel>>,
-    pub(crate) subscribed: Mutex<BTreeMap<String, usize>>,
+    pub(crate) log_level: Mutex<Option<LogLevel>>,
+    pub(crate) subscriptions: Mutex<BTreeMap<String, usize>>,
     /// Progress callbacks, by request number.
-    pub(crate) progress: Mutex<HashMap<i64, ProgressHook>>,
+    pub(crate) progress_hooks: Mutex<HashMap<i64, ProgressHook>>,
     /// Server requests being handled; notify to cancel one.
-    pub(crate) answering: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
+    pub(crate) server_requests: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
     /// Handlers of the calls in flight that handle server requests themselves.
-    pub(crate) askers: Mutex<Vec<Weak<dyn Answerer>>>,
+    pub(crate) call_handlers: Mutex<Vec<Weak<dyn ServerRequestHandler>>>,
     /// Waiters for the acknowledgement of a notification stream.
-    pub(crate) acknowledged: Mutex<HashMap<i64, Arc<Notify>>>,
+    pub(crate) ack_waiters: Mutex<HashMap<i64, Arc<Notify>>>,
     /// Encoded client identity: `_meta` members of every stateless-era request.
-    identity: OnceLock<Vec<u8>>,
+    identity_meta: OnceLock<Vec<u8>>,
     /// Callback for list changes, in addition to the handlers.
-    pub(crate) changed: OnceLock<Box<dyn Fn(Changed) + Send + Sync>>,
+    pub(crate) on_list_changed: OnceLock<Box<dyn Fn(ListChanged) + Send + Sync>>,
 }
 
-impl Core {
+impl ClientCore {
     pub(crate) fn new(settings: Settings, handlers: Arc<Handlers>) -> Arc<Self> {
-        let outbox = Arc::new(Outbox::unattended(HIGH_WATER));
-        let agreed: Arc<OnceLock<Agreed>> = Arc::default();
+        let outbox = Arc::new(Outbox::without_callback(HIGH_WATER));
+        let agreed: Arc<OnceLock<Negotiated>> = Arc::default();
         let known = agreed.clone();
-        let peer = Peer::with_ids(outbox.clone(), MAX_WAITING, settings.text_ids, move |to, id, reason| {
-            // `initialize` must not be cancelled.
-            if let Some(Agreed { revision, .. }) = known.get() {
-                cancel(to, *revision, id, reason);
-            }
-        });
+        let peer = Peer::with_ids(
+            outbox.clone(),
+            MAX_PENDING_REQUESTS,
+            settings.string_ids,
+            move |to, id, reason| {
+                // `initialize` must not be cancelled.
+                if let Some(Negotiated { revision, .. }) = known.get() {
+                    cancel(to, *revision, id, reason);
+                }
+            },
+        );
         let runtime = Handle::current();
-        start(&runtime, peer.timekeeper());
-        Arc::new(Core {
+        spawn(&runtime, peer.enforce_timeouts());
+        Arc::new(ClientCore {
             peer,
             outbox,
             settings,
             handlers,
-            agreed,
-            stray: Stray::default(),
+            negotiated: agreed,
+            stray: StrayOutput::default(),
             runtime,
-            outputs: Outputs::default(),
-            cache: Cache::default(),
-            carrier: OnceLock::new(),
-            level: Mutex::default(),
-            subscribed: Mutex::default(),
-            progress: Mutex::default(),
-            answering: Mutex::default(),
-            askers: Mutex::default(),
-            acknowledged: Mutex::default(),
-            identity: OnceLock::new(),
-            changed: OnceLock::new(),
+            output_schemas: OutputSchemas::default(),
+            cache: ResponseCache::default(),
+            per_request: OnceLock::new(),
+            log_level: Mutex::default(),
+            subscriptions: Mutex::default(),
+            progress_hooks: Mutex::default(),
+            server_requests: Mutex::default(),
+            call_handlers: Mutex::default(),
+            ack_waiters: Mutex::default(),
+            identity_meta: OnceLock::new(),
+            on_list_changed: OnceLock::new(),
         })
     }
 
     /// Returns the negotiated revision, or the latest one before the negotiation.
     pub(crate) fn revision(&self) -> Revision {
-        self.agreed.get().map_or(Revision::LATEST, |agreed| agreed.revision)
+        self.negotiated.get().map_or(Revision::LATEST, |agreed| agreed.revision)
     }
 
     /// Returns the name of the server in log events: the client's label, or the name that the server reports.
     pub(crate) fn server_label(&self) -> &str {
-        let reported = || self.agreed.get().and_then(|agreed| agreed.server.as_ref());
+        let reported = || self.negotiated.get().and_then(|agreed| agreed.server.as_ref());
         match &self.settings.label {
             Some(label) => label,
             None => reported().map_or("unknown", |server| &server.name),
@@ -133,84 +138,85 @@ impl Core {
     }
 
     /// Returns the transport if it sends each request separately.
-    pub(crate) fn carrier(&self) -> Option<Arc<dyn Carrier>> {
-        self.carrier.get().and_then(Weak::upgrade)
+    pub(crate) fn per_request_transport(&self) -> Option<Arc<dyn PerRequestTransport>> {
+        self.per_request.get().and_then(Weak::upgrade)
     }
 
     /// Sends a request and returns its result as JSON text. `params` must be a JSON object. A lost read-only request
     /// is sent once more if the connection is still open.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         revision: Revision,
         method: &str,
         params: &[u8],
-        options: &Options,
+        options: &RequestOptions,
     ) -> Result<String, CallError> {
-        match self.ask_once(revision, method, params, options).await {
-            Err(error) if self.may_repeat(method, &error) => {
+        match self.request_once(revision, method, params, options).await {
+            Err(error) if self.may_retry(method, &error) => {
                 tracing::debug!(method, %error, "request lost; retrying");
-                Box::pin(self.ask_once(revision, method, params, options)).await
+                Box::pin(self.request_once(revision, method, params, options)).await
             }
             answer => answer,
         }
     }
 
-    /// Like [`Self::ask`], but returns a fresh cached result if there is one.
-    pub(crate) async fn ask_kept(
+    /// Like [`Self::request`], but returns a fresh cached result if there is one.
+    pub(crate) async fn request_cached(
         &self,
         revision: Revision,
         method: Method,
         params: &[u8],
-        options: &Options,
+        options: &RequestOptions,
     ) -> Result<String, CallError> {
         let plain = options.meta.is_none() && options.capabilities.is_none();
-        if !is_kept(method) || !self.settings.cache || !plain || !revision.has(Feature::CacheHints) {
-            return self.ask(revision, method.name(), params, options).await;
+        if !is_cacheable(method) || !self.settings.cache || !plain || !revision.has(Feature::CacheHints) {
+            return self.request(revision, method.name(), params, options).await;
         }
         let miss = match self.cache.find(method, params) {
             Ok(text) if !options.fresh => return Ok(text),
-            Ok(_) => self.cache.pass(method, params),
+            Ok(_) => self.cache.bypass(method, params),
             Err(miss) => miss,
         };
-        let text = Box::pin(self.ask(revision, method.name(), params, options)).await?;
-        if kind(&text) == "complete" {
-            self.cache.keep(miss, &text);
+        let text = Box::pin(self.request(revision, method.name(), params, options)).await?;
+        if result_type(&text) == "complete" {
+            self.cache.store(miss, &text);
         }
         Ok(text)
     }
 
-    fn may_repeat(&self, method: &str, error: &CallError) -> bool {
-        retry::is_lost(error)
-            && retry::is_repeatable(method)
-            && self.carrier().is_some()
+    fn may_retry(&self, method: &str, error: &CallError) -> bool {
+        retry::may_have_been_processed(error)
+            && retry::is_idempotent(method)
+            && self.per_request_transport().is_some()
             && !self.outbox.is_closed()
     }
 
-    async fn ask_once(
+    async fn request_once(
         &self,
         revision: Revision,
         method: &str,
         params: &[u8],
-        options: &Options,
+        options: &RequestOptions,
     ) -> Result<String, CallError> {
-        let patience = Patience {
+        let timeouts = ResponseTimeout {
             timeout: options.timeout.unwrap_or(self.settings.timeout),
-            extend_to: options.extend_to.or(self.settings.extend_to),
+            extend_to: options.max_timeout.or(self.settings.max_timeout),
         };
         // Do not wait without limit for a server that does not read.
         if self.outbox.is_full() {
-            let room = Box::pin(tokio::time::timeout(patience.timeout, self.outbox.room()));
-            room.await.map_err(|_| CallError::TimedOut(patience.timeout))?;
+            let has_room = Box::pin(tokio::time::timeout(timeouts.timeout, self.outbox.wait_for_space()));
+            has_room.await.map_err(|_| CallError::TimedOut(timeouts.timeout))?;
         }
-        let wants_progress = options.progress.is_some() || patience.extend_to.is_some();
-        let call = self.peer.request(method, patience, |number, out| {
+        let wants_progress = options.progress.is_some() || timeouts.extend_to.is_some();
+        let call = self.peer.request(method, timeouts, |number, out| {
             let token = wants_progress.then_some(number);
             if let Some(hook) = &options.progress {
-                lock(&self.progress).insert(number, hook.clone());
+                lock(&self.progress_hooks).insert(number, hook.clone());
             }
             self.write_params(revision, params, token, options, out);
         })?;
-        let _forget = options.progress.as_ref().map(|_| Forget { core: self, number: call.number() });
+        let _forget =
+            options.progress.as_ref().map(|_| ProgressHookGuard { core: self, number: call.number() });
         // In-memory responses may always be ready immediately: use the task budget, so that other tasks run.
         tokio::task::coop::cooperative(call).await
     }
@@ -221,7 +227,7 @@ impl Core {
         revision: Revision,
         params: &[u8],
         token: Option<i64>,
-        options: &Options,
+        options: &RequestOptions,
         out: &mut Vec<u8>,
     ) {
         let open = params.strip_suffix(b"}").unwrap_or(b"{");
@@ -235,7 +241,7 @@ impl Core {
             let start = out.len();
             match &options.capabilities {
                 _ if !stateless => {}
-                None => out.extend_from_slice(self.identity.get_or_init(|| {
+                None => out.extend_from_slice(self.identity_meta.get_or_init(|| {
                     let mut own = Vec::new();
                     self.write_identity(revision, &self.handlers.capabilities(), &mut own);
                     own
@@ -243,15 +249,16 @@ impl Core {
                 Some(capabilities) => self.write_identity(revision, capabilities, out),
             }
             if let Some(token) = token {
-                next_member(start, out);
+                write_separator(start, out);
                 out.extend_from_slice(b"\"progressToken\":");
                 write::integer(token, out);
             }
-            let reserved = |key: &str| key == key::PROGRESS_TOKEN || stateless && IDENTITY.contains(&key);
+            let reserved =
+                |key: &str| key == key::PROGRESS_TOKEN || stateless && IDENTITY_KEYS.contains(&key);
             for (key, value) in
                 options.meta.iter().flat_map(|meta| meta.iter()).filter(|(key, _)| !reserved(key))
             {
-                next_member(start, out);
+                write_separator(start, out);
                 write_string(key, out);
                 out.push(b':');
                 write::value(value, out);
@@ -275,41 +282,41 @@ impl Core {
     }
 
     /// Fails all pending requests and cancels the handlers of server requests after the connection closed.
-    pub(crate) fn end(&self, reason: &str) {
+    pub(crate) fn close(&self, reason: &str) {
         self.peer.close(reason);
-        for answering in lock(&self.answering).values() {
+        for answering in lock(&self.server_requests).values() {
             answering.notify_one();
         }
     }
 }
 
-fn next_member(start: usize, out: &mut Vec<u8>) {
+fn write_separator(start: usize, out: &mut Vec<u8>) {
     if out.len() > start {
         out.push(b',');
     }
 }
 
 /// Removes a progress hook when its request finishes or is dropped.
-struct Forget<'a> {
-    core: &'a Core,
+struct ProgressHookGuard<'a> {
+    core: &'a ClientCore,
     number: i64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ProgressHookGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.core.progress).remove(&self.number);
+        lock(&self.core.progress_hooks).remove(&self.number);
     }
 }
 
 /// Options of one request.
 #[derive(Clone, Default)]
-pub(crate) struct Options {
+pub(crate) struct RequestOptions {
     pub(crate) timeout: Option<Duration>,
-    pub(crate) extend_to: Option<Duration>,
+    pub(crate) max_timeout: Option<Duration>,
     pub(crate) progress: Option<ProgressHook>,
     pub(crate) meta: Option<Box<Meta>>,
     /// Handles the server requests of this call, instead of the client's handlers.
-    pub(crate) answerer: Option<Arc<dyn Answerer>>,
+    pub(crate) handler: Option<Arc<dyn ServerRequestHandler>>,
     /// Capabilities of that handler.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
     /// Bypasses the response cache.
@@ -327,6 +334,6 @@ fn cancel(outbox: &Outbox, revision: Revision, id: &Id<'_>, reason: &str) {
 }
 
 /// Returns the log level to set by request: only in the session era, since stateless requests carry it in `_meta`.
-pub(crate) fn wants_level(revision: Revision, level: Option<LogLevel>) -> Option<LogLevel> {
+pub(crate) fn session_log_level(revision: Revision, level: Option<LogLevel>) -> Option<LogLevel> {
     level.filter(|_| revision.era() == Era::Session)
 }

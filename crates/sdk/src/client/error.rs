@@ -6,7 +6,7 @@ use std::io;
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Revision;
 use linchpin_protocol::model::TaskStatus;
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 
 /// Error of a client request.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum ClientError {
         /// The method of the request.
         method: String,
         /// What is wrong, and where.
-        invalid: Invalid,
+        invalid: InvalidValue,
     },
     /// The server writes text to its standard output and no messages.
     StrayOutput {
@@ -46,17 +46,17 @@ pub enum ClientError {
         /// Revisions that the server offers.
         offered: Vec<String>,
         /// Revisions that this client supports.
-        spoken: Vec<Revision>,
+        supported: Vec<Revision>,
     },
     /// A list has too many pages or entries, or repeats a cursor.
-    EndlessList {
+    ListTooLong {
         /// The method of the list.
         method: &'static str,
         /// Number of pages that were read.
         pages: usize,
     },
     /// The server does not declare the capability for this method.
-    NotServed {
+    UnsupportedByServer {
         /// The method.
         method: &'static str,
     },
@@ -65,17 +65,17 @@ pub enum ClientError {
         /// Its URI.
         uri: String,
         /// What is wrong.
-        fault: String,
+        reason: String,
     },
     /// The arguments are not a JSON object.
     BadArguments(String),
     /// The server requested a capability that this client did not declare.
-    NotOffered {
+    UnsupportedByClient {
         /// The requested method.
         method: String,
     },
     /// A handler of this client failed to handle a server request.
-    Question {
+    ServerRequest {
         /// The requested method.
         method: String,
         /// Why it failed.
@@ -95,7 +95,7 @@ pub enum ClientError {
         /// The tool.
         tool: String,
         /// What is wrong.
-        fault: String,
+        reason: String,
     },
     /// A task finished without a result, or the client could not follow it to its end.
     Task {
@@ -117,7 +117,7 @@ impl fmt::Display for ClientError {
                 f,
                 "the outcome of the call of `{tool}` is unknown, it may or may not have happened: {reason}"
             ),
-            ClientError::Malformed { method, invalid: Invalid { path, reason } } => {
+            ClientError::Malformed { method, invalid: InvalidValue { path, reason } } => {
                 write!(f, "malformed response to {method} at \"{path}\": {reason}")
             }
             ClientError::StrayOutput { lines } => write!(
@@ -126,7 +126,7 @@ impl fmt::Display for ClientError {
                  standard error. First lines: {}",
                 lines.iter().map(|line| format!("\"{line}\"")).collect::<Vec<_>>().join(", ")
             ),
-            ClientError::UnsupportedVersion { offered, spoken } => {
+            ClientError::UnsupportedVersion { offered, supported: spoken } => {
                 write!(f, "no common protocol revision: the server supports ")?;
                 for (index, version) in offered.iter().enumerate() {
                     write!(f, "{}\"{version}\"", if index == 0 { "" } else { ", " })?;
@@ -137,22 +137,22 @@ impl fmt::Display for ClientError {
                 }
                 Ok(())
             }
-            ClientError::EndlessList { method, pages } => {
+            ClientError::ListTooLong { method, pages } => {
                 write!(
                     f,
                     "{method} has too many entries, did not end within {pages} pages, or repeated a cursor"
                 )
             }
-            ClientError::NotServed { method } => write!(f, "the server does not support {method}"),
-            ClientError::BadSkill { uri, fault } => write!(f, "{uri} cannot be used: {fault}"),
+            ClientError::UnsupportedByServer { method } => write!(f, "the server does not support {method}"),
+            ClientError::BadSkill { uri, reason: fault } => write!(f, "{uri} cannot be used: {fault}"),
             ClientError::BadArguments(arguments) => {
                 write!(f, "arguments must be a JSON object, not {arguments}")
             }
-            ClientError::NotOffered { method } => write!(
+            ClientError::UnsupportedByClient { method } => write!(
                 f,
                 "the server requested {method}, which this client does not support: set a handler for it"
             ),
-            ClientError::Question { method, reason } => {
+            ClientError::ServerRequest { method, reason } => {
                 write!(f, "failed to handle the server's {method} request: {reason}")
             }
             ClientError::TooManyRounds(rounds) => {
@@ -161,7 +161,7 @@ impl fmt::Display for ClientError {
             ClientError::UnexpectedResult { method, kind } => {
                 write!(f, "unexpected result type \"{kind}\" in the response to {method}")
             }
-            ClientError::BadResult { tool, fault } => {
+            ClientError::BadResult { tool, reason: fault } => {
                 write!(f, "the result of the tool `{tool}` does not match its output schema: {fault}")
             }
             ClientError::Task { id, status, message } => {

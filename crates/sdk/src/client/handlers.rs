@@ -10,21 +10,21 @@ use serde_json::{Map, Value, json};
 
 use crate::lock::lock;
 use crate::server::BoxFuture;
-use crate::server_request::{Question, Reply};
+use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
 
 /// Handler of server requests.
-pub(crate) trait Answerer: Send + Sync {
-    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>>;
+pub(crate) trait ServerRequestHandler: Send + Sync {
+    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>>;
 }
 
-type Asked<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync>;
-type Told<T> = Box<dyn Fn(T) + Send + Sync>;
-type ToldOfAny = Box<dyn Fn(&str, Value) + Send + Sync>;
+type RequestCallback<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync>;
+type NotificationCallback<T> = Box<dyn Fn(T) + Send + Sync>;
+type AnyNotificationCallback = Box<dyn Fn(&str, Value) + Send + Sync>;
 
 /// A list of the server that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Changed {
+pub enum ListChanged {
     /// Tools were added, removed or changed.
     Tools,
     /// Resources or resource templates were added, removed or changed.
@@ -36,15 +36,15 @@ pub enum Changed {
 /// Handlers of a client.
 #[derive(Default)]
 pub(crate) struct Handlers {
-    pub(crate) elicit: Option<Asked<ElicitParams, ElicitResult>>,
-    pub(crate) elicit_url: Option<Asked<ElicitParams, ElicitResult>>,
-    pub(crate) sample: Option<Asked<CreateMessageParams, CreateMessageResult>>,
+    pub(crate) elicit: Option<RequestCallback<ElicitParams, ElicitResult>>,
+    pub(crate) elicit_url: Option<RequestCallback<ElicitParams, ElicitResult>>,
+    pub(crate) sample: Option<RequestCallback<CreateMessageParams, CreateMessageResult>>,
     pub(crate) sample_tools: bool,
     pub(crate) roots: Mutex<Option<Vec<Root>>>,
-    pub(crate) log: Option<Told<LogParams>>,
-    pub(crate) list_changed: Option<Told<Changed>>,
-    pub(crate) resource_updated: Option<Told<String>>,
-    pub(crate) notification: Option<ToldOfAny>,
+    pub(crate) log: Option<NotificationCallback<LogParams>>,
+    pub(crate) list_changed: Option<NotificationCallback<ListChanged>>,
+    pub(crate) resource_updated: Option<NotificationCallback<String>>,
+    pub(crate) notification: Option<AnyNotificationCallback>,
     /// Forwards server requests to the caller whose call caused them.
     pub(crate) forward: bool,
     /// Declares the tasks capability.
@@ -54,12 +54,13 @@ pub(crate) struct Handlers {
 impl Handlers {
     /// Derives the client capabilities from the handlers.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let can = |handler: bool| (handler || self.forward).then(|| json!({}));
-        let (form, url) = (can(self.elicit.is_some()), can(self.elicit_url.is_some()));
+        let capability = |handler: bool| (handler || self.forward).then(|| json!({}));
+        let (form, url) = (capability(self.elicit.is_some()), capability(self.elicit_url.is_some()));
         let elicitation = (form.is_some() || url.is_some()).then_some(ElicitationCapability { form, url });
-        let sampling = can(self.sample.is_some())
-            .map(|_| SamplingCapability { context: None, tools: can(self.sample_tools) });
-        let roots = can(lock(&self.roots).is_some()).map(|_| RootsCapability { list_changed: Some(true) });
+        let sampling = capability(self.sample.is_some())
+            .map(|_| SamplingCapability { context: None, tools: capability(self.sample_tools) });
+        let roots =
+            capability(lock(&self.roots).is_some()).map(|_| RootsCapability { list_changed: Some(true) });
         let tasks = || Map::from_iter([(extension::TASKS.to_owned(), json!({}))]);
         ClientCapabilities {
             elicitation,
@@ -72,40 +73,41 @@ impl Handlers {
     }
 }
 
-impl Answerer for Arc<Handlers> {
-    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>> {
+impl ServerRequestHandler for Arc<Handlers> {
+    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>> {
         let (handlers, method) = (self.clone(), question.method().name());
         Box::pin(async move {
-            let none = || Error::rpc(linchpin_protocol::code::METHOD_NOT_FOUND, not_offered(method));
+            let unsupported =
+                || Error::rpc(linchpin_protocol::code::METHOD_NOT_FOUND, unsupported_message(method));
             Ok(match question {
-                Question::Elicit(params) => {
+                ServerRequest::Elicit(params) => {
                     let url = params.mode == Some(ElicitMode::Url);
                     let handler = if url { &handlers.elicit_url } else { &handlers.elicit };
                     let other = handlers.elicit.is_some() || handlers.elicit_url.is_some();
-                    let wrong_mode = || Error::invalid_params("/mode", not_offered(method));
+                    let wrong_mode = || Error::invalid_params("/mode", unsupported_message(method));
                     let handler =
-                        handler.as_ref().ok_or_else(|| if other { wrong_mode() } else { none() })?;
-                    Reply::Elicit(handler(*params).await?)
+                        handler.as_ref().ok_or_else(|| if other { wrong_mode() } else { unsupported() })?;
+                    ClientResult::Elicit(handler(*params).await?)
                 }
-                Question::Sample(params) => {
-                    let handler = handlers.sample.as_ref().ok_or_else(none)?;
+                ServerRequest::Sample(params) => {
+                    let handler = handlers.sample.as_ref().ok_or_else(unsupported)?;
                     if params.tools.is_some() && !handlers.sample_tools {
                         return Err(Error::invalid_params(
                             "/tools",
                             "this client's model does not support tools",
                         ));
                     }
-                    Reply::Sample(Box::new(handler(*params).await?))
+                    ClientResult::Sample(Box::new(handler(*params).await?))
                 }
-                Question::Roots => {
-                    let roots = lock(&handlers.roots).clone().ok_or_else(none)?;
-                    Reply::Roots(ListRootsResult { roots, meta: None })
+                ServerRequest::Roots => {
+                    let roots = lock(&handlers.roots).clone().ok_or_else(unsupported)?;
+                    ClientResult::Roots(ListRootsResult { roots, meta: None })
                 }
             })
         })
     }
 }
 
-fn not_offered(method: &str) -> String {
+fn unsupported_message(method: &str) -> String {
     format!("this client does not support {method}")
 }

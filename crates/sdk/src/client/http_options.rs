@@ -1,4 +1,4 @@
-//! HTTP-only options of the client builder. Each one is described at the method of [`Http`] with the same name.
+//! HTTP-only options of the client builder. Each one is described at the method of [`HttpTransport`] with the same name.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::ClientBuilder;
 use crate::auth::Authorize;
 use crate::egress::{Egress, Redirects};
 use crate::transport::Direction;
-use crate::transport::http::{HeadersRequest, Http};
+use crate::transport::http::{HeadersRequest, HttpTransport};
 
 /// Options of remote servers.
-impl ClientBuilder<Http> {
-    fn with(mut self, change: impl FnOnce(Http) -> Http) -> Self {
+impl ClientBuilder<HttpTransport> {
+    fn with(mut self, change: impl FnOnce(HttpTransport) -> HttpTransport) -> Self {
         self.transport = change(self.transport);
         self
     }
 
-    /// See [`Http::header`].
+    /// See [`HttpTransport::header`].
     pub fn header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         self.with(|http| http.header(name, value))
     }
 
-    /// See [`Http::headers_with`].
+    /// See [`HttpTransport::headers_with`].
     pub fn headers_with<F, Fut, H, K, V>(self, provider: F) -> Self
     where
         F: Fn(HeadersRequest) -> Fut + Send + Sync + 'static,
@@ -32,43 +32,43 @@ impl ClientBuilder<Http> {
         self.with(|http| http.headers_with(provider))
     }
 
-    /// See [`Http::auth`].
+    /// See [`HttpTransport::auth`].
     pub fn auth(self, authorize: impl Authorize) -> Self {
         self.with(|http| http.auth(authorize))
     }
 
-    /// See [`Http::egress`].
+    /// See [`HttpTransport::egress`].
     pub fn egress(self, egress: Egress) -> Self {
         self.with(|http| http.egress(egress))
     }
 
-    /// See [`Http::proxy`].
+    /// See [`HttpTransport::proxy`].
     pub fn proxy(self, url: &str) -> Self {
         self.with(|http| http.proxy(url))
     }
 
-    /// See [`Http::redirects`].
+    /// See [`HttpTransport::redirects`].
     pub fn redirects(self, redirects: Redirects) -> Self {
         self.with(|http| http.redirects(redirects))
     }
 
-    /// See [`Http::read_timeout`].
+    /// See [`HttpTransport::read_timeout`].
     pub fn read_timeout(self, timeout: Duration) -> Self {
         self.with(|http| http.read_timeout(timeout))
     }
 
-    /// See [`Http::max_reconnects`].
-    pub fn max_reconnects(self, most: usize) -> Self {
-        self.with(|http| http.max_reconnects(most))
+    /// See [`HttpTransport::max_reconnects`].
+    pub fn max_reconnects(self, max: usize) -> Self {
+        self.with(|http| http.max_reconnects(max))
     }
 
-    /// See [`Http::on_message`].
-    pub fn on_message(self, told: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
-        self.with(|http| http.on_message(told))
+    /// See [`HttpTransport::on_message`].
+    pub fn on_message(self, callback: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
+        self.with(|http| http.on_message(callback))
     }
 
-    /// See [`Http::on_diagnostic`].
-    pub fn on_diagnostic(self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.with(|http| http.on_diagnostic(told))
+    /// See [`HttpTransport::on_diagnostic`].
+    pub fn on_diagnostic(self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.with(|http| http.on_diagnostic(callback))
     }
 }

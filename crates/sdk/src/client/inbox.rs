@@ -14,42 +14,42 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::core::Core;
-use super::handlers::{Answerer, Changed};
+use super::core::ClientCore;
+use super::handlers::{ListChanged, ServerRequestHandler};
 use crate::lock::lock;
-use crate::server::{BoxFuture, Progress, caught_future, start};
-use crate::server_request::{Question, Reply};
-use crate::transport::{Carrier, Receiver};
+use crate::server::{BoxFuture, Progress, run_catching_panics, spawn};
+use crate::server_request::{ClientResult, ServerRequest};
+use crate::transport::{PerRequestTransport, Receiver};
 use crate::{Error, ErrorKind};
 
 /// Limits of one message. They are high, since lists of large servers are long.
-const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
+const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 /// Maximum number of server requests handled at the same time.
-const MAX_ANSWERING: usize = 64;
+const MAX_OPEN_SERVER_REQUESTS: usize = 64;
 
-pub(crate) struct Inbox(pub(crate) Arc<Core>);
+pub(crate) struct Inbox(pub(crate) Arc<ClientCore>);
 
 impl Receiver for Inbox {
     fn receive(&self, message: &[u8]) -> bool {
-        let parsed = parse(message, LIMITS);
-        let is_opening = self.0.agreed.get().is_none();
+        let parsed = parse(message, MESSAGE_LIMITS);
+        let is_opening = self.0.negotiated.get().is_none();
         if parsed.is_ok() && is_opening {
-            self.0.stray.message();
+            self.0.stray.record_message();
         }
         match parsed {
             // The server could not read a request and does not know its id. If only one request is pending, that one
             // fails.
-            Ok(Message::Response { id: None, reply: jsonrpc::Reply::Error(text) }) => {
+            Ok(Message::Response { id: None, reply: jsonrpc::ResponsePayload::Error(text) }) => {
                 let error = serde_json::from_str(text).map(CallError::Rejected);
                 self.0.peer.fail_only(error.unwrap_or_else(|error| CallError::Malformed(error.to_string())));
             }
             Ok(Message::Response { id, reply }) => {
-                if !self.0.peer.answer(id.as_ref(), reply) {
+                if !self.0.peer.accept_response(id.as_ref(), reply) {
                     tracing::debug!(?id, "response without a matching request");
                 }
             }
-            Ok(Message::Notification { method, params }) => self.notification(&method, &params),
-            Ok(Message::Request { id, method, params }) => self.request(&id, &method, &params),
+            Ok(Message::Notification { method, params }) => self.on_notification(&method, &params),
+            Ok(Message::Request { id, method, params }) => self.on_request(&id, &method, &params),
             Ok(Message::Batch(messages)) => {
                 // A batch must not contain other batches.
                 let elements = messages.iter().filter(|message| !message.trim_start().starts_with('['));
@@ -60,13 +60,13 @@ impl Receiver for Inbox {
             Err(_) if message.iter().all(u8::is_ascii_whitespace) => return false,
             Err(error) => {
                 let id = error.id.clone().filter(|_| error.is_response).or_else(|| guess_id(message));
-                let is_stray = is_opening && id.is_none() && self.0.carrier().is_none();
-                if !is_stray || self.0.stray.line(message) {
+                let is_stray = is_opening && id.is_none() && self.0.per_request_transport().is_none();
+                if !is_stray || self.0.stray.record_line(message) {
                     let server = self.0.server_label();
                     tracing::warn!(server, %error, "invalid message from the server");
                 }
                 // A per-request transport already knows the request of an invalid message.
-                if let Some(id) = id.filter(|_| self.0.carrier().is_none()) {
+                if let Some(id) = id.filter(|_| self.0.per_request_transport().is_none()) {
                     self.0.peer.fail(&id, CallError::Malformed(error.to_string()));
                 }
                 return false;
@@ -75,12 +75,12 @@ impl Receiver for Inbox {
         true
     }
 
-    fn pause(&self) -> Box<dyn Send> {
-        Box::new(self.0.peer.pause())
+    fn pause_timeouts(&self) -> Box<dyn Send> {
+        Box::new(self.0.peer.pause_timeouts())
     }
 
     fn too_long(&self) {
-        let limit = self.0.settings.max_message;
+        let limit = self.0.settings.max_message_bytes;
         // It may have been the response to any request: fail all, rather than wait for a skipped message.
         let reason = format!(
             "skipped a message of the server larger than {limit} bytes, which may have been the response"
@@ -89,11 +89,11 @@ impl Receiver for Inbox {
     }
 
     fn ended(&self, reason: &str) {
-        self.0.end(reason);
+        self.0.close(reason);
     }
 
     fn revision(&self) -> Option<Revision> {
-        self.0.agreed.get().map(|agreed| agreed.revision)
+        self.0.negotiated.get().map(|agreed| agreed.revision)
     }
 
     #[cfg(feature = "http-client")]
@@ -106,103 +106,103 @@ impl Receiver for Inbox {
     }
 
     fn is_waiting(&self, id: &Id<'_>) -> bool {
-        self.0.peer.is_waiting(id)
+        self.0.peer.is_pending(id)
     }
 
-    fn renewed(&self) {
-        start(&self.0.runtime, super::session_restore::restore(self.0.clone()));
+    fn session_renewed(&self) {
+        spawn(&self.0.runtime, super::session_restore::restore(self.0.clone()));
     }
 
-    fn carried_by(&self, carrier: Weak<dyn Carrier>) {
-        let _ = self.0.carrier.set(carrier);
+    fn carried_by(&self, carrier: Weak<dyn PerRequestTransport>) {
+        let _ = self.0.per_request.set(carrier);
     }
 }
 
 impl Inbox {
-    fn notification(&self, method: &str, params: &Params<'_>) {
+    fn on_notification(&self, method: &str, params: &Params<'_>) {
         let text = params.text().unwrap_or("{}");
         match Method::find(method) {
-            Some(Method::Progress) => self.progress(text),
-            Some(Method::Cancelled) => self.cancelled(text),
+            Some(Method::Progress) => self.on_progress(text),
+            Some(Method::Cancelled) => self.on_cancelled(text),
             Some(Method::Log) => {
                 if let (Some(log), Ok(params)) = (&self.0.handlers.log, wire::decode::<LogParams>(text)) {
-                    guarded(|| log(params));
+                    catch_hook_panic(|| log(params));
                 }
             }
-            Some(Method::ToolsChanged) => self.changed(Changed::Tools),
-            Some(Method::ResourcesChanged) => self.changed(Changed::Resources),
-            Some(Method::PromptsChanged) => self.changed(Changed::Prompts),
+            Some(Method::ToolsChanged) => self.on_list_changed(ListChanged::Tools),
+            Some(Method::ResourcesChanged) => self.on_list_changed(ListChanged::Resources),
+            Some(Method::PromptsChanged) => self.on_list_changed(ListChanged::Prompts),
             Some(Method::ResourceUpdated) => {
                 if let Ok(params) = wire::decode::<ResourceUpdatedParams>(text) {
-                    self.updated(params.uri);
+                    self.on_resource_updated(params.uri);
                 }
             }
-            Some(Method::ListenAcknowledged) => self.acknowledged(params),
+            Some(Method::ListenAcknowledged) => self.on_acknowledged(params),
             _ => {}
         }
-        if let Some(told) = &self.0.handlers.notification {
-            guarded(|| told(method, serde_json::from_str(text).unwrap_or_default()));
+        if let Some(callback) = &self.0.handlers.notification {
+            catch_hook_panic(|| callback(method, serde_json::from_str(text).unwrap_or_default()));
         }
     }
 
     /// Handles an updated resource.
-    pub(super) fn updated(&self, uri: String) {
-        self.0.cache.forget_resource(&uri);
-        if let Some(told) = &self.0.handlers.resource_updated {
-            guarded(|| told(uri));
+    pub(super) fn on_resource_updated(&self, uri: String) {
+        self.0.cache.invalidate_resource(&uri);
+        if let Some(callback) = &self.0.handlers.resource_updated {
+            catch_hook_panic(|| callback(uri));
         }
     }
 
     /// Handles a changed list.
-    pub(super) fn changed(&self, list: Changed) {
+    pub(super) fn on_list_changed(&self, list: ListChanged) {
         match list {
-            Changed::Tools => {
-                self.0.outputs.forget();
-                self.0.cache.forget(Method::ListTools);
+            ListChanged::Tools => {
+                self.0.output_schemas.clear();
+                self.0.cache.invalidate(Method::ListTools);
             }
-            Changed::Prompts => self.0.cache.forget(Method::ListPrompts),
-            Changed::Resources => {
-                self.0.cache.forget(Method::ListResources);
-                self.0.cache.forget(Method::ListResourceTemplates);
+            ListChanged::Prompts => self.0.cache.invalidate(Method::ListPrompts),
+            ListChanged::Resources => {
+                self.0.cache.invalidate(Method::ListResources);
+                self.0.cache.invalidate(Method::ListResourceTemplates);
             }
         }
-        if let Some(told) = &self.0.handlers.list_changed {
-            guarded(|| told(list));
+        if let Some(callback) = &self.0.handlers.list_changed {
+            catch_hook_panic(|| callback(list));
         }
-        if let Some(told) = self.0.changed.get() {
-            guarded(|| told(list));
+        if let Some(callback) = self.0.on_list_changed.get() {
+            catch_hook_panic(|| callback(list));
         }
     }
 
-    fn progress(&self, text: &str) {
+    fn on_progress(&self, text: &str) {
         let Ok(params) = wire::decode::<ProgressParams>(text) else { return };
         let Id::Number(number) = params.progress_token else { return };
-        self.0.peer.touch(number);
-        let hook = lock(&self.0.progress).get(&number).cloned();
+        self.0.peer.record_progress(number);
+        let hook = lock(&self.0.progress_hooks).get(&number).cloned();
         if let Some(hook) = hook {
-            guarded(|| hook(Progress::new(params.progress, params.total, params.message)));
+            catch_hook_panic(|| hook(Progress::new(params.progress, params.total, params.message)));
         }
     }
 
-    fn cancelled(&self, text: &str) {
+    fn on_cancelled(&self, text: &str) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = wire::decode(text) else { return };
-        if let Some(answering) = lock(&self.0.answering).get(&id) {
-            answering.notify_one();
+        if let Some(server_requests) = lock(&self.0.server_requests).get(&id) {
+            server_requests.notify_one();
         }
     }
 
-    fn acknowledged(&self, params: &Params<'_>) {
+    fn on_acknowledged(&self, params: &Params<'_>) {
         let meta = params.find("_meta").and_then(|meta| Params::parse(meta, Limits::default()).ok());
         let id = meta.and_then(|meta| meta.find(key::SUBSCRIPTION_ID).map(str::to_owned));
         let number = id.and_then(|id| id.trim_matches('"').parse().ok());
-        if let Some(waiting) = number.and_then(|number: i64| lock(&self.0.acknowledged).remove(&number)) {
+        if let Some(waiting) = number.and_then(|number: i64| lock(&self.0.ack_waiters).remove(&number)) {
             waiting.notify_one();
         }
     }
 
-    fn request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
+    fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
         let core = &self.0;
-        let agreed = core.agreed.get().map(|agreed| agreed.revision);
+        let agreed = core.negotiated.get().map(|agreed| agreed.revision);
         if agreed.is_some_and(|revision| revision.era() == Era::Stateless) {
             let server = core.server_label();
             tracing::warn!(
@@ -215,74 +215,79 @@ impl Inbox {
         if core.outbox.is_full() {
             // Responses for a server that sends requests without reading would fill the memory.
             core.outbox.close();
-            return core.end("the server sends requests without reading the responses");
+            return core.close("the server sends requests without reading the responses");
         }
         if method == Method::Ping.name() {
-            return core.answer(id, Ok(&EmptyResult::new()));
+            return core.respond(id, Ok(&EmptyResult::new()));
         }
         let Some(revision) = agreed else {
             let error =
                 ProtocolError::InvalidRequest(format!("{method} was sent before the session is open"));
-            return core.answer::<Reply>(id, Err(&error));
+            return core.respond::<ClientResult>(id, Err(&error));
         };
         if Method::find(method).is_some_and(|method| !method.is_in(revision)) {
             // Some servers send requests that the revision does not have, and for which it has no response format.
-            return core.answer::<Reply>(id, Err(&ProtocolError::MethodNotFound(method.to_owned())));
+            return core.respond::<ClientResult>(id, Err(&ProtocolError::MethodNotFound(method.to_owned())));
         }
-        let question = match Question::decode(method, params.text().unwrap_or("{}")) {
+        let question = match ServerRequest::decode(method, params.text().unwrap_or("{}")) {
             Ok(question) => question,
-            Err(error) => return core.answer::<Reply>(id, Err(&error)),
+            Err(error) => return core.respond::<ClientResult>(id, Err(&error)),
         };
         let id = id.clone().into_owned();
         let cancelled = Arc::new(Notify::new());
         {
-            let mut answering = lock(&core.answering);
-            if answering.len() >= MAX_ANSWERING || answering.contains_key(&id) {
-                let error =
-                    ProtocolError::Internal(format!("too many open server requests: {}", answering.len()));
-                drop(answering);
-                return core.answer::<Reply>(&id, Err(&error));
+            let mut server_requests = lock(&core.server_requests);
+            if server_requests.len() >= MAX_OPEN_SERVER_REQUESTS || server_requests.contains_key(&id) {
+                let error = ProtocolError::Internal(format!(
+                    "too many open server requests: {}",
+                    server_requests.len()
+                ));
+                drop(server_requests);
+                return core.respond::<ClientResult>(&id, Err(&error));
             }
-            answering.insert(id.clone(), cancelled.clone());
+            server_requests.insert(id.clone(), cancelled.clone());
         }
         let core = core.clone();
         let task = related_task(params);
-        start(&core.runtime.clone(), async move {
-            let _paused = core.peer.pause(); // handler time does not count against the server
+        spawn(&core.runtime.clone(), async move {
+            let _paused = core.peer.pause_timeouts(); // handler time does not count against the server
             // A panicking handler also produces a response and frees its entry.
-            let answer = caught_future(core.clone().reply(question));
-            let answer = tokio::select! {
+            let outcome = run_catching_panics(core.clone().handle_server_request(question));
+            let outcome = tokio::select! {
                 biased; // do not respond to a cancelled request
                 () = cancelled.notified() => None,
-                answer = answer => Some(answer),
+                outcome = outcome => Some(outcome),
             };
-            lock(&core.answering).remove(&id);
-            match answer {
+            lock(&core.server_requests).remove(&id);
+            match outcome {
                 Some(Ok(mut reply)) => {
                     if let Some(task) = task {
-                        reply.relate(task);
+                        reply.set_related_task(task);
                     }
-                    core.answer(&id, Ok(&reply));
+                    core.respond(&id, Ok(&reply));
                 }
-                Some(Err(error)) => core.answer::<Reply>(&id, Err(&for_server(&error))),
+                Some(Err(error)) => core.respond::<ClientResult>(&id, Err(&to_protocol_error(&error))),
                 None => {}
             }
         });
     }
 }
 
-impl Core {
+impl ClientCore {
     /// Handles a server request that is not part of a result: with the only call in flight that has its own handler,
     /// or with the client's handlers.
-    fn reply(self: Arc<Self>, question: Question) -> BoxFuture<crate::Result<Reply>> {
-        let askers: Vec<_> = {
-            let mut askers = lock(&self.askers);
-            askers.retain(|asker| asker.strong_count() > 0);
-            askers.iter().filter_map(Weak::upgrade).collect()
+    fn handle_server_request(
+        self: Arc<Self>,
+        question: ServerRequest,
+    ) -> BoxFuture<crate::Result<ClientResult>> {
+        let handlers: Vec<_> = {
+            let mut handlers = lock(&self.call_handlers);
+            handlers.retain(|asker| asker.strong_count() > 0);
+            handlers.iter().filter_map(Weak::upgrade).collect()
         };
-        match &askers[..] {
-            [] => self.handlers.answer(question),
-            [only] => only.answer(question),
+        match &handlers[..] {
+            [] => self.handlers.handle(question),
+            [only] => only.handle(question),
             several => {
                 let text = "calls are in flight, and this request does not name the one it belongs to";
                 let error =
@@ -292,10 +297,10 @@ impl Core {
         }
     }
 
-    fn answer<T: Encode>(&self, id: &Id<'_>, answer: Result<&T, &ProtocolError>) {
+    fn respond<T: Encode>(&self, id: &Id<'_>, outcome: Result<&T, &ProtocolError>) {
         // Only sessions have server requests, possibly before the negotiation has finished.
-        let revision = self.agreed.get().map_or(Revision::LATEST_SESSION, |agreed| agreed.revision);
-        self.outbox.send(|out| match answer {
+        let revision = self.negotiated.get().map_or(Revision::LATEST_SESSION, |agreed| agreed.revision);
+        self.outbox.send(|out| match outcome {
             Ok(result) => {
                 write::result(id, out, |out| result.encode(&mut Encoder { out, revision }));
             }
@@ -323,12 +328,12 @@ fn guess_id(message: &[u8]) -> Option<Id<'static>> {
 
 /// Returns the related task of a server request; the result must repeat it.
 fn related_task(params: &Params<'_>) -> Option<Value> {
-    let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
+    let meta = Params::parse(params.find("_meta")?, MESSAGE_LIMITS).ok()?;
     serde_json::from_str(meta.find(key::RELATED_TASK)?).ok()
 }
 
 /// Converts a handler error into the form that the server may see.
-pub(crate) fn for_server(error: &Error) -> ProtocolError {
+pub(crate) fn to_protocol_error(error: &Error) -> ProtocolError {
     match error.kind() {
         ErrorKind::Protocol(error) => error.clone(),
         ErrorKind::Tool(text) => ProtocolError::Internal(text.clone()),
@@ -340,7 +345,7 @@ pub(crate) fn for_server(error: &Error) -> ProtocolError {
 }
 
 /// Runs a hook; a panic in it must not close the connection.
-pub(crate) fn guarded(hook: impl FnOnce()) {
+pub(crate) fn catch_hook_panic(hook: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
         tracing::error!("client hook panicked");
     }

@@ -42,22 +42,22 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-pub(crate) use self::core::Options;
-use self::core::{Agreed, Core, wants_level};
+pub(crate) use self::core::RequestOptions;
+use self::core::{ClientCore, Negotiated, session_log_level};
 pub use builder::ClientBuilder;
-pub use call::{Call, Outcome};
+pub use call::{Call, CallOutput};
 pub use error::ClientError;
-pub(crate) use handlers::Answerer;
-pub use handlers::Changed;
+pub use handlers::ListChanged;
+pub(crate) use handlers::ServerRequestHandler;
 #[cfg(feature = "http-client")]
-pub(crate) use inbox::guarded;
-pub use pages::{Item, LeftOut, Listing, Pages};
-pub use revision_cache::Eras;
-pub use skills::Child;
+pub(crate) use inbox::catch_hook_panic;
+pub use pages::{Item, Listing, Pages, SkippedEntry};
+pub use revision_cache::RevisionCache;
+pub use skills::DirectoryEntry;
 #[cfg(feature = "skills")]
 pub use skills::{LoadedSkill, SkillFile};
 pub use subscription::Subscription;
-pub use tasks::{Started, TaskHandle};
+pub use tasks::{StartedCall, TaskHandle};
 
 use crate::lock::lock;
 #[cfg(unix)]
@@ -65,16 +65,16 @@ pub use crate::transport::child::{Arguments, Command, Lineage};
 #[cfg(target_os = "linux")]
 pub use crate::transport::child::{SUPERVISE, supervise};
 #[cfg(feature = "http-client")]
-use crate::transport::http::Http;
-use crate::transport::{Line, Transport};
+use crate::transport::http::HttpTransport;
+use crate::transport::{Transport, TransportHandle};
 
 /// A connected client. Clones share the connection, which closes when the last clone is dropped.
 #[derive(Clone)]
 pub struct Client {
-    core: Arc<Core>,
-    line: Arc<dyn Line>,
+    core: Arc<ClientCore>,
+    handle: Arc<dyn TransportHandle>,
     /// Stream of list changes, for revisions that need one.
-    watching: Arc<OnceLock<Subscription>>,
+    list_stream: Arc<OnceLock<Subscription>>,
 }
 
 impl Client {
@@ -101,17 +101,17 @@ impl Client {
     /// Creates a client for a remote server. It uses Streamable HTTP in every revision, and falls back to HTTP+SSE
     /// if the server supports only that.
     #[cfg(feature = "http-client")]
-    pub fn http(url: impl Into<String>) -> ClientBuilder<Http> {
-        ClientBuilder::new(Http::new(url))
+    pub fn http(url: impl Into<String>) -> ClientBuilder<HttpTransport> {
+        ClientBuilder::new(HttpTransport::new(url))
     }
 
     /// Creates a client for a remote server that uses HTTP+SSE, the predecessor of Streamable HTTP. [`Self::http`]
     /// detects such servers automatically.
     #[cfg(feature = "http-client")]
-    pub fn sse(url: impl Into<String>) -> ClientBuilder<Http> {
+    pub fn sse(url: impl Into<String>) -> ClientBuilder<HttpTransport> {
         let is_session = |revision: &Revision| revision.era() == linchpin_protocol::Era::Session;
         let sessions = Revision::ALL.into_iter().filter(is_session);
-        ClientBuilder::new(Http::sse(url)).revisions(sessions)
+        ClientBuilder::new(HttpTransport::sse(url)).revisions(sessions)
     }
 
     /// Creates a client with a custom transport.
@@ -119,14 +119,14 @@ impl Client {
         ClientBuilder::new(Box::new(transport))
     }
 
-    fn new(core: Arc<Core>, line: Box<dyn Line>) -> Self {
-        Client { core, line: line.into(), watching: Arc::default() }
+    fn new(core: Arc<ClientCore>, line: Box<dyn TransportHandle>) -> Self {
+        Client { core, handle: line.into(), list_stream: Arc::default() }
     }
 
     /// Sets the log level and subscribes to list changes after the negotiation.
-    async fn opened(self) -> Result<Self, ClientError> {
+    async fn after_open(self) -> Result<Self, ClientError> {
         let (revision, capabilities) = (self.revision(), self.capabilities());
-        if let Some(level) = wants_level(revision, self.core.settings.log_level)
+        if let Some(level) = session_log_level(revision, self.core.settings.log_level)
             && capabilities.logging.is_some()
         {
             // The connection is usable even if the server rejects the log level.
@@ -137,7 +137,7 @@ impl Client {
         }
         if self.core.handlers.list_changed.is_some() {
             // The connection is usable without the subscription.
-            if let Err(error) = self.watch_lists().await {
+            if let Err(error) = self.subscribe_lists().await {
                 let server = self.core.server_label();
                 tracing::warn!(server, %error, "failed to subscribe to list changes");
             }
@@ -145,28 +145,28 @@ impl Client {
         Ok(self)
     }
 
-    fn agreed(&self) -> &Agreed {
-        self.core.agreed.get().expect("a client is created after the negotiation")
+    fn negotiated(&self) -> &Negotiated {
+        self.core.negotiated.get().expect("a client is created after the negotiation")
     }
 
     /// Returns the negotiated revision.
     pub fn revision(&self) -> Revision {
-        self.agreed().revision
+        self.negotiated().revision
     }
 
     /// Returns the name and version that the server reports.
     pub fn server(&self) -> Option<&Implementation> {
-        self.agreed().server.as_ref()
+        self.negotiated().server.as_ref()
     }
 
     /// Returns the capabilities of the server.
     pub fn capabilities(&self) -> &ServerCapabilities {
-        &self.agreed().capabilities
+        &self.negotiated().capabilities
     }
 
     /// Returns the server's usage instructions for the model.
     pub fn instructions(&self) -> Option<&str> {
-        self.agreed().instructions.as_deref()
+        self.negotiated().instructions.as_deref()
     }
 
     /// Returns whether the connection is closed. Requests on a closed connection fail with the reason.
@@ -177,10 +177,10 @@ impl Client {
     /// Closes the connection gracefully, for all clones. A child process and all its descendants have exited when
     /// this returns.
     pub async fn close(&self) {
-        self.line.close().await;
+        self.handle.close().await;
     }
 
-    fn send<T>(&self, method: Method, params: &dyn Encode) -> Call<T> {
+    fn typed_call<T>(&self, method: Method, params: &dyn Encode) -> Call<T> {
         Call::new(self.clone(), method, Ok(to_vec(params, self.revision())))
     }
 
@@ -214,7 +214,7 @@ impl Client {
     pub fn read(&self, uri: impl Into<String>) -> Call<ReadResourceResult> {
         let params =
             ReadResourceParams { uri: uri.into(), input_responses: None, request_state: None, meta: None };
-        self.send(Method::ReadResource, &params)
+        self.typed_call(Method::ReadResource, &params)
     }
 
     /// Renders a prompt.
@@ -232,7 +232,7 @@ impl Client {
             request_state: None,
             meta: None,
         };
-        self.send(Method::GetPrompt, &params)
+        self.typed_call(Method::GetPrompt, &params)
     }
 
     /// Completes an argument of a prompt or a variable of a resource template. [`Call::context`] adds the arguments
@@ -244,21 +244,21 @@ impl Client {
         value: impl Into<String>,
     ) -> Call<CompleteResult> {
         let argument = CompletionArgument { name: argument.into(), value: value.into() };
-        self.send(Method::Complete, &CompleteParams { reference, argument, context: None, meta: None })
+        self.typed_call(Method::Complete, &CompleteParams { reference, argument, context: None, meta: None })
     }
 
     pub(crate) fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
-        self.send(Method::Complete, params)
+        self.typed_call(Method::Complete, params)
     }
 
     /// Registers a callback for list changes, in addition to the handlers. Only the first callback takes effect.
     pub(crate) async fn watch_changes(
         &self,
-        told: Box<dyn Fn(Changed) + Send + Sync>,
+        callback: Box<dyn Fn(ListChanged) + Send + Sync>,
     ) -> Result<(), ClientError> {
-        let _ = self.core.changed.set(told);
-        if self.watching.get().is_none() {
-            self.watch_lists().await?;
+        let _ = self.core.on_list_changed.set(callback);
+        if self.list_stream.get().is_none() {
+            self.subscribe_lists().await?;
         }
         Ok(())
     }
@@ -266,20 +266,22 @@ impl Client {
     /// Checks that the server responds. Revisions without `ping` use `server/discover` instead.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let method = if Method::Ping.is_in(self.revision()) { Method::Ping } else { Method::Discover };
-        self.send::<EmptyResult>(method, &EmptyParams::default()).await.map(|_| ())
+        self.typed_call::<EmptyResult>(method, &EmptyParams::default()).await.map(|_| ())
     }
 
     /// Sets the minimum level of log messages of a session. In the stateless era the level is fixed at connect time.
     pub async fn set_log_level(&self, level: LogLevel) -> Result<(), ClientError> {
-        *lock(&self.core.level) = Some(level);
-        self.send::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None }).await.map(|_| ())
+        *lock(&self.core.log_level) = Some(level);
+        self.typed_call::<EmptyResult>(Method::SetLevel, &SetLevelParams { level, meta: None })
+            .await
+            .map(|_| ())
     }
 
     /// Replaces the client's roots. If the client declared roots when it connected and the revision has the
     /// notification, the server is notified.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
-        let before = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
-        let declared = before.is_some() || self.core.handlers.forward;
+        let previous = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
+        let declared = previous.is_some() || self.core.handlers.forward;
         if declared && Method::RootsChanged.is_in(self.revision()) {
             self.core.notify(Method::RootsChanged.name(), &EmptyParams::default());
         }
@@ -292,14 +294,14 @@ impl Client {
         method: &str,
         params: impl Serialize,
     ) -> Result<T, ClientError> {
-        let params = call::object(&params)?;
+        let params = call::to_json_object(&params)?;
         let mut params: Map<String, Value> =
             serde_json::from_slice(&params).map_err(|error| ClientError::BadArguments(error.to_string()))?;
         let meta = params.remove("_meta").and_then(|meta| serde_json::from_value(meta).ok()).map(Box::new);
-        let options = Options { meta, ..Options::default() };
+        let options = RequestOptions { meta, ..RequestOptions::default() };
         let text =
-            self.core.ask(self.revision(), method, &to_vec(&params, self.revision()), &options).await?;
-        call::decoded(method, &text)
+            self.core.request(self.revision(), method, &to_vec(&params, self.revision()), &options).await?;
+        call::decode_result(method, &text)
     }
 
     /// Sends a custom notification.

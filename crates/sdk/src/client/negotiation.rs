@@ -10,42 +10,42 @@ use linchpin_protocol::{Era, Method, Revision, code, wire};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::core::{Agreed, Core, Options};
+use super::core::{ClientCore, Negotiated, RequestOptions};
 use super::error::ClientError;
 
 /// Which eras to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
+pub(super) enum EraHint {
     /// The era of the server is not known: try both.
-    Probe,
+    Unknown,
     /// The server last used this era.
     Known(Era),
 }
 
-impl Opening {
+impl EraHint {
     /// Returns whether this era may be tried.
     fn allows(self, era: Era) -> bool {
         match self {
-            Opening::Probe => true,
-            Opening::Known(known) => known == era,
+            EraHint::Unknown => true,
+            EraHint::Known(known) => known == era,
         }
     }
 }
 
 /// Outcome of `server/discover`.
-enum Verdict {
-    Stateless(Box<Agreed>),
+enum DiscoverOutcome {
+    Stateless(Box<Negotiated>),
     /// The server does not support the stateless era.
-    Legacy,
+    Unsupported,
 }
 
 /// Negotiates era and revision.
-pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
+pub(super) async fn negotiate(core: &Arc<ClientCore>, opening: EraHint) -> Result<Negotiated, ClientError> {
     let limit = core.settings.open_timeout;
     let agreed = tokio::select! {
         biased;
-        agreed = within(core, limit, find_era(core, opening)) => agreed,
-        () = core.stray.too_much() => None,
+        agreed = with_timeout(core, limit, negotiate_era(core, opening)) => agreed,
+        () = core.stray.limit_exceeded() => None,
     };
     let agreed = agreed.unwrap_or_else(|| Err(CallError::TimedOut(limit).into()));
     match (agreed, core.stray.lines()) {
@@ -57,26 +57,26 @@ pub(super) async fn agree(core: &Arc<Core>, opening: Opening) -> Result<Agreed, 
 }
 
 /// Runs a future with a timeout. The timeout does not expire while the peer is paused for user interaction.
-async fn within<T>(core: &Core, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+async fn with_timeout<T>(core: &ClientCore, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
         match tokio::time::timeout(limit, &mut work).await {
             Ok(done) => return Some(done),
-            Err(_) if core.peer.is_paused() => {}
+            Err(_) if core.peer.has_paused_timeouts() => {}
             Err(_) => return None,
         }
     }
 }
 
-async fn find_era(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientError> {
+async fn negotiate_era(core: &Arc<ClientCore>, opening: EraHint) -> Result<Negotiated, ClientError> {
     let newest = |era: Era| {
         let spoken = core.settings.revisions.iter().copied();
         spoken.filter(|revision| revision.era() == era && opening.allows(era)).max()
     };
     match (newest(Era::Stateless), newest(Era::Session)) {
         (Some(stateless), None) => match discover(core, stateless, core.settings.open_timeout).await? {
-            Verdict::Stateless(agreed) => Ok(*agreed),
-            Verdict::Legacy => Err(unsupported(core, vec!["initialize".into()])),
+            DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+            DiscoverOutcome::Unsupported => Err(unsupported(core, vec!["initialize".into()])),
         },
         (Some(stateless), Some(session)) => probe(core, stateless, session).await,
         (None, Some(session)) => initialize(core, session).await,
@@ -84,91 +84,105 @@ async fn find_era(core: &Arc<Core>, opening: Opening) -> Result<Agreed, ClientEr
     }
 }
 
-async fn probe(core: &Arc<Core>, stateless: Revision, session: Revision) -> Result<Agreed, ClientError> {
+async fn probe(
+    core: &Arc<ClientCore>,
+    stateless: Revision,
+    session: Revision,
+) -> Result<Negotiated, ClientError> {
     let mut discover = std::pin::pin!(discover(core, stateless, core.settings.open_timeout));
-    match within(core, core.settings.probe_timeout, &mut discover).await {
-        Some(Ok(Verdict::Stateless(agreed))) => return Ok(*agreed),
-        Some(Ok(Verdict::Legacy)) => return initialize(core, session).await,
+    match with_timeout(core, core.settings.probe_timeout, &mut discover).await {
+        Some(Ok(DiscoverOutcome::Stateless(agreed))) => return Ok(*agreed),
+        Some(Ok(DiscoverOutcome::Unsupported)) => return initialize(core, session).await,
         Some(Err(error)) => return Err(error),
         None => {}
     }
     // No response: a session-era server that ignores unknown requests, or a slow start. Send `initialize` too; the
     // first response decides.
-    let mut greeting = std::pin::pin!(initialize(core, session));
+    let mut initialize = std::pin::pin!(initialize(core, session));
     tokio::select! {
         biased; // if both responses are ready, prefer the stateless era
         verdict = &mut discover => match verdict? {
-            Verdict::Stateless(agreed) => Ok(*agreed),
-            Verdict::Legacy => greeting.await,
+            DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+            DiscoverOutcome::Unsupported => initialize.await,
         },
-        greeted = &mut greeting => match greeted {
+        initialized = &mut initialize => match initialized {
             Err(ClientError::Call(CallError::Rejected(_))) => match discover.await? {
-                Verdict::Stateless(agreed) => Ok(*agreed),
-                Verdict::Legacy => Err(unsupported(core, Vec::new())),
+                DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+                DiscoverOutcome::Unsupported => Err(unsupported(core, Vec::new())),
             },
-            greeted => greeted,
+            initialized => initialized,
         },
     }
 }
 
-fn unsupported(core: &Core, offered: Vec<String>) -> ClientError {
-    ClientError::UnsupportedVersion { offered, spoken: core.settings.revisions.clone() }
+fn unsupported(core: &ClientCore, supported: Vec<String>) -> ClientError {
+    ClientError::UnsupportedVersion { offered: supported, supported: core.settings.revisions.clone() }
 }
 
 /// Data of the unsupported-version error.
 #[derive(Deserialize)]
-struct Refusal {
+struct UnsupportedVersionData {
     supported: Vec<String>,
 }
 
 /// Sends `server/discover`. If the server rejects the revision, tries once more with a common revision that it
 /// offers.
-async fn discover(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Verdict, ClientError> {
-    let offered = match discover_as(core, revision, limit).await? {
-        Told::Verdict(verdict) => return Ok(verdict),
-        Told::Offers(offered) => offered,
+async fn discover(
+    core: &Arc<ClientCore>,
+    revision: Revision,
+    limit: Duration,
+) -> Result<DiscoverOutcome, ClientError> {
+    let supported = match discover_as(core, revision, limit).await? {
+        DiscoverReply::Outcome(verdict) => return Ok(verdict),
+        DiscoverReply::Rejected(supported) => supported,
     };
-    let offered = match common(core, &offered, Era::Stateless) {
-        None => offered,
+    let supported = match newest_common(core, &supported, Era::Stateless) {
+        None => supported,
         Some(revision) => match discover_as(core, revision, limit).await? {
-            Told::Verdict(verdict) => return Ok(verdict),
-            Told::Offers(offered) => offered,
+            DiscoverReply::Outcome(verdict) => return Ok(verdict),
+            DiscoverReply::Rejected(supported) => supported,
         },
     };
-    if common(core, &offered, Era::Session).is_some() {
-        Ok(Verdict::Legacy)
+    if newest_common(core, &supported, Era::Session).is_some() {
+        Ok(DiscoverOutcome::Unsupported)
     } else {
-        Err(unsupported(core, offered))
+        Err(unsupported(core, supported))
     }
 }
 
 /// Returns the newest revision of an era that both the server and this client support.
-fn common(core: &Core, offered: &[String], era: Era) -> Option<Revision> {
-    let known = offered.iter().filter_map(|version| Revision::find(version));
+fn newest_common(core: &ClientCore, supported: &[String], era: Era) -> Option<Revision> {
+    let known = supported.iter().filter_map(|version| Revision::find(version));
     known.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
 }
 
 /// Outcome of `server/discover` in one revision.
-enum Told {
-    Verdict(Verdict),
+enum DiscoverReply {
+    Outcome(DiscoverOutcome),
     /// The server rejects this revision and offers these.
-    Offers(Vec<String>),
+    Rejected(Vec<String>),
 }
 
-async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> Result<Told, ClientError> {
-    let options = Options { timeout: Some(limit), ..Options::default() };
-    let answer = core.ask(revision, Method::Discover.name(), b"{}", &options).await;
-    Ok(match answer {
+async fn discover_as(
+    core: &Arc<ClientCore>,
+    revision: Revision,
+    limit: Duration,
+) -> Result<DiscoverReply, ClientError> {
+    let options = RequestOptions { timeout: Some(limit), ..RequestOptions::default() };
+    let response = core.request(revision, Method::Discover.name(), b"{}", &options).await;
+    Ok(match response {
         Ok(text) => match wire::decode::<DiscoverResult>(&text) {
-            Err(_) => Told::Verdict(Verdict::Legacy),
+            Err(_) => DiscoverReply::Outcome(DiscoverOutcome::Unsupported),
             Ok(result) if result.supported_versions.iter().any(|version| version == revision.as_str()) => {
-                Told::Verdict(Verdict::Stateless(Box::new(discovered(revision, result))))
+                DiscoverReply::Outcome(DiscoverOutcome::Stateless(Box::new(from_discover_result(
+                    revision, result,
+                ))))
             }
-            Ok(result) => Told::Offers(result.supported_versions),
+            Ok(result) => DiscoverReply::Rejected(result.supported_versions),
         },
         Err(CallError::Rejected(error)) if error.code == code::UNSUPPORTED_VERSION => {
-            let refusal = error.data.and_then(|data: Value| Refusal::deserialize(data).ok());
-            Told::Offers(refusal.map(|refusal| refusal.supported).unwrap_or_default())
+            let refusal = error.data.and_then(|data: Value| UnsupportedVersionData::deserialize(data).ok());
+            DiscoverReply::Rejected(refusal.map(|refusal| refusal.supported).unwrap_or_default())
         }
         // These error codes exist only in the stateless era.
         Err(CallError::Rejected(error))
@@ -178,10 +192,10 @@ async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> R
         }
         // Session-era servers respond to an unknown method in different ways.
         Err(CallError::Rejected(_) | CallError::Malformed(_) | CallError::TimedOut(_)) => {
-            Told::Verdict(Verdict::Legacy)
+            DiscoverReply::Outcome(DiscoverOutcome::Unsupported)
         }
-        Err(CallError::Transport { status: Some(status), .. }) if is_ignorance(status) => {
-            Told::Verdict(Verdict::Legacy)
+        Err(CallError::Transport { status: Some(status), .. }) if may_be_unknown_method(status) => {
+            DiscoverReply::Outcome(DiscoverOutcome::Unsupported)
         }
         Err(error) => return Err(error.into()),
     })
@@ -189,13 +203,13 @@ async fn discover_as(core: &Arc<Core>, revision: Revision, limit: Duration) -> R
 
 /// Returns whether a status may come from a session-era server that does not know the method. Authentication,
 /// rate-limit and gateway statuses do not show which era the server supports.
-fn is_ignorance(status: u16) -> bool {
+fn may_be_unknown_method(status: u16) -> bool {
     !matches!(status, 401 | 403 | 407 | 408 | 429 | 502..=504)
 }
 
-fn discovered(revision: Revision, result: DiscoverResult) -> Agreed {
+fn from_discover_result(revision: Revision, result: DiscoverResult) -> Negotiated {
     let server = result.meta.as_ref().and_then(|meta| meta.get(key::SERVER_INFO));
-    Agreed {
+    Negotiated {
         revision,
         server: server.and_then(|server| Implementation::deserialize(server).ok()),
         capabilities: result.capabilities,
@@ -203,22 +217,22 @@ fn discovered(revision: Revision, result: DiscoverResult) -> Agreed {
     }
 }
 
-async fn initialize(core: &Arc<Core>, revision: Revision) -> Result<Agreed, ClientError> {
+async fn initialize(core: &Arc<ClientCore>, revision: Revision) -> Result<Negotiated, ClientError> {
     let params = InitializeParams {
         protocol_version: revision.as_str().to_owned(),
         capabilities: core.handlers.capabilities(),
         client_info: core.settings.info.clone(),
         meta: None,
     };
-    let options = Options { timeout: Some(core.settings.open_timeout), ..Options::default() };
+    let options = RequestOptions { timeout: Some(core.settings.open_timeout), ..RequestOptions::default() };
     let method = Method::Initialize.name();
-    let text = core.ask(revision, method, &to_vec(&params, revision), &options).await?;
+    let text = core.request(revision, method, &to_vec(&params, revision), &options).await?;
     let result: InitializeResult = wire::decode(&text)
         .map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })?;
     let agreed = Revision::find(&result.protocol_version)
         .filter(|revision| revision.era() == Era::Session && core.settings.revisions.contains(revision));
     let Some(revision) = agreed else { return Err(unsupported(core, vec![result.protocol_version])) };
-    Ok(Agreed {
+    Ok(Negotiated {
         revision,
         server: Some(result.server_info),
         capabilities: result.capabilities,

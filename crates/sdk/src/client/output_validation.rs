@@ -12,54 +12,59 @@ use crate::server::Validator;
 
 /// Output schemas of the listed tools.
 #[derive(Default)]
-pub(crate) struct Outputs(Mutex<HashMap<String, Arc<Output>>>);
+pub(crate) struct OutputSchemas(Mutex<HashMap<String, Arc<OutputSchema>>>);
 
-enum Output {
-    Checked(Validator),
+enum OutputSchema {
+    Valid(Validator),
     /// The schema cannot be compiled, for this reason.
     Unusable(String),
 }
 
-impl Outputs {
+impl OutputSchemas {
     /// Stores the output schemas of listed tools.
-    pub(crate) fn note(&self, tools: &[Tool]) {
-        let mut known = lock(&self.0);
+    pub(crate) fn insert(&self, tools: &[Tool]) {
+        let mut schemas = lock(&self.0);
         for tool in tools {
             let output = tool.output_schema.as_ref().map(|schema| {
                 match Validator::new(&schema.0, "the output schema") {
-                    Ok(validator) => Output::Checked(validator),
-                    Err(reason) => Output::Unusable(reason),
+                    Ok(validator) => OutputSchema::Valid(validator),
+                    Err(reason) => OutputSchema::Unusable(reason),
                 }
             });
             match output {
-                Some(output) => known.insert(tool.name.clone(), Arc::new(output)),
-                None => known.remove(&tool.name),
+                Some(output) => schemas.insert(tool.name.clone(), Arc::new(output)),
+                None => schemas.remove(&tool.name),
             };
         }
     }
 
     /// Removes all schemas after the tool list has changed.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear(&self) {
         lock(&self.0).clear();
     }
 
     /// Validates a result against the output schema of its tool.
-    pub(crate) fn check(&self, server: &str, tool: &str, result: &CallToolResult) -> Result<(), ClientError> {
+    pub(crate) fn validate(
+        &self,
+        server: &str,
+        tool: &str,
+        result: &CallToolResult,
+    ) -> Result<(), ClientError> {
         let Some(output) = lock(&self.0).get(tool).cloned() else { return Ok(()) };
         if result.is_error == Some(true) {
             return Ok(());
         }
-        let bad = |fault: String| ClientError::BadResult { tool: tool.to_owned(), fault };
+        let mismatch = |fault: String| ClientError::BadResult { tool: tool.to_owned(), reason: fault };
         let Some(structured) = &result.structured_content else {
-            return Err(bad("the structured content is missing".into()));
+            return Err(mismatch("the structured content is missing".into()));
         };
         match &*output {
-            Output::Checked(validator) => {
-                let value: Value =
-                    serde_json::from_str(structured.json.get()).map_err(|error| bad(error.to_string()))?;
-                validator.check(&value).map_err(bad)
+            OutputSchema::Valid(validator) => {
+                let value: Value = serde_json::from_str(structured.json.get())
+                    .map_err(|error| mismatch(error.to_string()))?;
+                validator.check(&value).map_err(mismatch)
             }
-            Output::Unusable(reason) => {
+            OutputSchema::Unusable(reason) => {
                 tracing::warn!(server, tool, reason, "result not validated: unusable output schema");
                 Ok(())
             }

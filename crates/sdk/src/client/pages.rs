@@ -12,24 +12,24 @@ use linchpin_protocol::model::{
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
     PageParams, Prompt, ReadResourceDirectoryParams, Resource, ResourceTemplate, Skill, Tool, extension,
 };
-use linchpin_protocol::wire::{self, Invalid};
+use linchpin_protocol::wire::{self, InvalidValue};
 use linchpin_protocol::{Era, Method};
 use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::call::decoded;
-use super::core::{Core, Options};
-use super::rounds::kind;
+use super::call::decode_result;
+use super::core::{ClientCore, RequestOptions};
+use super::rounds::result_type;
 use super::{Client, ClientError};
 
 /// Limits of one list: number of items, and total size of its pages.
 const MAX_ITEMS: usize = 100_000;
 const MAX_BYTES: usize = 256 << 20;
 /// Limits of the report of skipped entries: their number, and the characters of a name.
-const MAX_LEFT_OUT: usize = 1_000;
-const MAX_NAME: usize = 200;
+const MAX_SKIPPED: usize = 1_000;
+const MAX_NAME_CHARS: usize = 200;
 
 /// An item of a server list.
 pub trait Item: Sized + Send {
@@ -41,15 +41,15 @@ pub trait Item: Sized + Send {
     #[doc(hidden)]
     const MEMBER: &'static str;
     #[doc(hidden)]
-    fn open(page: Self::Page) -> (Vec<Self>, Option<String>);
+    fn into_parts(page: Self::Page) -> (Vec<Self>, Option<String>);
     /// Decodes one entry.
     #[doc(hidden)]
-    fn entry(text: &str) -> Result<Self, Invalid>;
+    fn decode_entry(text: &str) -> Result<Self, InvalidValue>;
     #[doc(hidden)]
-    fn seen(_: &Seen<'_>, _: &mut Vec<Self>, _: &mut Vec<LeftOut>) {}
+    fn inspect_page(_: &PageObserver<'_>, _: &mut Vec<Self>, _: &mut Vec<SkippedEntry>) {}
     /// Returns whether the server declares the capability for this list. Undeclared lists must not be requested.
     #[doc(hidden)]
-    fn offered(_: &Client) -> bool {
+    fn is_supported(_: &Client) -> bool {
         true
     }
 }
@@ -57,17 +57,17 @@ pub trait Item: Sized + Send {
 /// A skipped entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct SkippedEntry {
     /// Its name or URI; its position in the list if it has neither.
     pub name: String,
     /// Why it was skipped.
     pub reason: String,
 }
 
-impl LeftOut {
+impl SkippedEntry {
     /// Creates a skipped entry. Names are truncated to 200 characters.
     pub fn new(name: &str, reason: impl Into<String>) -> Self {
-        LeftOut { name: name.chars().take(MAX_NAME).collect(), reason: reason.into() }
+        SkippedEntry { name: name.chars().take(MAX_NAME_CHARS).collect(), reason: reason.into() }
     }
 }
 
@@ -78,18 +78,18 @@ pub struct Listing<T> {
     /// The entries.
     pub items: Vec<T>,
     /// The skipped entries, with the reasons. At most 1,000.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<SkippedEntry>,
 }
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Listing { items: Vec::new(), left_out: Vec::new() }
+        Listing { items: Vec::new(), skipped: Vec::new() }
     }
 }
 
 /// Client state, passed to an item type to inspect a received page.
 #[doc(hidden)]
-pub struct Seen<'a>(&'a Core);
+pub struct PageObserver<'a>(&'a ClientCore);
 
 macro_rules! items {
     ($( $item:ident in $page:ident.$field:ident $member:literal by $method:ident $({ $seen:item })?; )*) => {$(
@@ -98,11 +98,11 @@ macro_rules! items {
             const METHOD: Method = Method::$method;
             const MEMBER: &'static str = $member;
 
-            fn open(page: $page) -> (Vec<Self>, Option<String>) {
+            fn into_parts(page: $page) -> (Vec<Self>, Option<String>) {
                 (page.$field, page.next_cursor)
             }
 
-            fn entry(text: &str) -> Result<Self, Invalid> {
+            fn decode_entry(text: &str) -> Result<Self, InvalidValue> {
                 wire::decode(text)
             }
 
@@ -113,25 +113,25 @@ macro_rules! items {
 
 items! {
     Tool in ListToolsResult.tools "tools" by ListTools {
-        fn seen(by: &Seen<'_>, tools: &mut Vec<Self>, left_out: &mut Vec<LeftOut>) {
-            if let Some(carrier) = by.0.carrier().filter(|_| by.0.revision().era() == Era::Stateless) {
-                tools.retain(|tool| match carrier.admit(tool) {
+        fn inspect_page(by: &PageObserver<'_>, tools: &mut Vec<Self>, skipped: &mut Vec<SkippedEntry>) {
+            if let Some(carrier) = by.0.per_request_transport().filter(|_| by.0.revision().era() == Era::Stateless) {
+                tools.retain(|tool| match carrier.accept_tool(tool) {
                     Ok(()) => true,
                     Err(reason) => {
-                        left_out.push(LeftOut::new(&tool.name, reason));
+                        skipped.push(SkippedEntry::new(&tool.name, reason));
                         false
                     }
                 });
             }
-            by.0.outputs.note(tools);
+            by.0.output_schemas.insert(tools);
         }
     };
     Resource in ListResourcesResult.resources "resources" by ListResources;
     ResourceTemplate in ListResourceTemplatesResult.resource_templates "resourceTemplates" by ListResourceTemplates;
     Prompt in ListPromptsResult.prompts "prompts" by ListPrompts;
     Skill in ListSkillsResult.skills "skills" by ListSkills {
-        fn offered(client: &Client) -> bool {
-            client.offers(extension::SKILLS)
+        fn is_supported(client: &Client) -> bool {
+            client.has_extension(extension::SKILLS)
         }
     };
 }
@@ -143,7 +143,7 @@ struct Page<T> {
     /// Number of entries on the page, including skipped ones.
     entries: usize,
     /// The skipped entries that are reported.
-    left_out: Vec<LeftOut>,
+    skipped: Vec<SkippedEntry>,
 }
 
 /// The raw entries of a page: at most one more than a list may have.
@@ -176,13 +176,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
 }
 
 /// Returns a name for a malformed entry.
-fn name(entry: &RawValue, index: usize) -> String {
+fn entry_name(entry: &RawValue, index: usize) -> String {
     let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
     let name = ["name", "uri", "uriTemplate"].iter().find_map(|key| entry.get(key)?.as_str());
     name.map_or_else(|| format!("entry {index}"), str::to_owned)
 }
 
-fn mark(cursor: &str) -> u64 {
+fn cursor_hash(cursor: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cursor.hash(&mut hasher);
     hasher.finish()
@@ -196,38 +196,38 @@ pub struct Pages<T> {
     folder: Option<String>,
     cursor: Option<String>,
     /// Hashes of the cursors so far: the cursors themselves may be long.
-    seen: HashSet<u64>,
-    read: usize,
+    seen_cursors: HashSet<u64>,
+    pages_read: usize,
     items: usize,
     bytes: usize,
     done: bool,
-    left_out: Vec<LeftOut>,
+    skipped: Vec<SkippedEntry>,
     /// Number of skipped entries, including unreported ones.
-    left_out_count: usize,
-    options: Options,
-    of: PhantomData<fn() -> T>,
+    skipped_count: usize,
+    options: RequestOptions,
+    item: PhantomData<fn() -> T>,
 }
 
 impl<T: Item> Pages<T> {
     pub(super) fn new(client: Client) -> Self {
-        let (cursor, seen) = (None, HashSet::new());
+        let (cursor, seen_cursors) = (None, HashSet::new());
         Pages {
             client,
             folder: None,
             cursor,
-            seen,
-            read: 0,
+            seen_cursors,
+            pages_read: 0,
             items: 0,
             bytes: 0,
             done: false,
-            left_out: Vec::new(),
-            left_out_count: 0,
-            options: Options::default(),
-            of: PhantomData,
+            skipped: Vec::new(),
+            skipped_count: 0,
+            options: RequestOptions::default(),
+            item: PhantomData,
         }
     }
 
-    pub(super) fn within(client: Client, folder: String) -> Self {
+    pub(super) fn in_directory(client: Client, folder: String) -> Self {
         Pages { folder: Some(folder), ..Self::new(client) }
     }
 
@@ -256,12 +256,12 @@ impl<T: Item> Pages<T> {
         while let Some(page) = self.next_page().await? {
             items.extend(page);
         }
-        Ok(Listing { items, left_out: self.left_out })
+        Ok(Listing { items, skipped: self.skipped })
     }
 
     /// Returns the skipped entries of the pages read so far, with the reasons. At most 1,000.
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn skipped(&self) -> &[SkippedEntry] {
+        &self.skipped
     }
 
     /// Reads the next page. Returns `None` after the last one.
@@ -270,41 +270,41 @@ impl<T: Item> Pages<T> {
             return Ok(None);
         }
         let (core, method) = (&self.client.core, T::METHOD.name());
-        let endless = ClientError::EndlessList { method, pages: self.read };
-        if self.read >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
+        let too_long = ClientError::ListTooLong { method, pages: self.pages_read };
+        if self.pages_read >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
             self.done = true;
-            return Err(endless);
+            return Err(too_long);
         }
-        if !T::offered(&self.client) {
+        if !T::is_supported(&self.client) {
             self.done = true;
-            return Err(ClientError::NotServed { method });
+            return Err(ClientError::UnsupportedByServer { method });
         }
         let text = self.fetch().await?;
-        let Page { mut items, next, entries, mut left_out } = match self.decode(&text) {
-            Err(error @ ClientError::EndlessList { .. }) => {
+        let Page { mut items, next, entries, mut skipped } = match self.decode(&text) {
+            Err(error @ ClientError::ListTooLong { .. }) => {
                 self.done = true;
                 return Err(error);
             }
             page => page?,
         };
-        T::seen(&Seen(core), &mut items, &mut left_out);
-        self.read += 1;
+        T::inspect_page(&PageObserver(core), &mut items, &mut skipped);
+        self.pages_read += 1;
         self.items += entries;
         self.bytes += text.len();
-        self.left_out_count += entries - items.len();
-        self.left_out.extend(left_out);
-        self.left_out.truncate(MAX_LEFT_OUT);
+        self.skipped_count += entries - items.len();
+        self.skipped.extend(skipped);
+        self.skipped.truncate(MAX_SKIPPED);
         match next {
             None => self.done = true,
-            Some(next) if !self.seen.insert(mark(&next)) => {
+            Some(next) if !self.seen_cursors.insert(cursor_hash(&next)) => {
                 self.done = true;
-                return Err(endless);
+                return Err(too_long);
             }
             next => self.cursor = next,
         }
         // Names and reasons are not logged: the server chooses them.
-        if self.done && self.left_out_count > 0 {
-            let (server, count) = (self.client.core.server_label(), self.left_out_count);
+        if self.done && self.skipped_count > 0 {
+            let (server, count) = (self.client.core.server_label(), self.skipped_count);
             tracing::warn!(server, method, count, "skipped unusable list entries");
         }
         Ok(Some(items))
@@ -313,16 +313,16 @@ impl<T: Item> Pages<T> {
     /// Requests the page at the cursor.
     async fn fetch(&self) -> Result<String, ClientError> {
         let (core, revision) = (&self.client.core, self.client.revision());
-        let text = match core.ask_kept(revision, T::METHOD, &self.params(), &self.options).await {
+        let text = match core.request_cached(revision, T::METHOD, &self.params(), &self.options).await {
             // The cursor may come from a stale cached page.
             Err(error @ CallError::Rejected(_)) if self.cursor.is_some() => {
-                core.cache.forget(T::METHOD);
+                core.cache.invalidate(T::METHOD);
                 return Err(error.into());
             }
             answer => answer?,
         };
-        if revision.era() == Era::Stateless && kind(&text) != "complete" {
-            let (method, kind) = (T::METHOD.name().to_owned(), kind(&text).into_owned());
+        if revision.era() == Era::Stateless && result_type(&text) != "complete" {
+            let (method, kind) = (T::METHOD.name().to_owned(), result_type(&text).into_owned());
             return Err(ClientError::UnexpectedResult { method, kind });
         }
         Ok(text)
@@ -331,10 +331,10 @@ impl<T: Item> Pages<T> {
     /// Decodes a page. If that fails, decodes each entry separately and skips the malformed ones.
     fn decode(&self, text: &str) -> Result<Page<T>, ClientError> {
         let method = T::METHOD.name();
-        let malformed = match decoded(method, text) {
+        let malformed = match decode_result(method, text) {
             Ok(page) => {
-                let (items, next) = T::open(page);
-                return Ok(Page { entries: items.len(), items, next, left_out: Vec::new() });
+                let (items, next) = T::into_parts(page);
+                return Ok(Page { entries: items.len(), items, next, skipped: Vec::new() });
             }
             Err(error) => error,
         };
@@ -345,23 +345,24 @@ impl<T: Item> Pages<T> {
         let entries = page.remove(T::MEMBER).map(|entries| serde_json::from_str(entries.get()));
         let Some(Ok(Entries(entries))) = entries else { return Err(malformed) };
         if self.items + entries.len() > MAX_ITEMS {
-            return Err(ClientError::EndlessList { method, pages: self.read + 1 });
+            return Err(ClientError::ListTooLong { method, pages: self.pages_read + 1 });
         }
         let none = RawValue::from_string("[]".to_owned()).map_err(|_| malformed)?;
         page.insert(T::MEMBER.to_owned(), &none);
-        let (mut items, next) = T::open(decoded(method, &serde_json::to_string(&page).unwrap_or_default())?);
-        let (count, mut left_out) = (entries.len(), Vec::new());
+        let (mut items, next) =
+            T::into_parts(decode_result(method, &serde_json::to_string(&page).unwrap_or_default())?);
+        let (count, mut skipped) = (entries.len(), Vec::new());
         for (index, entry) in entries.into_iter().enumerate() {
-            match T::entry(entry.get()) {
+            match T::decode_entry(entry.get()) {
                 Ok(item) => items.push(item),
-                Err(Invalid { path, reason }) if self.left_out.len() + left_out.len() < MAX_LEFT_OUT => {
+                Err(InvalidValue { path, reason }) if self.skipped.len() + skipped.len() < MAX_SKIPPED => {
                     let at = if path.is_empty() { String::new() } else { format!(" at \"{path}\"") };
-                    let name = name(entry, self.items + index);
-                    left_out.push(LeftOut::new(&name, format!("malformed{at}: {reason}")));
+                    let name = entry_name(entry, self.items + index);
+                    skipped.push(SkippedEntry::new(&name, format!("malformed{at}: {reason}")));
                 }
                 Err(_) => {}
             }
         }
-        Ok(Page { items, next, entries: count, left_out })
+        Ok(Page { items, next, entries: count, skipped })
     }
 }

@@ -10,7 +10,7 @@ pub(crate) const SESSION_NOT_FOUND: &str = "MCP_SESSION_NOT_FOUND";
 pub(crate) const NOT_CONNECTED: &str = "HTTP_CONNECT";
 
 /// Returns whether a request that failed with this error may have been processed.
-pub(super) fn is_lost(error: &CallError) -> bool {
+pub(super) fn may_have_been_processed(error: &CallError) -> bool {
     match error {
         CallError::Lost(_) => true,
         CallError::Transport { code, .. } => *code == SESSION_NOT_FOUND,
@@ -19,7 +19,7 @@ pub(super) fn is_lost(error: &CallError) -> bool {
 }
 
 /// Returns whether a request may be sent repeatedly with the same effect.
-pub(super) fn is_repeatable(method: &str) -> bool {
+pub(super) fn is_idempotent(method: &str) -> bool {
     use Method as M;
     let Some(method) = Method::find(method) else { return false };
     let lists = matches!(method, M::ListTools | M::ListResources | M::ListResourceTemplates | M::ListPrompts);
@@ -41,9 +41,9 @@ mod tests {
                 method,
                 Method::CallTool | Method::Initialize | Method::UpdateTask | Method::CancelTask
             );
-            assert!(!(changes && is_repeatable(method.name())), "{}", method.name());
+            assert!(!(changes && is_idempotent(method.name())), "{}", method.name());
         }
-        assert!(!is_repeatable("acme/pay"));
-        assert!(!is_lost(&CallError::Malformed(String::new())));
+        assert!(!is_idempotent("acme/pay"));
+        assert!(!may_have_been_processed(&CallError::Malformed(String::new())));
     }
 }

@@ -6,26 +6,26 @@ use linchpin_protocol::Method;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{SetLevelParams, SubscribeParams};
 
-use super::core::{Core, Options};
+use super::core::{ClientCore, RequestOptions};
 use crate::lock::lock;
 
 /// Restores the log level and the resource subscriptions.
-pub(super) async fn restore(core: Arc<Core>) {
-    let level = *lock(&core.level);
+pub(super) async fn restore(core: Arc<ClientCore>) {
+    let level = *lock(&core.log_level);
     if let Some(level) = level {
         let params = to_vec(&SetLevelParams { level, meta: None }, core.revision());
-        again(&core, Method::SetLevel, params).await;
+        resend(&core, Method::SetLevel, params).await;
     }
-    let subscribed: Vec<String> = lock(&core.subscribed).keys().cloned().collect();
+    let subscribed: Vec<String> = lock(&core.subscriptions).keys().cloned().collect();
     for uri in subscribed {
         let params = to_vec(&SubscribeParams { uri, meta: None }, core.revision());
-        again(&core, Method::Subscribe, params).await;
+        resend(&core, Method::Subscribe, params).await;
     }
 }
 
-async fn again(core: &Core, method: Method, params: Vec<u8>) {
+async fn resend(core: &ClientCore, method: Method, params: Vec<u8>) {
     let method = method.name();
-    if let Err(error) = core.ask(core.revision(), method, &params, &Options::default()).await {
+    if let Err(error) = core.request(core.revision(), method, &params, &RequestOptions::default()).await {
         let server = core.server_label();
         tracing::warn!(server, method, %error, "failed to restore session state");
     }

@@ -9,59 +9,59 @@ use tokio::sync::Notify;
 use crate::lock::lock;
 
 /// Number of stray lines without a message after which the connection fails.
-const MAX_LINES: usize = 100;
+const MAX_STRAY_LINES: usize = 100;
 /// Number of quoted lines, and of characters of each.
-const SHOWN: usize = 3;
-const SHOWN_CHARS: usize = 200;
+const QUOTED_LINES: usize = 3;
+const QUOTED_CHARS: usize = 200;
 
 /// Stray output of one connection, until its first message.
 #[derive(Default)]
-pub(crate) struct Stray {
-    seen: Mutex<Seen>,
+pub(crate) struct StrayOutput {
+    state: Mutex<StrayState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Seen {
+struct StrayState {
     count: usize,
     lines: Vec<String>,
     has_message: bool,
 }
 
-impl Stray {
+impl StrayOutput {
     /// Records a stray line. Returns whether it is one of the first, which are logged.
-    pub(crate) fn line(&self, line: &[u8]) -> bool {
-        let mut seen = lock(&self.seen);
-        if seen.has_message {
+    pub(crate) fn record_line(&self, line: &[u8]) -> bool {
+        let mut state = lock(&self.state);
+        if state.has_message {
             return true;
         }
-        seen.count += 1;
-        let is_shown = seen.lines.len() < SHOWN;
+        state.count += 1;
+        let is_shown = state.lines.len() < QUOTED_LINES;
         if is_shown {
             let line = String::from_utf8_lossy(line);
-            seen.lines.push(line.trim().chars().take(SHOWN_CHARS).collect());
+            state.lines.push(line.trim().chars().take(QUOTED_CHARS).collect());
         }
         self.changed.notify_one();
         is_shown
     }
 
     /// Records that the server sent a message.
-    pub(crate) fn message(&self) {
-        let mut seen = lock(&self.seen);
-        if !seen.has_message {
-            *seen = Seen { has_message: true, ..Seen::default() };
+    pub(crate) fn record_message(&self) {
+        let mut state = lock(&self.state);
+        if !state.has_message {
+            *state = StrayState { has_message: true, ..StrayState::default() };
         }
     }
 
     /// Returns the first stray lines, if no message was received.
     pub(crate) fn lines(&self) -> Option<Vec<String>> {
-        let seen = lock(&self.seen);
-        (!seen.lines.is_empty()).then(|| seen.lines.clone())
+        let state = lock(&self.state);
+        (!state.lines.is_empty()).then(|| state.lines.clone())
     }
 
     /// Waits until there are too many stray lines.
-    pub(crate) async fn too_much(&self) {
-        while lock(&self.seen).count < MAX_LINES {
+    pub(crate) async fn limit_exceeded(&self) {
+        while lock(&self.state).count < MAX_STRAY_LINES {
             self.changed.notified().await;
         }
     }
@@ -73,31 +73,31 @@ mod tests {
 
     use super::*;
 
-    async fn is_too_much(stray: &Stray) -> bool {
-        tokio::time::timeout(Duration::from_mins(5), stray.too_much()).await.is_ok()
+    async fn exceeds_limit(stray: &StrayOutput) -> bool {
+        tokio::time::timeout(Duration::from_mins(5), stray.limit_exceeded()).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_lines_without_a_message_fail_early() {
-        let stray = Stray::default();
-        assert!(!is_too_much(&stray).await && stray.lines().is_none());
-        stray.line("\u{1b}one ".as_bytes());
-        assert!(!is_too_much(&stray).await, "the server may still be starting");
-        for _ in 1..MAX_LINES {
-            stray.line(b"more");
+        let stray = StrayOutput::default();
+        assert!(!exceeds_limit(&stray).await && stray.lines().is_none());
+        stray.record_line("\u{1b}one ".as_bytes());
+        assert!(!exceeds_limit(&stray).await, "the server may still be starting");
+        for _ in 1..MAX_STRAY_LINES {
+            stray.record_line(b"more");
         }
-        assert!(is_too_much(&stray).await);
+        assert!(exceeds_limit(&stray).await);
         assert_eq!(stray.lines().unwrap(), ["\u{1b}one", "more", "more"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_banner_before_the_first_message_does_no_harm() {
-        let stray = Stray::default();
-        stray.line(b"starting");
-        stray.message();
-        for _ in 0..2 * MAX_LINES {
-            stray.line(b"more");
+        let stray = StrayOutput::default();
+        stray.record_line(b"starting");
+        stray.record_message();
+        for _ in 0..2 * MAX_STRAY_LINES {
+            stray.record_line(b"more");
         }
-        assert!(!is_too_much(&stray).await && stray.lines().is_none());
+        assert!(!exceeds_limit(&stray).await && stray.lines().is_none());
     }
 }

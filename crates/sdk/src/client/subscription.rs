@@ -12,26 +12,26 @@ use linchpin_protocol::{Era, Method};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::core::{Core, Options};
-use super::handlers::Changed;
+use super::core::{ClientCore, RequestOptions};
+use super::handlers::ListChanged;
 use super::inbox::Inbox;
-use super::retry::is_lost;
+use super::retry::may_have_been_processed;
 use super::{Client, ClientError};
 use crate::lock::lock;
-use crate::server::start;
+use crate::server::spawn;
 
 /// Maximum consecutive attempts to reopen a stream, and the first and longest delay before one.
-const MAX_TRIES: u32 = 20;
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const MAX_ATTEMPTS: u32 = 20;
+const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 /// A stream open for this long resets the attempts.
-const LONG: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// A subscription. Dropping it ends the notifications.
 #[must_use = "dropping the subscription ends it"]
 pub struct Subscription {
     /// Dropping it closes the stream.
     _stream: Option<oneshot::Sender<()>>,
-    resource: Option<(Arc<Core>, String)>,
+    resource: Option<(Arc<ClientCore>, String)>,
 }
 
 impl Client {
@@ -46,10 +46,10 @@ impl Client {
             return self.listen(filter).await;
         }
         // Count it before the request: a concurrent unsubscription sees it, and dropping this future releases it.
-        *lock(&self.core.subscribed).entry(uri.clone()).or_default() += 1;
+        *lock(&self.core.subscriptions).entry(uri.clone()).or_default() += 1;
         let params = SubscribeParams { uri: uri.clone(), meta: None };
         let mut subscription = Subscription { _stream: None, resource: Some((self.core.clone(), uri)) };
-        match self.send::<EmptyResult>(Method::Subscribe, &params).await {
+        match self.typed_call::<EmptyResult>(Method::Subscribe, &params).await {
             Ok(_) => Ok(subscription),
             Err(error) => {
                 if matches!(error, ClientError::Call(CallError::Rejected(_))) {
@@ -62,7 +62,7 @@ impl Client {
 
     /// Subscribes to list changes. The stateless era needs a stream, which is opened only if the server announces
     /// changes of at least one list; a session needs no request.
-    pub(super) async fn watch_lists(&self) -> Result<(), ClientError> {
+    pub(super) async fn subscribe_lists(&self) -> Result<(), ClientError> {
         let can = self.capabilities();
         // `false` is equivalent to an absent member.
         let announced = |list_changed: Option<bool>| list_changed.filter(|announced| *announced);
@@ -76,7 +76,7 @@ impl Client {
         };
         if self.revision().era() == Era::Stateless && filter != SubscriptionFilter::default() {
             let stream = self.listen(filter).await?;
-            let _ = self.watching.set(stream);
+            let _ = self.list_stream.set(stream);
         }
         Ok(())
     }
@@ -88,12 +88,12 @@ impl Client {
             self.revision(),
         );
         let call = open(&core, &params).await?;
-        let (stream, given_up) = oneshot::channel();
-        start(&self.core.runtime, async move {
+        let (stream, dropped) = oneshot::channel();
+        spawn(&self.core.runtime, async move {
             tokio::select! {
                 // Dropping the call cancels it on the server.
-                _ = given_up => {}
-                error = keep(&core, &params, &notifications, call) => {
+                _ = dropped => {}
+                error = reopen_loop(&core, &params, &notifications, call) => {
                     let server = core.server_label();
                     tracing::warn!(server, ?error, "subscription stream ended; no further changes are received");
                 }
@@ -104,13 +104,13 @@ impl Client {
 }
 
 /// Opens a notification stream and waits for its acknowledgement.
-async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
+async fn open(core: &ClientCore, params: &[u8]) -> Result<Stream, CallError> {
     let acknowledged = Arc::new(Notify::new());
-    let mut waiting = Waiting { core, number: None };
+    let mut waiting = AckWaiter { core, number: None };
     let mut call = core.peer.request(Method::Listen.name(), Duration::MAX, |number, out| {
         waiting.number = Some(number);
-        lock(&core.acknowledged).insert(number, acknowledged.clone());
-        core.write_params(core.revision(), params, None, &Options::default(), out);
+        lock(&core.ack_waiters).insert(number, acknowledged.clone());
+        core.write_params(core.revision(), params, None, &RequestOptions::default(), out);
     })?;
     let timeout = core.settings.timeout;
     let opened = tokio::select! {
@@ -123,82 +123,87 @@ async fn open(core: &Core, params: &[u8]) -> Result<Stream, CallError> {
 }
 
 /// Removes the waiter for an acknowledgement on drop.
-struct Waiting<'a> {
-    core: &'a Core,
+struct AckWaiter<'a> {
+    core: &'a ClientCore,
     number: Option<i64>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for AckWaiter<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            lock(&self.core.acknowledged).remove(&number);
+            lock(&self.core.ack_waiters).remove(&number);
         }
     }
 }
 
 /// Reopens a stream whenever it ends: after a graceful end, since the server may be restarting, and after a loss, if
 /// the transport can lose a single stream. Everything that may have changed in between is reported as changed.
-async fn keep(
-    core: &Arc<Core>,
+async fn reopen_loop(
+    core: &Arc<ClientCore>,
     params: &[u8],
     filter: &SubscriptionFilter,
     mut call: Stream,
 ) -> Option<CallError> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
         let since = Instant::now();
         let mut error = call.await.err();
-        if since.elapsed() >= LONG {
-            tries = 0;
+        if since.elapsed() >= STABLE_AFTER {
+            attempts = 0;
         }
         let mut is_refused = false;
         call = loop {
-            let again = match &error {
+            let may_retry = match &error {
                 None => true,
                 Some(CallError::Rejected(_) | CallError::Closed(_)) => false,
-                Some(error) => core.carrier().is_some() && (is_refused || is_lost(error)),
+                Some(error) => {
+                    core.per_request_transport().is_some() && (is_refused || may_have_been_processed(error))
+                }
             };
-            if !again || tries == MAX_TRIES {
+            if !may_retry || attempts == MAX_ATTEMPTS {
                 return error;
             }
-            tokio::time::sleep(PAUSES.0.saturating_mul(1 << tries).min(PAUSES.1)).await;
-            tries += 1;
+            tokio::time::sleep(RETRY_BACKOFF.0.saturating_mul(1 << attempts).min(RETRY_BACKOFF.1)).await;
+            attempts += 1;
             match open(core, params).await {
                 Ok(call) => break call,
                 Err(refused) => (error, is_refused) = (Some(refused), true),
             }
         };
         tracing::debug!("subscription stream reopened");
-        missed(core, filter);
+        report_all_changed(core, filter);
     }
 }
 
 /// Reports all lists and resources of a stream as changed.
-fn missed(core: &Arc<Core>, filter: &SubscriptionFilter) {
+fn report_all_changed(core: &Arc<ClientCore>, filter: &SubscriptionFilter) {
     let inbox = Inbox(core.clone());
     let lists = [
-        (filter.tools_list_changed, Changed::Tools),
-        (filter.prompts_list_changed, Changed::Prompts),
-        (filter.resources_list_changed, Changed::Resources),
+        (filter.tools_list_changed, ListChanged::Tools),
+        (filter.prompts_list_changed, ListChanged::Prompts),
+        (filter.resources_list_changed, ListChanged::Resources),
     ];
-    lists.into_iter().filter(|(told, _)| *told == Some(true)).for_each(|(_, list)| inbox.changed(list));
-    filter.resource_subscriptions.iter().flatten().for_each(|uri| inbox.updated(uri.clone()));
+    lists
+        .into_iter()
+        .filter(|(is_subscribed, _)| *is_subscribed == Some(true))
+        .for_each(|(_, list)| inbox.on_list_changed(list));
+    filter.resource_subscriptions.iter().flatten().for_each(|uri| inbox.on_resource_updated(uri.clone()));
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some((core, uri)) = self.resource.take() else { return };
         if release(&core, &uri) {
-            start(&core.runtime.clone(), async move { end(&core, &uri).await });
+            spawn(&core.runtime.clone(), async move { sync_subscription(&core, &uri).await });
         }
     }
 }
 
 /// Decrements the subscription count of a resource. Returns whether it was the last subscription.
-fn release(core: &Core, uri: &str) -> bool {
-    let mut subscribed = lock(&core.subscribed);
-    if let Some(watching) = subscribed.get_mut(uri).filter(|watching| **watching > 1) {
-        *watching -= 1;
+fn release(core: &ClientCore, uri: &str) -> bool {
+    let mut subscribed = lock(&core.subscriptions);
+    if let Some(count) = subscribed.get_mut(uri).filter(|count| **count > 1) {
+        *count -= 1;
         return false; // other subscriptions remain
     }
     subscribed.remove(uri);
@@ -207,15 +212,15 @@ fn release(core: &Core, uri: &str) -> bool {
 
 /// Unsubscribes from a resource without subscriptions. Requests may overtake each other: if a new subscription was
 /// made in the meantime, the server may have ended that one, so subscribe again.
-async fn end(core: &Core, uri: &str) {
+async fn sync_subscription(core: &ClientCore, uri: &str) {
     let revision = core.revision();
     let params = to_vec(&SubscribeParams { uri: uri.to_owned(), meta: None }, revision);
-    let is_watched = || lock(&core.subscribed).contains_key(uri);
-    let mut told = true;
-    while is_watched() != told {
-        told = !told;
-        let method = if told { Method::Subscribe } else { Method::Unsubscribe }.name();
-        if let Err(error) = core.ask(revision, method, &params, &Options::default()).await {
+    let is_watched = || lock(&core.subscriptions).contains_key(uri);
+    let mut is_subscribed = true;
+    while is_watched() != is_subscribed {
+        is_subscribed = !is_subscribed;
+        let method = if is_subscribed { Method::Subscribe } else { Method::Unsubscribe }.name();
+        if let Err(error) = core.request(revision, method, &params, &RequestOptions::default()).await {
             tracing::debug!(%error, method, "failed to update the resource subscription");
             return;
         }

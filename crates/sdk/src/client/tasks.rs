@@ -15,21 +15,21 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::call::{decoded, finish};
-use super::core::Core;
-use super::rounds::{Budget, Request, answer_all, answers_json, with_member};
-use super::{Client, ClientError, Options};
-use crate::server::start;
+use super::call::{decode_and_validate, decode_result};
+use super::core::ClientCore;
+use super::rounds::{CallDeadline, RoundRequest, encode_responses, handle_input_requests, with_member};
+use super::{Client, ClientError, RequestOptions};
+use crate::server::spawn;
 
 /// Poll interval if the server names none, and the bounds of the interval it may name.
-const POLL: Duration = Duration::from_secs(1);
-const FASTEST: Duration = Duration::from_millis(20);
-const SLOWEST: Duration = Duration::from_mins(1);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Timeout of `tasks/result`, which may block until a user has replied to an elicitation.
-const UNTIL_DONE: Duration = Duration::from_hours(24);
+const RESULT_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// A started call.
-pub enum Started {
+pub enum StartedCall {
     /// The call has finished.
     Done(Box<CallToolResult>),
     /// The call continues as a task.
@@ -41,19 +41,24 @@ pub enum Started {
 pub struct TaskHandle {
     client: Client,
     id: String,
-    request: Request,
+    request: RoundRequest,
 }
 
 impl TaskHandle {
     pub(super) fn new(client: Client, id: String) -> Self {
-        let request =
-            Request { method: Method::CallTool, tool: None, options: Options::default(), ttl: None };
+        let request = RoundRequest {
+            method: Method::CallTool,
+            tool: None,
+            options: RequestOptions::default(),
+            ttl: None,
+        };
         TaskHandle { client, id, request }
     }
 
-    pub(super) fn with(mut self, request: Request) -> Self {
+    pub(super) fn with_request(mut self, request: RoundRequest) -> Self {
         // Progress belongs to the original request, which already has its response.
-        self.request = Request { options: Options { progress: None, ..request.options.clone() }, ..request };
+        self.request =
+            RoundRequest { options: RequestOptions { progress: None, ..request.options.clone() }, ..request };
         self
     }
 
@@ -62,16 +67,16 @@ impl TaskHandle {
         &self.id
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn request<T: DeserializeOwned>(
         &self,
         method: Method,
         params: &[u8],
         timeout: Option<Duration>,
     ) -> Result<T, ClientError> {
         let timeout = timeout.or(self.request.options.timeout);
-        let options = Options { timeout, ..self.request.options.clone() };
-        let text = self.client.core.ask(self.client.revision(), method.name(), params, &options).await?;
-        decoded(method.name(), &text)
+        let options = RequestOptions { timeout, ..self.request.options.clone() };
+        let text = self.client.core.request(self.client.revision(), method.name(), params, &options).await?;
+        decode_result(method.name(), &text)
     }
 
     fn params(&self) -> Vec<u8> {
@@ -80,19 +85,21 @@ impl TaskHandle {
 
     /// Returns the status of the task.
     pub async fn get(&self) -> Result<GetTaskResult, ClientError> {
-        self.ask(Method::GetTask, &self.params(), None).await
+        self.request(Method::GetTask, &self.params(), None).await
     }
 
     /// Requests cancellation of the task.
     pub async fn cancel(&self) -> Result<Option<Task>, ClientError> {
-        self.ask::<CancelTaskResult>(Method::CancelTask, &self.params(), None).await.map(|result| result.task)
+        self.request::<CancelTaskResult>(Method::CancelTask, &self.params(), None)
+            .await
+            .map(|result| result.task)
     }
 
     /// Waits for the result and handles input requests of the server. Dropping the future does not cancel the task;
     /// [`Self::cancel`] does.
     pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
         let text = self.result().await?;
-        finish(&self.client, &self.request, &text)
+        decode_and_validate(&self.client, &self.request, &text)
     }
 
     /// Waits for the result of a call that became a task, as JSON text. Dropping the future cancels the task.
@@ -102,8 +109,8 @@ impl TaskHandle {
         // Cancel the task of a call that timed out, or whose input requests cannot be handled.
         if !matches!(
             result,
-            Err(ClientError::Question { .. }
-                | ClientError::NotOffered { .. }
+            Err(ClientError::ServerRequest { .. }
+                | ClientError::UnsupportedByClient { .. }
                 | ClientError::TooManyRounds(_)
                 | ClientError::Call(CallError::TimedOut(_)))
         ) {
@@ -114,8 +121,8 @@ impl TaskHandle {
 
     async fn result(&self) -> Result<String, ClientError> {
         match self.client.revision().era() {
-            Era::Stateless => self.follow().await,
-            Era::Session => self.follow_in_session().await,
+            Era::Stateless => self.poll_stateless().await,
+            Era::Session => self.poll_session().await,
         }
     }
 
@@ -124,13 +131,13 @@ impl TaskHandle {
         self.get().await.map_err(|error| match error {
             // The handle was created from an id that the server may not know.
             ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_none() => error,
-            error => self.unfinished(error, TaskStatus::Working),
+            error => self.into_unfinished_error(error, TaskStatus::Working),
         })
     }
 
     /// Converts the error of a request about the task. The error does not describe the call, which may have run: the
     /// returned error names the task and its last known status.
-    fn unfinished(&self, error: ClientError, status: TaskStatus) -> ClientError {
+    fn into_unfinished_error(&self, error: ClientError, status: TaskStatus) -> ClientError {
         match error {
             ClientError::Call(CallError::TimedOut(_)) => error,
             ClientError::Call(error) => {
@@ -140,8 +147,8 @@ impl TaskHandle {
         }
     }
 
-    async fn follow(&self) -> Result<String, ClientError> {
-        let mut answered = HashSet::new();
+    async fn poll_stateless(&self) -> Result<String, ClientError> {
+        let mut handled = HashSet::new();
         let mut time = Deadlines::new(self);
         loop {
             let GetTaskResult { task, detail, .. } = self.poll().await?;
@@ -154,60 +161,60 @@ impl TaskHandle {
                 }
                 (TaskStatus::InputRequired, Some(TaskDetail::InputRequests(mut requests))) => {
                     // A key identifies one input request during the lifetime of the task.
-                    requests.retain(|key, _| answered.insert(key.clone()));
+                    requests.retain(|key, _| handled.insert(key.clone()));
                     if !requests.is_empty() {
-                        self.answer(requests, &mut time).await?;
+                        self.send_input(requests, &mut time).await?;
                         time.check(&task)?;
                         continue;
                     }
-                    time.check_answers()?;
+                    time.check_responses()?;
                 }
-                (status, _) if status.is_terminal() => return Err(self.ended(task)),
-                _ => time.answers_sent_at = None,
+                (status, _) if status.is_terminal() => return Err(self.into_task_error(task)),
+                _ => time.responses_sent_at = None,
             }
             time.check(&task)?;
-            tokio::time::sleep(pause(&task)).await;
+            tokio::time::sleep(poll_interval(&task)).await;
         }
     }
 
     /// Handles input requests of the task.
-    async fn answer(
+    async fn send_input(
         &self,
         requests: BTreeMap<String, InputRequest>,
         time: &mut Deadlines,
     ) -> Result<(), ClientError> {
-        let most = self.client.core.settings.max_rounds;
+        let max = self.client.core.settings.max_rounds;
         time.rounds += 1;
-        if time.rounds > most {
-            return Err(ClientError::TooManyRounds(most));
+        if time.rounds > max {
+            return Err(ClientError::TooManyRounds(max));
         }
-        let asked = Instant::now();
-        let replies = answer_all(&self.client, &self.request.options, requests).await?;
-        time.budget.give_back(asked.elapsed());
-        let answers = answers_json(&self.client, &replies);
+        let started_at = Instant::now();
+        let replies = handle_input_requests(&self.client, &self.request.options, requests).await?;
+        time.deadline.exclude(started_at.elapsed());
+        let answers = encode_responses(&self.client, &replies);
         let params = with_member(&self.params(), "inputResponses", &answers);
-        let updated: Result<Value, _> = self.ask(Method::UpdateTask, &params, None).await;
-        updated.map_err(|error| self.unfinished(error, TaskStatus::InputRequired))?;
-        time.answers_sent_at = Some(Instant::now());
+        let updated: Result<Value, _> = self.request(Method::UpdateTask, &params, None).await;
+        updated.map_err(|error| self.into_unfinished_error(error, TaskStatus::InputRequired))?;
+        time.responses_sent_at = Some(Instant::now());
         Ok(())
     }
 
-    fn ended(&self, task: Task) -> ClientError {
+    fn into_task_error(&self, task: Task) -> ClientError {
         ClientError::Task { id: self.id.clone(), status: task.status, message: task.status_message }
     }
 
     /// Fetches the result once the task has finished or requires input, which a session requests with server
     /// requests.
-    async fn follow_in_session(&self) -> Result<String, ClientError> {
+    async fn poll_session(&self) -> Result<String, ClientError> {
         let time = Deadlines::new(self);
         loop {
             let GetTaskResult { task, .. } = self.poll().await?;
             if task.status == TaskStatus::Cancelled {
-                return Err(self.ended(task));
+                return Err(self.into_task_error(task));
             }
             if task.status != TaskStatus::Working {
                 let result: Result<Box<RawValue>, _> =
-                    self.ask(Method::GetTaskPayload, &self.params(), Some(UNTIL_DONE)).await;
+                    self.request(Method::GetTaskPayload, &self.params(), Some(RESULT_TIMEOUT)).await;
                 match (result, task.status) {
                     (Ok(result), _) => return Ok(result.get().to_owned()),
                     // The error of the call itself.
@@ -216,44 +223,44 @@ impl TaskHandle {
                     }
                     // Some servers reject `tasks/result` for an unfinished task instead of waiting.
                     (Err(ClientError::Call(CallError::Rejected(_))), status) if !status.is_terminal() => {}
-                    (Err(error), status) => return Err(self.unfinished(error, status)),
+                    (Err(error), status) => return Err(self.into_unfinished_error(error, status)),
                 }
             }
             time.check(&task)?;
-            tokio::time::sleep(pause(&task)).await;
+            tokio::time::sleep(poll_interval(&task)).await;
         }
     }
 }
 
 /// Time limits of following one task.
 struct Deadlines {
-    begun: Instant,
-    budget: Budget,
+    started_at: Instant,
+    deadline: CallDeadline,
     /// How long the server may take to process input responses.
     timeout: Duration,
     /// Number of times the server has requested input.
     rounds: usize,
     /// When the last input responses were sent; `None` once the server has processed them.
-    answers_sent_at: Option<Instant>,
+    responses_sent_at: Option<Instant>,
 }
 
 impl Deadlines {
     fn new(task: &TaskHandle) -> Self {
         let (client, options) = (&task.client, &task.request.options);
         Deadlines {
-            begun: Instant::now(),
-            budget: Budget::new(client, options),
+            started_at: Instant::now(),
+            deadline: CallDeadline::new(client, options),
             timeout: options.timeout.unwrap_or(client.core.settings.timeout),
             rounds: 0,
-            answers_sent_at: None,
+            responses_sent_at: None,
         }
     }
 
     /// Fails if the call has timed out, or if the task has outlived its TTL.
     fn check(&self, task: &Task) -> Result<(), CallError> {
-        self.budget.check()?;
+        self.deadline.check()?;
         match task.ttl_ms.map(Duration::from_millis) {
-            Some(ttl) if self.begun.elapsed() > ttl.saturating_add(2 * pause(task)) => {
+            Some(ttl) if self.started_at.elapsed() > ttl.saturating_add(2 * poll_interval(task)) => {
                 Err(CallError::TimedOut(ttl))
             }
             _ => Ok(()),
@@ -261,21 +268,23 @@ impl Deadlines {
     }
 
     /// Fails if the server still requests input that was already sent.
-    fn check_answers(&self) -> Result<(), CallError> {
-        match self.answers_sent_at {
+    fn check_responses(&self) -> Result<(), CallError> {
+        match self.responses_sent_at {
             Some(sent) if sent.elapsed() > self.timeout => Err(CallError::TimedOut(self.timeout)),
             _ => Ok(()),
         }
     }
 }
 
-fn pause(task: &Task) -> Duration {
-    task.poll_interval_ms.map_or(POLL, Duration::from_millis).clamp(FASTEST, SLOWEST)
+fn poll_interval(task: &Task) -> Duration {
+    task.poll_interval_ms
+        .map_or(DEFAULT_POLL_INTERVAL, Duration::from_millis)
+        .clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
 /// Cancels a task on drop.
 struct CancelOnDrop {
-    core: Arc<Core>,
+    core: Arc<ClientCore>,
     /// Parameters of the task; `None` once it has finished.
     params: Option<Vec<u8>>,
 }
@@ -283,9 +292,9 @@ struct CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let (Some(params), core) = (self.params.take(), self.core.clone()) else { return };
-        start(&self.core.runtime, async move {
-            let (revision, options) = (core.revision(), Options::default());
-            if let Err(error) = core.ask(revision, Method::CancelTask.name(), &params, &options).await {
+        spawn(&self.core.runtime, async move {
+            let (revision, options) = (core.revision(), RequestOptions::default());
+            if let Err(error) = core.request(revision, Method::CancelTask.name(), &params, &options).await {
                 tracing::debug!(%error, "failed to cancel a task");
             }
         });

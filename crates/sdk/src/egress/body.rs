@@ -10,11 +10,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::error::{EgressError, EgressErrorKind};
-use super::pool::{Line, Pool};
-use super::target::Place;
+use super::pool::{Pool, PooledConnection};
+use super::target::ConnectionKey;
 
 /// Maximum number of frames read from an abandoned response, to reuse its connection.
-const DRAINED_FRAMES: usize = 4;
+const MAX_DRAINED_FRAMES: usize = 4;
 
 /// Body of a request, fully in memory. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -60,14 +60,19 @@ impl HttpBody for Body {
 /// returned to the pool; when it is dropped earlier, the connection is closed.
 pub struct ResponseBody {
     incoming: Incoming,
-    line: Option<Box<Line>>,
+    connection: Option<Box<PooledConnection>>,
     pool: Arc<Pool>,
-    place: Arc<Place>,
+    key: Arc<ConnectionKey>,
 }
 
 impl ResponseBody {
-    pub(super) fn new(incoming: Incoming, line: Box<Line>, pool: Arc<Pool>, place: Arc<Place>) -> Self {
-        let mut body = ResponseBody { incoming, line: Some(line), pool, place };
+    pub(super) fn new(
+        incoming: Incoming,
+        line: Box<PooledConnection>,
+        pool: Arc<Pool>,
+        place: Arc<ConnectionKey>,
+    ) -> Self {
+        let mut body = ResponseBody { incoming, connection: Some(line), pool, key: place };
         if body.incoming.is_end_stream() {
             body.release();
         }
@@ -93,27 +98,27 @@ impl ResponseBody {
         }
         let Some(first) = self.chunk().await.transpose()? else { return Ok(Bytes::new()) };
         // Most responses are a single chunk, which is not copied.
-        let mut whole: Option<BytesMut> = None;
+        let mut buffer: Option<BytesMut> = None;
         let mut length = first.len();
         while length <= max {
             let Some(next) = self.chunk().await.transpose()? else {
-                return Ok(whole.map_or(first, BytesMut::freeze));
+                return Ok(buffer.map_or(first, BytesMut::freeze));
             };
             length += next.len();
-            whole.get_or_insert_with(|| BytesMut::from(&*first)).extend_from_slice(&next);
+            buffer.get_or_insert_with(|| BytesMut::from(&*first)).extend_from_slice(&next);
         }
         Err(self.too_large(max))
     }
 
     fn too_large(&self, max: usize) -> EgressError {
-        let text = format!("the response of `{}` is larger than {max} bytes", self.place.host);
+        let text = format!("the response of `{}` is larger than {max} bytes", self.key.host);
         EgressError::new(EgressErrorKind::TooLarge, text)
     }
 
     /// Returns the connection to the pool, if it can be reused.
     fn release(&mut self) {
-        if let Some(line) = self.line.take() {
-            self.pool.put(&self.place, line);
+        if let Some(line) = self.connection.take() {
+            self.pool.put(&self.key, line);
         }
     }
 }
@@ -127,7 +132,7 @@ impl HttpBody for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, EgressError>>> {
         let this = self.get_mut();
-        if let Some(line) = &mut this.line {
+        if let Some(line) = &mut this.connection {
             line.drive(cx);
         }
         let frame = std::task::ready!(Pin::new(&mut this.incoming).poll_frame(cx));
@@ -136,8 +141,8 @@ impl HttpBody for ResponseBody {
         }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
-                let text = format!("the response of `{}` is incomplete: {error}", this.place.host);
-                EgressError::new(EgressErrorKind::Http, text).because(error)
+                let text = format!("the response of `{}` is incomplete: {error}", this.key.host);
+                EgressError::new(EgressErrorKind::Http, text).with_source(error)
             })
         }))
     }
@@ -155,8 +160,8 @@ impl Drop for ResponseBody {
     /// Drains a few frames: often the rest has already arrived.
     fn drop(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
-        for _ in 0..DRAINED_FRAMES {
-            if self.line.is_none()
+        for _ in 0..MAX_DRAINED_FRAMES {
+            if self.connection.is_none()
                 || !matches!(Pin::new(&mut *self).poll_frame(&mut cx), Poll::Ready(Some(Ok(_))))
             {
                 return;

@@ -3,44 +3,44 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect_step::{Hop, Watcher};
+use super::connect_step::{ConnectObserver, ConnectStep};
 use super::dial::Dialer;
 use super::error::EgressError;
 use super::policy::Policy;
 use super::pool::{Egress, Limits};
-use super::proxy::{Proxy, from_environment};
-use super::resolver::{Resolve, System};
-use super::tls::Tls;
+use super::proxy::{HttpProxy, from_environment};
+use super::resolver::{Resolver, SystemResolver};
+use super::tls::TlsConnector;
 
-/// Settings of an [`Egress`], each with a safe default. [`Builder::build`] creates it.
+/// Settings of an [`Egress`], each with a safe default. [`EgressBuilder::build`] creates it.
 #[must_use = "settings do nothing by themselves"]
-pub struct Builder {
+pub struct EgressBuilder {
     policy: Policy,
-    resolve: Arc<dyn Resolve>,
-    pub(super) tls: Tls,
-    proxy: Option<Proxy>,
+    resolver: Arc<dyn Resolver>,
+    pub(super) tls: TlsConnector,
+    proxy: Option<HttpProxy>,
     connect_timeout: Duration,
     limits: Limits,
-    on_hop: Option<Watcher>,
+    on_connect_step: Option<ConnectObserver>,
     error: Option<EgressError>,
 }
 
-impl Default for Builder {
+impl Default for EgressBuilder {
     fn default() -> Self {
-        Builder {
+        EgressBuilder {
             policy: Policy::default(),
-            resolve: Arc::new(System),
-            tls: Tls::default(),
+            resolver: Arc::new(SystemResolver),
+            tls: TlsConnector::default(),
             proxy: None,
             connect_timeout: Duration::from_secs(10),
             limits: Limits { idle_timeout: Duration::from_mins(1), idle_per_host: 8 },
-            on_hop: None,
+            on_connect_step: None,
             error: None,
         }
     }
 }
 
-impl Builder {
+impl EgressBuilder {
     /// Sets the egress policy.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -48,8 +48,8 @@ impl Builder {
     }
 
     /// Sets the resolver. Default: that of the operating system.
-    pub fn resolver(mut self, resolver: impl Resolve + 'static) -> Self {
-        self.resolve = Arc::new(resolver);
+    pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
+        self.resolver = Arc::new(resolver);
         self
     }
 
@@ -76,9 +76,9 @@ impl Builder {
     ///
     /// The proxy resolves the names, so the policy cannot check their addresses.
     pub fn proxy(mut self, url: &str) -> Self {
-        match Proxy::new(url) {
+        match HttpProxy::new(url) {
             Ok(proxy) => self.proxy = Some(proxy),
-            Err(error) => self.note(error),
+            Err(error) => self.record_error(error),
         }
         self
     }
@@ -89,19 +89,19 @@ impl Builder {
         #[expect(clippy::disallowed_methods, reason = "requested by the caller, and read once")]
         match from_environment(|name| std::env::var(name).ok()) {
             Ok(proxy) => self.proxy = proxy.or(self.proxy),
-            Err(error) => self.note(error),
+            Err(error) => self.record_error(error),
         }
         self
     }
 
     /// Sets a callback that is called after each step of opening a connection.
-    pub fn on_hop(mut self, watch: impl Fn(&Hop<'_>) + Send + Sync + 'static) -> Self {
-        self.on_hop = Some(Arc::new(watch));
+    pub fn on_connect_step(mut self, watch: impl Fn(&ConnectStep<'_>) + Send + Sync + 'static) -> Self {
+        self.on_connect_step = Some(Arc::new(watch));
         self
     }
 
     /// Stores an error for [`Self::build`]; the first one wins.
-    pub(super) fn note(&mut self, error: EgressError) {
+    pub(super) fn record_error(&mut self, error: EgressError) {
         self.error.get_or_insert(error);
     }
 
@@ -111,12 +111,24 @@ impl Builder {
     ///
     /// Fails if a setting is invalid, such as a certificate or the proxy URL.
     pub fn build(mut self) -> Result<Egress, EgressError> {
-        self.error.take().map_or_else(|| Ok(self.finish()), Err)
+        self.error.take().map_or_else(|| Ok(self.into_egress()), Err)
     }
 
-    pub(super) fn finish(self) -> Egress {
-        let Builder { policy, resolve, tls, proxy, connect_timeout, limits, on_hop, error: _ } = self;
+    pub(super) fn into_egress(self) -> Egress {
+        let EgressBuilder {
+            policy,
+            resolver: resolve,
+            tls,
+            proxy,
+            connect_timeout,
+            limits,
+            on_connect_step: on_hop,
+            error: _,
+        } = self;
         let proxy = proxy.map(Arc::new);
-        Egress::with(Dialer { policy, resolve, tls, proxy, connect_timeout, on_hop }, limits)
+        Egress::with(
+            Dialer { policy, resolver: resolve, tls, proxy, connect_timeout, on_connect_step: on_hop },
+            limits,
+        )
     }
 }

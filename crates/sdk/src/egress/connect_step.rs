@@ -10,7 +10,7 @@ use super::error::EgressError;
 /// Step of opening a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Phase {
+pub enum ConnectPhase {
     /// Name resolution.
     Resolve,
     /// TCP connection to an address.
@@ -24,29 +24,29 @@ pub enum Phase {
 /// A finished step.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Hop<'a> {
+pub struct ConnectStep<'a> {
     /// The step.
-    pub phase: Phase,
+    pub phase: ConnectPhase,
     /// The host in the URL.
     pub host: &'a str,
     /// The resolved addresses, or the dialled one.
     pub addresses: &'a [SocketAddr],
     /// Duration of the step.
-    pub took: Duration,
+    pub duration: Duration,
     /// The error, if the step failed. Another address may still succeed.
     pub error: Option<&'a EgressError>,
 }
 
 /// Callback for finished steps.
-pub(super) type Watcher = Arc<dyn Fn(&Hop<'_>) + Send + Sync>;
+pub(super) type ConnectObserver = Arc<dyn Fn(&ConnectStep<'_>) + Send + Sync>;
 
-impl fmt::Display for Phase {
+impl fmt::Display for ConnectPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Phase::Resolve => "name resolution",
-            Phase::Connect => "connecting",
-            Phase::Proxy => "the proxy handshake",
-            Phase::Tls => "the TLS handshake",
+            ConnectPhase::Resolve => "name resolution",
+            ConnectPhase::Connect => "connecting",
+            ConnectPhase::Proxy => "the proxy handshake",
+            ConnectPhase::Tls => "the TLS handshake",
         })
     }
 }

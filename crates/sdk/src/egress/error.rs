@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::address_class::Class;
+use super::address_class::AddressClass;
 
 /// Error of an outgoing request.
 pub struct EgressError(Box<Inner>);
@@ -28,7 +28,7 @@ pub enum EgressErrorKind {
     /// The name could not be resolved.
     Dns,
     /// The policy refused the address, which has this class.
-    Refused(Class),
+    Refused(AddressClass),
     /// The address did not respond, or refused the connection.
     Connect,
     /// The proxy could not be reached, or refused the connection.
@@ -54,12 +54,12 @@ impl EgressError {
         Self::new(EgressErrorKind::Setup, text)
     }
 
-    pub(super) fn at(mut self, address: Option<IpAddr>) -> Self {
+    pub(super) fn with_address(mut self, address: Option<IpAddr>) -> Self {
         self.0.address = address;
         self
     }
 
-    pub(super) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+    pub(super) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Box::new(source));
         self
     }

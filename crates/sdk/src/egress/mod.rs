@@ -29,17 +29,17 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 
-pub use address_class::Class;
+pub use address_class::AddressClass;
 pub use body::{Body, ResponseBody};
-pub use builder::Builder;
-pub use connect_step::{Hop, Phase};
-pub use denials::Denied;
+pub use builder::EgressBuilder;
+pub use connect_step::{ConnectPhase, ConnectStep};
+pub use denials::Denial;
 pub(crate) use denials::host_of;
 pub use error::{EgressError, EgressErrorKind};
-pub use policy::{Network, Policy, Refusal, Trust};
+pub use policy::{Network, Policy, PolicyViolation, UrlSource};
 pub use pool::Egress;
 pub use redirect::Redirects;
-pub use resolver::Resolve;
+pub use resolver::Resolver;
 pub use target::Target;
 
 /// A boxed future.

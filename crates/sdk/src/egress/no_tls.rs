@@ -3,16 +3,16 @@
 use tokio::net::TcpStream;
 
 use super::BoxFuture;
-use super::dial::Stream;
+use super::dial::BoxedStream;
 use super::error::{EgressError, EgressErrorKind};
 use super::target::Host;
 
 #[derive(Clone, Default)]
-pub(super) struct Tls {}
+pub(super) struct TlsConnector {}
 
-impl Tls {
+impl TlsConnector {
     #[expect(clippy::unused_self, reason = "same signature as with TLS")]
-    pub(super) fn secure(&self, host: &Host, _: TcpStream) -> BoxFuture<Result<Stream, EgressError>> {
+    pub(super) fn handshake(&self, host: &Host, _: TcpStream) -> BoxFuture<Result<BoxedStream, EgressError>> {
         let text = format!(
             "no TLS connection to `{host}`: this program was built without the feature `tls` of linchpin"
         );

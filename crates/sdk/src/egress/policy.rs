@@ -5,19 +5,19 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use super::address_class::Class;
+use super::address_class::AddressClass;
 use super::error::EgressError;
 
 /// Source of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Trust {
+pub enum UrlSource {
     /// Configured by the caller: entered by a user, or from a configuration.
-    Typed,
+    Configured,
     /// Discovered on the network: a redirect, metadata, an event, an icon.
-    Learned {
+    Discovered {
         /// Class of the address at which the configured URL was reached. The discovered URL may reach the same
         /// class, and public addresses.
-        home: Option<Class>,
+        reached_class: Option<AddressClass>,
     },
 }
 
@@ -38,22 +38,22 @@ pub enum Trust {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Policy {
-    typed_is_free: bool,
+    private_allowed: bool,
     allowed: Vec<Network>,
     denied: Vec<Network>,
-    plain: Vec<Network>,
+    plain_http: Vec<Network>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { typed_is_free: true, allowed: Vec::new(), denied: Vec::new(), plain: Vec::new() }
+        Policy { private_allowed: true, allowed: Vec::new(), denied: Vec::new(), plain_http: Vec::new() }
     }
 }
 
 impl Policy {
     /// Allows only public addresses, for configured URLs too: for programs whose users do not own the network.
     pub fn public_only() -> Self {
-        Policy { typed_is_free: false, ..Policy::default() }
+        Policy { private_allowed: false, ..Policy::default() }
     }
 
     /// Allows a network regardless of its class, for discovered URLs too.
@@ -73,93 +73,107 @@ impl Policy {
     /// Allows plain `http` to a network. The network must also be reachable under the other rules.
     #[must_use]
     pub fn allow_http(mut self, network: Network) -> Self {
-        self.plain.push(network);
+        self.plain_http.push(network);
         self
     }
 
     /// Checks whether an address may be dialled. `https`: the connection uses TLS. `literal`: the URL contains the
     /// address, not a name.
-    pub fn check(&self, address: IpAddr, https: bool, literal: bool, trust: Trust) -> Result<Class, Refusal> {
-        let class = Class::of(address);
-        let has = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        let refusal = |reason| Refusal { address, class, reason };
-        if has(&self.denied) {
-            return Err(refusal(Reason::Denied));
+    pub fn check(
+        &self,
+        address: IpAddr,
+        https: bool,
+        literal: bool,
+        trust: UrlSource,
+    ) -> Result<AddressClass, PolicyViolation> {
+        let class = AddressClass::classify(address);
+        let contains = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        let refusal = |reason| PolicyViolation { address, class, reason };
+        if contains(&self.denied) {
+            return Err(refusal(ViolationReason::Denied));
         }
-        if !has(&self.allowed) {
+        if !contains(&self.allowed) {
             self.check_class(class, literal, trust).map_err(refusal)?;
         }
-        if !https && class != Class::Loopback && !has(&self.plain) {
-            return Err(refusal(Reason::Plain));
+        if !https && class != AddressClass::Loopback && !contains(&self.plain_http) {
+            return Err(refusal(ViolationReason::PlainHttp));
         }
         Ok(class)
     }
 
     /// Checks the class of a name whose address is unknown because a proxy resolves it.
-    pub(super) fn check_class(&self, class: Class, literal: bool, trust: Trust) -> Result<(), Reason> {
+    pub(super) fn check_class(
+        &self,
+        class: AddressClass,
+        literal: bool,
+        trust: UrlSource,
+    ) -> Result<(), ViolationReason> {
         match (class, trust) {
-            (Class::Public, _) => Ok(()),
-            (Class::Forbidden, _) => Err(Reason::Nowhere),
-            _ if !self.typed_is_free => Err(Reason::PublicOnly),
-            (Class::Private | Class::Loopback, Trust::Typed) => Ok(()),
-            (Class::LinkLocal, Trust::Typed) if literal => Ok(()),
-            (Class::LinkLocal, Trust::Typed) => Err(Reason::NotLiteral),
-            (Class::Private | Class::Loopback, Trust::Learned { home }) if home == Some(class) => Ok(()),
-            (_, Trust::Learned { .. }) => Err(Reason::Learned),
+            (AddressClass::Public, _) => Ok(()),
+            (AddressClass::Forbidden, _) => Err(ViolationReason::Reserved),
+            _ if !self.private_allowed => Err(ViolationReason::PublicOnly),
+            (AddressClass::Private | AddressClass::Loopback, UrlSource::Configured) => Ok(()),
+            (AddressClass::LinkLocal, UrlSource::Configured) if literal => Ok(()),
+            (AddressClass::LinkLocal, UrlSource::Configured) => Err(ViolationReason::NotLiteral),
+            (
+                AddressClass::Private | AddressClass::Loopback,
+                UrlSource::Discovered { reached_class: home },
+            ) if home == Some(class) => Ok(()),
+            (_, UrlSource::Discovered { .. }) => Err(ViolationReason::Discovered),
         }
     }
 }
 
 /// Violation of the egress policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PolicyViolation {
     /// The address.
     pub address: IpAddr,
     /// The class of the address.
-    pub class: Class,
-    pub(super) reason: Reason,
+    pub class: AddressClass,
+    pub(super) reason: ViolationReason,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PolicyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, {}", self.address, self.class, self.reason.text())
+        write!(f, "{} is {}, {}", self.address, self.class, self.reason.message())
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for PolicyViolation {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum ViolationReason {
     Denied,
-    Plain,
-    Nowhere,
+    PlainHttp,
+    Reserved,
     PublicOnly,
     NotLiteral,
-    Learned,
+    Discovered,
     /// The name resolved to public addresses before.
-    Moved,
+    BecamePrivate,
 }
 
-impl Reason {
+impl ViolationReason {
     /// Returns the text after "is a … address", with the action to take.
-    pub(super) fn text(self) -> &'static str {
+    pub(super) fn message(self) -> &'static str {
         match self {
-            Reason::Denied => "which the egress policy denies",
-            Reason::Plain => "and plain `http` is allowed only to this machine: use `https`",
-            Reason::Nowhere => {
+            ViolationReason::Denied => "which the egress policy denies",
+            ViolationReason::PlainHttp => "and plain `http` is allowed only to this machine: use `https`",
+            ViolationReason::Reserved => {
                 "which is not a valid destination: check the URL and what its name resolves to"
             }
-            Reason::PublicOnly => {
+            ViolationReason::PublicOnly => {
                 "and only public addresses are allowed: to permit it, allow its network in the egress policy"
             }
-            Reason::NotLiteral => {
+            ViolationReason::NotLiteral => {
                 "which a name must not resolve to: to permit it, use the address instead of the name in the URL"
             }
-            Reason::Learned => {
+            ViolationReason::Discovered => {
                 "and this URL was discovered on the network, not configured, so it may only lead to public addresses: \
                  to permit it, allow its network in the egress policy"
             }
-            Reason::Moved => {
+            ViolationReason::BecamePrivate => {
                 "but the same name had a public address before: if the change is intended, reconnect from the beginning"
             }
         }
@@ -199,7 +213,7 @@ impl FromStr for Network {
     type Err = EgressError;
 
     fn from_str(text: &str) -> Result<Self, EgressError> {
-        let wrong = || {
+        let invalid = || {
             EgressError::setup(format!(
                 "`{text}` is not a network: write it as `10.0.0.0/8`, `fd00::/8` or one address"
             ))
@@ -208,11 +222,11 @@ impl FromStr for Network {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
         };
-        let network = Network::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
+        let network = Network::from(address.parse::<IpAddr>().map_err(|_| invalid())?);
         let Some(prefix) = prefix else { return Ok(network) };
-        let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
+        let prefix: u8 = prefix.parse().map_err(|_| invalid())?;
         if prefix > network.prefix {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Network { prefix, ..network })
     }
@@ -222,7 +236,7 @@ impl FromStr for Network {
 mod tests {
     use super::*;
 
-    const LEARNED: Trust = Trust::Learned { home: Some(Class::Public) };
+    const LEARNED: UrlSource = UrlSource::Discovered { reached_class: Some(AddressClass::Public) };
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -232,7 +246,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn reason(policy: &Policy, at: &str, https: bool, literal: bool, trust: Trust) -> Option<Reason> {
+    fn reason(
+        policy: &Policy,
+        at: &str,
+        https: bool,
+        literal: bool,
+        trust: UrlSource,
+    ) -> Option<ViolationReason> {
         policy.check(address(at), https, literal, trust).err().map(|refusal| refusal.reason)
     }
 
@@ -240,64 +260,98 @@ mod tests {
     fn typed_urls_may_be_near_and_learned_ones_may_not() {
         let policy = Policy::default();
         for near in ["10.0.0.1", "127.0.0.1", "::1", "fd00::1"] {
-            assert_eq!(reason(&policy, near, true, false, Trust::Typed), None, "{near}");
-            for home in [None, Some(Class::Public), Some(Class::LinkLocal), Some(Class::Forbidden)] {
-                let refused = reason(&policy, near, true, true, Trust::Learned { home });
-                assert_eq!(refused, Some(Reason::Learned), "{near} {home:?}");
+            assert_eq!(reason(&policy, near, true, false, UrlSource::Configured), None, "{near}");
+            for home in [
+                None,
+                Some(AddressClass::Public),
+                Some(AddressClass::LinkLocal),
+                Some(AddressClass::Forbidden),
+            ] {
+                let refused =
+                    reason(&policy, near, true, true, UrlSource::Discovered { reached_class: home });
+                assert_eq!(refused, Some(ViolationReason::Discovered), "{near} {home:?}");
             }
         }
-        assert_eq!(reason(&policy, "8.8.8.8", true, false, Trust::Learned { home: None }), None);
-        assert_eq!(reason(&policy, "224.0.0.1", true, true, Trust::Typed), Some(Reason::Nowhere));
+        assert_eq!(
+            reason(&policy, "8.8.8.8", true, false, UrlSource::Discovered { reached_class: None }),
+            None
+        );
+        assert_eq!(
+            reason(&policy, "224.0.0.1", true, true, UrlSource::Configured),
+            Some(ViolationReason::Reserved)
+        );
     }
 
     #[test]
     fn a_learned_url_may_be_where_the_typed_one_is() {
         let policy = Policy::default();
-        let [private, here] =
-            [Class::Private, Class::Loopback].map(|home| Trust::Learned { home: Some(home) });
+        let [private, here] = [AddressClass::Private, AddressClass::Loopback]
+            .map(|home| UrlSource::Discovered { reached_class: Some(home) });
         assert_eq!(reason(&policy, "10.0.0.1", true, false, private), None);
         assert_eq!(reason(&policy, "127.0.0.1", true, false, here), None);
-        assert_eq!(reason(&policy, "127.0.0.1", true, false, private), Some(Reason::Learned));
-        assert_eq!(reason(&policy, "10.0.0.1", true, false, here), Some(Reason::Learned));
-        assert_eq!(reason(&policy, "169.254.169.254", true, true, here), Some(Reason::Learned));
+        assert_eq!(reason(&policy, "127.0.0.1", true, false, private), Some(ViolationReason::Discovered));
+        assert_eq!(reason(&policy, "10.0.0.1", true, false, here), Some(ViolationReason::Discovered));
+        assert_eq!(reason(&policy, "169.254.169.254", true, true, here), Some(ViolationReason::Discovered));
     }
 
     #[test]
     fn link_local_needs_the_very_address() {
         let policy = Policy::default();
-        assert_eq!(reason(&policy, "169.254.169.254", true, true, Trust::Typed), None);
-        assert_eq!(reason(&policy, "169.254.169.254", true, false, Trust::Typed), Some(Reason::NotLiteral));
-        let home = Trust::Learned { home: Some(Class::LinkLocal) };
-        assert_eq!(reason(&policy, "169.254.169.254", true, true, home), Some(Reason::Learned));
+        assert_eq!(reason(&policy, "169.254.169.254", true, true, UrlSource::Configured), None);
+        assert_eq!(
+            reason(&policy, "169.254.169.254", true, false, UrlSource::Configured),
+            Some(ViolationReason::NotLiteral)
+        );
+        let home = UrlSource::Discovered { reached_class: Some(AddressClass::LinkLocal) };
+        assert_eq!(reason(&policy, "169.254.169.254", true, true, home), Some(ViolationReason::Discovered));
     }
 
     #[test]
     fn plain_http_stays_on_this_machine() {
         let policy = Policy::default();
-        assert_eq!(reason(&policy, "127.0.0.1", false, true, Trust::Typed), None);
-        assert_eq!(reason(&policy, "::ffff:127.0.0.1", false, true, Trust::Typed), None);
+        assert_eq!(reason(&policy, "127.0.0.1", false, true, UrlSource::Configured), None);
+        assert_eq!(reason(&policy, "::ffff:127.0.0.1", false, true, UrlSource::Configured), None);
         for far in ["10.0.0.1", "8.8.8.8"] {
-            assert_eq!(reason(&policy, far, false, true, Trust::Typed), Some(Reason::Plain), "{far}");
+            assert_eq!(
+                reason(&policy, far, false, true, UrlSource::Configured),
+                Some(ViolationReason::PlainHttp),
+                "{far}"
+            );
         }
         let lab = Policy::default().allow_http(network("10.0.0.0/8"));
-        assert_eq!(reason(&lab, "10.0.0.1", false, true, Trust::Typed), None);
-        assert_eq!(reason(&lab, "10.0.0.1", false, true, LEARNED), Some(Reason::Learned));
+        assert_eq!(reason(&lab, "10.0.0.1", false, true, UrlSource::Configured), None);
+        assert_eq!(reason(&lab, "10.0.0.1", false, true, LEARNED), Some(ViolationReason::Discovered));
     }
 
     #[test]
     fn operators_have_the_last_word() {
         let strict = Policy::public_only();
-        assert_eq!(reason(&strict, "10.0.0.1", true, true, Trust::Typed), Some(Reason::PublicOnly));
-        assert_eq!(reason(&strict, "127.0.0.1", false, true, Trust::Typed), Some(Reason::PublicOnly));
-        let neighbour = Trust::Learned { home: Some(Class::Private) };
-        assert_eq!(reason(&strict, "10.0.0.1", true, true, neighbour), Some(Reason::PublicOnly));
+        assert_eq!(
+            reason(&strict, "10.0.0.1", true, true, UrlSource::Configured),
+            Some(ViolationReason::PublicOnly)
+        );
+        assert_eq!(
+            reason(&strict, "127.0.0.1", false, true, UrlSource::Configured),
+            Some(ViolationReason::PublicOnly)
+        );
+        let neighbour = UrlSource::Discovered { reached_class: Some(AddressClass::Private) };
+        assert_eq!(reason(&strict, "10.0.0.1", true, true, neighbour), Some(ViolationReason::PublicOnly));
         let open =
             strict.allow(network("10.4.0.0/16")).allow(network("198.18.0.0/15")).deny(network("10.4.0.9"));
         assert_eq!(reason(&open, "10.4.0.1", true, false, LEARNED), None);
-        assert_eq!(reason(&open, "198.18.0.1", true, false, Trust::Typed), None);
-        assert_eq!(reason(&open, "10.5.0.1", true, true, Trust::Typed), Some(Reason::PublicOnly));
-        assert_eq!(reason(&open, "10.4.0.9", true, true, Trust::Typed), Some(Reason::Denied));
-        assert_eq!(reason(&open, "10.4.0.1", false, true, Trust::Typed), Some(Reason::Plain));
+        assert_eq!(reason(&open, "198.18.0.1", true, false, UrlSource::Configured), None);
+        assert_eq!(
+            reason(&open, "10.5.0.1", true, true, UrlSource::Configured),
+            Some(ViolationReason::PublicOnly)
+        );
+        assert_eq!(
+            reason(&open, "10.4.0.9", true, true, UrlSource::Configured),
+            Some(ViolationReason::Denied)
+        );
+        assert_eq!(
+            reason(&open, "10.4.0.1", false, true, UrlSource::Configured),
+            Some(ViolationReason::PlainHttp)
+        );
     }
 
     #[test]
@@ -317,10 +371,10 @@ mod tests {
             network("10.0.0.7").contains(address("10.0.0.7"))
                 && !network("10.0.0.7").contains(address("10.0.0.8"))
         );
-        for wrong in
+        for invalid in
             ["", "10", "10.0.0.0/33", "fd00::/129", "10.0.0.0/", "10.0.0.0/-1", "x/8", "10.0.0.0/8/8"]
         {
-            let error = wrong.parse::<Network>().expect_err(wrong);
+            let error = invalid.parse::<Network>().expect_err(invalid);
             assert!(error.to_string().contains("is not a network"), "{error}");
         }
     }

@@ -20,20 +20,20 @@ use hyper_util::rt::TokioIo;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::address_class::Class;
+use super::address_class::AddressClass;
 use super::body::{Body, ResponseBody};
-use super::builder::Builder;
-use super::denials::Ear;
-use super::dial::{Dialer, Stream, Way};
+use super::builder::EgressBuilder;
+use super::denials::DenialListener;
+use super::dial::{BoxedStream, Dialer, Route};
 use super::error::{EgressError, EgressErrorKind};
-use super::policy::Trust;
-use super::proxy::Proxy;
-use super::target::{Place, Target};
+use super::policy::UrlSource;
+use super::proxy::HttpProxy;
+use super::target::{ConnectionKey, Target};
 use crate::lock::lock;
-use crate::server::start;
+use crate::server::spawn;
 
 /// Read buffer size: the limit of a response head, and of one body chunk.
-const BUFFER: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Outgoing HTTP client with a [policy](super::Policy). Cheap to clone; clones share connections.
 ///
@@ -52,7 +52,7 @@ const BUFFER: usize = 64 * 1024;
 pub struct Egress {
     shared: Arc<Shared>,
     /// Listener for denials.
-    pub(super) ear: Option<Arc<Ear>>,
+    pub(super) denials: Option<Arc<DenialListener>>,
 }
 
 struct Shared {
@@ -69,17 +69,17 @@ impl Default for Egress {
 impl Egress {
     /// Creates an egress with the default settings.
     pub fn new() -> Self {
-        Builder::default().finish()
+        EgressBuilder::default().into_egress()
     }
 
     /// Returns a builder for custom settings.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> EgressBuilder {
+        EgressBuilder::default()
     }
 
     pub(super) fn with(dialer: Dialer, limits: Limits) -> Self {
-        let pool = Arc::new(Pool { limits, kept: Mutex::default(), changes: AtomicU64::new(0) });
-        Egress { shared: Arc::new(Shared { dialer: RwLock::new(Arc::new(dialer)), pool }), ear: None }
+        let pool = Arc::new(Pool { limits, state: Mutex::default(), generation: AtomicU64::new(0) });
+        Egress { shared: Arc::new(Shared { dialer: RwLock::new(Arc::new(dialer)), pool }), denials: None }
     }
 
     pub(super) fn dialer(&self) -> Arc<Dialer> {
@@ -88,11 +88,11 @@ impl Egress {
 
     /// Replaces policy, proxy, certificates and connect timeout by those of `other`, at once and for all clones.
     /// Idle connections are closed; connections in use are closed when their response is finished.
-    pub fn change(&self, other: &Egress) {
+    pub fn reconfigure(&self, other: &Egress) {
         *self.shared.dialer.write().unwrap_or_else(PoisonError::into_inner) = other.dialer();
         let pool = &self.shared.pool;
-        pool.changes.fetch_add(1, Ordering::SeqCst); // first, so that connections in use do not return
-        lock(&pool.kept).places.clear();
+        pool.generation.fetch_add(1, Ordering::SeqCst); // first, so that connections in use do not return
+        lock(&pool.state).connections.clear();
     }
 
     /// Checks the address in a URL against the policy, without connecting. Names other than `localhost` are not
@@ -102,7 +102,7 @@ impl Egress {
     ///
     /// Fails with the error that [`send`](Egress::send) would return.
     pub fn check(&self, target: &Target) -> Result<(), EgressError> {
-        self.dialer().check_address(target, target.trust())
+        self.dialer().check_address(target, target.source())
     }
 
     /// Sends a request to the target: the URI and `Host` header of the request are overwritten.
@@ -118,66 +118,68 @@ impl Egress {
         mut request: Request<Body>,
         target: &Target,
     ) -> Result<Response<ResponseBody>, EgressError> {
-        let place = target.place();
+        let key = target.key();
         *request.uri_mut() = target.request_uri();
-        request.headers_mut().insert(HOST, place.authority.clone());
-        while let Some(line) = poll_fn(|cx| Poll::Ready(self.shared.pool.take(target, cx))).await {
-            line.address(&mut request, target);
-            match line.exchange(request).await {
-                Ok((response, line)) => return self.answer(response, line, target),
+        request.headers_mut().insert(HOST, key.authority.clone());
+        while let Some(connection) = poll_fn(|cx| Poll::Ready(self.shared.pool.take(target, cx))).await {
+            connection.set_request_target(&mut request, target);
+            match connection.exchange(request).await {
+                Ok((response, connection)) => return self.into_response(response, connection, target),
                 // It was closed while idle, and nothing has been written: use the next one, or a new one.
                 Err((_, Some(unsent))) => request = unsent,
-                Err((error, None)) => return Err(broken(target, error)),
+                Err((error, None)) => return Err(connection_error(target, error)),
             }
         }
-        let line = self.open(target).await?;
-        line.address(&mut request, target);
-        match line.exchange(request).await {
-            Ok((response, line)) => self.answer(response, line, target),
-            Err((error, _)) => Err(broken(target, error)),
+        let connection = self.open(target).await?;
+        connection.set_request_target(&mut request, target);
+        match connection.exchange(request).await {
+            Ok((response, connection)) => self.into_response(response, connection, target),
+            Err((error, _)) => Err(connection_error(target, error)),
         }
     }
 
-    async fn open(&self, target: &Target) -> Result<Box<Line>, EgressError> {
-        let changes = self.shared.pool.changes.load(Ordering::SeqCst);
-        let trust = target.trust();
+    async fn open(&self, target: &Target) -> Result<Box<PooledConnection>, EgressError> {
+        let changes = self.shared.pool.generation.load(Ordering::SeqCst);
+        let trust = target.source();
         let dialled = self.dialer().dial(target, trust).await;
-        let (stream, way) = dialled.inspect_err(|error| {
+        let (stream, route) = dialled.inspect_err(|error| {
             if matches!(error.kind(), EgressErrorKind::Refused(_)) {
                 self.deny(&target.host(), error.address(), &error.to_string());
             }
         })?;
-        Line::open(stream, way, trust, changes).await.map_err(|error| broken(target, error))
+        PooledConnection::open(stream, route, trust, changes)
+            .await
+            .map_err(|error| connection_error(target, error))
     }
 
     /// Connects without sending anything, to learn the address class of the target. The first request uses the
     /// connection.
-    pub(crate) async fn reach(&self, target: &Target) -> Result<(), EgressError> {
-        let line = self.open(target).await?;
-        target.reached(line.way.class);
-        self.shared.pool.put(target.place(), line);
+    pub(crate) async fn preconnect(&self, target: &Target) -> Result<(), EgressError> {
+        let connection = self.open(target).await?;
+        target.record_reached(connection.route.class);
+        self.shared.pool.put(target.key(), connection);
         Ok(())
     }
 
-    fn answer(
+    fn into_response(
         &self,
         response: Response<Incoming>,
-        line: Box<Line>,
+        connection: Box<PooledConnection>,
         target: &Target,
     ) -> Result<Response<ResponseBody>, EgressError> {
-        let response = match line.handed_to(target) {
-            Some(proxy) => proxy.check(response, target)?,
+        let response = match connection.forwarding_proxy(target) {
+            Some(proxy) => proxy.check_response(response, target)?,
             None => response,
         };
-        target.reached(line.way.class);
-        self.note(target, line.trust, &line.way);
-        let (pool, place) = (self.shared.pool.clone(), target.place().clone());
-        Ok(response.map(|body| ResponseBody::new(body, line, pool, place)))
+        target.record_reached(connection.route.class);
+        self.record_reached(target, connection.source, &connection.route);
+        let (pool, key) = (self.shared.pool.clone(), target.key().clone());
+        Ok(response.map(|body| ResponseBody::new(body, connection, pool, key)))
     }
 
     /// Returns the number of idle connections.
     pub fn idle_connections(&self) -> usize {
-        lock(&self.shared.pool.kept).places.values().map(Vec::len).sum()
+        lock(&self.shared.pool.state).connections.values().map(Vec::len).sum()
     }
 }
 
@@ -187,57 +189,69 @@ impl std::fmt::Debug for Egress {
     }
 }
 
-fn broken(target: &Target, error: hyper::Error) -> EgressError {
+fn connection_error(target: &Target, error: hyper::Error) -> EgressError {
     let what = if error.is_parse() { "the response is not HTTP/1.1" } else { "the connection broke" };
     let text = format!("no response from `{}`: {what} ({error})", target.host());
-    EgressError::new(EgressErrorKind::Http, text).because(error)
+    EgressError::new(EgressErrorKind::Http, text).with_source(error)
 }
 
 /// A connection and its request sender. It is large and moved often, hence always boxed.
-pub(super) struct Line {
-    connection: Connection<TokioIo<Stream>, Body>,
+pub(super) struct PooledConnection {
+    connection: Connection<TokioIo<BoxedStream>, Body>,
     sender: SendRequest<Body>,
-    way: Way,
+    route: Route,
     /// Source of the URL for which it was opened.
-    trust: Trust,
+    source: UrlSource,
     /// Number of reconfigurations before it was opened.
-    changes: u64,
+    generation: u64,
     /// The connection has finished and must not be polled again.
-    over: bool,
+    is_finished: bool,
 }
 
-impl Line {
-    async fn open(stream: Stream, way: Way, trust: Trust, changes: u64) -> Result<Box<Line>, hyper::Error> {
+impl PooledConnection {
+    async fn open(
+        stream: BoxedStream,
+        route: Route,
+        trust: UrlSource,
+        changes: u64,
+    ) -> Result<Box<PooledConnection>, hyper::Error> {
         let (sender, connection) =
-            http1::Builder::new().max_buf_size(BUFFER).handshake(TokioIo::new(stream)).await?;
-        Ok(Box::new(Line { connection, sender, way, trust, changes, over: false }))
+            http1::Builder::new().max_buf_size(READ_BUFFER_BYTES).handshake(TokioIo::new(stream)).await?;
+        Ok(Box::new(PooledConnection {
+            connection,
+            sender,
+            route,
+            source: trust,
+            generation: changes,
+            is_finished: false,
+        }))
     }
 
     /// Returns the proxy that forwards plain requests to the target.
-    fn handed_to(&self, target: &Target) -> Option<&Proxy> {
-        self.way.proxy.as_deref().filter(|_| !target.is_https())
+    fn forwarding_proxy(&self, target: &Target) -> Option<&HttpProxy> {
+        self.route.proxy.as_deref().filter(|_| !target.is_https())
     }
 
     /// Sets the URI and proxy authentication in the form that the peer, server or proxy, expects.
-    fn address(&self, request: &mut Request<Body>, target: &Target) {
+    fn set_request_target(&self, request: &mut Request<Body>, target: &Target) {
         if target.is_https() {
             return; // a tunnel or a direct connection
         }
         request.headers_mut().remove(PROXY_AUTHORIZATION);
-        let Some(proxy) = self.handed_to(target) else {
+        let Some(proxy) = self.forwarding_proxy(target) else {
             *request.uri_mut() = target.request_uri();
             return;
         };
-        *request.uri_mut() = target.whole_uri();
+        *request.uri_mut() = target.absolute_uri();
         if let Some(value) = proxy.authorization() {
             request.headers_mut().insert(PROXY_AUTHORIZATION, value.clone());
         }
     }
 
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.over {
+        if !self.is_finished {
             // The error, if any, also reaches the future that waits for the response.
-            self.over = Pin::new(&mut self.connection).poll(cx).is_ready();
+            self.is_finished = Pin::new(&mut self.connection).poll(cx).is_ready();
         }
     }
 
@@ -246,7 +260,7 @@ impl Line {
     async fn exchange(
         mut self: Box<Self>,
         request: Request<Body>,
-    ) -> Result<(Response<Incoming>, Box<Line>), (hyper::Error, Option<Request<Body>>)> {
+    ) -> Result<(Response<Incoming>, Box<PooledConnection>), (hyper::Error, Option<Request<Body>>)> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let outcome = poll_fn(|cx| {
             // Drive the connection first, so that one poll suffices if the response has already arrived.
@@ -265,7 +279,7 @@ impl Line {
     /// Returns whether it can take a request, as far as is known.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
-        !self.over && self.sender.is_ready()
+        !self.is_finished && self.sender.is_ready()
     }
 }
 
@@ -278,110 +292,111 @@ pub(super) struct Limits {
 /// Idle connections.
 pub(super) struct Pool {
     limits: Limits,
-    kept: Mutex<Kept>,
+    state: Mutex<PoolState>,
     /// Number of reconfigurations.
-    changes: AtomicU64,
+    generation: AtomicU64,
 }
 
 #[derive(Default)]
-struct Kept {
-    places: HashMap<Arc<Place>, Vec<Idle>>,
+struct PoolState {
+    connections: HashMap<Arc<ConnectionKey>, Vec<Idle>>,
     /// Whether the task that closes old connections is running.
-    watched: bool,
+    has_reaper: bool,
 }
 
 struct Idle {
-    line: Box<Line>,
+    connection: Box<PooledConnection>,
     since: Instant,
 }
 
 impl Pool {
     /// Takes the most recently used connection to the target that can take a request.
-    fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Box<Line>> {
-        let trust = target.trust();
+    fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Box<PooledConnection>> {
+        let trust = target.source();
         // A name that was public before must not lead to a private or local address now.
-        let fits = |idle: &Idle| {
-            idle.line.trust == trust
-                && (idle.line.way.class == Class::Public || target.home() != Some(Class::Public))
+        let is_usable = |idle: &Idle| {
+            idle.connection.source == trust
+                && (idle.connection.route.class == AddressClass::Public
+                    || target.reached_class() != Some(AddressClass::Public))
         };
         loop {
-            let Idle { mut line, since } = {
-                let mut kept = lock(&self.kept);
-                let list = kept.places.get_mut(target.place())?;
-                let at = list.iter().rposition(fits)?;
+            let Idle { mut connection, since } = {
+                let mut state = lock(&self.state);
+                let list = state.connections.get_mut(target.key())?;
+                let at = list.iter().rposition(is_usable)?;
                 list.remove(at)
             };
-            if since.elapsed() < self.limits.idle_timeout && line.is_ready(cx) {
-                return Some(line);
+            if since.elapsed() < self.limits.idle_timeout && connection.is_ready(cx) {
+                return Some(connection);
             }
         }
     }
 
     /// Returns a connection to the pool, if it can take another request and the pool has room.
-    pub(super) fn put(self: &Arc<Self>, place: &Arc<Place>, mut line: Box<Line>) {
-        if !line.is_ready(&mut Context::from_waker(Waker::noop())) {
+    pub(super) fn put(self: &Arc<Self>, key: &Arc<ConnectionKey>, mut connection: Box<PooledConnection>) {
+        if !connection.is_ready(&mut Context::from_waker(Waker::noop())) {
             return;
         }
         // Without a runtime no task can close it later.
         let Ok(runtime) = Handle::try_current() else { return };
         let is_watched = {
-            let mut kept = lock(&self.kept);
-            if line.changes != self.changes.load(Ordering::SeqCst) {
+            let mut state = lock(&self.state);
+            if connection.generation != self.generation.load(Ordering::SeqCst) {
                 return; // the current settings may not allow it
             }
-            let idle = Idle { line, since: Instant::now() };
-            match kept.places.get_mut(place) {
+            let idle = Idle { connection, since: Instant::now() };
+            match state.connections.get_mut(key) {
                 Some(list) if list.len() < self.limits.idle_per_host => list.push(idle),
                 Some(_) => {}
                 None if self.limits.idle_per_host == 0 => {}
                 None => {
-                    kept.places.insert(place.clone(), vec![idle]);
+                    state.connections.insert(key.clone(), vec![idle]);
                 }
             }
-            std::mem::replace(&mut kept.watched, true)
+            std::mem::replace(&mut state.has_reaper, true)
         };
         if !is_watched {
             // Not under the lock: a runtime that is shutting down drops the task at once, which takes the lock.
-            start(&runtime, close_old(Watch(Arc::downgrade(self)), self.limits.idle_timeout));
+            spawn(&runtime, run_reaper(ReaperGuard(Arc::downgrade(self)), self.limits.idle_timeout));
         }
     }
 
     /// Closes connections that are too old or closed by their server. Returns whether any are left.
-    fn sweep(&self) -> bool {
-        let mut kept = lock(&self.kept);
+    fn close_expired(&self) -> bool {
+        let mut state = lock(&self.state);
         let mut cx = Context::from_waker(Waker::noop());
-        for list in kept.places.values_mut() {
+        for list in state.connections.values_mut() {
             list.retain_mut(|idle| {
-                idle.since.elapsed() < self.limits.idle_timeout && idle.line.is_ready(&mut cx)
+                idle.since.elapsed() < self.limits.idle_timeout && idle.connection.is_ready(&mut cx)
             });
         }
-        kept.places.retain(|_, list| !list.is_empty());
-        kept.watched = !kept.places.is_empty();
-        kept.watched
+        state.connections.retain(|_, list| !list.is_empty());
+        state.has_reaper = !state.connections.is_empty();
+        state.has_reaper
     }
 }
 
 /// Closes old connections periodically. Finishes with the last connection, or with the pool.
-async fn close_old(mut watch: Watch, idle_timeout: Duration) {
-    let pause = (idle_timeout / 2).max(Duration::from_millis(1));
+async fn run_reaper(mut guard: ReaperGuard, idle_timeout: Duration) {
+    let interval = (idle_timeout / 2).max(Duration::from_millis(1));
     loop {
-        tokio::time::sleep(pause).await;
-        let Some(pool) = watch.0.upgrade() else { return };
-        if !pool.sweep() {
+        tokio::time::sleep(interval).await;
+        let Some(pool) = guard.0.upgrade() else { return };
+        if !pool.close_expired() {
             // A new task may already be running: do not reset its flag.
-            watch.0 = Weak::new();
+            guard.0 = Weak::new();
             return;
         }
     }
 }
 
 /// Guard of the closing task. If the runtime ends before the pool, another task may be started.
-struct Watch(Weak<Pool>);
+struct ReaperGuard(Weak<Pool>);
 
-impl Drop for Watch {
+impl Drop for ReaperGuard {
     fn drop(&mut self) {
         if let Some(pool) = self.0.upgrade() {
-            lock(&pool.kept).watched = false;
+            lock(&pool.state).has_reaper = false;
         }
     }
 }

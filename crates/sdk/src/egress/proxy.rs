@@ -12,42 +12,43 @@ use super::policy::Network;
 use super::target::{Host, Target};
 
 /// Maximum size of the head of a proxy response.
-const LARGEST_HEAD: usize = 8 * 1024;
+const MAX_RESPONSE_HEAD_BYTES: usize = 8 * 1024;
 
 /// Advice for status 407.
-const WHO: &str = "it requires a user name and password: add them to its URL";
+const MSG_AUTH_REQUIRED: &str = "it requires a user name and password: add them to its URL";
 
 /// A proxy and its exceptions.
 #[derive(Clone)]
-pub(super) struct Proxy {
+pub(super) struct HttpProxy {
     pub target: Target,
     /// Value of `Proxy-Authorization`; never shown.
     authorization: Option<HeaderValue>,
-    direct: Vec<Direct>,
+    no_proxy: Vec<NoProxyRule>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Direct {
+enum NoProxyRule {
     All,
     /// A name and all its subdomains.
     Name(String),
     Network(Network),
 }
 
-impl Proxy {
+impl HttpProxy {
     /// Parses `http://[user:password@]host:port`.
-    pub(super) fn new(url: &str) -> Result<Proxy, EgressError> {
-        let wrong = |reason: String| EgressError::setup(format!("the proxy cannot be used: {reason}"));
+    pub(super) fn new(url: &str) -> Result<HttpProxy, EgressError> {
+        let invalid = |reason: String| EgressError::setup(format!("the proxy cannot be used: {reason}"));
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(wrong("its URL must begin with http://".into()));
+            return Err(invalid("its URL must begin with http://".into()));
         }
-        let (user, place) = match rest.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place),
+        let (user, authority) = match rest.rsplit_once('@') {
+            Some((user, authority)) => (Some(user), authority),
             None => (None, rest),
         };
-        let target = Target::typed(&format!("http://{place}")).map_err(|error| wrong(error.to_string()))?;
+        let target =
+            Target::configured(&format!("http://{authority}")).map_err(|error| invalid(error.to_string()))?;
         let authorization = user.map(|user| {
             let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(percent_decode(user))));
             value.map(|mut value| {
@@ -57,32 +58,34 @@ impl Proxy {
         });
         let authorization = authorization
             .transpose()
-            .map_err(|_| wrong("its credentials are not valid in a header".into()))?;
-        Ok(Proxy { target, authorization, direct: Vec::new() })
+            .map_err(|_| invalid("its credentials are not valid in a header".into()))?;
+        Ok(HttpProxy { target, authorization, no_proxy: Vec::new() })
     }
 
     /// Adds exceptions: a comma-separated list of names (including their subdomains), networks, or `*`.
-    pub(super) fn except(mut self, list: &str) -> Proxy {
+    pub(super) fn with_no_proxy(mut self, list: &str) -> HttpProxy {
         let entries = list.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        self.direct.extend(entries.map(|entry| match entry.parse() {
-            _ if entry == "*" => Direct::All,
-            Ok(network) => Direct::Network(network),
-            Err(_) => Direct::Name(entry.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase()),
+        self.no_proxy.extend(entries.map(|entry| match entry.parse() {
+            _ if entry == "*" => NoProxyRule::All,
+            Ok(network) => NoProxyRule::Network(network),
+            Err(_) => {
+                NoProxyRule::Name(entry.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase())
+            }
         }));
         self
     }
 
     /// Returns whether connections to the host use the proxy. Loopback hosts never do.
-    pub(super) fn is_for(&self, host: &Host) -> bool {
-        let direct = |direct: &Direct| match (direct, host) {
-            (Direct::All, _) => true,
-            (Direct::Name(suffix), Host::Name(name)) => {
+    pub(super) fn applies_to(&self, host: &Host) -> bool {
+        let direct = |direct: &NoProxyRule| match (direct, host) {
+            (NoProxyRule::All, _) => true,
+            (NoProxyRule::Name(suffix), Host::Name(name)) => {
                 name.strip_suffix(&**suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
-            (Direct::Network(network), Host::Address(address)) => network.contains(*address),
+            (NoProxyRule::Network(network), Host::Address(address)) => network.contains(*address),
             _ => false,
         };
-        host.class_by_name() != super::Class::Loopback && !self.direct.iter().any(direct)
+        host.class_by_name() != super::AddressClass::Loopback && !self.no_proxy.iter().any(direct)
     }
 
     /// Returns the value of `Proxy-Authorization`, if there are credentials.
@@ -91,41 +94,45 @@ impl Proxy {
     }
 
     /// Wraps the error of a connection to the proxy itself.
-    pub(super) fn unreachable(&self, error: EgressError) -> EgressError {
+    pub(super) fn into_proxy_error(&self, error: EgressError) -> EgressError {
         let text = format!("the proxy at {} cannot be used: {error}", self.target.authority());
-        EgressError::new(EgressErrorKind::Proxy, text).because(error)
+        EgressError::new(EgressErrorKind::Proxy, text).with_source(error)
     }
 
-    fn failed(&self, target: &Target, reason: &str) -> EgressError {
+    fn connect_error(&self, target: &Target, reason: &str) -> EgressError {
         let (own, host) = (self.target.authority(), target.host());
         let text = format!("the proxy at {own} did not connect to `{host}`: {reason}");
         EgressError::new(EgressErrorKind::Proxy, text)
     }
 
     /// Checks the response to a forwarded request: 407 comes from the proxy itself.
-    pub(super) fn check<T>(&self, answer: Response<T>, target: &Target) -> Result<Response<T>, EgressError> {
+    pub(super) fn check_response<T>(
+        &self,
+        answer: Response<T>,
+        target: &Target,
+    ) -> Result<Response<T>, EgressError> {
         match answer.status().as_u16() {
-            407 => Err(self.failed(target, WHO)),
+            407 => Err(self.connect_error(target, MSG_AUTH_REQUIRED)),
             _ => Ok(answer),
         }
     }
 
     /// Sends `CONNECT` to the proxy at the other end of the stream.
     pub(super) async fn tunnel(&self, stream: &mut TcpStream, target: &Target) -> Result<(), EgressError> {
-        let failed = |reason: String| self.failed(target, &reason);
-        let broken = |error: std::io::Error| failed(format!("the connection broke ({error})"));
-        let place = format!("{}:{}", target.host(), target.port());
-        let mut request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
+        let failed = |reason: String| self.connect_error(target, &reason);
+        let io_error = |error: std::io::Error| failed(format!("the connection broke ({error})"));
+        let authority = format!("{}:{}", target.host(), target.port());
+        let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n");
         if let Some(authorization) = self.authorization.as_ref().and_then(|value| value.to_str().ok()) {
             request.extend(["Proxy-Authorization: ", authorization, "\r\n"]);
         }
         request.push_str("\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(broken)?;
+        stream.write_all(request.as_bytes()).await.map_err(io_error)?;
         let mut head = Vec::with_capacity(512);
         while !head.ends_with(b"\r\n\r\n") {
             // One byte at a time, so that nothing after the head is consumed. This happens once per connection.
-            let byte = stream.read_u8().await.map_err(broken)?;
-            if head.len() == LARGEST_HEAD {
+            let byte = stream.read_u8().await.map_err(io_error)?;
+            if head.len() == MAX_RESPONSE_HEAD_BYTES {
                 return Err(failed("its response is too long".into()));
             }
             head.push(byte);
@@ -134,7 +141,7 @@ impl Proxy {
         let mut words = head.lines().next().unwrap_or_default().split(' ');
         match (words.next(), words.next().and_then(|status| status.parse::<u16>().ok())) {
             (Some("HTTP/1.1" | "HTTP/1.0"), Some(200..=299)) => Ok(()),
-            (_, Some(407)) => Err(failed(WHO.into())),
+            (_, Some(407)) => Err(failed(MSG_AUTH_REQUIRED.into())),
             (_, Some(status)) => Err(failed(format!(
                 "it responded with status {status}; ask its administrator whether this host is allowed"
             ))),
@@ -158,11 +165,13 @@ fn percent_decode(text: &str) -> Vec<u8> {
 }
 
 /// Returns the proxy that the environment names for `https`, with its exceptions.
-pub(super) fn from_environment(read: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>, EgressError> {
+pub(super) fn from_environment(
+    read: impl Fn(&str) -> Option<String>,
+) -> Result<Option<HttpProxy>, EgressError> {
     let first = |names: [&str; 4]| names.into_iter().filter_map(&read).find(|value| !value.trim().is_empty());
     let Some(url) = first(["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]) else { return Ok(None) };
     let list = read("no_proxy").or_else(|| read("NO_PROXY")).unwrap_or_default();
-    Ok(Some(Proxy::new(url.trim())?.except(&list)))
+    Ok(Some(HttpProxy::new(url.trim())?.with_no_proxy(&list)))
 }
 
 #[cfg(test)]
@@ -170,7 +179,7 @@ mod tests {
     use super::*;
 
     fn host(url: &str) -> Host {
-        Target::typed(url).unwrap().place().host.clone()
+        Target::configured(url).unwrap().key().host.clone()
     }
 
     #[test]
@@ -190,15 +199,15 @@ mod tests {
             "https://10.1.1.1",
             "https://a.dev",
         ] {
-            assert!(!proxy.is_for(&host(direct)), "{direct}");
+            assert!(!proxy.applies_to(&host(direct)), "{direct}");
         }
         for through in ["https://example.com", "https://notinternal.example", "https://11.1.1.1"] {
-            assert!(proxy.is_for(&host(through)), "{through}");
+            assert!(proxy.applies_to(&host(through)), "{through}");
         }
         for here in ["http://localhost", "http://127.0.0.1", "http://[::1]", "http://a.localhost"] {
-            assert!(!proxy.is_for(&host(here)), "{here}");
+            assert!(!proxy.applies_to(&host(here)), "{here}");
         }
-        assert!(!proxy.except("*").is_for(&host("https://example.com")));
+        assert!(!proxy.with_no_proxy("*").applies_to(&host("https://example.com")));
         assert!(from_environment(|_| None).unwrap().is_none());
         assert!(from_environment(|_| Some(" ".into())).unwrap().is_none());
     }
@@ -206,10 +215,10 @@ mod tests {
     #[test]
     fn a_proxy_that_cannot_be_used() {
         for url in ["https://proxy:1", "socks5://proxy:1", "http://", "http://pro xy"] {
-            let error = Proxy::new(url).err().expect(url);
+            let error = HttpProxy::new(url).err().expect(url);
             assert!(error.to_string().starts_with("the proxy cannot be used: "), "{error}");
         }
-        assert_eq!(Proxy::new("proxy:8080").unwrap().target.port(), 8080);
+        assert_eq!(HttpProxy::new("proxy:8080").unwrap().target.port(), 8080);
     }
 
     #[test]

@@ -12,19 +12,19 @@ use crate::http::header_names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
 /// Which redirects to follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Redirects {
-    most: usize,
-    elsewhere: bool,
+    max: usize,
+    cross_origin: bool,
 }
 
 impl Redirects {
     /// Follows at most `most` redirects, all within the origin of the first request.
-    pub fn same_origin(most: usize) -> Self {
-        Redirects { most, elsewhere: false }
+    pub fn same_origin(max: usize) -> Self {
+        Redirects { max, cross_origin: false }
     }
 
     /// Follows at most `most` redirects, to any URL that the policy allows for discovered URLs.
-    pub fn anywhere(most: usize) -> Self {
-        Redirects { most, elsewhere: true }
+    pub fn anywhere(max: usize) -> Self {
+        Redirects { max, cross_origin: true }
     }
 }
 
@@ -55,7 +55,7 @@ impl Egress {
     ) -> Result<(Response<ResponseBody>, Target), EgressError> {
         let mut target = target.clone();
         for followed in 0.. {
-            let next = location(&response, request.method(), &target);
+            let next = redirect_target(&response, request.method(), &target);
             let next = next.inspect_err(|error| self.deny(&target.host(), None, &error.to_string()))?;
             let Some(next) = next else { return Ok((response, target)) };
             let stop = |reason: String| {
@@ -63,16 +63,16 @@ impl Egress {
                 self.deny(&next.host(), None, &text);
                 Err(EgressError::new(EgressErrorKind::Redirect, text))
             };
-            if followed == redirects.most {
+            if followed == redirects.max {
                 return stop(format!("too many redirects, at most {followed} are followed"));
             }
             if !target.same_origin(&next) {
-                if !redirects.elsewhere {
+                if !redirects.cross_origin {
                     let text =
                         "redirects to another origin are not followed; use its URL instead if you trust it";
                     return stop(text.into());
                 }
-                leave_secrets(request.headers_mut());
+                remove_secrets(request.headers_mut());
             }
             drop(response); // its connection may be reused
             target = next;
@@ -83,7 +83,7 @@ impl Egress {
 }
 
 /// Returns the target of a redirect, if it is to be followed.
-fn location(
+fn redirect_target(
     response: &Response<ResponseBody>,
     method: &Method,
     target: &Target,
@@ -99,14 +99,14 @@ fn location(
     let next = location
         .to_str()
         .map_err(|_| "the location contains characters that are not allowed in a URL".to_owned());
-    let next = next.and_then(|location| target.learned(location).map_err(|error| error.to_string()));
+    let next = next.and_then(|location| target.discovered(location).map_err(|error| error.to_string()));
     next.map(Some).map_err(|reason| {
         let text = format!("`{}` sent an invalid redirect: {reason}", target.host());
         EgressError::new(EgressErrorKind::Redirect, text)
     })
 }
 
-fn leave_secrets(headers: &mut HeaderMap) {
+fn remove_secrets(headers: &mut HeaderMap) {
     for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, SESSION_ID, LAST_EVENT_ID, NAME] {
         headers.remove(name);
     }

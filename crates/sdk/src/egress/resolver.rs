@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use super::BoxFuture;
 
 /// Name resolver. Replaceable for tests and for programs with their own resolver.
-pub trait Resolve: Send + Sync {
+pub trait Resolver: Send + Sync {
     /// Returns the addresses of a name, best first. It is never called with an address.
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
 }
 
 /// The resolver of the operating system.
-pub(super) struct System;
+pub(super) struct SystemResolver;
 
-impl Resolve for System {
+impl Resolver for SystemResolver {
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         let name = name.to_owned();
         Box::pin(async move {

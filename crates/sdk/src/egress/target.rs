@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Uri};
 
-use super::address_class::Class;
+use super::address_class::AddressClass;
 use super::error::{EgressError, EgressErrorKind};
-use super::policy::Trust;
+use super::policy::UrlSource;
 
-const LONGEST: usize = 8 * 1024;
+const MAX_URL_LEN: usize = 8 * 1024;
 
 /// A URL that requests can be sent to. Cheap to clone.
 ///
@@ -31,21 +31,21 @@ const LONGEST: usize = 8 * 1024;
 /// ```
 #[derive(Clone)]
 pub struct Target {
-    place: Arc<Place>,
+    key: Arc<ConnectionKey>,
     path: PathAndQuery,
     /// Class at which the configured URL was reached. Shared by all targets discovered from it.
-    home: Arc<Home>,
+    reached: Arc<ReachedClass>,
 }
 
 /// Key of the connection pool: a connection is reused only for an equal key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConnectionKey {
     pub https: bool,
     pub host: Host,
     pub port: u16,
     /// Host and port in the form of the `Host` header.
     pub authority: HeaderValue,
-    pub typed: bool,
+    pub is_configured: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,27 +56,32 @@ pub(super) enum Host {
 
 /// Class at which a configured URL was reached: class number plus one; zero while unknown.
 #[derive(Default)]
-struct Home(AtomicU8);
+struct ReachedClass(AtomicU8);
 
-const CLASSES: [Class; 5] =
-    [Class::Public, Class::Private, Class::LinkLocal, Class::Loopback, Class::Forbidden];
+const CLASSES: [AddressClass; 5] = [
+    AddressClass::Public,
+    AddressClass::Private,
+    AddressClass::LinkLocal,
+    AddressClass::Loopback,
+    AddressClass::Forbidden,
+];
 
 impl Target {
     /// Parses a configured URL: entered by a user, or from a configuration.
-    pub fn typed(url: &str) -> Result<Target, EgressError> {
+    pub fn configured(url: &str) -> Result<Target, EgressError> {
         let (place, path) = parse(url, true)?;
-        Ok(Target { place: Arc::new(place), path, home: Arc::default() })
+        Ok(Target { key: Arc::new(place), path, reached: Arc::default() })
     }
 
     /// Parses a URL or relative reference that was discovered on the network, directly or indirectly from this
     /// target.
     ///
     /// Within the same origin the result has the source of this target; otherwise it counts as discovered.
-    pub fn learned(&self, reference: &str) -> Result<Target, EgressError> {
+    pub fn discovered(&self, reference: &str) -> Result<Target, EgressError> {
         let absolute = join(self, reference)?;
         let (place, path) = parse(&absolute, false)?;
-        let place = if self.place.same_origin(&place) { self.place.clone() } else { Arc::new(place) };
-        Ok(Target { place, path, home: self.home.clone() })
+        let place = if self.key.same_origin(&place) { self.key.clone() } else { Arc::new(place) };
+        Ok(Target { key: place, path, reached: self.reached.clone() })
     }
 
     /// Returns a target with another path of the same origin. `path` must start with `/`.
@@ -86,17 +91,17 @@ impl Target {
 
     /// Returns whether the scheme is `https`.
     pub fn is_https(&self) -> bool {
-        self.place.https
+        self.key.https
     }
 
     /// Returns the host: a name in lower case, or an address.
     pub fn host(&self) -> String {
-        self.place.host.to_string()
+        self.key.host.to_string()
     }
 
     /// Returns the port, explicit or implied.
     pub fn port(&self) -> u16 {
-        self.place.port
+        self.key.port
     }
 
     /// Returns the path, without the query.
@@ -111,7 +116,7 @@ impl Target {
 
     /// Returns scheme, host and port, in the form of the `Origin` header.
     pub fn origin(&self) -> String {
-        let scheme = if self.place.https { "https" } else { "http" };
+        let scheme = if self.key.https { "https" } else { "http" };
         format!("{scheme}://{}", self.authority())
     }
 
@@ -122,35 +127,39 @@ impl Target {
 
     /// Returns whether scheme, host and port are the same.
     pub fn same_origin(&self, other: &Target) -> bool {
-        self.place.same_origin(&other.place)
+        self.key.same_origin(&other.key)
     }
 
     /// Returns whether a redirect may lead from here to `other`, judged by its name or address alone: to public
     /// hosts, or to the class of this target itself.
-    pub(crate) fn may_lead_to(&self, other: &Target) -> bool {
-        match other.place.host.class_by_name() {
-            Class::Public => true,
-            class => self.home() == Some(class) || self.place.host.class_by_name() == class,
+    pub(crate) fn may_redirect_to(&self, other: &Target) -> bool {
+        match other.key.host.class_by_name() {
+            AddressClass::Public => true,
+            class => self.reached_class() == Some(class) || self.key.host.class_by_name() == class,
         }
     }
 
     /// Returns whether data sent to it is protected from others: `https`, or loopback.
     pub fn is_secure(&self) -> bool {
-        self.place.https || self.place.host.class_by_name() == Class::Loopback
+        self.key.https || self.key.host.class_by_name() == AddressClass::Loopback
     }
 
     /// Returns the current source of the URL. For a discovered URL it includes the class at which the configured URL
     /// was reached.
-    pub fn trust(&self) -> Trust {
-        if self.place.typed { Trust::Typed } else { Trust::Learned { home: self.home.get() } }
+    pub fn source(&self) -> UrlSource {
+        if self.key.is_configured {
+            UrlSource::Configured
+        } else {
+            UrlSource::Discovered { reached_class: self.reached.get() }
+        }
     }
 
-    pub(super) fn place(&self) -> &Arc<Place> {
-        &self.place
+    pub(super) fn key(&self) -> &Arc<ConnectionKey> {
+        &self.key
     }
 
     pub(super) fn authority(&self) -> &str {
-        self.place.authority.to_str().unwrap_or_default()
+        self.key.authority.to_str().unwrap_or_default()
     }
 
     /// Returns the URI of the request line.
@@ -159,33 +168,33 @@ impl Target {
     }
 
     /// Returns the absolute URI of the request line, for a forwarding proxy.
-    pub(super) fn whole_uri(&self) -> Uri {
-        let whole = Uri::builder().scheme(if self.place.https { "https" } else { "http" });
-        let whole = whole.authority(self.authority()).path_and_query(self.path.clone()).build();
-        whole.unwrap_or_else(|_| self.request_uri()) // cannot fail: host and port come from a URL
+    pub(super) fn absolute_uri(&self) -> Uri {
+        let uri = Uri::builder().scheme(if self.key.https { "https" } else { "http" });
+        let uri = uri.authority(self.authority()).path_and_query(self.path.clone()).build();
+        uri.unwrap_or_else(|_| self.request_uri()) // cannot fail: host and port come from a URL
     }
 
     /// Returns the class at which the configured URL was reached.
-    pub(super) fn home(&self) -> Option<Class> {
-        self.home.get()
+    pub(super) fn reached_class(&self) -> Option<AddressClass> {
+        self.reached.get()
     }
 
     /// Records a connection. Only configured URLs determine the class.
-    pub(super) fn reached(&self, class: Class) {
-        if self.place.typed {
-            self.home.reached(class);
+    pub(super) fn record_reached(&self, class: AddressClass) {
+        if self.key.is_configured {
+            self.reached.record(class);
         }
     }
 }
 
-impl Home {
-    fn get(&self) -> Option<Class> {
+impl ReachedClass {
+    fn get(&self) -> Option<AddressClass> {
         let number = self.0.load(Ordering::Relaxed);
         CLASSES.get(usize::from(number).checked_sub(1)?).copied()
     }
 
     /// Stores the most public class: a later DNS response must not make a public target private.
-    fn reached(&self, class: Class) {
+    fn record(&self, class: AddressClass) {
         let number = class as u8 + 1;
         let nearest = |now| (now == 0 || number < now).then_some(number);
         // `Err` only means that nothing had to change.
@@ -193,14 +202,14 @@ impl Home {
     }
 }
 
-impl Place {
-    fn same_origin(&self, other: &Place) -> bool {
+impl ConnectionKey {
+    fn same_origin(&self, other: &ConnectionKey) -> bool {
         (self.https, self.port, &self.host) == (other.https, other.port, &other.host)
     }
 }
 
 /// The authority is derived from host and port, so it is not hashed.
-impl Hash for Place {
+impl Hash for ConnectionKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.host, self.port).hash(state);
     }
@@ -208,17 +217,17 @@ impl Hash for Place {
 
 impl Host {
     /// Returns the class of a host without resolving it.
-    pub(super) fn class_by_name(&self) -> Class {
+    pub(super) fn class_by_name(&self) -> AddressClass {
         let name = match self {
-            Host::Address(address) => return Class::of(*address),
+            Host::Address(address) => return AddressClass::classify(*address),
             Host::Name(name) => name,
         };
         let last = name.rsplit('.').next().unwrap_or(name);
         match last {
-            "localhost" => Class::Loopback,
-            "local" | "internal" | "lan" | "home" | "corp" | "intranet" => Class::Private,
-            _ if last == name || name == "home.arpa" || name.ends_with(".home.arpa") => Class::Private,
-            _ => Class::Public,
+            "localhost" => AddressClass::Loopback,
+            "local" | "internal" | "lan" | "home" | "corp" | "intranet" => AddressClass::Private,
+            _ if last == name || name == "home.arpa" || name.ends_with(".home.arpa") => AddressClass::Private,
+            _ => AddressClass::Public,
         }
     }
 
@@ -227,36 +236,39 @@ impl Host {
     }
 }
 
-fn wrong(reason: &str) -> EgressError {
+fn invalid_url(reason: &str) -> EgressError {
     EgressError::new(EgressErrorKind::Url, format!("the URL cannot be used: {reason}"))
 }
 
 /// Rejects URLs that are too long, or contain characters that are not allowed in a URL.
 fn check_characters(url: &str) -> Result<(), EgressError> {
-    if url.len() > LONGEST {
-        return Err(wrong("it is longer than 8192 bytes"));
+    if url.len() > MAX_URL_LEN {
+        return Err(invalid_url("it is longer than 8192 bytes"));
     }
     match url
         .chars()
         .find(|char| !char.is_ascii_graphic() || matches!(char, '\\' | '<' | '>' | '"' | '^' | '`'))
     {
         None => Ok(()),
-        Some(char) if char.is_ascii() => {
-            Err(wrong(&format!("it contains the character {char:?}; encode it as %{:02X}", char as u32)))
+        Some(char) if char.is_ascii() => Err(invalid_url(&format!(
+            "it contains the character {char:?}; encode it as %{:02X}",
+            char as u32
+        ))),
+        Some(_) => {
+            Err(invalid_url("it contains non-ASCII characters; encode hosts as xn--… and the rest with %"))
         }
-        Some(_) => Err(wrong("it contains non-ASCII characters; encode hosts as xn--… and the rest with %")),
     }
 }
 
-fn parse(url: &str, typed: bool) -> Result<(Place, PathAndQuery), EgressError> {
+fn parse(url: &str, is_configured: bool) -> Result<(ConnectionKey, PathAndQuery), EgressError> {
     check_characters(url)?;
     let Some((scheme, rest)) = url.split_once("://") else {
-        return Err(wrong("it must begin with https:// or http://"));
+        return Err(invalid_url("it must begin with https:// or http://"));
     };
     let https = match () {
         () if scheme.eq_ignore_ascii_case("https") => true,
         () if scheme.eq_ignore_ascii_case("http") => false,
-        () => return Err(wrong("only https:// and http:// are supported")),
+        () => return Err(invalid_url("only https:// and http:// are supported")),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -265,19 +277,19 @@ fn parse(url: &str, typed: bool) -> Result<(Place, PathAndQuery), EgressError> {
     let port = port.unwrap_or(standard);
     let authority = if port == standard { host.to_string() } else { format!("{host}:{port}") };
     let authority =
-        HeaderValue::try_from(authority).map_err(|_| wrong("its host is not valid in a header"))?;
-    Ok((Place { https, host, port, authority, typed }, parse_path(path)?))
+        HeaderValue::try_from(authority).map_err(|_| invalid_url("its host is not valid in a header"))?;
+    Ok((ConnectionKey { https, host, port, authority, is_configured }, parse_path(path)?))
 }
 
 fn parse_authority(authority: &str) -> Result<(Host, Option<u16>), EgressError> {
     if authority.contains('@') {
-        return Err(wrong("it contains a user name or password; send them in a header instead"));
+        return Err(invalid_url("it contains a user name or password; send them in a header instead"));
     }
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (inner, port) = rest.split_once(']').ok_or_else(|| wrong("a `]` is missing"))?;
+        let (inner, port) = rest.split_once(']').ok_or_else(|| invalid_url("a `]` is missing"))?;
         let address: Ipv6Addr = inner
             .parse()
-            .map_err(|_| wrong("the text in [ ] is not an IPv6 address (zones are not supported)"))?;
+            .map_err(|_| invalid_url("the text in [ ] is not an IPv6 address (zones are not supported)"))?;
         // Canonical form: one spelling per address.
         (Host::Address(IpAddr::V6(address).to_canonical()), port)
     } else {
@@ -289,7 +301,7 @@ fn parse_authority(authority: &str) -> Result<(Host, Option<u16>), EgressError> 
     }
     let digits = port.strip_prefix(':').filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
     let port = digits.and_then(|port| port.parse().ok()).filter(|&port| port != 0);
-    Ok((host, Some(port.ok_or_else(|| wrong("its port must be a number from 1 to 65535"))?)))
+    Ok((host, Some(port.ok_or_else(|| invalid_url("its port must be a number from 1 to 65535"))?)))
 }
 
 fn parse_host(host: &str) -> Result<Host, EgressError> {
@@ -302,7 +314,7 @@ fn parse_host(host: &str) -> Result<Host, EgressError> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if name.len() > 253 || !name.split('.').all(label_is_good) {
-        return Err(wrong("its host must be an address or a name of letters, digits, `-` and `.`"));
+        return Err(invalid_url("its host must be an address or a name of letters, digits, `-` and `.`"));
     }
     // Resolvers accept `0x7f.1` and `2130706433` as addresses. Only the dotted decimal form is allowed here.
     let last = name.rsplit('.').next().unwrap_or(name);
@@ -310,7 +322,7 @@ fn parse_host(host: &str) -> Result<Host, EgressError> {
     let numeric = last.bytes().all(|byte| byte.is_ascii_digit())
         || hex.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
     if numeric {
-        return Err(wrong(
+        return Err(invalid_url(
             "its host is a number; write an address as four decimal numbers, without leading zeros",
         ));
     }
@@ -324,10 +336,10 @@ fn parse_path(path: &str) -> Result<PathAndQuery, EgressError> {
         None => "/".to_owned(),
         Some(b'?') => format!("/{path}"),
         Some(b'/') => path.to_owned(),
-        Some(_) => return Err(wrong("its path must begin with /")),
+        Some(_) => return Err(invalid_url("its path must begin with /")),
     };
     PathAndQuery::try_from(path)
-        .map_err(|_| wrong("its path contains characters that must be percent-encoded"))
+        .map_err(|_| invalid_url("its path contains characters that must be percent-encoded"))
 }
 
 /// Resolves a reference against `base`.
@@ -350,34 +362,34 @@ fn join(base: &Target, reference: &str) -> Result<String, EgressError> {
             (base.path().to_owned(), base.path.query().map_or(String::new(), |query| format!("?{query}")))
         }
         "" => (base.path().to_owned(), query.to_owned()),
-        path if path.starts_with('/') => (without_dots(path), query.to_owned()),
+        path if path.starts_with('/') => (remove_dot_segments(path), query.to_owned()),
         path => {
             let folder = base.path().rsplit_once('/').map_or("", |(folder, _)| folder);
-            (without_dots(&format!("{folder}/{path}")), query.to_owned())
+            (remove_dot_segments(&format!("{folder}/{path}")), query.to_owned())
         }
     };
     Ok(format!("{}{path}{query}", base.origin()))
 }
 
 /// Removes `.` and `..` segments from a path.
-fn without_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+fn remove_dot_segments(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
     let mut steps = path.split('/').skip(1).peekable();
     while let Some(step) = steps.next() {
         let last = steps.peek().is_none();
         match step {
             "." | ".." => {
                 if step == ".." {
-                    kept.pop();
+                    segments.pop();
                 }
                 if last {
-                    kept.push("");
+                    segments.push("");
                 }
             }
-            step => kept.push(step),
+            step => segments.push(step),
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", segments.join("/"))
 }
 
 /// Formats the host as in a URL: IPv6 in brackets.
@@ -400,6 +412,6 @@ impl fmt::Display for Target {
 
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Target({self}, {:?})", self.trust())
+        write!(f, "Target({self}, {:?})", self.source())
     }
 }

@@ -7,56 +7,59 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::BoxFuture;
-use super::builder::Builder;
-use super::dial::Stream;
+use super::builder::EgressBuilder;
+use super::dial::BoxedStream;
 use super::error::{EgressError, EgressErrorKind};
 use super::target::Host;
 
 /// Loaded once per process: it takes milliseconds and reads files.
-static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
+static SYSTEM_ROOTS: OnceLock<RootCertStore> = OnceLock::new();
 
 #[derive(Clone, Default)]
-pub(super) struct Tls {
-    added: Vec<CertificateDer<'static>>,
+pub(super) struct TlsConnector {
+    extra_roots: Vec<CertificateDer<'static>>,
     config: Arc<OnceLock<Result<Arc<ClientConfig>, String>>>,
 }
 
-impl Builder {
+impl EgressBuilder {
     /// Adds root certificates: PEM with one or more certificates, or a single one as DER.
     pub fn root_certificate(mut self, certificate: &[u8]) -> Self {
-        match parse(certificate) {
-            Ok(found) => self.tls.added.extend(found),
-            Err(error) => self.note(error),
+        match parse_certificates(certificate) {
+            Ok(found) => self.tls.extra_roots.extend(found),
+            Err(error) => self.record_error(error),
         }
         self
     }
 }
 
-fn parse(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, EgressError> {
-    let wrong = || EgressError::setup("the root certificate must be a PEM or DER certificate");
+fn parse_certificates(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, EgressError> {
+    let invalid = || EgressError::setup("the root certificate must be a PEM or DER certificate");
     let found = if certificate.first() == Some(&0x30) {
         vec![CertificateDer::from(certificate.to_vec())]
     } else {
         CertificateDer::pem_slice_iter(certificate)
             .collect::<Result<_, _>>()
-            .map_err(|error| wrong().because(error))?
+            .map_err(|error| invalid().with_source(error))?
     };
     if found.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     let mut store = RootCertStore::empty();
     for certificate in &found {
-        store.add(certificate.clone()).map_err(|error| wrong().because(error))?;
+        store.add(certificate.clone()).map_err(|error| invalid().with_source(error))?;
     }
     Ok(found)
 }
 
-impl Tls {
+impl TlsConnector {
     /// Performs the TLS handshake with the host.
-    pub(super) fn secure(&self, host: &Host, stream: TcpStream) -> BoxFuture<Result<Stream, EgressError>> {
+    pub(super) fn handshake(
+        &self,
+        host: &Host,
+        stream: TcpStream,
+    ) -> BoxFuture<Result<BoxedStream, EgressError>> {
         let (this, host) = (self.clone(), host.clone());
         Box::pin(async move {
             let failed = |reason: &dyn fmt::Display| {
@@ -68,9 +71,9 @@ impl Tls {
                 Host::Name(name) => ServerName::try_from(name.clone())
                     .map_err(|_| failed(&"the host is not a valid name for a certificate"))?,
             };
-            match TlsConnector::from(config).connect(name, stream).await {
-                Ok(stream) => Ok(Box::new(stream) as Stream),
-                Err(error) => Err(failed(&format_args!("{error}; {}", advice(&error))).because(error)),
+            match tokio_rustls::TlsConnector::from(config).connect(name, stream).await {
+                Ok(stream) => Ok(Box::new(stream) as BoxedStream),
+                Err(error) => Err(failed(&format_args!("{error}; {}", advice(&error))).with_source(error)),
             }
         })
     }
@@ -80,13 +83,13 @@ impl Tls {
             return config.clone();
         }
         let this = self.clone();
-        let load = move || this.config.get_or_init(|| build(&this.added)).clone();
+        let load = move || this.config.get_or_init(|| build_config(&this.extra_roots)).clone();
         tokio::task::spawn_blocking(load).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 }
 
-fn build(added: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String> {
-    let mut roots = SYSTEM
+fn build_config(added: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = SYSTEM_ROOTS
         .get_or_init(|| {
             let mut roots = RootCertStore::empty();
             // Unreadable certificates are skipped: they are not trusted.

@@ -3,8 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::param_headers::Mirror;
-use super::sse::{Event, Fault, Parser};
+use super::param_headers::ParamHeaders;
+use super::sse::{SseError, SseEvent, SseParser};
 use super::{header_names, header_value};
 
 /// Parsed event stream.
@@ -22,17 +22,17 @@ pub struct Events {
 
 /// Parses a stream that arrives in chunks.
 pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Events {
-    let mut parser = Parser::new(max_event);
-    let mut seen = Events::default();
+    let mut parser = SseParser::new(max_event);
+    let mut parsed = Events::default();
     for chunk in chunks {
-        let outcome = parser.feed(chunk, |Event { id, has_id, event, data }| {
-            seen.events.push((id.map(str::to_owned), has_id, event.to_owned(), data.to_owned()));
+        let outcome = parser.feed(chunk, |SseEvent { id, has_id, event, data }| {
+            parsed.events.push((id.map(str::to_owned), has_id, event.to_owned(), data.to_owned()));
         });
-        seen.fault = outcome.err().map(|fault| fault == Fault::TooLarge);
+        parsed.fault = outcome.err().map(|fault| fault == SseError::TooLarge);
     }
-    seen.last_id = parser.last_event_id().map(str::to_owned);
-    seen.retry = parser.retry();
-    seen
+    parsed.last_id = parser.last_event_id().map(str::to_owned);
+    parsed.retry = parser.retry();
+    parsed
 }
 
 /// Encodes text as a header value.
@@ -46,7 +46,7 @@ pub fn decode_header(value: &[u8]) -> Option<String> {
 }
 
 /// Parameter headers of a call.
-pub struct Mirrored {
+pub struct ParamHeaderCheck {
     /// Headers that a client sends.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Outcome of the server's check.
@@ -54,14 +54,14 @@ pub struct Mirrored {
 }
 
 /// Builds and checks the parameter headers of a call.
-pub fn mirrored(schema: &Value, arguments: &str) -> Result<Mirrored, String> {
-    let mirror = Mirror::of(schema)?;
+pub fn param_headers(schema: &Value, arguments: &str) -> Result<ParamHeaderCheck, String> {
+    let mirror = ParamHeaders::from_schema(schema)?;
     let headers = mirror.headers(arguments);
     let checked = mirror.check(arguments, &headers.iter().cloned().collect::<HeaderMap>());
-    Ok(Mirrored { headers, checked })
+    Ok(ParamHeaderCheck { headers, checked })
 }
 
 /// Returns whether a header mirrors a parameter.
-pub fn is_mirrored(name: &HeaderName) -> bool {
+pub fn is_param_header(name: &HeaderName) -> bool {
     name.as_str().starts_with(header_names::PARAM_PREFIX)
 }

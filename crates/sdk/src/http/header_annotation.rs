@@ -5,17 +5,18 @@ use serde_json::{Map, Value};
 
 const KEYWORD: &str = "x-mcp-header";
 /// Maximum number of annotations of a tool: more would bloat the head of every request.
-const MOST: usize = 32;
-const DEEPEST: usize = 128;
+const MAX_HEADERS: usize = 32;
+const MAX_DEPTH: usize = 128;
 
 /// Keywords whose members are named by the author: these names are not keywords.
-const MAPS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+const MAP_KEYWORDS: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Keywords that contain values, not schemas.
-const DATA: [&str; 5] = ["const", "enum", "default", "examples", "required"];
+const VALUE_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "required"];
 
 /// A parameter that is mirrored into a header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Annotation {
+pub(crate) struct HeaderAnnotation {
     /// Property names from the root to the parameter.
     pub path: Vec<String>,
     /// Header name after `Mcp-Param-`.
@@ -23,25 +24,25 @@ pub(crate) struct Annotation {
 }
 
 /// Returns all annotations of the schema. The error names the violation and its position.
-pub(crate) fn find(schema: &Value) -> Result<Vec<Annotation>, String> {
-    let mut search = Search { found: Vec::new(), place: Vec::new() };
+pub(crate) fn find_annotations(schema: &Value) -> Result<Vec<HeaderAnnotation>, String> {
+    let mut search = AnnotationSearch { found: Vec::new(), pointer: Vec::new() };
     search.schema(schema, Some(&mut Vec::new()))?;
     Ok(search.found)
 }
 
-struct Search<'a> {
-    found: Vec<Annotation>,
+struct AnnotationSearch<'a> {
+    found: Vec<HeaderAnnotation>,
     /// Keys from the root to the current position, for messages.
-    place: Vec<&'a str>,
+    pointer: Vec<&'a str>,
 }
 
 /// Properties that lead to a schema; `None` if the path contains another keyword than `properties`.
 type Path<'p, 'a> = Option<&'p mut Vec<&'a str>>;
 
-impl<'a> Search<'a> {
+impl<'a> AnnotationSearch<'a> {
     fn schema(&mut self, schema: &'a Value, mut path: Path<'_, 'a>) -> Result<(), String> {
-        if self.place.len() > DEEPEST {
-            return Err(format!("the schema is nested more than {DEEPEST} levels deep"));
+        if self.pointer.len() > MAX_DEPTH {
+            return Err(format!("the schema is nested more than {MAX_DEPTH} levels deep"));
         }
         match schema {
             Value::Object(object) => {
@@ -60,8 +61,8 @@ impl<'a> Search<'a> {
 
     fn keyword(&mut self, key: &str, value: &'a Value, mut path: Path<'_, 'a>) -> Result<(), String> {
         match value {
-            _ if DATA.contains(&key) => Ok(()),
-            Value::Object(members) if MAPS.contains(&key) => {
+            _ if VALUE_KEYWORDS.contains(&key) => Ok(()),
+            Value::Object(members) if MAP_KEYWORDS.contains(&key) => {
                 for (name, schema) in members {
                     let mut path = path.as_deref_mut().filter(|_| key == "properties");
                     if let Some(path) = &mut path {
@@ -83,9 +84,9 @@ impl<'a> Search<'a> {
         key: &'a str,
         search: impl FnOnce(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.place.push(key);
+        self.pointer.push(key);
         let outcome = search(self);
-        self.place.pop();
+        self.pointer.pop();
         outcome
     }
 
@@ -95,46 +96,48 @@ impl<'a> Search<'a> {
         name: &Value,
         path: Option<&[&str]>,
     ) -> Result<(), String> {
-        let wrong = |reason: &str| {
-            let place = match &self.place[..] {
+        let invalid = |reason: &str| {
+            let pointer = match &self.pointer[..] {
                 [] => "the root".to_owned(),
-                place => format!("/{}", place.join("/")),
+                pointer => format!("/{}", pointer.join("/")),
             };
-            Err(format!("the `{KEYWORD}` at {place} of the input schema {reason}"))
+            Err(format!("the `{KEYWORD}` at {pointer} of the input schema {reason}"))
         };
         let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return wrong("is not on a parameter: the path from the root must consist of `properties` only");
+            return invalid(
+                "is not on a parameter: the path from the root must consist of `properties` only",
+            );
         };
-        let Some(name) = name.as_str() else { return wrong("must be a string") };
+        let Some(name) = name.as_str() else { return invalid("must be a string") };
         if name.is_empty() {
-            return wrong("is empty: it must name a header");
+            return invalid("is empty: it must name a header");
         }
         if !name.bytes().all(is_token) {
-            return wrong("must consist of letters, digits and !#$%&'*+-.^_`|~");
+            return invalid("must consist of letters, digits and !#$%&'*+-.^_`|~");
         }
         if !is_primitive(schema.get("type")) {
-            return wrong("is on a parameter that is not of type `string`, `integer` or `boolean`");
+            return invalid("is on a parameter that is not of type `string`, `integer` or `boolean`");
         }
         if let Some(other) = self.found.iter().find(|other| other.name.eq_ignore_ascii_case(name)) {
-            return wrong(&format!("names the same header as the one of `{}`", other.path.join(".")));
+            return invalid(&format!("names the same header as the one of `{}`", other.path.join(".")));
         }
-        if self.found.len() == MOST {
-            return wrong(&format!("exceeds the limit of {MOST} headers per tool"));
+        if self.found.len() == MAX_HEADERS {
+            return invalid(&format!("exceeds the limit of {MAX_HEADERS} headers per tool"));
         }
         let path = path.iter().map(|&step| step.to_owned()).collect();
-        self.found.push(Annotation { path, name: name.to_owned() });
+        self.found.push(HeaderAnnotation { path, name: name.to_owned() });
         Ok(())
     }
 }
 
 /// Returns whether a type fits into a header. `null` is allowed as an alternative: it equals an absent parameter.
 fn is_primitive(kind: Option<&Value>) -> bool {
-    let fits = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
+    let is_allowed = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
         Some(Value::Array(kinds)) => {
-            kinds.iter().any(fits) && kinds.iter().all(|kind| fits(kind) || kind == "null")
+            kinds.iter().any(is_allowed) && kinds.iter().all(|kind| is_allowed(kind) || kind == "null")
         }
-        Some(kind) => fits(kind),
+        Some(kind) => is_allowed(kind),
         None => false,
     }
 }
@@ -145,19 +148,19 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// Annotates a parameter of the schema. The error lists the existing parameters.
-pub(crate) fn mark(schema: &mut Value, parameter: &str, name: &str) -> Result<(), String> {
+pub(crate) fn annotate(schema: &mut Value, parameter: &str, name: &str) -> Result<(), String> {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
-    let known: Vec<_> = properties.iter().flat_map(|properties| properties.keys()).cloned().collect();
+    let parameters: Vec<_> = properties.iter().flat_map(|properties| properties.keys()).cloned().collect();
     if let Some(Value::Object(property)) = properties.and_then(|properties| properties.get_mut(parameter)) {
         property.insert(KEYWORD.into(), name.into());
         return Ok(());
     }
-    let known = match &known[..] {
+    let parameters = match &parameters[..] {
         [] => "it has none".to_owned(),
-        known => format!("it has `{}`", known.join("`, `")),
+        parameters => format!("it has `{}`", parameters.join("`, `")),
     };
     Err(format!(
-        "the header `{name}` is for the parameter `{parameter}`, which the tool does not have: {known}"
+        "the header `{name}` is for the parameter `{parameter}`, which the tool does not have: {parameters}"
     ))
 }
 
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     fn names(schema: &Value) -> Result<Vec<String>, String> {
-        find(schema).map(|found| {
+        find_annotations(schema).map(|found| {
             found.into_iter().map(|found| format!("{}={}", found.path.join("."), found.name)).collect()
         })
     }
@@ -294,8 +297,8 @@ mod tests {
                 .collect();
             names(&json!({"properties": properties}))
         };
-        assert_eq!(many(MOST).unwrap().len(), MOST);
-        assert!(many(MOST + 1).unwrap_err().ends_with("exceeds the limit of 32 headers per tool"));
+        assert_eq!(many(MAX_HEADERS).unwrap().len(), MAX_HEADERS);
+        assert!(many(MAX_HEADERS + 1).unwrap_err().ends_with("exceeds the limit of 32 headers per tool"));
         let mut deep = json!({});
         for _ in 0..1000 {
             deep = json!({"not": deep});
@@ -306,12 +309,12 @@ mod tests {
     #[test]
     fn marking_names_the_parameters_there_are() {
         let mut schema = json!({"properties": {"a": {"type": "string"}, "b": {}}});
-        mark(&mut schema, "a", "A").unwrap();
+        annotate(&mut schema, "a", "A").unwrap();
         assert_eq!(schema["properties"]["a"], json!({"type": "string", "x-mcp-header": "A"}));
         assert_eq!(
-            mark(&mut schema, "c", "C").unwrap_err(),
+            annotate(&mut schema, "c", "C").unwrap_err(),
             "the header `C` is for the parameter `c`, which the tool does not have: it has `a`, `b`"
         );
-        assert!(mark(&mut json!({"type": "object"}), "c", "C").unwrap_err().ends_with(": it has none"));
+        assert!(annotate(&mut json!({"type": "object"}), "c", "C").unwrap_err().ends_with(": it has none"));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) mod param_headers;
 pub(crate) mod sse;
 
 /// Decodes a JSON string.
-pub(crate) fn text(json: &str) -> Option<std::borrow::Cow<'_, str>> {
+pub(crate) fn decode_string(json: &str) -> Option<std::borrow::Cow<'_, str>> {
     match json.strip_prefix('"')?.strip_suffix('"')? {
         plain if !plain.contains('\\') => Some(plain.into()),
         _ => serde_json::from_str::<String>(json).ok().map(Into::into),

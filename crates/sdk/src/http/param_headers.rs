@@ -12,11 +12,11 @@ use super::header_names::PARAM_PREFIX;
 use super::{header_annotation, header_value};
 
 /// Largest integer that every JSON implementation represents exactly.
-const LARGEST: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// Mirrored parameters of one tool. Empty for most tools, at no cost.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Mirror {
+pub(crate) struct ParamHeaders {
     parameters: Box<[Parameter]>,
 }
 
@@ -28,26 +28,26 @@ struct Parameter {
 
 /// Header form of a value.
 #[derive(Debug, PartialEq, Eq)]
-enum Mirrored {
+enum HeaderForm {
     Text(String),
     Integer(i64),
     Boolean(bool),
-    /// An integer beyond [`LARGEST`].
+    /// An integer beyond [`MAX_SAFE_INTEGER`].
     TooLarge,
     /// A value that cannot be in a header. Argument validation reports it.
-    Unfit,
+    Unsupported,
 }
 
-impl Mirror {
+impl ParamHeaders {
     /// Collects the mirrored parameters of an input schema. The error names the violation and its position.
-    pub(crate) fn of(schema: &Value) -> Result<Mirror, String> {
-        let parameters = header_annotation::find(schema)?.into_iter().map(|found| {
+    pub(crate) fn from_schema(schema: &Value) -> Result<ParamHeaders, String> {
+        let parameters = header_annotation::find_annotations(schema)?.into_iter().map(|found| {
             let header = HeaderName::try_from(format!("{PARAM_PREFIX}{}", found.name));
             let header =
                 header.map_err(|_| format!("`{:.40}…` is too long for the name of a header", found.name))?;
             Ok(Parameter { path: found.path.into(), header })
         });
-        Ok(Mirror { parameters: parameters.collect::<Result<_, String>>()? })
+        Ok(ParamHeaders { parameters: parameters.collect::<Result<_, String>>()? })
     }
 
     /// Returns whether no parameter is mirrored.
@@ -60,11 +60,11 @@ impl Mirror {
         let mut headers = Vec::new();
         self.values(arguments, |parameter, value| {
             let value = match value {
-                Some(Mirrored::Text(text)) => HeaderValue::from_str(&header_value::encode(&text)).ok(),
-                Some(Mirrored::Integer(integer)) => Some(HeaderValue::from(integer)),
-                Some(Mirrored::Boolean(true)) => Some(HeaderValue::from_static("true")),
-                Some(Mirrored::Boolean(false)) => Some(HeaderValue::from_static("false")),
-                Some(Mirrored::TooLarge | Mirrored::Unfit) | None => None,
+                Some(HeaderForm::Text(text)) => HeaderValue::from_str(&header_value::encode(&text)).ok(),
+                Some(HeaderForm::Integer(integer)) => Some(HeaderValue::from(integer)),
+                Some(HeaderForm::Boolean(true)) => Some(HeaderValue::from_static("true")),
+                Some(HeaderForm::Boolean(false)) => Some(HeaderValue::from_static("false")),
+                Some(HeaderForm::TooLarge | HeaderForm::Unsupported) | None => None,
             };
             headers.extend(value.map(|value| (parameter.header.clone(), value)));
             Ok(())
@@ -77,24 +77,24 @@ impl Mirror {
     /// arguments must not be logged.
     pub(crate) fn check(&self, arguments: &str, headers: &HeaderMap) -> Result<(), String> {
         self.values(arguments, |parameter, value| {
-            let wrong = |reason: &str| {
+            let mismatch = |reason: &str| {
                 let (header, path) = (&parameter.header, parameter.path.join("."));
                 Err(format!("Header mismatch: {header} {reason} the argument `{path}`"))
             };
-            match (value, Sent::of(&headers.get_all(&parameter.header))) {
-                (_, Sent::Several) => wrong("appears more than once; it must appear once for"),
-                (_, Sent::Invalid) => wrong("has a value that is not allowed in a header, for"),
-                (Some(Mirrored::TooLarge), _) => {
-                    wrong(&format!("cannot carry integers beyond {LARGEST}, as in"))
+            match (value, SentHeader::from_headers(&headers.get_all(&parameter.header))) {
+                (_, SentHeader::Repeated) => mismatch("appears more than once; it must appear once for"),
+                (_, SentHeader::Invalid) => mismatch("has a value that is not allowed in a header, for"),
+                (Some(HeaderForm::TooLarge), _) => {
+                    mismatch(&format!("cannot carry integers beyond {MAX_SAFE_INTEGER}, as in"))
                 }
-                (None | Some(Mirrored::Unfit), Sent::Nothing) => Ok(()),
-                (None, Sent::Text(_)) => wrong("has a value, but the body has none for"),
-                (Some(_), Sent::Nothing) => wrong("is missing; it must repeat"),
-                (Some(value), Sent::Text(text)) => {
-                    if value.says(&text) {
+                (None | Some(HeaderForm::Unsupported), SentHeader::Missing) => Ok(()),
+                (None, SentHeader::Text(_)) => mismatch("has a value, but the body has none for"),
+                (Some(_), SentHeader::Missing) => mismatch("is missing; it must repeat"),
+                (Some(value), SentHeader::Text(text)) => {
+                    if value.matches(&text) {
                         Ok(())
                     } else {
-                        wrong("does not match the body value of")
+                        mismatch("does not match the body value of")
                     }
                 }
             }
@@ -105,7 +105,7 @@ impl Mirror {
     fn values(
         &self,
         arguments: &str,
-        mut visit: impl FnMut(&Parameter, Option<Mirrored>) -> Result<(), String>,
+        mut visit: impl FnMut(&Parameter, Option<HeaderForm>) -> Result<(), String>,
     ) -> Result<(), String> {
         if self.is_empty() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Mirror {
             let value = parameter.path.split_first().and_then(|(first, rest)| {
                 let member: Value = serde_json::from_str(members.get(first)?.get()).ok()?;
                 let value = rest.iter().try_fold(&member, |value, step| value.as_object()?.get(step))?;
-                Mirrored::of(value)
+                HeaderForm::from_value(value)
             });
             visit(parameter, value)?;
         }
@@ -124,61 +124,65 @@ impl Mirror {
     }
 }
 
-impl Mirrored {
-    fn of(value: &Value) -> Option<Mirrored> {
+impl HeaderForm {
+    fn from_value(value: &Value) -> Option<HeaderForm> {
         match value {
             Value::Null => None,
-            Value::String(text) => Some(Mirrored::Text(text.clone())),
-            Value::Bool(value) => Some(Mirrored::Boolean(*value)),
-            Value::Number(number) => Some(Mirrored::of_number(number)),
-            Value::Array(_) | Value::Object(_) => Some(Mirrored::Unfit),
+            Value::String(text) => Some(HeaderForm::Text(text.clone())),
+            Value::Bool(value) => Some(HeaderForm::Boolean(*value)),
+            Value::Number(number) => Some(HeaderForm::from_number(number)),
+            Value::Array(_) | Value::Object(_) => Some(HeaderForm::Unsupported),
         }
     }
 
-    fn of_number(number: &Number) -> Mirrored {
+    fn from_number(number: &Number) -> HeaderForm {
         if let Some(integer) = number.as_i64() {
-            let safe = (-LARGEST..=LARGEST).contains(&integer);
-            return if safe { Mirrored::Integer(integer) } else { Mirrored::TooLarge };
+            let safe = (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&integer);
+            return if safe { HeaderForm::Integer(integer) } else { HeaderForm::TooLarge };
         }
         match number.as_f64() {
-            Some(float) if float.fract() != 0.0 => Mirrored::Unfit,
+            Some(float) if float.fract() != 0.0 => HeaderForm::Unsupported,
             // `42.0` is an integer too. A float without a fraction is written without a decimal point.
             Some(float) if float.abs() < 9.1e15 => match format!("{float:.0}").parse() {
-                Ok(integer) if (-LARGEST..=LARGEST).contains(&integer) => Mirrored::Integer(integer),
-                _ => Mirrored::TooLarge,
+                Ok(integer) if (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&integer) => {
+                    HeaderForm::Integer(integer)
+                }
+                _ => HeaderForm::TooLarge,
             },
-            _ => Mirrored::TooLarge,
+            _ => HeaderForm::TooLarge,
         }
     }
 
     /// Returns whether the text of a header equals this value. Numbers are compared numerically.
-    fn says(&self, text: &str) -> bool {
+    fn matches(&self, text: &str) -> bool {
         match self {
-            Mirrored::Text(value) => value == text,
-            Mirrored::Boolean(value) => text == if *value { "true" } else { "false" },
-            Mirrored::Integer(_) => {
-                serde_json::from_str(text).is_ok_and(|number| Mirrored::of_number(&number) == *self)
+            HeaderForm::Text(value) => value == text,
+            HeaderForm::Boolean(value) => text == if *value { "true" } else { "false" },
+            HeaderForm::Integer(_) => {
+                serde_json::from_str(text).is_ok_and(|number| HeaderForm::from_number(&number) == *self)
             }
-            Mirrored::TooLarge | Mirrored::Unfit => false,
+            HeaderForm::TooLarge | HeaderForm::Unsupported => false,
         }
     }
 }
 
 /// Header value in a request.
-enum Sent<'a> {
-    Nothing,
+enum SentHeader<'a> {
+    Missing,
     Text(std::borrow::Cow<'a, str>),
     Invalid,
-    Several,
+    Repeated,
 }
 
-impl<'a> Sent<'a> {
-    fn of(values: &GetAll<'a, HeaderValue>) -> Sent<'a> {
+impl<'a> SentHeader<'a> {
+    fn from_headers(values: &GetAll<'a, HeaderValue>) -> SentHeader<'a> {
         let mut values = values.iter();
         match (values.next(), values.next()) {
-            (None, _) => Sent::Nothing,
-            (Some(_), Some(_)) => Sent::Several,
-            (Some(value), None) => header_value::decode(value.as_bytes()).map_or(Sent::Invalid, Sent::Text),
+            (None, _) => SentHeader::Missing,
+            (Some(_), Some(_)) => SentHeader::Repeated,
+            (Some(value), None) => {
+                header_value::decode(value.as_bytes()).map_or(SentHeader::Invalid, SentHeader::Text)
+            }
         }
     }
 }
@@ -190,8 +194,8 @@ mod tests {
 
     use super::*;
 
-    fn mirror() -> Mirror {
-        Mirror::of(&json!({"type": "object", "properties": {
+    fn mirror() -> ParamHeaders {
+        ParamHeaders::from_schema(&json!({"type": "object", "properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
             "count": {"type": "integer", "x-mcp-header": "Count"},
             "dry": {"type": "boolean", "x-mcp-header": "Dry"},
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn headers_that_say_something_else_are_refused() {
-        let other = [
+        let cases = [
             (
                 json!({"region": "a"}),
                 vec![],
@@ -304,7 +308,7 @@ mod tests {
             (json!({"dry": true}), vec![("mcp-param-dry", "True")], "does not match"),
             (json!({"deep": {"er": "a"}}), vec![("mcp-param-deep", "b")], "the argument `deep.er`"),
         ];
-        for (arguments, headers, expected) in other {
+        for (arguments, headers, expected) in cases {
             let text = check(&arguments, &headers).expect_err(&arguments.to_string());
             assert!(text.starts_with("Header mismatch: mcp-param-") && text.contains(expected), "{text}");
         }
@@ -313,7 +317,8 @@ mod tests {
     #[test]
     fn most_tools_mirror_nothing() {
         let nothing =
-            Mirror::of(&json!({"type": "object", "properties": {"a": {"type": "number"}}})).unwrap();
+            ParamHeaders::from_schema(&json!({"type": "object", "properties": {"a": {"type": "number"}}}))
+                .unwrap();
         assert!(nothing.is_empty());
         assert!(nothing.headers("{\"a\":1}").is_empty());
         assert_eq!(nothing.check("not even JSON", &HeaderMap::new()), Ok(()));
@@ -322,11 +327,11 @@ mod tests {
 
     #[test]
     fn a_schema_that_breaks_a_rule_is_refused() {
-        let wrong = |name: String| {
-            Mirror::of(&json!({"properties": {"a": {"type": "string", "x-mcp-header": name}}}))
+        let mismatch = |name: String| {
+            ParamHeaders::from_schema(&json!({"properties": {"a": {"type": "string", "x-mcp-header": name}}}))
         };
-        assert!(wrong("a b".into()).is_err());
-        assert!(wrong("x".repeat(70_000)).unwrap_err().contains("too long"));
+        assert!(mismatch("a b".into()).is_err());
+        assert!(mismatch("x".repeat(70_000)).unwrap_err().contains("too long"));
     }
 
     proptest! {

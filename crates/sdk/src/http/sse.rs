@@ -11,12 +11,12 @@ use memchr::{memchr, memchr2};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 /// Buffers larger than this are freed after the event.
-const KEPT: usize = 64 * 1024;
+const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 /// An event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "the term of the standard")]
-pub(crate) struct Event<'a> {
+pub(crate) struct SseEvent<'a> {
     /// Last id set by the stream, in this event or before; `None` if it was never set, or was reset.
     pub id: Option<&'a str>,
     /// Whether this event set the id.
@@ -29,7 +29,7 @@ pub(crate) struct Event<'a> {
 
 /// Parse error that ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum SseError {
     /// An event exceeds the size limit.
     TooLarge,
     /// A field is not UTF-8.
@@ -38,14 +38,14 @@ pub(crate) enum Fault {
 
 /// Incremental parser. An incomplete event at the end of the stream is discarded.
 #[derive(Debug)]
-pub(crate) struct Parser {
+pub(crate) struct SseParser {
     max_event: usize,
     /// Bytes of an incomplete line.
-    line: Vec<u8>,
+    partial_line: Vec<u8>,
     /// Number of matched bytes of a byte order mark; `None` after the start of the stream.
     bom: Option<usize>,
     /// The last line ended with a carriage return: a following line feed belongs to it.
-    after_return: bool,
+    last_was_cr: bool,
     data: String,
     /// Whether the event has a `data` field.
     has_data: bool,
@@ -55,17 +55,17 @@ pub(crate) struct Parser {
     has_id: bool,
     last_id: String,
     retry: Option<Duration>,
-    fault: Option<Fault>,
+    error: Option<SseError>,
 }
 
-impl Parser {
+impl SseParser {
     /// Creates a parser for one stream; `max_event` is the size limit of one event in bytes.
     pub(crate) fn new(max_event: usize) -> Self {
-        Parser {
+        SseParser {
             max_event,
-            line: Vec::new(),
+            partial_line: Vec::new(),
             bom: Some(0),
-            after_return: false,
+            last_was_cr: false,
             data: String::new(),
             has_data: false,
             event: String::new(),
@@ -73,7 +73,7 @@ impl Parser {
             has_id: false,
             last_id: String::new(),
             retry: None,
-            fault: None,
+            error: None,
         }
     }
 
@@ -88,47 +88,51 @@ impl Parser {
     }
 
     /// Parses the next chunk and calls `on` for each completed event. After an error, all further calls fail.
-    pub(crate) fn feed(&mut self, chunk: &[u8], mut on: impl FnMut(Event<'_>)) -> Result<(), Fault> {
-        if let Some(fault) = self.fault {
+    pub(crate) fn feed(
+        &mut self,
+        chunk: &[u8],
+        mut on_event: impl FnMut(SseEvent<'_>),
+    ) -> Result<(), SseError> {
+        if let Some(fault) = self.error {
             return Err(fault);
         }
-        let read = self.lines(chunk, &mut on);
-        self.fault = read.err();
+        let read = self.lines(chunk, &mut on_event);
+        self.error = read.err();
         read
     }
 
-    fn lines(&mut self, chunk: &[u8], on: &mut impl FnMut(Event<'_>)) -> Result<(), Fault> {
+    fn lines(&mut self, chunk: &[u8], on_event: &mut impl FnMut(SseEvent<'_>)) -> Result<(), SseError> {
         let mut rest = self.skip_bom(chunk);
         if rest.is_empty() {
             return Ok(());
         }
-        if std::mem::take(&mut self.after_return) && rest[0] == b'\n' {
+        if std::mem::take(&mut self.last_was_cr) && rest[0] == b'\n' {
             rest = &rest[1..];
         }
         while let Some(end) = memchr2(b'\n', b'\r', rest) {
             let (line, later) = (&rest[..end], &rest[end + 1..]);
-            self.make_room(line.len())?;
-            if self.line.is_empty() {
-                self.end_line(line, on)?;
+            self.check_size(line.len())?;
+            if self.partial_line.is_empty() {
+                self.end_line(line, on_event)?;
             } else {
-                let mut whole = std::mem::take(&mut self.line);
+                let mut whole = std::mem::take(&mut self.partial_line);
                 whole.extend_from_slice(line);
-                self.end_line(&whole, on)?;
+                self.end_line(&whole, on_event)?;
                 whole.clear();
-                whole.shrink_to(KEPT);
-                self.line = whole;
+                whole.shrink_to(MAX_RETAINED_BYTES);
+                self.partial_line = whole;
             }
             rest = match (rest[end], later) {
                 (b'\r', [b'\n', later @ ..]) => later,
                 (b'\r', []) => {
-                    self.after_return = true;
+                    self.last_was_cr = true;
                     later
                 }
                 _ => later,
             };
         }
-        self.make_room(rest.len())?;
-        self.line.extend_from_slice(rest);
+        self.check_size(rest.len())?;
+        self.partial_line.extend_from_slice(rest);
         Ok(())
     }
 
@@ -139,7 +143,7 @@ impl Parser {
         while let [first, later @ ..] = rest {
             if *first != BOM[seen] {
                 // The bytes were not a byte order mark, but the start of a line.
-                self.line.extend_from_slice(&BOM[..seen]);
+                self.partial_line.extend_from_slice(&BOM[..seen]);
                 self.bom = None;
                 return rest;
             }
@@ -154,14 +158,14 @@ impl Parser {
     }
 
     /// Checks that the event may grow by `more` bytes.
-    fn make_room(&self, more: usize) -> Result<(), Fault> {
-        let size = self.data.len() + self.event.len() + self.line.len() + more;
-        if size > self.max_event { Err(Fault::TooLarge) } else { Ok(()) }
+    fn check_size(&self, more: usize) -> Result<(), SseError> {
+        let size = self.data.len() + self.event.len() + self.partial_line.len() + more;
+        if size > self.max_event { Err(SseError::TooLarge) } else { Ok(()) }
     }
 
-    fn end_line(&mut self, line: &[u8], on: &mut impl FnMut(Event<'_>)) -> Result<(), Fault> {
+    fn end_line(&mut self, line: &[u8], on_event: &mut impl FnMut(SseEvent<'_>)) -> Result<(), SseError> {
         if line.is_empty() {
-            self.end_event(on);
+            self.end_event(on_event);
             return Ok(());
         }
         let (field, value) = match memchr(b':', line) {
@@ -169,7 +173,7 @@ impl Parser {
             None => (line, &[][..]),
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
-        let text = || std::str::from_utf8(value).map_err(|_| Fault::Invalid);
+        let text = || std::str::from_utf8(value).map_err(|_| SseError::Invalid);
         match field {
             b"data" => {
                 let text = text()?;
@@ -188,18 +192,18 @@ impl Parser {
             }
             // The standard ignores comments and unknown fields, whatever their bytes are. A field name that is not
             // UTF-8 may be a damaged `data`.
-            _ => std::str::from_utf8(field).map(|_| ()).map_err(|_| Fault::Invalid)?,
+            _ => std::str::from_utf8(field).map(|_| ()).map_err(|_| SseError::Invalid)?,
         }
         Ok(())
     }
 
-    fn end_event(&mut self, on: &mut impl FnMut(Event<'_>)) {
+    fn end_event(&mut self, on_event: &mut impl FnMut(SseEvent<'_>)) {
         let has_id = std::mem::take(&mut self.has_id);
         if has_id {
             std::mem::swap(&mut self.id, &mut self.last_id);
         }
         if std::mem::take(&mut self.has_data) {
-            on(Event {
+            on_event(SseEvent {
                 id: self.last_event_id(),
                 has_id,
                 event: if self.event.is_empty() { "message" } else { &self.event },
@@ -207,21 +211,21 @@ impl Parser {
             });
         }
         self.data.clear();
-        self.data.shrink_to(KEPT);
+        self.data.shrink_to(MAX_RETAINED_BYTES);
         self.event.clear();
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::TooLarge => "an event of the stream is larger than allowed",
-            Fault::Invalid => "the event stream is not valid UTF-8",
+            SseError::TooLarge => "an event of the stream is larger than allowed",
+            SseError::Invalid => "the event stream is not valid UTF-8",
         })
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for SseError {}
 
 #[cfg(test)]
 mod tests {
@@ -230,23 +234,23 @@ mod tests {
     use super::*;
 
     /// An event as owned text: id, whether the event itself set it, type, data.
-    type Seen = (Option<String>, bool, String, String);
+    type OwnedEvent = (Option<String>, bool, String, String);
 
     #[derive(Debug, PartialEq)]
     struct Outcome {
-        events: Vec<Seen>,
+        events: Vec<OwnedEvent>,
         last_id: Option<String>,
         retry: Option<Duration>,
-        fault: Option<Fault>,
+        fault: Option<SseError>,
     }
 
     fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Outcome {
-        let mut parser = Parser::new(max_event);
+        let mut parser = SseParser::new(max_event);
         let mut events = Vec::new();
         let mut fault = None;
         for chunk in chunks {
             let outcome = parser.feed(chunk, |event| {
-                let Event { id, has_id, event, data } = event;
+                let SseEvent { id, has_id, event, data } = event;
                 events.push((id.map(str::to_owned), has_id, event.to_owned(), data.to_owned()));
             });
             fault = outcome.err();
@@ -305,7 +309,7 @@ mod tests {
         // The first two bytes of a mark, and then something else.
         let outcome = read([&b"\xef"[..], b"\xbb", b"\xbf", b"data: a\n\n"], 1000);
         assert_eq!(outcome.events.len(), 1);
-        assert_eq!(read([&b"\xef\xbb"[..], b"data: a\n\n"], 1000).fault, Some(Fault::Invalid));
+        assert_eq!(read([&b"\xef\xbb"[..], b"data: a\n\n"], 1000).fault, Some(SseError::Invalid));
     }
 
     #[test]
@@ -335,16 +339,16 @@ mod tests {
             ["data: 12345\n\n", "data: 12345", ":2345678901", "data:\n\ndata: 1\ndata: 22\ndata: 333\n"]
         {
             let outcome = read([stream.as_bytes(), b"\n\ndata: 1\n\n"], 10);
-            assert_eq!(outcome.fault, Some(Fault::TooLarge), "{stream:?}");
+            assert_eq!(outcome.fault, Some(SseError::TooLarge), "{stream:?}");
         }
         assert_eq!(read([":\n".repeat(1000).as_bytes()], 10).fault, None, "comments leave nothing behind");
-        assert_eq!(read(["data\n".repeat(20).as_bytes()], 10).fault, Some(Fault::TooLarge));
+        assert_eq!(read(["data\n".repeat(20).as_bytes()], 10).fault, Some(SseError::TooLarge));
     }
 
     #[test]
     fn what_is_not_utf8_ends_the_stream_after_the_events_before_it() {
         let outcome = read([&b"data: a\n\ndata: \xff\n\n"[..], b"data: b\n\n"], 1000);
-        assert_eq!((outcome.events.len(), outcome.fault), (1, Some(Fault::Invalid)));
+        assert_eq!((outcome.events.len(), outcome.fault), (1, Some(SseError::Invalid)));
     }
 
     #[test]
@@ -353,17 +357,20 @@ mod tests {
         assert_eq!((outcome.events.len(), outcome.fault), (1, None));
         for field in ["data", "event", "id"] {
             let line = [field.as_bytes(), b": \xff\n\n"].concat();
-            assert_eq!(read([&*line], 1000).fault, Some(Fault::Invalid), "{field}");
+            assert_eq!(read([&*line], 1000).fault, Some(SseError::Invalid), "{field}");
         }
     }
 
     #[test]
     fn a_large_event_does_not_keep_its_memory() {
-        let mut parser = Parser::new(1 << 21);
+        let mut parser = SseParser::new(1 << 21);
         let large = format!("data: {}", "x".repeat(1 << 20));
         parser.feed(large.as_bytes(), |_| {}).unwrap();
         parser.feed(b"\n\n", |_| {}).unwrap();
-        assert!(parser.data.capacity() <= KEPT && parser.line.capacity() <= KEPT);
+        assert!(
+            parser.data.capacity() <= MAX_RETAINED_BYTES
+                && parser.partial_line.capacity() <= MAX_RETAINED_BYTES
+        );
     }
 
     /// Streams of relevant pieces and random bytes.

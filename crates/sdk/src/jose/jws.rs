@@ -12,12 +12,12 @@ use super::error::JoseError;
 use super::public_key::PublicKey;
 
 /// Maximum length of a token, in bytes.
-const MAX_LENGTH: usize = 16 << 10;
-const LIMITS: Limits = Limits { depth: 16, keys: 256, values: 2_048 };
+const MAX_TOKEN_LEN: usize = 16 << 10;
+const JSON_LIMITS: Limits = Limits { depth: 16, keys: 256, values: 2_048 };
 
 /// Parsed token whose signature is not verified yet. `Debug` does not print it.
-pub(crate) struct Token<'a> {
-    signed: &'a str,
+pub(crate) struct CompactJws<'a> {
+    signing_input: &'a str,
     signature: Vec<u8>,
     header: Header,
     claims: Map<String, Value>,
@@ -29,15 +29,15 @@ pub(crate) struct Header {
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<String>,
     /// The token type: `typ`.
-    pub(crate) kind: Option<String>,
+    pub(crate) typ: Option<String>,
     /// A key embedded in the token; it is untrusted on its own.
     pub(crate) jwk: Option<Value>,
 }
 
-impl<'a> Token<'a> {
+impl<'a> CompactJws<'a> {
     /// Parses a token without verifying its signature.
     pub(crate) fn parse(token: &'a str) -> Result<Self, JoseError> {
-        if token.len() > MAX_LENGTH {
+        if token.len() > MAX_TOKEN_LEN {
             return Err(JoseError::new("the token is longer than 16384 bytes"));
         }
         let no_token = || JoseError::new("the token is not a JWT: expected three parts separated by dots");
@@ -46,12 +46,12 @@ impl<'a> Token<'a> {
         if claims.contains('.') {
             return Err(no_token());
         }
-        let header = Header::read(&object(header, "header")?)?;
-        let claims = object(claims, "payload")?;
+        let header = Header::parse(&parse_object(header, "header")?)?;
+        let claims = parse_object(claims, "payload")?;
         let signature = decode(signature).filter(|signature| !signature.is_empty());
         let signature =
             signature.ok_or_else(|| JoseError::new("the signature of the token is not base64url"))?;
-        Ok(Token { signed, signature, header, claims })
+        Ok(CompactJws { signing_input: signed, signature, header, claims })
     }
 
     pub(crate) fn header(&self) -> &Header {
@@ -73,13 +73,13 @@ impl<'a> Token<'a> {
         if !allowed.contains(&algorithm) {
             return Err(JoseError::new(format!("the algorithm {algorithm} is not accepted")));
         }
-        key.verify(algorithm, self.signed.as_bytes(), &self.signature)?;
+        key.verify(algorithm, self.signing_input.as_bytes(), &self.signature)?;
         Ok(&self.claims)
     }
 }
 
 impl Header {
-    fn read(members: &Map<String, Value>) -> Result<Self, JoseError> {
+    fn parse(members: &Map<String, Value>) -> Result<Self, JoseError> {
         for refused in ["crit", "b64", "zip"] {
             if members.contains_key(refused) {
                 return Err(JoseError::new(format!(
@@ -95,16 +95,16 @@ impl Header {
         let name = text("alg")?.ok_or_else(|| JoseError::new("the header of the token has no alg"))?;
         let algorithm = Algorithm::find(&name).ok_or_else(|| JoseError::unknown_algorithm(&name))?;
         let jwk = members.get("jwk").cloned();
-        Ok(Header { algorithm, key_id: text("kid")?, kind: text("typ")?, jwk })
+        Ok(Header { algorithm, key_id: text("kid")?, typ: text("typ")?, jwk })
     }
 }
 
 /// Parses one part of a token: a JSON object without duplicate keys.
-fn object(part: &str, what: &str) -> Result<Map<String, Value>, JoseError> {
+fn parse_object(part: &str, what: &str) -> Result<Map<String, Value>, JoseError> {
     let wrong = |why: &str| JoseError::new(format!("the {what} of the token {why}"));
     let bytes = decode(part).ok_or_else(|| wrong("is not base64url"))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?;
-    check(text, LIMITS).map_err(|error| match error.kind {
+    check(text, JSON_LIMITS).map_err(|error| match error.kind {
         linchpin_jsonrpc::ParseErrorKind::DuplicateKey => wrong("has a duplicate key"),
         linchpin_jsonrpc::ParseErrorKind::Limit => wrong("exceeds the JSON limits"),
         _ => wrong("is not JSON"),
@@ -112,7 +112,7 @@ fn object(part: &str, what: &str) -> Result<Map<String, Value>, JoseError> {
     serde_json::from_str(text).map_err(|_| wrong("is not a JSON object"))
 }
 
-impl fmt::Debug for Token<'_> {
+impl fmt::Debug for CompactJws<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").field("algorithm", &self.header.algorithm).finish_non_exhaustive()
     }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use algorithm::Algorithm;
 pub(crate) use error::JoseError;
-pub(crate) use jws::Token;
+pub(crate) use jws::CompactJws;
 pub(crate) use public_key::PublicKey;
 pub(crate) use signing_key::SigningKey;
 #[cfg(any(feature = "auth", test))]

@@ -14,23 +14,23 @@ use super::decode;
 use super::error::JoseError;
 
 /// Members of a JWK that are private or symmetric key material.
-const PRIVATE: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
+const PRIVATE_MEMBERS: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 /// Accepted size of an RSA modulus, in bits.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 /// Maximum length of an RSA exponent, in bytes; nearly all keys use three.
-const MAX_EXPONENT: usize = 4;
+const MAX_EXPONENT_LEN: usize = 4;
 
 /// Public key and the uses that its JWK permits.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
-    kind: Kind,
+    kind: PublicKeyMaterial,
     /// The only permitted algorithm, if the JWK has `alg`.
     algorithm: Option<Algorithm>,
     id: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum PublicKeyMaterial {
     /// An uncompressed point.
     P256(Vec<u8>),
     /// An uncompressed point.
@@ -43,7 +43,7 @@ impl PublicKey {
     /// Parses a JWK that can be used to verify signatures.
     pub(crate) fn from_jwk(jwk: &Value) -> Result<Self, JoseError> {
         let Value::Object(members) = jwk else { return Err(JoseError::new("the key must be a JSON object")) };
-        if PRIVATE.iter().any(|name| members.contains_key(*name)) {
+        if PRIVATE_MEMBERS.iter().any(|name| members.contains_key(*name)) {
             return Err(JoseError::new("the key has private members: publish only the public key"));
         }
         if members.get("use").is_some_and(|usage| usage != "sig") {
@@ -57,10 +57,10 @@ impl PublicKey {
         }
         let algorithm = match members.get("alg") {
             None => None,
-            Some(name) => Some(named(name)?),
+            Some(name) => Some(parse_algorithm(name)?),
         };
         let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);
-        let key = PublicKey { kind: Kind::read(jwk)?, algorithm, id };
+        let key = PublicKey { kind: PublicKeyMaterial::from_jwk(jwk)?, algorithm, id };
         match algorithm.filter(|algorithm| !key.kind.fits(*algorithm)) {
             Some(algorithm) => Err(JoseError::new(format!(
                 "the alg of the key is {algorithm}, which does not match its type"
@@ -93,17 +93,17 @@ impl PublicKey {
             UnparsedPublicKey::new(how, key).verify(input, signature)
         };
         let checked = match &self.kind {
-            Kind::P256(point) => with(&ECDSA_P256_SHA256_FIXED, point),
-            Kind::P384(point) => with(&ECDSA_P384_SHA384_FIXED, point),
-            Kind::Ed25519(key) => with(&ED25519, key),
-            Kind::Rsa(key) => key.verify(rsa_parameters(algorithm), input, signature),
+            PublicKeyMaterial::P256(point) => with(&ECDSA_P256_SHA256_FIXED, point),
+            PublicKeyMaterial::P384(point) => with(&ECDSA_P384_SHA384_FIXED, point),
+            PublicKeyMaterial::Ed25519(key) => with(&ED25519, key),
+            PublicKeyMaterial::Rsa(key) => key.verify(rsa_parameters(algorithm), input, signature),
         };
         checked.map_err(|_| JoseError::new("the signature is invalid"))
     }
 }
 
-impl Kind {
-    fn read(jwk: &Value) -> Result<Self, JoseError> {
+impl PublicKeyMaterial {
+    fn from_jwk(jwk: &Value) -> Result<Self, JoseError> {
         let text = |name: &str| jwk.get(name).and_then(Value::as_str);
         let number = |name: &str| {
             let bytes = text(name).and_then(decode);
@@ -117,33 +117,35 @@ impl Kind {
             Ok([&[4], &*x, &*y].concat())
         };
         match (text("kty"), text("crv")) {
-            (Some("EC"), Some("P-256")) => point(32).map(Kind::P256),
-            (Some("EC"), Some("P-384")) => point(48).map(Kind::P384),
+            (Some("EC"), Some("P-256")) => point(32).map(PublicKeyMaterial::P256),
+            (Some("EC"), Some("P-384")) => point(48).map(PublicKeyMaterial::P384),
             (Some("OKP"), Some("Ed25519")) => match number("x")? {
-                key if key.len() == 32 => Ok(Kind::Ed25519(key)),
+                key if key.len() == 32 => Ok(PublicKeyMaterial::Ed25519(key)),
                 _ => Err(JoseError::new("the key has the wrong length")),
             },
-            (Some("RSA"), _) => rsa(number("n")?, number("e")?).map(Kind::Rsa),
+            (Some("RSA"), _) => rsa_components(number("n")?, number("e")?).map(PublicKeyMaterial::Rsa),
             _ => Err(JoseError::new("the key type is not supported")),
         }
     }
 
     fn fits(&self, algorithm: Algorithm) -> bool {
         match self {
-            Kind::P256(_) => algorithm == Algorithm::Es256,
-            Kind::P384(_) => algorithm == Algorithm::Es384,
-            Kind::Ed25519(_) => algorithm == Algorithm::EdDsa,
-            Kind::Rsa(_) => !matches!(algorithm, Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa),
+            PublicKeyMaterial::P256(_) => algorithm == Algorithm::Es256,
+            PublicKeyMaterial::P384(_) => algorithm == Algorithm::Es384,
+            PublicKeyMaterial::Ed25519(_) => algorithm == Algorithm::EdDsa,
+            PublicKeyMaterial::Rsa(_) => {
+                !matches!(algorithm, Algorithm::Es256 | Algorithm::Es384 | Algorithm::EdDsa)
+            }
         }
     }
 }
 
-fn named(name: &Value) -> Result<Algorithm, JoseError> {
+fn parse_algorithm(name: &Value) -> Result<Algorithm, JoseError> {
     let name = name.as_str().unwrap_or_default();
     Algorithm::find(name).ok_or_else(|| JoseError::unknown_algorithm(name))
 }
 
-fn rsa(n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, JoseError> {
+fn rsa_components(n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, JoseError> {
     let Some(first) = n.first().filter(|first| **first != 0) else {
         return Err(JoseError::new("the modulus of the key must not start with a zero byte"));
     };
@@ -154,7 +156,7 @@ fn rsa(n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>, JoseError
         )));
     }
     let is_odd = e.last().is_some_and(|last| last % 2 == 1);
-    if e.len() > MAX_EXPONENT || !is_odd || e.first() == Some(&0) || *e == [1] {
+    if e.len() > MAX_EXPONENT_LEN || !is_odd || e.first() == Some(&0) || *e == [1] {
         return Err(JoseError::new("the exponent of the key is not accepted"));
     }
     Ok(PublicKeyComponents { n, e })

@@ -42,8 +42,10 @@ impl SigningKey {
         let pair = match pem::private_key(pem)? {
             Block::Pkcs8(der) => Pair::from_pkcs8(&der, algorithm)?,
             Block::Pkcs1(der) => match rsa_encoding(algorithm) {
-                Some(_) => Pair::Rsa(Box::new(RsaKeyPair::from_der(&der).map_err(|_| wrong(algorithm))?)),
-                None => return Err(wrong(algorithm)),
+                Some(_) => {
+                    Pair::Rsa(Box::new(RsaKeyPair::from_der(&der).map_err(|_| key_mismatch(algorithm))?))
+                }
+                None => return Err(key_mismatch(algorithm)),
             },
         };
         Ok(SigningKey(Arc::new(Inner { algorithm, pair, pkcs8: None })))
@@ -101,7 +103,8 @@ impl SigningKey {
             Pair::Ecdsa(pair) => Ok(pair.sign(&random, input).map_err(failed)?.as_ref().to_vec()),
             Pair::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
             Pair::Rsa(pair) => {
-                let encoding = rsa_encoding(self.0.algorithm).ok_or_else(|| wrong(self.0.algorithm))?;
+                let encoding =
+                    rsa_encoding(self.0.algorithm).ok_or_else(|| key_mismatch(self.0.algorithm))?;
                 let mut signature = vec![0; pair.public().modulus_len()];
                 pair.sign(encoding, &random, input, &mut signature).map_err(failed)?;
                 Ok(signature)
@@ -134,21 +137,21 @@ impl Pair {
     fn from_pkcs8(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
         let random = SystemRandom::new();
         let pair = match algorithm {
-            Algorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random),
-            Algorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random),
+            Algorithm::Es256 => ecdsa_pair(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random),
+            Algorithm::Es384 => ecdsa_pair(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random),
             // OpenSSL writes only the private half; the public half is derived from it.
             Algorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519),
             _ => RsaKeyPair::from_pkcs8(der).ok().map(|pair| Pair::Rsa(Box::new(pair))),
         };
-        pair.ok_or_else(|| wrong(algorithm))
+        pair.ok_or_else(|| key_mismatch(algorithm))
     }
 }
 
-fn ecdsa(curve: &'static EcdsaSigningAlgorithm, der: &[u8], random: &SystemRandom) -> Option<Pair> {
+fn ecdsa_pair(curve: &'static EcdsaSigningAlgorithm, der: &[u8], random: &SystemRandom) -> Option<Pair> {
     EcdsaKeyPair::from_pkcs8(curve, der, random).ok().map(Pair::Ecdsa)
 }
 
-fn wrong(algorithm: Algorithm) -> JoseError {
+fn key_mismatch(algorithm: Algorithm) -> JoseError {
     let kind = match algorithm {
         Algorithm::Es256 => "a P-256 key that includes its public key",
         Algorithm::Es384 => "a P-384 key that includes its public key",

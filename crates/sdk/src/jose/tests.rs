@@ -29,8 +29,8 @@ fn public(key: &SigningKey) -> PublicKey {
     PublicKey::from_jwk(&key.public_jwk()).unwrap()
 }
 
-fn refusal(token: &str) -> String {
-    let error = Token::parse(token).unwrap_err();
+fn parse_error(token: &str) -> String {
+    let error = CompactJws::parse(token).unwrap_err();
     error.to_string()
 }
 
@@ -45,10 +45,10 @@ fn what_is_signed_is_believed_and_nothing_else() {
     for key in keys() {
         let algorithm = key.algorithm();
         let signed = key.sign(&json!({"kid": "1", "typ": "at+jwt", "alg": "none"}), &claims).unwrap();
-        let token = Token::parse(&signed).unwrap();
+        let token = CompactJws::parse(&signed).unwrap();
         assert_eq!(token.header().algorithm, algorithm);
         assert_eq!(token.header().key_id.as_deref(), Some("1"));
-        assert_eq!(token.header().kind.as_deref(), Some("at+jwt"));
+        assert_eq!(token.header().typ.as_deref(), Some("at+jwt"));
         let believed = token.verify(&public(&key), &Algorithm::ALL).unwrap();
         assert_eq!(Value::Object(believed.clone()), claims);
 
@@ -71,7 +71,8 @@ fn what_is_signed_is_believed_and_nothing_else() {
             [parts[0], parts[1], other[2]].join("."),
             [parts[0], parts[1], &encode(&shorter)].join("."),
         ] {
-            let error = Token::parse(&forged).unwrap().verify(&public(&key), &Algorithm::ALL).unwrap_err();
+            let error =
+                CompactJws::parse(&forged).unwrap().verify(&public(&key), &Algorithm::ALL).unwrap_err();
             assert_eq!(error.to_string(), "the signature is invalid", "{algorithm}");
         }
     }
@@ -87,7 +88,10 @@ fn every_bit_of_a_signature_counts() {
         let mut forged = signature.clone();
         forged[bit / 8] ^= 1 << (bit % 8);
         let forged = format!("{head}.{}", encode(forged));
-        assert!(Token::parse(&forged).unwrap().verify(&public(&key), &[Algorithm::Es256]).is_err(), "{bit}");
+        assert!(
+            CompactJws::parse(&forged).unwrap().verify(&public(&key), &[Algorithm::Es256]).is_err(),
+            "{bit}"
+        );
     }
 }
 
@@ -97,7 +101,7 @@ fn a_key_fits_only_its_own_algorithms() {
         keys().map(|key| (key.algorithm(), key.sign(&Value::Null, &json!({})).unwrap())).collect();
     for key in keys() {
         for (algorithm, token) in &signed {
-            let verified = Token::parse(token).unwrap().verify(&public(&key), &Algorithm::ALL).is_ok();
+            let verified = CompactJws::parse(token).unwrap().verify(&public(&key), &Algorithm::ALL).is_ok();
             // All RSA algorithms share one key, and the generated JWK has no `alg`.
             let same_key = public(&key).fits(*algorithm);
             assert_eq!(verified, same_key, "{algorithm} with a key for {}", key.algorithm());
@@ -113,7 +117,7 @@ fn a_key_fits_only_its_own_algorithms() {
 fn a_public_key_is_no_shared_secret() {
     let key = SigningKey::from_pkcs8_pem(RSA, Algorithm::Rs256).unwrap();
     let signed = unsigned(r#"{"alg":"HS256"}"#, r#"{"sub":"mallory"}"#);
-    assert_eq!(refusal(&signed), "the algorithm HS256 is not supported");
+    assert_eq!(parse_error(&signed), "the algorithm HS256 is not supported");
     let jwk = json!({"kty": "oct", "k": key.public_jwk()["n"]});
     assert!(PublicKey::from_jwk(&jwk).is_err());
 }
@@ -176,7 +180,7 @@ fn tokens_that_are_none() {
         ),
         (&format!(" {}.{good}.AA", encode(r#"{"alg":"ES256"}"#)), "the header of the token is not base64url"),
     ] {
-        assert_eq!(refusal(token), text, "{token}");
+        assert_eq!(parse_error(token), text, "{token}");
     }
 }
 
@@ -233,7 +237,7 @@ fn points_that_are_not_on_the_curve_verify_nothing() {
     let mut jwk = key.public_jwk();
     jwk["y"] = encode([7; 32]).into();
     let off = PublicKey::from_jwk(&jwk).unwrap();
-    assert!(Token::parse(&token).unwrap().verify(&off, &Algorithm::ALL).is_err());
+    assert!(CompactJws::parse(&token).unwrap().verify(&off, &Algorithm::ALL).is_err());
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn the_example_of_rfc_7515_a_3() {
         ".eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ",
         ".DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
     );
-    let token = Token::parse(token).unwrap();
+    let token = CompactJws::parse(token).unwrap();
     let claims = token.verify(&PublicKey::from_jwk(&jwk).unwrap(), &[Algorithm::Es256]).unwrap();
     assert_eq!(claims["iss"], "joe");
 }

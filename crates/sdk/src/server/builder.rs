@@ -8,25 +8,25 @@ use linchpin_protocol::model::{CacheHints, Icon, Implementation, Meta};
 use linchpin_protocol::{Method, Revision};
 use serde::de::DeserializeOwned;
 
-use super::catalog::{Addable, Live};
+use super::catalog::{Addable, LiveCatalog};
 use super::clock::Clock;
 use super::definitions::args::Args;
-use super::definitions::custom_method::{IntoJson, Typed};
-use super::definitions::definition_ref::Listed;
+use super::definitions::custom_method::{IntoJson, TypedCustomHandler};
+use super::definitions::definition_ref::DefinitionRef;
 use super::definitions::handler::Handler;
 use super::definitions::output::{IntoPrompt, IntoResource, IntoToolOutput};
 use super::definitions::prompt::Prompt;
-use super::definitions::resource::{CatchAllHandler, Resource, ResourceArgs, ResourceTemplate};
+use super::definitions::resource::{FallbackHandler, Resource, ResourceArgs, ResourceTemplate};
 use super::definitions::tool::Tool;
-use super::handle::Handle;
+use super::handle::ServerHandle;
 #[cfg(feature = "rounds")]
-use super::input::rounds::Keys;
-use super::proxy::Proxy;
+use super::input::rounds::StateKeys;
+use super::proxy::RemoteProxy;
 use super::request::context::Context;
 use super::request::layer::{Next, Request, Response};
-use super::request::observe::{Event, Report};
+use super::request::observe::{ErrorReport, RequestEvent};
 use super::service::Service;
-use super::settings::Settings;
+use super::settings::ServerSettings;
 use super::tasks::TaskStore;
 use crate::client::Client;
 use crate::{Error, Result};
@@ -35,17 +35,17 @@ use crate::{Error, Result};
 /// [`Server::connect_in_memory`].
 #[must_use = "a server does nothing until it is built and run"]
 pub struct Server {
-    settings: Settings,
-    live: Arc<Live>,
+    settings: ServerSettings,
+    live: Arc<LiveCatalog>,
     error: Option<Error>,
-    changes: bool,
+    may_change: bool,
 }
 
 impl Server {
     /// Creates a server with a name and a version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
-        let settings = Settings::new(Implementation::new(name, version));
-        Server { settings, live: Arc::default(), error: None, changes: false }
+        let settings = ServerSettings::new(Implementation::new(name, version));
+        Server { settings, live: Arc::default(), error: None, may_change: false }
     }
 
     /// Adds a tool: `|args| async { … }`, or `|args, cx: Context| async { … }`.
@@ -101,10 +101,10 @@ impl Server {
     #[expect(clippy::should_implement_trait, reason = "adds a definition, not a number")]
     pub fn add<Form>(self, item: impl Addable<Form>) -> Self {
         let added = item.into_item().and_then(|item| self.live.change(|catalog| catalog.add(item)));
-        self.note(added)
+        self.record_error(added)
     }
 
-    fn note<T>(mut self, result: Result<T>) -> Self {
+    fn record_error<T>(mut self, result: Result<T>) -> Self {
         if let Err(error) = result {
             self.error.get_or_insert(error);
         }
@@ -118,7 +118,7 @@ impl Server {
         H::Output: IntoResource,
         Form: 'static,
     {
-        self.settings.catch_all = Some(Arc::new(CatchAllHandler(handler, PhantomData)));
+        self.settings.fallback_reader = Some(Arc::new(FallbackHandler(handler, PhantomData)));
         self
     }
 
@@ -138,19 +138,19 @@ impl Server {
             ))),
             (None, None) => self.live.change(|catalog| catalog.mount(prefix, &other.live.snapshot(), &state)),
         };
-        self.note(mounted)
+        self.record_error(mounted)
     }
 
     /// Adds everything that a remote server offers. Calls are forwarded to it, with progress, cancellation and its
-    /// server requests; for the latter, connect the client with [`crate::ClientBuilder::forwarding`].
+    /// server requests; for the latter, connect the client with [`crate::ClientBuilder::forward_server_requests`].
     pub async fn proxy(self, client: Client) -> Result<Self> {
         self.proxy_as("", client).await
     }
 
     /// Like [`Self::proxy`], but renames tools and prompts to `{prefix}_{name}`.
     pub async fn proxy_as(mut self, prefix: &str, client: Client) -> Result<Self> {
-        Proxy::register(prefix, client, &self.live).await?;
-        self.changes = true;
+        RemoteProxy::register(prefix, client, &self.live).await?;
+        self.may_change = true;
         Ok(self)
     }
 
@@ -197,7 +197,7 @@ impl Server {
                 self.settings.revisions = vec![revision];
                 self
             }
-            Err(error) => self.note::<()>(Err(Error::setup(error.to_string()))),
+            Err(error) => self.record_error::<()>(Err(Error::setup(error.to_string()))),
         }
     }
 
@@ -232,8 +232,8 @@ impl Server {
     }
 
     /// Sets how long a client may take to respond to a server request of a handler. Default: 10 min.
-    pub fn question_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.question_timeout = timeout;
+    pub fn input_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.input_timeout = timeout;
         self
     }
 
@@ -247,7 +247,7 @@ impl Server {
     /// Sets the keys that seal the request state, which travels through the client between two round trips. Instances
     /// that share keys can resume each other's calls. Default: one random key per process.
     #[cfg(feature = "rounds")]
-    pub fn keys(mut self, keys: Keys) -> Self {
+    pub fn keys(mut self, keys: StateKeys) -> Self {
         self.settings.keys = keys;
         self
     }
@@ -301,11 +301,11 @@ impl Server {
     {
         let method = method.into();
         if Method::find(&method) == Some(Method::Initialize) {
-            return self.note::<()>(Err(Error::setup(
+            return self.record_error::<()>(Err(Error::setup(
                 "the method `initialize` cannot be replaced: it creates the session",
             )));
         }
-        self.settings.requests.insert(method, Arc::new(Typed(handler, PhantomData)));
+        self.settings.requests.insert(method, Arc::new(TypedCustomHandler(handler, PhantomData)));
         self
     }
 
@@ -320,7 +320,7 @@ impl Server {
         let method = method.into();
         if Method::find(&method).is_some() || self.settings.requests.contains_key(&method) {
             let text = format!("the method `{method}` already exists: use on_request to replace it");
-            return self.note::<()>(Err(Error::setup(text)));
+            return self.record_error::<()>(Err(Error::setup(text)));
         }
         self.on_request(method, handler)
     }
@@ -332,7 +332,7 @@ impl Server {
         H::Args: DeserializeOwned,
         Form: 'static,
     {
-        self.settings.notifications.insert(method.into(), Arc::new(Typed(handler, PhantomData)));
+        self.settings.notifications.insert(method.into(), Arc::new(TypedCustomHandler(handler, PhantomData)));
         self
     }
 
@@ -347,29 +347,32 @@ impl Server {
     }
 
     /// Calls a function for every finished request.
-    pub fn instrument(mut self, instrument: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+    pub fn instrument(mut self, instrument: impl Fn(&RequestEvent<'_>) + Send + Sync + 'static) -> Self {
         self.settings.instrument = Some(Box::new(instrument));
         self
     }
 
     /// Calls a function with every error whose details are not sent to the client. Default: errors are logged with
     /// `tracing`, or written to standard error if the process has no subscriber.
-    pub fn on_error(mut self, report: impl Fn(&Report<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_error(mut self, report: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Self {
         self.settings.on_error = Some(Box::new(report));
         self
     }
 
     /// Sets the filter that decides which tools, prompts and resources a request may see and use.
-    pub fn visible(mut self, visible: impl Fn(Listed<'_>, &Context) -> bool + Send + Sync + 'static) -> Self {
+    pub fn visible(
+        mut self,
+        visible: impl Fn(DefinitionRef<'_>, &Context) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.settings.visible = Some(Box::new(visible));
         self
     }
 
     /// Returns a handle that changes the server while it runs. The server then announces the capabilities tools,
     /// prompts and resources even if it has none yet.
-    pub fn handle(&mut self) -> Handle {
-        self.changes = true;
-        Handle::new(self.live.clone())
+    pub fn handle(&mut self) -> ServerHandle {
+        self.may_change = true;
+        ServerHandle::new(self.live.clone())
     }
 
     /// Returns the built server, or the first error in its definition: a duplicate name, a schema that cannot be
@@ -383,7 +386,7 @@ impl Server {
         if self.settings.layers.is_empty() {
             self.live.snapshot().check_state(&self.settings.state)?;
         }
-        Ok(Service::new(self.settings, self.live, self.changes))
+        Ok(Service::new(self.settings, self.live, self.may_change))
     }
 
     /// Serves standard input and output until the input ends.

@@ -26,41 +26,41 @@ use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use self::admit::Admitted;
 pub(crate) use self::drive::Invocation;
-use super::input::rounds::Round;
+use super::input::rounds::RoundGuard;
 use super::request::cancellation::Cancel;
-use super::request::context::Client;
+use super::request::context::ClientInfo;
 use super::request::dispatch;
-use super::request::result::Answer;
-use super::request::scope::Scope;
-use super::request::work::{Outcome, begin_caught};
+use super::request::result::MethodResult;
+use super::request::scope::RequestScope;
+use super::request::work::{RequestOutcome, start_catching_panics};
 use super::session::Session;
-use super::subscriptions::Streams;
+use super::subscriptions::SubscriptionStreams;
 use super::{BoxFuture, Service};
 use crate::lock::lock;
-pub(crate) use client_state::Caller;
+pub(crate) use client_state::ClientState;
 
 /// Connection of a client as one request sees it: the outbox of its response, and the state shared with other requests.
 pub(crate) struct Connection {
-    caller: Arc<Caller>,
+    caller: Arc<ClientState>,
     /// Outbox of notifications.
     outbox: Arc<Outbox>,
     /// Outbox of responses: the same, unless they are collected for a batch.
-    answers: Arc<Outbox>,
-    reach: Reach,
+    responses: Arc<Outbox>,
+    reach: ReplyChannel,
     /// HTTP request that is being served.
     #[cfg(feature = "http-server")]
     http: Option<Arc<::http::request::Parts>>,
     /// Code of the error response, or zero.
     failure: AtomicI64,
     /// Whether the request was rejected before its handler ran.
-    refused: AtomicBool,
+    is_rejected: AtomicBool,
     /// Scopes that the request requires and its sender lacks.
-    lacking: OnceLock<Vec<String>>,
+    missing_scopes: OnceLock<Vec<String>>,
 }
 
 /// Messages that a connection can carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ReplyChannel {
     /// Messages of any number of requests, and messages that belong to none.
     Lasting,
     /// One response: no session, no notifications.
@@ -72,34 +72,34 @@ pub(crate) enum Reach {
 }
 
 /// How long cancelled requests may take to end when the server shuts down.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
 const NO_REVISION: u8 = u8::MAX;
-static NOBODY: LazyLock<Arc<Client>> = LazyLock::new(Arc::default);
+static UNKNOWN_CLIENT: LazyLock<Arc<ClientInfo>> = LazyLock::new(Arc::default);
 
 impl Connection {
-    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, reach: Reach) -> Arc<Self> {
-        let caller = Arc::new(Caller::new(service, outbox.clone()));
-        Arc::new(Self::of(caller, outbox, reach))
+    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, reach: ReplyChannel) -> Arc<Self> {
+        let caller = Arc::new(ClientState::new(service, outbox.clone()));
+        Arc::new(Self::with_state(caller, outbox, reach))
     }
 
-    fn of(caller: Arc<Caller>, outbox: Arc<Outbox>, reach: Reach) -> Self {
+    fn with_state(caller: Arc<ClientState>, outbox: Arc<Outbox>, reach: ReplyChannel) -> Self {
         Connection {
             caller,
-            answers: outbox.clone(),
+            responses: outbox.clone(),
             outbox,
             reach,
             #[cfg(feature = "http-server")]
             http: None,
             failure: AtomicI64::new(0),
-            refused: AtomicBool::new(false),
-            lacking: OnceLock::new(),
+            is_rejected: AtomicBool::new(false),
+            missing_scopes: OnceLock::new(),
         }
     }
 
     /// Returns a connection of the same client that collects the responses of a batch.
     pub(super) fn batch_part(&self, answers: Arc<Outbox>) -> Arc<Self> {
-        let part = Self::of(self.caller.clone(), self.outbox.clone(), Reach::Batch);
-        Arc::new(Connection { answers, ..part.with_http_of(self) })
+        let part = Self::with_state(self.caller.clone(), self.outbox.clone(), ReplyChannel::Batch);
+        Arc::new(Connection { responses: answers, ..part.with_http_of(self) })
     }
 
     pub(crate) fn service(&self) -> &Service {
@@ -111,78 +111,83 @@ impl Connection {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.caller.name.get_or_init(super::unguessable)
+        self.caller.name.get_or_init(super::random_id)
     }
 
     /// Returns the peer that sends requests to the client on the stream of this request.
     pub(crate) fn peer(&self) -> Peer {
-        self.caller.peer().through(self.way().clone())
+        self.caller.peer().with_outbox(self.outgoing().clone())
     }
 
     /// Returns the outbox for messages to the client: the shared one once the response was sent or its stream was cut.
-    fn way(&self) -> &Arc<Outbox> {
-        let over = matches!(self.reach, Reach::Request | Reach::Batch) && self.outbox.is_over();
+    fn outgoing(&self) -> &Arc<Outbox> {
+        let over =
+            matches!(self.reach, ReplyChannel::Request | ReplyChannel::Batch) && self.outbox.is_finished();
         if over { &self.caller.outbox } else { &self.outbox }
     }
 
     /// Returns whether the outbox is full because the client does not read.
     pub(crate) fn is_full(&self) -> bool {
-        self.way().is_full()
+        self.outgoing().is_full()
     }
 
     /// Returns whether only one response can reach the client.
     pub(crate) fn is_one_shot(&self) -> bool {
-        self.reach == Reach::OneShot
+        self.reach == ReplyChannel::OneShot
     }
 
-    pub(crate) fn streams(&self) -> &Streams {
+    pub(crate) fn streams(&self) -> &SubscriptionStreams {
         &self.caller.streams
     }
 
     /// Returns whether a request may stay open: not in a batch, whose responses are sent together.
     pub(crate) fn has_streams(&self) -> bool {
-        matches!(self.reach, Reach::Lasting | Reach::Request)
+        matches!(self.reach, ReplyChannel::Lasting | ReplyChannel::Request)
     }
 
     /// Returns whether this is the connection of one batch.
-    pub(super) fn is_part(&self) -> bool {
-        self.reach == Reach::Batch
+    pub(super) fn is_batch(&self) -> bool {
+        self.reach == ReplyChannel::Batch
     }
 
-    pub(super) fn answers(&self) -> &Arc<Outbox> {
-        &self.answers
+    pub(super) fn responses(&self) -> &Arc<Outbox> {
+        &self.responses
     }
 
     /// Subscribes the client to change notifications.
-    pub(crate) fn watch(&self) {
-        self.caller.watch();
+    pub(crate) fn subscribe_to_changes(&self) {
+        self.caller.subscribe_to_changes();
     }
 
     /// Sends the response of a request that was pending.
-    pub(super) fn send_answer(&self, message: impl FnOnce(&mut Vec<u8>)) {
-        if self.reach == Reach::Request { self.answers.conclude(message) } else { self.answers.send(message) }
+    pub(super) fn send_response(&self, message: impl FnOnce(&mut Vec<u8>)) {
+        if self.reach == ReplyChannel::Request {
+            self.responses.send_last(message)
+        } else {
+            self.responses.send(message)
+        }
     }
 
     /// Handles one message. Immediate responses are in the outbox afterwards; a returned future is the remaining work
     /// and must be driven.
     pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) -> Option<BoxFuture<()>> {
         match parse(line, self.caller.service.settings().limits) {
-            Ok(message) => self.take(&message),
+            Ok(message) => self.handle_message(&message),
             Err(_) if line.iter().all(u8::is_ascii_whitespace) => None,
             Err(error) => {
-                self.refuse(&error);
+                self.reject_malformed(&error);
                 None
             }
         }
     }
 
     /// Like [`Self::receive`], for a parsed message.
-    pub(crate) fn take(self: &Arc<Self>, message: &Message<'_>) -> Option<BoxFuture<()>> {
+    pub(crate) fn handle_message(self: &Arc<Self>, message: &Message<'_>) -> Option<BoxFuture<()>> {
         match message {
             Message::Request { id, method, params } => self.request(id, method, params),
             Message::Notification { method, params } => self.notification(method, params),
             Message::Response { id, reply } => {
-                if !self.caller.answer(id.as_ref(), *reply) {
+                if !self.caller.deliver_response(id.as_ref(), *reply) {
                     tracing::debug!(?id, "response without a matching request");
                 }
                 None
@@ -192,13 +197,13 @@ impl Connection {
     }
 
     /// Responds to a message that exceeds the maximum size.
-    pub(crate) fn too_long(&self, cap: usize) {
+    pub(crate) fn reject_oversized(&self, cap: usize) {
         let message = format!("the message exceeds the maximum size of {cap} bytes and was skipped");
         let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
-        self.answers.append(|out| write::error(None, self.unknown_id(), &error, out));
+        self.responses.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
 
-    pub(crate) fn refuse(&self, error: &ParseError) {
+    pub(crate) fn reject_malformed(&self, error: &ParseError) {
         if error.kind == ParseErrorKind::Params && error.id.is_none() {
             tracing::debug!(%error, "malformed notification");
             return; // a notification has no response
@@ -206,13 +211,13 @@ impl Connection {
         // The id in a response is one of ours: the client would take this error for the response to its own request.
         let id = error.id.as_ref().filter(|_| !error.is_response);
         let object = ErrorObject { code: error.code(), message: error.to_string(), data: None };
-        self.note_failure(object.code);
-        self.answers.append(|out| write::error(id, self.unknown_id(), &object, out));
+        self.record_failure(object.code);
+        self.responses.append(|out| write::error(id, self.unknown_id(), &object, out));
     }
 
     /// Returns how to identify a request that could not be parsed: newer revisions omit the id, JSON-RPC uses `null`.
     pub(super) fn unknown_id(&self) -> UnknownId {
-        let last = Revision::ALL.get(usize::from(self.caller.last.load(Ordering::Relaxed)));
+        let last = Revision::ALL.get(usize::from(self.caller.last_revision.load(Ordering::Relaxed)));
         match last {
             Some(revision) if revision.has(Feature::AnonymousErrors) => UnknownId::Absent,
             _ => UnknownId::Null,
@@ -220,7 +225,7 @@ impl Connection {
     }
 
     fn request(self: &Arc<Self>, id: &Id<'_>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
-        let begun = self.caller.service.settings().instrument.as_ref().map(|_| Instant::now());
+        let started = self.caller.service.settings().instrument.as_ref().map(|_| Instant::now());
         let (meta, admitted) = match stateless_era::request_meta(params) {
             Ok(meta) => {
                 let admitted = self.admit(id, method, params, meta.as_ref());
@@ -232,43 +237,50 @@ impl Connection {
         };
         let (revision, client) = match admitted {
             Ok(Admitted::Request(revision, client)) => (revision, client),
-            Ok(Admitted::Opened(revision, result)) => {
-                let outcome = Outcome::from(Ok(Answer::Body(result)));
-                return self.settle(id, method, None, begun, revision, &outcome);
+            Ok(Admitted::SessionOpened(revision, result)) => {
+                let outcome = RequestOutcome::from(Ok(MethodResult::Body(result)));
+                return self.respond(id, method, None, started, revision, &outcome);
             }
             Err(error) => {
-                self.refused.store(true, Ordering::Relaxed);
+                self.is_rejected.store(true, Ordering::Relaxed);
                 let revision = self.session().map_or(Revision::LATEST_SESSION, Session::revision);
-                return self.settle(id, method, None, begun, revision, &Outcome::from(Err(error.into())));
+                return self.respond(
+                    id,
+                    method,
+                    None,
+                    started,
+                    revision,
+                    &RequestOutcome::from(Err(error.into())),
+                );
             }
         };
         let (client, meta) = (&client, meta.as_ref());
-        let retry = Retry { id, method, params, revision, client, meta, begun };
+        let retry = RetryRequest { id, method, params, revision, client, meta, started };
         if let Ok(resumed) = self.resume(&retry) {
             return resumed;
         }
-        let scope = Scope::new(self, (id, method, params), revision, client, meta);
-        self.begin(&scope, params, begun, None)
+        let scope = RequestScope::new(self, (id, method, params), revision, client, meta);
+        self.start(&scope, params, started, None)
     }
 
     /// Starts the handler of a request and responds if it finishes immediately.
-    pub(super) fn begin(
+    pub(super) fn start(
         self: &Arc<Self>,
-        scope: &Scope<'_>,
+        scope: &RequestScope<'_>,
         params: &Params<'_>,
-        begun: Option<Instant>,
-        round: Option<Round>,
+        started: Option<Instant>,
+        round: Option<RoundGuard>,
     ) -> Option<BoxFuture<()>> {
-        let mut work = begin_caught(|| dispatch::begin_layered(scope, params));
+        let mut work = start_catching_panics(|| dispatch::start_layered(scope, params));
         match work.try_finish() {
             Poll::Ready(outcome) => {
-                let _ = scope.cancel.get().is_none_or(|cancel| cancel.answer());
-                let outcome = self.round_done(outcome, scope.revision, scope.tool(), round);
-                self.settle(scope.id, scope.method, scope.target(), begun, scope.revision, &outcome)
+                let _ = scope.cancel.get().is_none_or(|cancel| cancel.claim_response());
+                let outcome = self.finish_round(outcome, scope.revision, scope.tool(), round);
+                self.respond(scope.id, scope.method, scope.target(), started, scope.revision, &outcome)
             }
             Poll::Pending => {
                 let call = Invocation::new(scope, work, self.binding(scope, params));
-                self.pending(scope.id.clone().into_owned(), call, begun, round)
+                self.pending(scope.id.clone().into_owned(), call, started, round)
             }
         }
     }
@@ -278,64 +290,70 @@ impl Connection {
         self: &Arc<Self>,
         id: Id<'static>,
         call: Invocation,
-        begun: Option<Instant>,
-        round: Option<Round>,
+        started: Option<Instant>,
+        round: Option<RoundGuard>,
     ) -> Option<BoxFuture<()>> {
-        if !call.asks() {
-            return match self.enter(&id, &call.method, &call.cancel) {
-                Ok(entry) => Some(self.clone().drive(id, entry, call, begun, round)),
+        if !call.needs_input() {
+            return match self.insert_in_flight(&id, &call.method, &call.cancel) {
+                Ok(entry) => Some(self.clone().drive(id, entry, call, started, round)),
                 Err(error) => {
-                    let outcome = Outcome::from(Err(error.into()));
-                    self.settle(&id, &call.method, call.target(), begun, call.revision, &outcome)
+                    let outcome = RequestOutcome::from(Err(error.into()));
+                    self.respond(&id, &call.method, call.target(), started, call.revision, &outcome)
                 }
             };
         }
-        let (revision, _) = (call.revision, call.cancel.answer());
-        let outcome = self.ask_round(call, begun, round);
-        self.answers.append(|out| self.write_answer(&id, revision, &outcome, out));
+        let (revision, _) = (call.revision, call.cancel.claim_response());
+        let outcome = self.request_input(call, started, round);
+        self.responses.append(|out| self.write_response(&id, revision, &outcome, out));
         None
     }
 
     /// Writes the response.
-    pub(super) fn settle(
+    pub(super) fn respond(
         &self,
         id: &Id<'_>,
         method: &str,
         target: Option<&str>,
-        begun: Option<Instant>,
+        started: Option<Instant>,
         revision: Revision,
-        outcome: &Outcome,
+        outcome: &RequestOutcome,
     ) -> Option<BoxFuture<()>> {
-        self.caller.service.observe(method, target, begun, revision, outcome);
-        self.answers.append(|out| self.write_answer(id, revision, outcome, out));
+        self.caller.service.observe(method, target, started, revision, outcome);
+        self.responses.append(|out| self.write_response(id, revision, outcome, out));
         None
     }
 
-    pub(super) fn write_answer(&self, id: &Id<'_>, revision: Revision, outcome: &Outcome, out: &mut Vec<u8>) {
-        match &outcome.answer {
+    pub(super) fn write_response(
+        &self,
+        id: &Id<'_>,
+        revision: Revision,
+        outcome: &RequestOutcome,
+        out: &mut Vec<u8>,
+    ) {
+        match &outcome.result {
             Ok(answer) => {
                 write::result(id, out, |out| answer.encode(revision, self.caller.service.identity(), out));
             }
             Err(error) => {
                 if let ProtocolError::InsufficientScope { required } = error {
-                    let _ = self.lacking.set(required.clone());
+                    let _ = self.missing_scopes.set(required.clone());
                 }
                 let object = error_object(error, revision);
-                self.note_failure(object.code);
+                self.record_failure(object.code);
                 write::error(Some(id), UnknownId::Null, &object, out);
             }
         }
     }
 
     /// Records the code of an error response.
-    pub(super) fn note_failure(&self, code: i64) {
+    pub(super) fn record_failure(&self, code: i64) {
         self.failure.store(code, Ordering::Release);
     }
 
     /// Counts `work` as active on this connection until it ends, so that [`Self::finish`] waits for it.
-    pub(crate) fn tracked(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn track(self: &Arc<Self>, work: BoxFuture<()>) -> impl Future<Output = ()> + Send + use<> {
         self.caller.active.fetch_add(1, Ordering::AcqRel);
-        let active = Active(self.caller.clone());
+        let active = ActiveWorkGuard(self.caller.clone());
         async move {
             work.await;
             drop(active);
@@ -347,16 +365,16 @@ impl Connection {
         self.caller.close_peer("the client has ended its input");
         self.caller.streams.close();
         if tokio::time::timeout(timeout, self.idle()).await.is_err() {
-            let left: Vec<_> = lock(&self.caller.in_flight).drain().collect();
+            let remaining: Vec<_> = lock(&self.caller.in_flight).drain().collect();
             let error = ProtocolError::Internal("the server is shutting down".into());
             let object = error_object(&error, Revision::LATEST);
-            for (id, pending) in left {
+            for (id, pending) in remaining {
                 pending.cancel.cancel_with(|| {
-                    pending.answers.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
+                    pending.responses.append(|out| write::error(Some(&id), UnknownId::Null, &object, out));
                 });
             }
             // Cancelling all requests of a batch ends the batch, which then sends the responses it has.
-            let _ = tokio::time::timeout(LAST_WORD, self.idle()).await;
+            let _ = tokio::time::timeout(CANCEL_GRACE, self.idle()).await;
         }
     }
 
@@ -382,30 +400,30 @@ impl Connection {
 }
 
 /// Marks a request without state: it is a new call.
-pub(crate) struct Fresh;
+pub(crate) struct NewCall;
 
 /// Retry request: a request that carries input responses.
-pub(crate) struct Retry<'a> {
+pub(crate) struct RetryRequest<'a> {
     pub(crate) id: &'a Id<'a>,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
     pub(crate) revision: Revision,
-    pub(crate) client: &'a Arc<Client>,
+    pub(crate) client: &'a Arc<ClientInfo>,
     pub(crate) meta: Option<&'a RequestMeta>,
-    pub(crate) begun: Option<Instant>,
+    pub(crate) started: Option<Instant>,
 }
 
 /// Request in flight.
-struct Pending {
+struct PendingRequest {
     cancel: Arc<Cancel>,
     /// Outbox of its response.
-    answers: Arc<Outbox>,
+    responses: Arc<Outbox>,
 }
 
 /// Guard of work that is being driven.
-struct Active(Arc<Caller>);
+struct ActiveWorkGuard(Arc<ClientState>);
 
-impl Drop for Active {
+impl Drop for ActiveWorkGuard {
     fn drop(&mut self) {
         if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.idle.notify_waiters();

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::catalog::{Addable, Kind, Live};
+use super::catalog::{Addable, ListKind, LiveCatalog};
 use super::skills;
 use crate::Result;
 
 /// Handle on a running server. Cheap to clone; get it with [`crate::Server::handle`] or [`crate::Service::handle`].
 #[derive(Clone)]
-pub struct Handle(Arc<Live>);
+pub struct ServerHandle(Arc<LiveCatalog>);
 
-impl Handle {
-    pub(crate) fn new(live: Arc<Live>) -> Self {
-        Handle(live)
+impl ServerHandle {
+    pub(crate) fn new(live: Arc<LiveCatalog>) -> Self {
+        ServerHandle(live)
     }
 
     /// Adds a tool, resource, template, prompt or skill.
@@ -26,13 +26,13 @@ impl Handle {
     /// Removes a tool. Returns `false` if no tool has this name.
     pub fn remove_tool(&self, name: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(catalog.tools.remove(name))).unwrap_or(false);
-        self.told(removed, Kind::Tools)
+        self.announce_if(removed, ListKind::Tools)
     }
 
     /// Removes a prompt. Returns `false` if no prompt has this name.
     pub fn remove_prompt(&self, name: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(catalog.prompts.remove(name))).unwrap_or(false);
-        self.told(removed, Kind::Prompts)
+        self.announce_if(removed, ListKind::Prompts)
     }
 
     /// Removes a resource by its URI, or a template by its URI template. Returns `false` if there is none. The files of
@@ -40,16 +40,16 @@ impl Handle {
     pub fn remove_resource(&self, uri: &str) -> bool {
         let change =
             self.0.change(|catalog| Ok(catalog.remove_resource(uri) || catalog.templates.remove(uri)));
-        self.told(change.unwrap_or(false), Kind::Resources)
+        self.announce_if(change.unwrap_or(false), ListKind::Resources)
     }
 
     /// Removes a skill and its files by the URI of its `SKILL.md`. Returns `false` if there is none.
     pub fn remove_skill(&self, uri: &str) -> bool {
         let removed = self.0.change(|catalog| Ok(skills::remove(catalog, uri))).unwrap_or(false);
-        self.told(removed, Kind::Resources)
+        self.announce_if(removed, ListKind::Resources)
     }
 
-    fn told(&self, changed: bool, kind: Kind) -> bool {
+    fn announce_if(&self, changed: bool, kind: ListKind) -> bool {
         if changed {
             self.0.announce(kind);
         }
@@ -59,22 +59,22 @@ impl Handle {
     /// Notifies all clients that the list of tools has changed, for example because [`crate::Server::visible`] now
     /// decides differently.
     pub fn tools_changed(&self) {
-        self.0.announce(Kind::Tools);
+        self.0.announce(ListKind::Tools);
     }
 
     /// Notifies all clients that the list of prompts has changed.
     pub fn prompts_changed(&self) {
-        self.0.announce(Kind::Prompts);
+        self.0.announce(ListKind::Prompts);
     }
 
     /// Notifies all clients that the list of resources has changed.
     pub fn resources_changed(&self) {
-        self.0.announce(Kind::Resources);
+        self.0.announce(ListKind::Resources);
     }
 
     /// Notifies the subscribers of a resource that it has changed.
     pub fn resource_updated(&self, uri: &str) {
-        for caller in self.0.callers() {
+        for caller in self.0.clients() {
             caller.resource_updated(uri);
         }
     }

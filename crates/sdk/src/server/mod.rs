@@ -34,7 +34,7 @@ pub mod web;
 pub use auth::{Auth, Dpop};
 pub use builder::Server;
 pub use definitions::args::{Args, NoArgs};
-pub use definitions::definition_ref::Listed;
+pub use definitions::definition_ref::DefinitionRef;
 pub use definitions::handler::Handler;
 pub use definitions::output::{Audio, Image, IntoContent, IntoPrompt, IntoResource, IntoToolOutput, Json};
 pub use definitions::prompt::Prompt;
@@ -43,50 +43,50 @@ pub use definitions::resource::{Resource, ResourceTemplate};
 pub use definitions::shared_state::RequiredState;
 pub use definitions::shared_state::State;
 pub use definitions::tool::Tool;
-pub use handle::Handle;
+pub use handle::ServerHandle;
 #[cfg(feature = "auth")]
 pub(crate) use http::listener::bind;
 #[cfg(feature = "http-server")]
 pub use http::{
-    Body, EventStore, Http, HttpService, KeptEvent, Listening, Refusal, SavedSession, SessionKey,
-    SessionStore,
+    Body, BoundEndpoint, EventStore, HttpEndpoint, HttpService, PrincipalError, SavedSession, SessionKey,
+    SessionStore, StoredEvent,
 };
 pub use identity::Identity;
 #[cfg(feature = "http-client")]
 pub(crate) use identity::is_scope;
-pub use input::ask::Asking;
+pub use input::ask::NamedRequest;
 pub use input::url_elicitation::UrlElicitation;
 pub use request::context::{Context, Progress};
 pub use request::layer::{Next, Request, Response};
-pub use request::observe::{Event, Report};
+pub use request::observe::{ErrorReport, RequestEvent};
 pub use service::Service;
 pub use session::Session;
 #[cfg(feature = "skills")]
 pub use skills::Skill;
-pub use tasks::{Stored, TaskOutcome, TaskRecord, TaskStore};
+pub use tasks::{StoreFuture, TaskOutcome, TaskRecord, TaskStore};
 
 pub use catalog::{Addable, Register};
 #[doc(hidden)]
-pub use catalog::{Annotated, Finished, Item};
+pub use catalog::{AnnotatedForm, CatalogItem, CompletedForm};
 #[cfg(feature = "http-client")]
 pub(crate) use clock::Clock;
-pub(crate) use connection::{Caller, Connection, Reach};
-pub use definitions::completion::{Completing, CompletionInput, CompletionOutput};
+pub(crate) use connection::{ClientState, Connection, ReplyChannel};
+pub use definitions::completion::{CompletionInput, CompletionOutput, CompletionRequest};
 pub use definitions::custom_method::IntoJson;
 pub use definitions::resource::ResourceArgs;
 pub(crate) use definitions::validator::Validator;
 #[cfg(feature = "rounds")]
-pub use input::rounds::{Key, Keys};
-pub(crate) use request::work::caught_future;
-pub(crate) use spawn::start;
+pub use input::rounds::{StateKey, StateKeys};
+pub(crate) use request::work::run_catching_panics;
+pub(crate) use spawn::spawn;
 #[cfg(feature = "http-client")]
-pub(crate) use spawn::start_abortable;
+pub(crate) use spawn::spawn_abortable;
 
 use std::fmt::Write as _;
 use std::pin::Pin;
 
 /// Returns 128 random bits as 32 hexadecimal digits: an identifier that cannot be guessed.
-pub(crate) fn unguessable() -> String {
+pub(crate) fn random_id() -> String {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the operating system provides random numbers");
     bytes.iter().fold(String::with_capacity(32), |mut name, byte| {

@@ -10,7 +10,7 @@ use ::http::{HeaderValue, StatusCode};
 use super::Identity;
 
 /// Placeholder without the feature `auth`; never constructed.
-pub(crate) enum Resource {}
+pub(crate) enum ProtectedResource {}
 
 /// Placeholder without the feature `auth`; never constructed.
 pub(crate) struct Rejection {
@@ -20,17 +20,17 @@ pub(crate) struct Rejection {
 }
 
 /// Placeholder without the feature `auth`; never constructed.
-pub(crate) struct Known {
+pub(crate) struct VerifiedToken {
     pub(crate) principal: Arc<str>,
     pub(crate) identity: Arc<Identity>,
 }
 
-impl Resource {
-    pub(crate) async fn authenticate(&self, _: &Parts, _: Option<&str>) -> Result<Known, Rejection> {
+impl ProtectedResource {
+    pub(crate) async fn authenticate(&self, _: &Parts, _: Option<&str>) -> Result<VerifiedToken, Rejection> {
         match *self {}
     }
 
-    pub(crate) fn permit(&self, _: &Identity, _: &[String]) -> Result<(), Rejection> {
+    pub(crate) fn check_scopes(&self, _: &Identity, _: &[String]) -> Result<(), Rejection> {
         match *self {}
     }
 
@@ -38,14 +38,14 @@ impl Resource {
         match *self {}
     }
 
-    pub(crate) fn consume(_: &mut Parts, _: &Known) {}
+    pub(crate) fn strip_credentials(_: &mut Parts, _: &VerifiedToken) {}
 
-    pub(crate) fn document_at(&self, _: &str) -> Option<&[u8]> {
+    pub(crate) fn metadata_at(&self, _: &str) -> Option<&[u8]> {
         match *self {}
     }
 
     #[cfg(feature = "axum")]
-    pub(crate) fn paths(&self) -> &[String] {
+    pub(crate) fn metadata_paths(&self) -> &[String] {
         match *self {}
     }
 }

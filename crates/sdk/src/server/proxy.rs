@@ -12,69 +12,71 @@ use linchpin_protocol::model::{
     ReadResourceDirectoryParams, ReadResourceDirectoryResult, extension,
 };
 use linchpin_protocol::version::Feature;
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 use linchpin_protocol::{Era, Error as ProtocolError, code};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle as Runtime;
 
-use super::catalog::{Catalog, Entry, Item, Kind, Live, check_name};
-use super::definitions::completion::{Completers, Forward};
-use super::definitions::prompt::{Fill, Filling, PromptEntry};
-use super::definitions::resource::{Read, ReadMatch, Reading, ResourceEntry, TemplateEntry, Values};
+use super::catalog::{Catalog, CatalogEntry, CatalogItem, ListKind, LiveCatalog, check_name};
+use super::definitions::completion::{Completers, RemoteCompleter};
+use super::definitions::prompt::{PromptEntry, PromptFuture, PromptHandler};
+use super::definitions::resource::{
+    ResourceEntry, ResourceFuture, ResourceHandler, TemplateEntry, TemplateHandler, Values,
+};
 use super::definitions::tool::{self, ToolEntry};
-use super::request::scope::Scope;
-use super::skills::{self, Remote, SkillEntry};
-use super::spawn::start;
+use super::request::scope::RequestScope;
+use super::skills::{self, RemoteSkillReader, SkillEntry};
+use super::spawn::spawn;
 use super::{BoxFuture, Context};
-use crate::client::{Answerer, Call, Changed, Client, ClientError};
+use crate::client::{Call, Client, ClientError, ListChanged, ServerRequestHandler};
 use crate::lock::lock;
-use crate::server_request::{Question, Reply};
+use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
 
 /// Timeout of a forwarded call. It is long because the caller decides when to cancel.
-const UNTIL_GIVEN_UP: Duration = Duration::from_hours(24);
+const FORWARDED_CALL_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// Connection to one remote server.
-pub(crate) struct Proxy {
+pub(crate) struct RemoteProxy {
     client: Client,
     prefix: String,
     /// Definitions that are registered for it, by kind.
-    registered: Mutex<BTreeMap<Kind, Vec<Registered>>>,
+    registered: Mutex<BTreeMap<ListKind, Vec<RegisteredItem>>>,
     /// Held while a list is fetched, so that an older list never replaces a newer one.
-    refreshing: tokio::sync::Mutex<()>,
+    refresh_lock: tokio::sync::Mutex<()>,
     /// Bit set of the lists that have changed since they were fetched.
-    stale: AtomicU8,
+    stale_lists: AtomicU8,
 }
 
-impl Proxy {
+impl RemoteProxy {
     /// Registers the definitions of the remote server, and follows its changes.
-    pub(crate) async fn register(prefix: &str, client: Client, live: &Arc<Live>) -> Result<()> {
-        let proxy = Arc::new(Proxy {
+    pub(crate) async fn register(prefix: &str, client: Client, live: &Arc<LiveCatalog>) -> Result<()> {
+        let proxy = Arc::new(RemoteProxy {
             client,
             prefix: prefix.to_owned(),
             registered: Mutex::default(),
-            refreshing: tokio::sync::Mutex::default(),
-            stale: AtomicU8::new(0),
+            refresh_lock: tokio::sync::Mutex::default(),
+            stale_lists: AtomicU8::new(0),
         });
         // Weak references: the server owns the client, so the client must not own the server.
         let (weak, server, runtime) = (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
         let changed = move |changed| {
             let (weak, server) = (weak.clone(), server.clone());
-            start(&runtime, async move { refresh_later(weak, server, changed).await });
+            spawn(&runtime, async move { refresh_later(weak, server, changed).await });
         };
         // Subscribe before the lists are fetched, so that no change is missed.
         proxy.client.watch_changes(Box::new(changed)).await?;
-        for kind in [Kind::Tools, Kind::Resources, Kind::Prompts] {
+        for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
             proxy.refresh(kind, live).await?;
         }
-        live.keep(proxy);
+        live.hold(proxy);
         Ok(())
     }
 
     /// Fetches a list and replaces the registered definitions.
-    async fn refresh(self: &Arc<Self>, kind: Kind, live: &Arc<Live>) -> Result<()> {
-        let _turn = self.refreshing.lock().await;
-        self.stale.fetch_and(!(1 << kind as u8), Ordering::AcqRel);
+    async fn refresh(self: &Arc<Self>, kind: ListKind, live: &Arc<LiveCatalog>) -> Result<()> {
+        let _turn = self.refresh_lock.lock().await;
+        self.stale_lists.fetch_and(!(1 << kind as u8), Ordering::AcqRel);
         let items = self.list(kind).await?;
         live.change(|catalog| {
             let mut registered = lock(&self.registered);
@@ -82,7 +84,7 @@ impl Proxy {
             for item in registered.get(&kind).into_iter().flatten() {
                 item.remove(&mut next);
             }
-            let names = items.iter().map(Registered::of).collect();
+            let names = items.iter().map(RegisteredItem::of).collect();
             for item in items {
                 next.add(item)?;
             }
@@ -92,11 +94,11 @@ impl Proxy {
         })
     }
 
-    async fn list(&self, kind: Kind) -> Result<Vec<Item>> {
+    async fn list(&self, kind: ListKind) -> Result<Vec<CatalogItem>> {
         let (client, can) = (&self.client, self.client.capabilities().clone());
         let mut items = Vec::new();
         match kind {
-            Kind::Tools if can.tools.is_some() => {
+            ListKind::Tools if can.tools.is_some() => {
                 for tool in client.tools().all().await? {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
@@ -104,10 +106,10 @@ impl Proxy {
                     }
                 }
             }
-            Kind::Prompts if can.prompts.is_some() => {
+            ListKind::Prompts if can.prompts.is_some() => {
                 items.extend(client.prompts().all().await?.into_iter().map(|prompt| self.prompt(prompt)));
             }
-            Kind::Resources if can.resources.is_some() => {
+            ListKind::Resources if can.resources.is_some() => {
                 items.extend(
                     client.resources().all().await?.into_iter().map(|resource| self.resource(resource)),
                 );
@@ -125,34 +127,34 @@ impl Proxy {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}_{name}", self.prefix) }
     }
 
-    fn tool(&self, mut definition: model::Tool) -> Result<Item> {
+    fn tool(&self, mut definition: model::Tool) -> Result<CatalogItem> {
         let name = self.prefixed(&definition.name);
         check_name("tool", &name)?;
         let call =
             RemoteTool { client: self.client.clone(), name: std::mem::replace(&mut definition.name, name) };
         definition.execution = None; // tasks are not forwarded
-        Ok(Item::Tool(Arc::new(ToolEntry::remote(definition, Box::new(call)))))
+        Ok(CatalogItem::Tool(Arc::new(ToolEntry::remote(definition, Box::new(call)))))
     }
 
-    fn prompt(&self, mut definition: model::Prompt) -> Item {
+    fn prompt(&self, mut definition: model::Prompt) -> CatalogItem {
         let name = self.prefixed(&definition.name);
         let name = std::mem::replace(&mut definition.name, name);
         let reference = CompletionReference::Prompt { name: name.clone(), title: None };
-        let completers = Completers::forward(Arc::new(RemoteCompletion(self.client.clone(), reference)));
+        let completers = Completers::remote(Arc::new(RemoteCompletion(self.client.clone(), reference)));
         let fill = Arc::new(RemotePrompt { client: self.client.clone(), name });
-        Item::Prompt(Arc::new(PromptEntry::remote(definition, fill, completers)))
+        CatalogItem::Prompt(Arc::new(PromptEntry::remote(definition, fill, completers)))
     }
 
-    fn resource(&self, definition: model::Resource) -> Item {
-        Item::Resource(Arc::new(ResourceEntry::remote(
+    fn resource(&self, definition: model::Resource) -> CatalogItem {
+        CatalogItem::Resource(Arc::new(ResourceEntry::remote(
             definition,
             Arc::new(RemoteResource(self.client.clone())),
         )))
     }
 
     /// Returns the skills of the remote server. A failure to list them does not prevent the rest from being registered.
-    async fn skills(&self) -> Vec<Item> {
-        if !self.client.offers(extension::SKILLS) {
+    async fn skills(&self) -> Vec<CatalogItem> {
+        if !self.client.has_extension(extension::SKILLS) {
             return Vec::new();
         }
         let skills = self.client.skills().all().await.unwrap_or_else(|error| {
@@ -162,20 +164,20 @@ impl Proxy {
         let remote = Arc::new(RemoteResource(self.client.clone()));
         skills
             .into_iter()
-            .map(|skill| Item::Skill(Arc::new(SkillEntry::remote(skill, remote.clone()))))
+            .map(|skill| CatalogItem::Skill(Arc::new(SkillEntry::remote(skill, remote.clone()))))
             .collect()
     }
 
-    fn template(&self, definition: model::ResourceTemplate) -> Result<Item> {
+    fn template(&self, definition: model::ResourceTemplate) -> Result<CatalogItem> {
         let reference = CompletionReference::Resource { uri: definition.uri_template.clone() };
-        let completers = Completers::forward(Arc::new(RemoteCompletion(self.client.clone(), reference)));
+        let completers = Completers::remote(Arc::new(RemoteCompletion(self.client.clone(), reference)));
         let read = Arc::new(RemoteResource(self.client.clone()));
-        Ok(Item::Template(Arc::new(TemplateEntry::remote(definition, read, completers)?)))
+        Ok(CatalogItem::Template(Arc::new(TemplateEntry::remote(definition, read, completers)?)))
     }
 }
 
 /// Key of a registered definition.
-enum Registered {
+enum RegisteredItem {
     Tool(Arc<str>),
     Prompt(Arc<str>),
     Resource(Arc<str>),
@@ -183,36 +185,36 @@ enum Registered {
     Skill(Arc<str>),
 }
 
-impl Registered {
-    fn of(item: &Item) -> Self {
+impl RegisteredItem {
+    fn of(item: &CatalogItem) -> Self {
         match item {
-            Item::Tool(entry) => Registered::Tool(entry.key().clone()),
-            Item::Prompt(entry) => Registered::Prompt(entry.key().clone()),
-            Item::Resource(entry) => Registered::Resource(entry.key().clone()),
-            Item::Template(entry) => Registered::Template(entry.key().clone()),
-            Item::Skill(entry) => Registered::Skill(entry.key().clone()),
+            CatalogItem::Tool(entry) => RegisteredItem::Tool(entry.key().clone()),
+            CatalogItem::Prompt(entry) => RegisteredItem::Prompt(entry.key().clone()),
+            CatalogItem::Resource(entry) => RegisteredItem::Resource(entry.key().clone()),
+            CatalogItem::Template(entry) => RegisteredItem::Template(entry.key().clone()),
+            CatalogItem::Skill(entry) => RegisteredItem::Skill(entry.key().clone()),
         }
     }
 
     fn remove(&self, catalog: &mut Catalog) -> bool {
         match self {
-            Registered::Tool(name) => catalog.tools.remove(name),
-            Registered::Prompt(name) => catalog.prompts.remove(name),
-            Registered::Resource(uri) => catalog.remove_resource(uri),
-            Registered::Template(text) => catalog.templates.remove(text),
-            Registered::Skill(uri) => skills::remove(catalog, uri),
+            RegisteredItem::Tool(name) => catalog.tools.remove(name),
+            RegisteredItem::Prompt(name) => catalog.prompts.remove(name),
+            RegisteredItem::Resource(uri) => catalog.remove_resource(uri),
+            RegisteredItem::Template(text) => catalog.templates.remove(text),
+            RegisteredItem::Skill(uri) => skills::remove(catalog, uri),
         }
     }
 }
 
-async fn refresh_later(proxy: Weak<Proxy>, live: Weak<Live>, changed: Changed) {
+async fn refresh_later(proxy: Weak<RemoteProxy>, live: Weak<LiveCatalog>, changed: ListChanged) {
     let (Some(proxy), Some(live)) = (proxy.upgrade(), live.upgrade()) else { return };
     let kind = match changed {
-        Changed::Tools => Kind::Tools,
-        Changed::Resources => Kind::Resources,
-        Changed::Prompts => Kind::Prompts,
+        ListChanged::Tools => ListKind::Tools,
+        ListChanged::Resources => ListKind::Resources,
+        ListChanged::Prompts => ListKind::Prompts,
     };
-    if proxy.stale.fetch_or(1 << kind as u8, Ordering::AcqRel) & (1 << kind as u8) != 0 {
+    if proxy.stale_lists.fetch_or(1 << kind as u8, Ordering::AcqRel) & (1 << kind as u8) != 0 {
         return; // a refresh is already pending
     }
     match proxy.refresh(kind, &live).await {
@@ -222,12 +224,12 @@ async fn refresh_later(proxy: Weak<Proxy>, live: Weak<Live>, changed: Changed) {
 }
 
 /// Forwards server requests of the remote server to the caller.
-struct ByContext(Context);
+struct ForwardToCaller(Context);
 
-impl Answerer for ByContext {
-    fn answer(&self, question: Question) -> BoxFuture<Result<Reply>> {
+impl ServerRequestHandler for ForwardToCaller {
+    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>> {
         let cx = self.0.clone();
-        Box::pin(async move { cx.ask(question).await })
+        Box::pin(async move { cx.send_server_request(question).await })
     }
 }
 
@@ -246,7 +248,9 @@ fn capabilities(cx: &Context) -> ClientCapabilities {
 
 /// Connects a forwarded call to the caller's request: timeout, server requests, progress.
 fn pass_on<T>(call: Call<T>, cx: &Context) -> Call<T> {
-    let call = call.timeout(UNTIL_GIVEN_UP).answered_by(Arc::new(ByContext(cx.clone())), capabilities(cx));
+    let call = call
+        .timeout(FORWARDED_CALL_TIMEOUT)
+        .with_server_request_handler(Arc::new(ForwardToCaller(cx.clone())), capabilities(cx));
     let (wants_progress, cx) = (cx.wants_progress(), cx.clone());
     if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
 }
@@ -271,10 +275,10 @@ struct RemoteTool {
     name: String,
 }
 
-impl tool::Call for RemoteTool {
-    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<tool::Work, Invalid> {
+impl tool::ToolHandler for RemoteTool {
+    fn call(&self, arguments: &str, scope: &RequestScope<'_>) -> Result<tool::ToolFuture, InvalidValue> {
         let arguments = RawValue::from_string(arguments.to_owned())
-            .map_err(|error| Invalid { path: String::new(), reason: error.to_string() })?;
+            .map_err(|error| InvalidValue { path: String::new(), reason: error.to_string() })?;
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         Ok(Box::pin(async move {
             let result: Result<CallToolResult, ClientError> =
@@ -289,8 +293,12 @@ struct RemotePrompt {
     name: String,
 }
 
-impl Fill for RemotePrompt {
-    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+impl PromptHandler for RemotePrompt {
+    fn fill(
+        &self,
+        arguments: &BTreeMap<String, String>,
+        scope: &RequestScope<'_>,
+    ) -> Result<PromptFuture, InvalidValue> {
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         let arguments = arguments.clone();
         Ok(Box::pin(async move {
@@ -303,7 +311,7 @@ impl Fill for RemotePrompt {
 struct RemoteResource(Client);
 
 impl RemoteResource {
-    fn pass_on(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+    fn forward(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
         let (client, uri, cx) = (self.0.clone(), uri.to_owned(), scope.context());
         Box::pin(async move {
             let result = pass_on(client.read(&*uri), &cx).await;
@@ -323,22 +331,22 @@ fn is_not_found(error: &ErrorObject) -> bool {
     error.code == code::RESOURCE_NOT_FOUND || (error.code == code::INVALID_PARAMS && names_uri)
 }
 
-impl Read for RemoteResource {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
-        self.pass_on(uri, scope)
+impl ResourceHandler for RemoteResource {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
+        self.forward(uri, scope)
     }
 }
 
-impl Remote for RemoteResource {
+impl RemoteSkillReader for RemoteResource {
     fn reads_directories(&self) -> bool {
-        self.0.reads_directories()
+        self.0.can_list_directories()
     }
 
     fn directory(
         &self,
         uri: &str,
         cursor: Option<String>,
-        scope: &Scope<'_>,
+        scope: &RequestScope<'_>,
     ) -> BoxFuture<Result<ReadResourceDirectoryResult>> {
         let params = ReadResourceDirectoryParams { uri: uri.to_owned(), cursor, meta: None };
         let (call, cx) = (self.0.read_directory(&params), scope.context());
@@ -346,16 +354,20 @@ impl Remote for RemoteResource {
     }
 }
 
-impl ReadMatch for RemoteResource {
-    fn read(&self, uri: &str, _: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
-        Ok(self.pass_on(uri, scope))
+impl TemplateHandler for RemoteResource {
+    fn read(&self, uri: &str, _: &Values, scope: &RequestScope<'_>) -> Result<ResourceFuture, InvalidValue> {
+        Ok(self.forward(uri, scope))
     }
 }
 
 struct RemoteCompletion(Client, CompletionReference);
 
-impl Forward for RemoteCompletion {
-    fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>> {
+impl RemoteCompleter for RemoteCompletion {
+    fn complete(
+        &self,
+        params: CompleteParams,
+        scope: &RequestScope<'_>,
+    ) -> BoxFuture<Result<CompleteResult>> {
         let call = self.0.complete_with(&CompleteParams { reference: self.1.clone(), meta: None, ..params });
         let cx = scope.context();
         Box::pin(async move { pass_on(call, &cx).await.map_err(|error| remote_error(error, &cx)) })

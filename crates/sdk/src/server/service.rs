@@ -12,18 +12,18 @@ use linchpin_protocol::wire::{self, error_object, session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use serde_json::Map;
 
-use super::catalog::{Catalog, Live};
-use super::handle::Handle;
+use super::catalog::{Catalog, LiveCatalog};
+use super::handle::ServerHandle;
 use super::identity::Identity;
-use super::input::rounds::Parking;
-use super::request::context::Client;
-use super::request::observe::{Event, Report, has_subscriber, print};
-use super::request::work::{Outcome, caught};
+use super::input::rounds::ParkedCalls;
+use super::request::context::ClientInfo;
+use super::request::observe::{ErrorReport, RequestEvent, has_subscriber, print_to_stderr};
+use super::request::work::{RequestOutcome, catch_panic};
 use super::session::Session;
-use super::settings::Settings;
+use super::settings::ServerSettings;
 use super::skills;
-use super::tasks::{self, Tasks};
-use super::{Connection, Reach};
+use super::tasks::{self, TaskRegistry};
+use super::{Connection, ReplyChannel};
 use crate::client::{Client as InMemoryClient, ClientBuilder};
 use crate::transport::memory::Memory;
 use crate::{Error, Result, transport};
@@ -31,53 +31,54 @@ use crate::{Error, Result, transport};
 /// Built server that can serve any number of clients.
 #[derive(Clone)]
 pub struct Service {
-    inner: Arc<Inner>,
+    inner: Arc<ServiceInner>,
     /// Principal of the clients, if known.
     principal: Option<Arc<str>>,
     /// Identity of the clients, if it is the same for all requests.
-    who: Option<Arc<Identity>>,
+    client_identity: Option<Arc<Identity>>,
     /// Whether calls are parked while they wait for input.
-    parks: bool,
+    parking_enabled: bool,
     /// When the last clone of this guard is dropped, the parked calls are dropped. Calls themselves hold none:
     /// otherwise the server would never be dropped.
-    _hold: Option<Arc<Hold>>,
+    _parked_guard: Option<Arc<ParkedCallsGuard>>,
 }
 
 /// Guard that drops the parked calls of a server when it is dropped.
-struct Hold(Arc<Parking>);
+struct ParkedCallsGuard(Arc<ParkedCalls>);
 
-impl Drop for Hold {
+impl Drop for ParkedCallsGuard {
     fn drop(&mut self) {
         self.0.clear();
     }
 }
 
-struct Inner {
-    settings: Settings,
-    live: Arc<Live>,
+struct ServiceInner {
+    settings: ServerSettings,
+    live: Arc<LiveCatalog>,
     /// Encoded server identity that stateless results carry.
     identity: Vec<u8>,
     /// Whether definitions may be added to lists that are empty now.
-    changes: bool,
-    parking: Arc<Parking>,
+    may_change: bool,
+    parked_calls: Arc<ParkedCalls>,
 }
 
 impl Service {
-    pub(crate) fn new(settings: Settings, live: Arc<Live>, changes: bool) -> Self {
+    pub(crate) fn new(settings: ServerSettings, live: Arc<LiveCatalog>, changes: bool) -> Self {
         let identity = stateless_era::identity(&settings.info);
-        let parking: Arc<Parking> = Arc::default();
-        let hold = Some(Arc::new(Hold(Arc::clone(&parking))));
-        let inner = Arc::new(Inner { settings, live, identity, changes, parking });
-        Service { inner, principal: None, who: None, parks: true, _hold: hold }
+        let parking: Arc<ParkedCalls> = Arc::default();
+        let hold = Some(Arc::new(ParkedCallsGuard(Arc::clone(&parking))));
+        let inner =
+            Arc::new(ServiceInner { settings, live, identity, may_change: changes, parked_calls: parking });
+        Service { inner, principal: None, client_identity: None, parking_enabled: true, _parked_guard: hold }
     }
 
     /// Handles one message and returns the response, if the message expects one. For embedding in any web framework. A
     /// request that names no revision is served with the newest session-era revision, but without a session.
     pub async fn handle_json(&self, message: &[u8]) -> Option<Vec<u8>> {
         let outbox = Arc::new(Outbox::new(usize::MAX, || ()));
-        let connection = Connection::new(self.clone(), outbox.clone(), Reach::OneShot);
+        let connection = Connection::new(self.clone(), outbox.clone(), ReplyChannel::OneShot);
         if message.len() > self.inner.settings.max_message {
-            connection.too_long(self.inner.settings.max_message);
+            connection.reject_oversized(self.inner.settings.max_message);
         } else if let Some(rest) = connection.receive(message) {
             rest.await;
         }
@@ -112,8 +113,8 @@ impl Service {
     }
 
     /// Returns a handle that changes the server while it runs.
-    pub fn handle(&self) -> Handle {
-        Handle::new(self.inner.live.clone())
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle::new(self.inner.live.clone())
     }
 
     /// Returns the same server for a client authenticated as `principal`. Request state that one principal received is
@@ -127,19 +128,19 @@ impl Service {
     #[must_use]
     pub fn for_identity(&self, identity: Identity) -> Service {
         let principal = Some(identity.principal().into());
-        Service { principal, who: Some(Arc::new(identity)), ..self.clone() }
+        Service { principal, client_identity: Some(Arc::new(identity)), ..self.clone() }
     }
 
     /// Returns the same server without call parking: a call that waits for input is replayed from its start, as on
     /// another instance. For tests.
     #[must_use]
     pub fn without_parking(&self) -> Service {
-        Service { parks: false, ..self.clone() }
+        Service { parking_enabled: false, ..self.clone() }
     }
 
     /// Returns the same server without the guard of the parked calls, for use inside a call.
-    pub(crate) fn without_hold(&self) -> Service {
-        Service { _hold: None, ..self.clone() }
+    pub(crate) fn without_parked_guard(&self) -> Service {
+        Service { _parked_guard: None, ..self.clone() }
     }
 
     pub(crate) fn principal(&self) -> Option<&str> {
@@ -147,27 +148,27 @@ impl Service {
     }
 
     /// Returns the identity of the clients, if it is the same for all requests.
-    pub(crate) fn known_identity(&self) -> Option<&Arc<Identity>> {
-        self.who.as_ref()
+    pub(crate) fn client_identity(&self) -> Option<&Arc<Identity>> {
+        self.client_identity.as_ref()
     }
 
-    pub(crate) fn tasks(&self) -> &Tasks {
+    pub(crate) fn tasks(&self) -> &TaskRegistry {
         &self.inner.settings.tasks
     }
 
-    pub(crate) fn parking(&self) -> &Arc<Parking> {
-        &self.inner.parking
+    pub(crate) fn parked_calls(&self) -> &Arc<ParkedCalls> {
+        &self.inner.parked_calls
     }
 
     pub(crate) fn max_parked(&self) -> usize {
-        if self.parks { self.inner.settings.max_parked } else { 0 }
+        if self.parking_enabled { self.inner.settings.max_parked } else { 0 }
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &ServerSettings {
         &self.inner.settings
     }
 
-    pub(crate) fn live(&self) -> &Arc<Live> {
+    pub(crate) fn live(&self) -> &Arc<LiveCatalog> {
         &self.inner.live
     }
 
@@ -182,12 +183,12 @@ impl Service {
     /// Returns the capabilities that follow from the registered definitions.
     fn capabilities(&self) -> ServerCapabilities {
         let catalog = self.catalog();
-        let changes = self.inner.changes;
+        let changes = self.inner.may_change;
         let list = |empty: bool| (!empty || changes).then_some(ListCapability { list_changed: Some(true) });
         let any_resources = !catalog.resources.is_empty()
             || !catalog.templates.is_empty()
             || !catalog.skills.is_empty()
-            || self.inner.settings.catch_all.is_some()
+            || self.inner.settings.fallback_reader.is_some()
             || changes;
         let completes = catalog.prompts.iter().any(|prompt| !prompt.completers.is_empty())
             || catalog.templates.iter().any(|template| !template.completers.is_empty());
@@ -214,14 +215,14 @@ impl Service {
     ) -> Result<(Session, InitializeResult), ProtocolError> {
         let params: InitializeParams = wire::decode(params.text().unwrap_or("{}"))
             .map_err(|invalid| ProtocolError::InvalidParams { path: invalid.path, reason: invalid.reason })?;
-        let spoken = &self.inner.settings.revisions;
-        let Some(revision) = session_era::negotiate(&params.protocol_version, spoken) else {
+        let supported = &self.inner.settings.revisions;
+        let Some(revision) = session_era::negotiate(&params.protocol_version, supported) else {
             return Err(ProtocolError::UnsupportedVersion {
                 requested: params.protocol_version,
-                supported: spoken.clone(),
+                supported: supported.clone(),
             });
         };
-        let client = Client { info: Some(params.client_info), capabilities: params.capabilities };
+        let client = ClientInfo { info: Some(params.client_info), capabilities: params.capabilities };
         let result = InitializeResult {
             protocol_version: revision.as_str().to_owned(),
             capabilities: self.capabilities(),
@@ -246,22 +247,22 @@ impl Service {
     }
 
     /// Returns the part of a subscription filter that this server accepts.
-    pub(crate) fn honoured(
+    pub(crate) fn accepted_subscriptions(
         &self,
-        wish: SubscriptionFilter,
+        requested: SubscriptionFilter,
         can_watch: impl Fn(&str) -> bool,
         sees_task: impl Fn(&str) -> bool,
     ) -> SubscriptionFilter {
         let capabilities = self.capabilities();
-        let wanted = |wish: Option<bool>, can: bool| (wish == Some(true) && can).then_some(true);
+        let wanted = |requested: Option<bool>, can: bool| (requested == Some(true) && can).then_some(true);
         let resources = capabilities.resources.is_some();
         let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| can_watch(uri)).collect();
         SubscriptionFilter {
-            tools_list_changed: wanted(wish.tools_list_changed, capabilities.tools.is_some()),
-            prompts_list_changed: wanted(wish.prompts_list_changed, capabilities.prompts.is_some()),
-            resources_list_changed: wanted(wish.resources_list_changed, resources),
-            resource_subscriptions: wish.resource_subscriptions.filter(|_| resources).map(readable),
-            task_ids: wish.task_ids.map(|ids| ids.into_iter().filter(|id| sees_task(id)).collect()),
+            tools_list_changed: wanted(requested.tools_list_changed, capabilities.tools.is_some()),
+            prompts_list_changed: wanted(requested.prompts_list_changed, capabilities.prompts.is_some()),
+            resources_list_changed: wanted(requested.resources_list_changed, resources),
+            resource_subscriptions: requested.resource_subscriptions.filter(|_| resources).map(readable),
+            task_ids: requested.task_ids.map(|ids| ids.into_iter().filter(|id| sees_task(id)).collect()),
         }
     }
 
@@ -270,21 +271,21 @@ impl Service {
         &self,
         method: &str,
         target: Option<&str>,
-        begun: Option<Instant>,
+        started: Option<Instant>,
         revision: Revision,
-        outcome: &Outcome,
+        outcome: &RequestOutcome,
     ) {
-        if let Some(error) = &outcome.hidden {
+        if let Some(error) = &outcome.internal_error {
             self.report(error, method, target);
         }
         let settings = &self.inner.settings;
-        if let (Some(instrument), Some(begun)) = (&settings.instrument, begun) {
-            let event = Event {
+        if let (Some(instrument), Some(started)) = (&settings.instrument, started) {
+            let event = RequestEvent {
                 method,
                 target,
-                error: outcome.answer.as_ref().err().map(|error| error_object(error, revision).code),
+                error: outcome.result.as_ref().err().map(|error| error_object(error, revision).code),
                 tool_error: outcome.tool_error,
-                duration: begun.elapsed(),
+                duration: started.elapsed(),
                 state: &settings.state,
             };
             call_hook("instrument", || instrument(&event));
@@ -295,21 +296,21 @@ impl Service {
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
         let settings = &self.inner.settings;
         if let Some(on_error) = &settings.on_error {
-            let report = Report { error, method, target, state: &settings.state };
+            let report = ErrorReport { error, method, target, state: &settings.state };
             call_hook("on_error", || on_error(&report));
             return;
         }
         tracing::error!(method, target, error = ?error, "handler failed");
         if !has_subscriber() {
             let target = target.map(|target| format!(" `{target}`")).unwrap_or_default();
-            print(format_args!("{}: {method}{target} failed: {error:?}", settings.info.name));
+            print_to_stderr(format_args!("{}: {method}{target} failed: {error:?}", settings.info.name));
         }
     }
 }
 
 /// Calls a hook and catches its panic: a hook must not end the request that it observes.
 fn call_hook(hook: &str, call: impl FnOnce()) {
-    if let Err(panicked) = caught(call) {
+    if let Err(panicked) = catch_panic(call) {
         tracing::error!(hook, error = ?panicked, "hook panicked");
     }
 }

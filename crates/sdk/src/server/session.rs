@@ -10,13 +10,13 @@ use linchpin_protocol::model::LogLevel;
 use serde_json::Value;
 
 use super::definitions::shared_state::StateMap;
-use super::request::context::Client;
+use super::request::context::ClientInfo;
 use crate::lock::lock;
 
 /// Maximum number of subscriptions of one client.
 pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;
 /// Maximum length of a URI that is stored for a client, in bytes.
-pub(crate) const MAX_URI: usize = 8 * 1024;
+pub(crate) const MAX_URI_LEN: usize = 8 * 1024;
 
 /// One client's session. Cheap to clone.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub struct Session(Arc<Inner>);
 struct Inner {
     outbox: Arc<Outbox>,
     revision: Revision,
-    client: Arc<Client>,
+    client: Arc<ClientInfo>,
     initialized: AtomicBool,
     log_level: AtomicU8,
     state: Mutex<StateMap>,
@@ -33,7 +33,7 @@ struct Inner {
 }
 
 impl Session {
-    pub(crate) fn new(revision: Revision, client: Client, outbox: Arc<Outbox>) -> Self {
+    pub(crate) fn new(revision: Revision, client: ClientInfo, outbox: Arc<Outbox>) -> Self {
         Session(Arc::new(Inner {
             outbox,
             revision,
@@ -48,7 +48,7 @@ impl Session {
     /// Sends a custom notification to this client, also between requests. Returns `false` if the client is gone or
     /// reads too slowly.
     pub fn notify(&self, method: &str, params: &Value) -> bool {
-        self.0.outbox.offer(|out| write::notification(method, out, |out| write::value(params, out)))
+        self.0.outbox.try_send(|out| write::notification(method, out, |out| write::value(params, out)))
     }
 
     /// Stores a value for this client, by its type.
@@ -65,7 +65,7 @@ impl Session {
         self.0.revision
     }
 
-    pub(crate) fn client(&self) -> &Arc<Client> {
+    pub(crate) fn client(&self) -> &Arc<ClientInfo> {
         &self.0.client
     }
 

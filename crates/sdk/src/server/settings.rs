@@ -10,18 +10,18 @@ use linchpin_protocol::model::{CacheHints, Implementation, Meta};
 
 use super::clock::Clock;
 use super::definitions::custom_method::{NotificationHandler, RequestHandler};
-use super::definitions::definition_ref::Listed;
-use super::definitions::resource::CatchAll;
+use super::definitions::definition_ref::DefinitionRef;
+use super::definitions::resource::FallbackReader;
 use super::definitions::shared_state::StateMap;
 #[cfg(feature = "rounds")]
-use super::input::rounds::Keys;
+use super::input::rounds::StateKeys;
 use super::request::context::Context;
 use super::request::layer::Layer;
-use super::request::observe::{Event, Report};
-use super::tasks::Tasks;
+use super::request::observe::{ErrorReport, RequestEvent};
+use super::tasks::TaskRegistry;
 
 /// Settings of a server.
-pub(crate) struct Settings {
+pub(crate) struct ServerSettings {
     pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,
     /// Supported protocol revisions.
@@ -33,42 +33,42 @@ pub(crate) struct Settings {
     pub(crate) max_in_flight: usize,
     pub(crate) shutdown_timeout: Duration,
     /// How long a client may take to respond to a server request.
-    pub(crate) question_timeout: Duration,
+    pub(crate) input_timeout: Duration,
     pub(crate) clock: Clock,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: TaskRegistry,
     /// How many calls may be parked while they wait for input without a session.
     pub(crate) max_parked: usize,
     /// Audience of the request state. Default: the name of the server.
     pub(crate) audience: Option<String>,
     #[cfg(feature = "rounds")]
-    pub(crate) keys: Keys,
+    pub(crate) keys: StateKeys,
     pub(crate) experimental: Option<Meta>,
     pub(crate) extensions: Option<Meta>,
     pub(crate) state: StateMap,
     pub(crate) layers: Vec<Arc<dyn Layer>>,
     pub(crate) requests: HashMap<String, RequestHandler>,
     pub(crate) notifications: HashMap<String, NotificationHandler>,
-    pub(crate) catch_all: Option<Arc<dyn CatchAll>>,
-    pub(crate) instrument: Option<Instrument>,
+    pub(crate) fallback_reader: Option<Arc<dyn FallbackReader>>,
+    pub(crate) instrument: Option<RequestHook>,
     pub(crate) on_error: Option<OnError>,
-    pub(crate) visible: Option<Visible>,
+    pub(crate) visible: Option<VisibilityFilter>,
 }
 
 /// Hook that is called for every finished request.
-pub(crate) type Instrument = Box<dyn Fn(&Event<'_>) + Send + Sync>;
+pub(crate) type RequestHook = Box<dyn Fn(&RequestEvent<'_>) + Send + Sync>;
 /// Hook that is called with errors whose details clients do not see.
-pub(crate) type OnError = Box<dyn Fn(&Report<'_>) + Send + Sync>;
+pub(crate) type OnError = Box<dyn Fn(&ErrorReport<'_>) + Send + Sync>;
 /// Filter that decides which definitions a request may see.
-pub(crate) type Visible = Box<dyn Fn(Listed<'_>, &Context) -> bool + Send + Sync>;
+pub(crate) type VisibilityFilter = Box<dyn Fn(DefinitionRef<'_>, &Context) -> bool + Send + Sync>;
 
-impl Settings {
+impl ServerSettings {
     /// Returns the first hook that wraps handlers and so prevents mounting.
     pub(crate) fn hook(&self) -> Option<&'static str> {
         let hooks = [
             ("layers", !self.layers.is_empty()),
             ("custom methods", !self.requests.is_empty()),
             ("notification handlers", !self.notifications.is_empty()),
-            ("a fallback resource reader", self.catch_all.is_some()),
+            ("a fallback resource reader", self.fallback_reader.is_some()),
             ("a request hook", self.instrument.is_some()),
             ("an error hook", self.on_error.is_some()),
             ("a visibility filter", self.visible.is_some()),
@@ -77,7 +77,7 @@ impl Settings {
     }
 
     pub(crate) fn new(info: Implementation) -> Self {
-        Settings {
+        ServerSettings {
             info,
             instructions: None,
             revisions: Revision::ALL.to_vec(),
@@ -87,20 +87,20 @@ impl Settings {
             max_message: 4 << 20,
             max_in_flight: 1_024,
             shutdown_timeout: Duration::from_secs(30),
-            question_timeout: Duration::from_mins(10),
+            input_timeout: Duration::from_mins(10),
             clock: Clock::default(),
-            tasks: Tasks::default(),
+            tasks: TaskRegistry::default(),
             max_parked: 1_024,
             audience: None,
             #[cfg(feature = "rounds")]
-            keys: Keys::random(),
+            keys: StateKeys::random(),
             experimental: None,
             extensions: None,
             state: StateMap::default(),
             layers: Vec::new(),
             requests: HashMap::new(),
             notifications: HashMap::new(),
-            catch_all: None,
+            fallback_reader: None,
             instrument: None,
             on_error: None,
             visible: None,

@@ -7,14 +7,14 @@ use tokio::task::AbortHandle;
 
 /// Spawns `work` on `runtime`.
 #[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
-pub(crate) fn start(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
     runtime.spawn(work);
 }
 
 /// Spawns `work` on `runtime` and returns a handle that aborts it.
 #[cfg(feature = "http-client")]
 #[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
-pub(crate) fn start_abortable(
+pub(crate) fn spawn_abortable(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> AbortHandle {

@@ -12,12 +12,12 @@ use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::catalog::Kind;
+use super::catalog::ListKind;
 use super::request::cancellation::Cancel;
 use super::request::dispatch;
-use super::request::result::Answer;
-use super::request::scope::Scope;
-use super::request::work::Work;
+use super::request::result::MethodResult;
+use super::request::scope::RequestScope;
+use super::request::work::RequestFuture;
 use super::session::MAX_SUBSCRIPTIONS;
 use super::tasks;
 use crate::Result;
@@ -25,13 +25,13 @@ use crate::lock::lock;
 
 /// Subscription streams of one connection.
 #[derive(Default)]
-pub(crate) struct Streams {
-    open: Mutex<Vec<Arc<Stream>>>,
+pub(crate) struct SubscriptionStreams {
+    streams: Mutex<Vec<Arc<SubscriptionStream>>>,
     closing: Notify,
     closed: Mutex<bool>,
 }
 
-struct Stream {
+struct SubscriptionStream {
     id: Id<'static>,
     revision: Revision,
     filter: SubscriptionFilter,
@@ -39,7 +39,7 @@ struct Stream {
     cancel: Arc<Cancel>,
 }
 
-impl Stream {
+impl SubscriptionStream {
     fn meta(&self) -> Meta {
         let id = match &self.id {
             Id::Number(number) => Value::from(*number),
@@ -53,46 +53,46 @@ impl Stream {
         write::notification(method.name(), out, |out| params.encode(&mut Encoder { out, revision }));
     }
 
-    fn wants_list(&self, kind: Kind) -> bool {
+    fn wants_list(&self, kind: ListKind) -> bool {
         let wanted = match kind {
-            Kind::Tools => self.filter.tools_list_changed,
-            Kind::Prompts => self.filter.prompts_list_changed,
-            Kind::Resources => self.filter.resources_list_changed,
+            ListKind::Tools => self.filter.tools_list_changed,
+            ListKind::Prompts => self.filter.prompts_list_changed,
+            ListKind::Resources => self.filter.resources_list_changed,
         };
-        wanted == Some(true) && !self.cancel.is_over()
+        wanted == Some(true) && !self.cancel.has_ended()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
         let mut wanted = self.filter.resource_subscriptions.iter().flatten();
-        wanted.any(|wanted| wanted == uri) && !self.cancel.is_over()
+        wanted.any(|wanted| wanted == uri) && !self.cancel.has_ended()
     }
 }
 
 /// Returns the notification for a change of a list.
-pub(crate) const fn changed(kind: Kind) -> Method {
+pub(crate) const fn change_method(kind: ListKind) -> Method {
     match kind {
-        Kind::Tools => Method::ToolsChanged,
-        Kind::Prompts => Method::PromptsChanged,
-        Kind::Resources => Method::ResourcesChanged,
+        ListKind::Tools => Method::ToolsChanged,
+        ListKind::Prompts => Method::PromptsChanged,
+        ListKind::Resources => Method::ResourcesChanged,
     }
 }
 
-impl Streams {
+impl SubscriptionStreams {
     /// Returns the open streams. The lock is released before sending, because in memory that runs the client.
-    fn streams(&self) -> Vec<Arc<Stream>> {
-        lock(&self.open).clone()
+    fn open_streams(&self) -> Vec<Arc<SubscriptionStream>> {
+        lock(&self.streams).clone()
     }
 
     /// Notifies the subscribed streams of a changed list. `send` takes one message.
-    pub(crate) fn list_changed(&self, kind: Kind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        for stream in self.streams().iter().filter(|stream| stream.wants_list(kind)) {
-            send(&|out| stream.write(changed(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
+    pub(crate) fn list_changed(&self, kind: ListKind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
+        for stream in self.open_streams().iter().filter(|stream| stream.wants_list(kind)) {
+            send(&|out| stream.write(change_method(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
         }
     }
 
     /// Notifies the subscribed streams of a changed resource.
     pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        for stream in self.streams().iter().filter(|stream| stream.wants_resource(uri)) {
+        for stream in self.open_streams().iter().filter(|stream| stream.wants_resource(uri)) {
             let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: Some(stream.meta()) };
             send(&|out| stream.write(Method::ResourceUpdated, &params, out));
         }
@@ -100,11 +100,11 @@ impl Streams {
 
     /// Notifies the subscribed streams of a changed task.
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        let wants = |stream: &&Arc<Stream>| {
+        let wants = |stream: &&Arc<SubscriptionStream>| {
             let mut wanted = stream.filter.task_ids.iter().flatten();
-            wanted.any(|id| *id == params.task.task_id) && !stream.cancel.is_over()
+            wanted.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
         };
-        for stream in self.streams().iter().filter(wants) {
+        for stream in self.open_streams().iter().filter(wants) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
             send(&|out| stream.write(Method::TaskUpdated, &params, out));
         }
@@ -126,55 +126,56 @@ impl Streams {
 }
 
 /// Guard that removes the stream when its request ends.
-struct Closing {
+struct StreamGuard {
     connection: Arc<super::Connection>,
-    stream: Arc<Stream>,
+    stream: Arc<SubscriptionStream>,
 }
 
-impl Drop for Closing {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
-        lock(&self.connection.streams().open).retain(|stream| !Arc::ptr_eq(stream, &self.stream));
+        lock(&self.connection.streams().streams).retain(|stream| !Arc::ptr_eq(stream, &self.stream));
     }
 }
 
 /// Opens a stream: acknowledged immediately, answered when the server closes it.
-pub(crate) fn listen(scope: &Scope<'_>, wish: SubscriptionFilter) -> Result<Work> {
+pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) -> Result<RequestFuture> {
     if !scope.connection.has_streams() {
         return Err(ProtocolError::InvalidRequest(
             "this connection carries only one response, not a stream of notifications".into(),
         )
         .into());
     }
-    if wish.task_ids.is_some() {
+    if requested.task_ids.is_some() {
         tasks::check_extension(scope)?;
     }
     let sees_task = |id: &str| scope.service.tasks().is_running(id, scope);
-    let filter = scope.service.honoured(wish, |uri| dispatch::can_watch(scope, uri), sees_task);
+    let filter =
+        scope.service.accepted_subscriptions(requested, |uri| dispatch::can_subscribe(scope, uri), sees_task);
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
-    let stream = Arc::new(Stream { id, revision: scope.revision, filter, cancel });
+    let stream = Arc::new(SubscriptionStream { id, revision: scope.revision, filter, cancel });
     {
-        let mut open = lock(&scope.connection.streams().open);
+        let mut open = lock(&scope.connection.streams().streams);
         let count = |names: &Option<Vec<String>>| names.as_ref().map_or(0, Vec::len);
-        let watched = |stream: &Stream| {
+        let watched = |stream: &SubscriptionStream| {
             1 + count(&stream.filter.resource_subscriptions) + count(&stream.filter.task_ids)
         };
-        let held: usize = open.iter().map(|stream| watched(stream)).sum();
-        if held + watched(&stream) > MAX_SUBSCRIPTIONS {
+        let current: usize = open.iter().map(|stream| watched(stream)).sum();
+        if current + watched(&stream) > MAX_SUBSCRIPTIONS {
             return Err(ProtocolError::Internal("too many subscriptions on this connection".into()).into());
         }
         let notifications = stream.filter.clone();
         let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };
         // Not `notify`, which may drop the message: the acknowledgement must be sent, and be the first message.
-        scope.connection.answers().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
+        scope.connection.responses().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
         open.push(stream.clone());
     }
-    scope.connection.watch();
-    let closing = Closing { connection: scope.connection.clone(), stream };
-    Ok(Work::wait(
+    scope.connection.subscribe_to_changes();
+    let closing = StreamGuard { connection: scope.connection.clone(), stream };
+    Ok(RequestFuture::pending(
         async move {
             closing.connection.streams().closed().await;
             Ok(EmptyResult { meta: Some(closing.stream.meta()) })
         },
-        Answer::body,
+        MethodResult::body,
     ))
 }

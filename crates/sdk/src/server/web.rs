@@ -5,7 +5,10 @@ pub use linchpin_jsonrpc::{Limits, ParseError, ParseErrorKind, check as check_js
 
 #[cfg(feature = "tls")]
 pub use super::http::Tls;
-pub use super::http::{Addresses, Bodies, Guard, Listener, Stranger, Unread, Whole, client_network};
+pub use super::http::{
+    BodyReadError, BodyReader, ConnectionAddresses, Listener, OriginError, OriginGuard, ReadBody,
+    client_network,
+};
 
 /// Decodes the fields of a form or query, in order.
 #[cfg(feature = "auth")]

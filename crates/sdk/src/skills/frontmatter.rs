@@ -6,14 +6,14 @@ use serde_json::{Number, Value};
 use super::yaml;
 
 /// Maximum size of a frontmatter in bytes.
-const MAX_HEAD: usize = 64 << 10;
+const MAX_FRONTMATTER_BYTES: usize = 64 << 10;
 const FENCE: &str = "---";
 
 /// Parses the frontmatter. The error names the problem.
 pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
     let (head, _) = split(text).ok_or("it must start with a frontmatter between two lines of `---`")?;
-    if head.len() > MAX_HEAD {
-        return Err(format!("its frontmatter is larger than {MAX_HEAD} bytes"));
+    if head.len() > MAX_FRONTMATTER_BYTES {
+        return Err(format!("its frontmatter is larger than {MAX_FRONTMATTER_BYTES} bytes"));
     }
     let value = yaml::read(head).map_err(|reason| format!("its frontmatter cannot be read: {reason}"))?;
     let Value::Object(mut others) = value else { return Err("its frontmatter must be a mapping".into()) };
@@ -47,37 +47,37 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Checks that two frontmatters are equivalent. A null member equals an absent one.
-pub(crate) fn same(one: &SkillFrontmatter, other: &SkillFrontmatter) -> Result<(), String> {
-    let differ = |key: &str| format!("`{key}` in its frontmatter differs from the skill entry");
-    if one.name != other.name {
-        return Err(differ("name"));
+pub(crate) fn check_equal(left: &SkillFrontmatter, right: &SkillFrontmatter) -> Result<(), String> {
+    let mismatch = |key: &str| format!("`{key}` in its frontmatter differs from the skill entry");
+    if left.name != right.name {
+        return Err(mismatch("name"));
     }
-    if one.description != other.description {
-        return Err(differ("description"));
+    if left.description != right.description {
+        return Err(mismatch("description"));
     }
     let null = Value::Null;
-    for key in one.others.keys().chain(other.others.keys()) {
-        let [one, other] = [one, other].map(|head| head.others.get(key).unwrap_or(&null));
-        if !equal(one, other) {
-            return Err(differ(key));
+    for key in left.others.keys().chain(right.others.keys()) {
+        let [left, right] = [left, right].map(|head| head.others.get(key).unwrap_or(&null));
+        if !equal(left, right) {
+            return Err(mismatch(key));
         }
     }
     Ok(())
 }
 
 /// Compares values semantically: `1` and `1.0` are equal.
-fn equal(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || float(one) == float(other),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+fn equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => left == right || float(left) == float(right),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
         }
-        (Value::Object(one), Value::Object(other)) => {
+        (Value::Object(left), Value::Object(right)) => {
             let in_other =
-                |(key, value): (&String, &Value)| other.get(key).is_some_and(|other| equal(value, other));
-            one.len() == other.len() && one.iter().all(in_other)
+                |(key, value): (&String, &Value)| right.get(key).is_some_and(|right| equal(value, right));
+            left.len() == right.len() && left.iter().all(in_other)
         }
-        _ => one == other,
+        _ => left == right,
     }
 }
 
@@ -131,21 +131,21 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
         }
-        let long = format!("---\nname: a\ndescription: {}\n---\n", "x".repeat(MAX_HEAD));
+        let long = format!("---\nname: a\ndescription: {}\n---\n", "x".repeat(MAX_FRONTMATTER_BYTES));
         assert!(parse(&long).unwrap_err().contains("larger than 65536 bytes"));
     }
 
     #[test]
     fn heads_are_compared_by_what_they_mean() {
-        assert_eq!(same(&head("n: 1.0\nm: {a: [2]}\n"), &head("m: {a: [2.0]}\nn: 1\nx: ~\n")), Ok(()));
-        for (one, other) in
+        assert_eq!(check_equal(&head("n: 1.0\nm: {a: [2]}\n"), &head("m: {a: [2.0]}\nn: 1\nx: ~\n")), Ok(()));
+        for (left, right) in
             [("n: 1\n", "n: 2\n"), ("n: 1\n", "n: '1'\n"), ("n: [1]\n", "n: [1, 1]\n"), ("", "n: {}\n")]
         {
-            let error = same(&head(one), &head(other)).unwrap_err();
+            let error = check_equal(&head(left), &head(right)).unwrap_err();
             assert_eq!(error, "`n` in its frontmatter differs from the skill entry");
         }
-        assert!(same(&head("n: 9007199254740993\n"), &head("n: 9007199254740992.0\n")).is_err());
-        let other = SkillFrontmatter { description: "c".into(), ..head("") };
-        assert!(same(&head(""), &other).is_err_and(|error| error.starts_with("`description`")));
+        assert!(check_equal(&head("n: 9007199254740993\n"), &head("n: 9007199254740992.0\n")).is_err());
+        let right = SkillFrontmatter { description: "c".into(), ..head("") };
+        assert!(check_equal(&head(""), &right).is_err_and(|error| error.starts_with("`description`")));
     }
 }

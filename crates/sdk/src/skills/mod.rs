@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-pub(crate) use frontmatter::{body, parse, same};
-pub(crate) use uri::{check_name, encode_path, normalize, root};
+pub(crate) use frontmatter::{body, check_equal, parse};
+pub(crate) use uri::{check_name, encode_path, normalize, skill_root};
 
 /// Main file of every skill.
 pub(crate) const SKILL_MD: &str = "SKILL.md";

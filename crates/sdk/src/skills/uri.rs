@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use super::SKILL_MD;
 
 /// Maximum length of a name.
-const MAX_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// Returns the root of a skill, given the URI of its `SKILL.md`.
-pub(crate) fn root(uri: &str) -> Option<&str> {
+pub(crate) fn skill_root(uri: &str) -> Option<&str> {
     uri.strip_suffix(SKILL_MD)?.strip_suffix('/')
 }
 
@@ -18,11 +18,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let letters = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     };
-    if name.len() <= MAX_NAME && name.split('-').all(letters) {
+    if name.len() <= MAX_NAME_LEN && name.split('-').all(letters) {
         return Ok(());
     }
     Err(format!(
-        "invalid name `{name}`: use up to {MAX_NAME} lowercase letters and digits, with single hyphens between them"
+        "invalid name `{name}`: use up to {MAX_NAME_LEN} lowercase letters and digits, with single hyphens between them"
     ))
 }
 
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn the_root_is_what_stands_before_skill_md() {
-        assert_eq!(root("skill://acme/refunds/SKILL.md"), Some("skill://acme/refunds"));
-        assert_eq!(root("skill://acme/refunds/skill.md"), None);
-        assert_eq!(root("skill://acme/xSKILL.md"), None);
+        assert_eq!(skill_root("skill://acme/refunds/SKILL.md"), Some("skill://acme/refunds"));
+        assert_eq!(skill_root("skill://acme/refunds/skill.md"), None);
+        assert_eq!(skill_root("skill://acme/xSKILL.md"), None);
     }
 
     #[test]

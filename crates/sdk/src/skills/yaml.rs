@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 const MAX_DEPTH: usize = 32;
 
 /// An unfinished list or mapping.
-enum Open {
+enum OpenNode {
     List(Vec<Value>),
     /// With the key of the next value.
     Mapping(Map<String, Value>, Option<String>),
@@ -18,24 +18,24 @@ enum Open {
 
 /// Parses a document. The error names the problem and its line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
-    let mut reader = Reader::default();
+    let mut reader = YamlReader::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| error.to_string())?;
-        reader.take(event).map_err(|reason| format!("{reason}, in line {}", span.start.line()))?;
+        reader.on_event(event).map_err(|reason| format!("{reason}, in line {}", span.start.line()))?;
     }
-    Ok(reader.whole.unwrap_or(Value::Null))
+    Ok(reader.document.unwrap_or(Value::Null))
 }
 
 #[derive(Default)]
-struct Reader {
-    open: Vec<Open>,
-    whole: Option<Value>,
+struct YamlReader {
+    open: Vec<OpenNode>,
+    document: Option<Value>,
 }
 
-impl Reader {
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+impl YamlReader {
+    fn on_event(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
-            Event::DocumentStart(_) if self.whole.is_some() => Err("only one document is allowed".into()),
+            Event::DocumentStart(_) if self.document.is_some() => Err("only one document is allowed".into()),
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
@@ -49,18 +49,18 @@ impl Reader {
             | Event::SequenceStart(_, Some(tag))
             | Event::MappingStart(_, Some(tag)) => Err(format!("the tag `{tag}` is not allowed")),
             Event::Scalar(text, style, ..) => self.scalar(&text, style),
-            Event::SequenceStart(..) => self.begin(Open::List(Vec::new())),
-            Event::MappingStart(..) => self.begin(Open::Mapping(Map::new(), None)),
+            Event::SequenceStart(..) => self.start_node(OpenNode::List(Vec::new())),
+            Event::MappingStart(..) => self.start_node(OpenNode::Mapping(Map::new(), None)),
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
-                Some(Open::List(items)) => self.value(Value::Array(items)),
-                Some(Open::Mapping(members, _)) => self.value(Value::Object(members)),
+                Some(OpenNode::List(items)) => self.value(Value::Array(items)),
+                Some(OpenNode::Mapping(members, _)) => self.value(Value::Object(members)),
                 None => Err("unexpected end of a list or mapping".into()),
             },
         }
     }
 
-    fn begin(&mut self, open: Open) -> Result<(), String> {
-        if matches!(self.open.last(), Some(Open::Mapping(_, None))) {
+    fn start_node(&mut self, open: OpenNode) -> Result<(), String> {
+        if matches!(self.open.last(), Some(OpenNode::Mapping(_, None))) {
             return Err("keys must be strings".into());
         }
         if self.open.len() >= MAX_DEPTH {
@@ -71,22 +71,22 @@ impl Reader {
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle) -> Result<(), String> {
-        if let Some(Open::Mapping(members, key @ None)) = self.open.last_mut() {
+        if let Some(OpenNode::Mapping(members, key @ None)) = self.open.last_mut() {
             if members.contains_key(text) {
                 return Err(format!("duplicate key `{text}`"));
             }
             *key = Some(text.to_owned());
             return Ok(());
         }
-        let value = if style == ScalarStyle::Plain { plain(text)? } else { text.into() };
+        let value = if style == ScalarStyle::Plain { parse_plain(text)? } else { text.into() };
         self.value(value)
     }
 
     fn value(&mut self, value: Value) -> Result<(), String> {
         match self.open.last_mut() {
-            None => self.whole = Some(value),
-            Some(Open::List(items)) => items.push(value),
-            Some(Open::Mapping(members, key)) => {
+            None => self.document = Some(value),
+            Some(OpenNode::List(items)) => items.push(value),
+            Some(OpenNode::Mapping(members, key)) => {
                 members.insert(key.take().ok_or("keys must be strings")?, value);
             }
         }
@@ -95,7 +95,7 @@ impl Reader {
 }
 
 /// Interprets a plain (unquoted) scalar.
-fn plain(text: &str) -> Result<Value, String> {
+fn parse_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),
@@ -106,17 +106,19 @@ fn plain(text: &str) -> Result<Value, String> {
 
 /// Parses a number, if the text is one. Fails for numbers that JSON cannot express.
 fn number(text: &str) -> Result<Option<Number>, String> {
-    let strange = || format!("the number `{text}` cannot be expressed in JSON");
+    let invalid = || format!("the number `{text}` cannot be expressed in JSON");
     for (prefix, radix) in [("0o", 8), ("0x", 16)] {
         let digits = text.strip_prefix(prefix);
-        if let Some(digits) = digits.filter(|digits| all(digits, |byte| char::from(byte).is_digit(radix))) {
-            let number = u64::from_str_radix(digits, radix).map_err(|_| strange())?;
+        if let Some(digits) =
+            digits.filter(|digits| all_bytes(digits, |byte| char::from(byte).is_digit(radix)))
+        {
+            let number = u64::from_str_radix(digits, radix).map_err(|_| invalid())?;
             return Ok(Some(number.into()));
         }
     }
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Err(strange());
+        return Err(invalid());
     }
     if !is_decimal(unsigned) {
         return Ok(None);
@@ -124,10 +126,10 @@ fn number(text: &str) -> Result<Option<Number>, String> {
     let signed = text.strip_prefix('+').unwrap_or(text);
     let whole = signed.parse::<i64>().map(Number::from).or_else(|_| signed.parse::<u64>().map(Number::from));
     let number = whole.ok().or_else(|| signed.parse::<f64>().ok().and_then(Number::from_f64));
-    number.map(Some).ok_or_else(strange)
+    number.map(Some).ok_or_else(invalid)
 }
 
-fn all(digits: &str, allowed: impl Fn(u8) -> bool) -> bool {
+fn all_bytes(digits: &str, allowed: impl Fn(u8) -> bool) -> bool {
     !digits.is_empty() && digits.bytes().all(allowed)
 }
 
@@ -144,7 +146,7 @@ fn is_decimal(text: &str) -> bool {
     either
         && before.bytes().all(digit)
         && after.bytes().all(digit)
-        && exponent.is_none_or(|exponent| all(exponent, digit))
+        && exponent.is_none_or(|exponent| all_bytes(exponent, digit))
 }
 
 #[cfg(test)]

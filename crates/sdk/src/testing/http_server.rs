@@ -8,31 +8,31 @@ use linchpin_protocol::Revision;
 use tokio::sync::oneshot;
 
 use crate::Service;
-use crate::transport::http::Http;
-use crate::transport::{Line, Opening, Transport, Wire};
+use crate::transport::http::HttpTransport;
+use crate::transport::{OpenFuture, Transport, TransportHandle, Wire};
 
 /// Transport to an HTTP test server.
-pub(super) struct Site {
-    http: Http,
-    running: Arc<Running>,
+pub(super) struct HttpTestServer {
+    http: HttpTransport,
+    running: Arc<ServerGuard>,
 }
 
 /// Dropping it stops the server.
-struct Running {
+struct ServerGuard {
     _end: oneshot::Sender<()>,
 }
 
 /// Starts a server, and returns the transport for clients of `revision`.
-pub(super) fn site(service: &Service, revision: Revision) -> Site {
+pub(super) fn start_http_server(service: &Service, revision: Revision) -> HttpTestServer {
     let (end, ended) = oneshot::channel::<()>();
-    let (bound, url) = std::sync::mpsc::sync_channel(1);
+    let (url_sender, url) = std::sync::mpsc::sync_channel(1);
     let service = service.clone();
     let serve = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("failed to create a runtime").block_on(async {
             let endpoint = service.http().legacy_sse().bind("127.0.0.1:0").await;
             let endpoint = endpoint.unwrap_or_else(|error| panic!("failed to bind: {error}"));
-            let _ = bound.send(endpoint.url()); // the receiver is gone if the test has failed
+            let _ = url_sender.send(endpoint.url()); // the receiver is gone if the test has failed
             let end = async { drop(ended.await) };
             endpoint.run_until(end).await.unwrap_or_else(|error| panic!("the server failed: {error}"));
         });
@@ -40,15 +40,16 @@ pub(super) fn site(service: &Service, revision: Revision) -> Site {
     thread::Builder::new().name("linchpin-site".into()).spawn(serve).expect("failed to spawn a thread");
     let url = url.recv().expect("the server reports its URL");
     let is_first = revision == Revision::ALL[0];
-    let http = if is_first { Http::sse(url) } else { Http::new(url) };
-    Site { http, running: Arc::new(Running { _end: end }) }
+    let http = if is_first { HttpTransport::sse(url) } else { HttpTransport::new(url) };
+    HttpTestServer { http, running: Arc::new(ServerGuard { _end: end }) }
 }
 
-impl Transport for Site {
-    fn open(&self, wire: Wire) -> Opening<'_> {
+impl Transport for HttpTestServer {
+    fn open(&self, wire: Wire) -> OpenFuture<'_> {
         Box::pin(async move {
             let line = self.http.open(wire).await?;
-            Ok(Box::new(SiteLine { line, _running: self.running.clone() }) as Box<dyn Line>)
+            Ok(Box::new(SiteLine { handle: line, _running: self.running.clone() })
+                as Box<dyn TransportHandle>)
         })
     }
 
@@ -58,16 +59,16 @@ impl Transport for Site {
 }
 
 struct SiteLine {
-    line: Box<dyn Line>,
-    _running: Arc<Running>,
+    handle: Box<dyn TransportHandle>,
+    _running: Arc<ServerGuard>,
 }
 
-impl Line for SiteLine {
+impl TransportHandle for SiteLine {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.line.close()
+        self.handle.close()
     }
 
     fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.line.flush()
+        self.handle.flush()
     }
 }

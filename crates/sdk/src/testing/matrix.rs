@@ -9,16 +9,16 @@ use linchpin_protocol::{Era, Revision};
 
 use super::streams::piped;
 use crate::Service;
-use crate::client::{Client, ClientBuilder, Eras};
+use crate::client::{Client, ClientBuilder, RevisionCache};
 use crate::transport::Transport;
 use crate::transport::memory::Memory;
 
 /// Timeout of one case. Only a hanging test reaches it.
-const LIMIT: Duration = Duration::from_mins(1);
+const CASE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Transport of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum TransportKind {
     /// In memory.
     Memory,
     /// Over operating system pipes, to a server on its own thread and runtime.
@@ -29,19 +29,19 @@ pub enum Way {
     Http,
 }
 
-impl Way {
+impl TransportKind {
     /// All transports that the features of this build provide.
-    const ALL: &[Way] = &[
-        Way::Memory,
-        Way::Stdio,
+    const ALL: &[TransportKind] = &[
+        TransportKind::Memory,
+        TransportKind::Stdio,
         #[cfg(all(feature = "http-client", feature = "http-server"))]
-        Way::Http,
+        TransportKind::Http,
     ];
 }
 
 /// How the server treats a handler that requests input in the stateless era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Rounds {
+pub enum RoundMode {
     /// The handler waits, and continues when the input arrives.
     Park,
     /// The handler is dropped, and runs again with the input.
@@ -53,8 +53,8 @@ pub enum Rounds {
 pub struct Case {
     service: Service,
     revision: Revision,
-    way: Way,
-    rounds: Rounds,
+    transport: TransportKind,
+    rounds: RoundMode,
 }
 
 impl Case {
@@ -64,22 +64,24 @@ impl Case {
     }
 
     /// Returns the transport of the case.
-    pub fn transport(&self) -> Way {
-        self.way
+    pub fn transport(&self) -> TransportKind {
+        self.transport
     }
 
     /// Returns the round mode of the case.
-    pub fn rounds(&self) -> Rounds {
+    pub fn rounds(&self) -> RoundMode {
         self.rounds
     }
 
     /// Returns the transport to the server, for wrapping it in another one.
     pub fn to_server(&self) -> Box<dyn Transport> {
-        match self.way {
-            Way::Memory => Box::new(Memory(self.service.clone())),
-            Way::Stdio => Box::new(piped(&self.service)),
+        match self.transport {
+            TransportKind::Memory => Box::new(Memory(self.service.clone())),
+            TransportKind::Stdio => Box::new(piped(&self.service)),
             #[cfg(all(feature = "http-client", feature = "http-server"))]
-            Way::Http => Box::new(super::http_server::site(&self.service, self.revision)),
+            TransportKind::Http => {
+                Box::new(super::http_server::start_http_server(&self.service, self.revision))
+            }
         }
     }
 
@@ -90,41 +92,41 @@ impl Case {
 
     /// Like [`Self::client`], over a transport that wraps [`Self::to_server`].
     pub fn client_over(&self, transport: impl Transport) -> ClientBuilder {
-        Client::over(transport).revisions([self.revision]).eras(Eras::new())
+        Client::over(transport).revisions([self.revision]).revision_cache(RevisionCache::new())
     }
 }
 
 /// Formats the case for messages: revision, transport and, in the stateless era, the round mode.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match self.way {
-            Way::Memory => "in memory",
-            Way::Stdio => "over stdio",
+        let way = match self.transport {
+            TransportKind::Memory => "in memory",
+            TransportKind::Stdio => "over stdio",
             #[cfg(all(feature = "http-client", feature = "http-server"))]
-            Way::Http => "over HTTP",
+            TransportKind::Http => "over HTTP",
         };
         write!(f, "{} {way}", self.revision)?;
         match (self.revision.era(), self.rounds) {
-            (Era::Stateless, Rounds::Park) => f.write_str(", parked"),
-            (Era::Stateless, Rounds::Replay) => f.write_str(", replayed"),
+            (Era::Stateless, RoundMode::Park) => f.write_str(", parked"),
+            (Era::Stateless, RoundMode::Replay) => f.write_str(", replayed"),
             (Era::Session, _) => Ok(()),
         }
     }
 }
 
 /// Outcome of a test: `()`, or a result whose error is shown.
-pub trait Verdict {
+pub trait TestOutcome {
     /// Returns why the test failed, if it did.
     fn failure(self) -> Option<String>;
 }
 
-impl Verdict for () {
+impl TestOutcome for () {
     fn failure(self) -> Option<String> {
         None
     }
 }
 
-impl<T, E: fmt::Display> Verdict for Result<T, E> {
+impl<T, E: fmt::Display> TestOutcome for Result<T, E> {
     fn failure(self) -> Option<String> {
         self.err().map(|error| format!("{error:#}"))
     }
@@ -148,7 +150,7 @@ impl<T, E: fmt::Display> Verdict for Result<T, E> {
 /// ```
 pub fn matrix<Fut>(service: &Service, test: impl Fn(Case) -> Fut + Sync)
 where
-    Fut: Future<Output: Verdict>,
+    Fut: Future<Output: TestOutcome>,
 {
     let cases = cases(service);
     let failed = |case: &Case| run(case, &test).map(|failure| format!("{case}: {failure}"));
@@ -160,11 +162,11 @@ where
 fn cases(service: &Service) -> Vec<Case> {
     let mut cases = Vec::new();
     for revision in service.settings().revisions.iter().copied() {
-        for way in Way::ALL.iter().copied() {
-            let case = Case { service: service.clone(), revision, way, rounds: Rounds::Park };
+        for way in TransportKind::ALL.iter().copied() {
+            let case = Case { service: service.clone(), revision, transport: way, rounds: RoundMode::Park };
             if revision.era() == Era::Stateless {
                 let service = service.without_parking();
-                cases.push(Case { service, rounds: Rounds::Replay, ..case.clone() });
+                cases.push(Case { service, rounds: RoundMode::Replay, ..case.clone() });
             }
             cases.push(case);
         }
@@ -175,15 +177,16 @@ fn cases(service: &Service) -> Vec<Case> {
 /// Runs one case and returns the failure, if any.
 fn run<Fut>(case: &Case, test: &(impl Fn(Case) -> Fut + Sync)) -> Option<String>
 where
-    Fut: Future<Output: Verdict>,
+    Fut: Future<Output: TestOutcome>,
 {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Some(format!("failed to create a runtime: {error}")),
     };
     let work = || {
-        runtime
-            .block_on(async { tokio::time::timeout(LIMIT, test(case.clone())).await.map(Verdict::failure) })
+        runtime.block_on(async {
+            tokio::time::timeout(CASE_TIMEOUT, test(case.clone())).await.map(TestOutcome::failure)
+        })
     };
     // The thread is named after the case, so that the panic message names it.
     let ended = thread::scope(|scope| {
@@ -194,12 +197,12 @@ where
     });
     match ended {
         Ok(Ok(failure)) => failure,
-        Ok(Err(_)) => Some(format!("timed out after {LIMIT:?}")),
-        Err(panic) => Some(message(&*panic)),
+        Ok(Err(_)) => Some(format!("timed out after {CASE_TIMEOUT:?}")),
+        Err(panic) => Some(panic_message(&*panic)),
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("panicked: {}", text.unwrap_or("without a message"))

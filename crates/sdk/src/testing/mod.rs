@@ -45,12 +45,12 @@ mod streams;
 mod transcript;
 
 pub use faults::{FaultRates, Faults};
-pub use matrix::{Case, Rounds, Verdict, Way, matrix};
+pub use matrix::{Case, RoundMode, TestOutcome, TransportKind, matrix};
 pub use random::Random;
 pub use raw_client::RawClient;
 pub use reaction::Reaction;
 pub use script::Script;
-pub use streams::{Streams, piped};
+pub use streams::{StreamTransport, piped};
 pub use transcript::Transcript;
 
 use crate::Service;

@@ -21,14 +21,14 @@ impl Random {
     }
 
     /// Returns a number below `end`; 0 if `end` is 0.
-    pub fn below(&mut self, end: usize) -> usize {
+    pub fn next_below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
     /// Returns one of the elements. Panics if there are none.
-    pub fn pick<'a, T>(&mut self, among: &'a [T]) -> &'a T {
-        &among[self.below(among.len())]
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.next_below(items.len())]
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
             numbers,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
-        assert_eq!(random.below(0), 0);
-        assert!((0..100).all(|_| random.below(7) < 7));
+        assert_eq!(random.next_below(0), 0);
+        assert!((0..100).all(|_| random.next_below(7) < 7));
     }
 }

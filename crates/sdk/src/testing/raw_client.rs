@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
 use crate::Service;
-use crate::server::{Connection, Reach, start};
-use crate::transport::Outgoing;
+use crate::server::{Connection, ReplyChannel, spawn};
+use crate::transport::OutgoingMessages;
 
 /// A connection to a server in this process, message by message.
 ///
@@ -35,7 +35,7 @@ pub struct RawClient {
     service: Service,
     connection: Arc<Connection>,
     answers: Arc<Outbox>,
-    outgoing: Outgoing,
+    outgoing: OutgoingMessages,
     /// Received messages that were not returned yet.
     waiting: VecDeque<String>,
     /// Revision of the requests, once a connection was opened.
@@ -47,11 +47,11 @@ pub struct RawClient {
 impl RawClient {
     /// Connects without sending anything.
     pub fn new(service: &Service) -> Self {
-        let answers = Arc::new(Outbox::unattended(usize::MAX));
+        let answers = Arc::new(Outbox::without_callback(usize::MAX));
         RawClient {
             service: service.clone(),
-            connection: Connection::new(service.clone(), answers.clone(), Reach::Lasting),
-            outgoing: Outgoing::of(answers.clone()),
+            connection: Connection::new(service.clone(), answers.clone(), ReplyChannel::Lasting),
+            outgoing: OutgoingMessages::from_outbox(answers.clone()),
             answers,
             waiting: VecDeque::new(),
             revision: None,
@@ -79,9 +79,9 @@ impl RawClient {
         let line = line.to_string();
         let limit = self.service.settings().max_message;
         if line.len() > limit {
-            self.connection.too_long(limit);
+            self.connection.reject_oversized(limit);
         } else if let Some(rest) = self.connection.receive(line.as_bytes()) {
-            start(&self.runtime, self.connection.tracked(rest));
+            spawn(&self.runtime, self.connection.track(rest));
         }
     }
 
@@ -94,12 +94,12 @@ impl RawClient {
     /// Like [`Self::next`], without parsing the line.
     pub async fn next_line(&mut self) -> Option<String> {
         while self.waiting.is_empty() {
-            self.wait().await?;
+            self.receive_more().await?;
         }
         self.waiting.pop_front()
     }
 
-    async fn wait(&mut self) -> Option<()> {
+    async fn receive_more(&mut self) -> Option<()> {
         let lines = self.outgoing.next().await?;
         let lines = String::from_utf8_lossy(&lines).into_owned();
         self.waiting.extend(lines.lines().map(str::to_owned));
@@ -113,17 +113,17 @@ impl RawClient {
         let id = Value::from(self.last_id);
         let params = self.with_meta(params);
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
-        let mut looked_at = 0;
+        let mut inspected = 0;
         loop {
-            for index in looked_at..self.waiting.len() {
+            for index in inspected..self.waiting.len() {
                 let message: Value = serde_json::from_str(&self.waiting[index]).unwrap_or_default();
                 if message.get("method").is_none() && message["id"] == id {
                     self.waiting.remove(index);
                     return message;
                 }
             }
-            looked_at = self.waiting.len();
-            if self.wait().await.is_none() {
+            inspected = self.waiting.len();
+            if self.receive_more().await.is_none() {
                 return Value::Null;
             }
         }

@@ -22,12 +22,12 @@ use serde_json::{Value, json};
 /// ```
 #[derive(Debug, Clone, Default)]
 #[must_use = "a reaction is given to a script"]
-pub struct Reaction(VecDeque<Step>);
+pub struct Reaction(VecDeque<ReactionStep>);
 
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum ReactionStep {
     /// A response, to which the id of the request is added.
-    Answer(&'static str, Value),
+    Response(&'static str, Value),
     Bytes(Vec<u8>),
     Wait(Duration),
     Close(String),
@@ -39,24 +39,24 @@ impl Reaction {
         Self::default()
     }
 
-    fn then(mut self, step: Step) -> Self {
+    fn push(mut self, step: ReactionStep) -> Self {
         self.0.push_back(step);
         self
     }
 
     /// Responds with a result.
     pub fn result(self, result: Value) -> Self {
-        self.then(Step::Answer("result", result))
+        self.push(ReactionStep::Response("result", result))
     }
 
     /// Responds with an error.
     pub fn error(self, code: i64, message: &str) -> Self {
-        self.then(Step::Answer("error", json!({ "code": code, "message": message })))
+        self.push(ReactionStep::Response("error", json!({ "code": code, "message": message })))
     }
 
     /// Responds with an error with data.
     pub fn error_with(self, code: i64, message: &str, data: &Value) -> Self {
-        self.then(Step::Answer("error", json!({ "code": code, "message": message, "data": data })))
+        self.push(ReactionStep::Response("error", json!({ "code": code, "message": message, "data": data })))
     }
 
     /// Sends a message unchanged, for example a response with another id, or a batch.
@@ -69,8 +69,8 @@ impl Reaction {
         self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
     }
 
-    /// Sends a request. Its response goes to [`super::Script::on_answer`].
-    pub fn ask(self, id: impl Into<Value>, method: &str, params: &Value) -> Self {
+    /// Sends a request. Its response goes to [`super::Script::on_response`].
+    pub fn request(self, id: impl Into<Value>, method: &str, params: &Value) -> Self {
         let id = id.into();
         self.message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
@@ -82,20 +82,20 @@ impl Reaction {
 
     /// Sends bytes: a part of a line, or several lines.
     pub fn bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.then(Step::Bytes(bytes.into()))
+        self.push(ReactionStep::Bytes(bytes.into()))
     }
 
     /// Waits; other messages are handled in the meantime.
     pub fn wait(self, time: Duration) -> Self {
-        self.then(Step::Wait(time))
+        self.push(ReactionStep::Wait(time))
     }
 
     /// Closes the connection.
     pub fn close(self, reason: &str) -> Self {
-        self.then(Step::Close(reason.to_owned()))
+        self.push(ReactionStep::Close(reason.to_owned()))
     }
 
-    pub(super) fn into_steps(self) -> VecDeque<Step> {
+    pub(super) fn into_steps(self) -> VecDeque<ReactionStep> {
         self.0
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use super::reaction::Reaction;
 use super::script_connection;
 use crate::lock::lock;
-use crate::transport::{Line, Transport, Wire};
+use crate::transport::{Transport, TransportHandle, Wire};
 
-type Handler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
+type ScriptHandler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 
 /// Transport to a scripted server. Its output is a byte stream that is split into messages like that of a real
 /// server. Clones share the record of received messages.
@@ -39,18 +39,18 @@ type Handler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 #[must_use = "a script is connected to with `Client::over`"]
 pub struct Script {
     name: String,
-    handlers: HashMap<String, Handler>,
+    handlers: HashMap<String, ScriptHandler>,
     on_open: Reaction,
-    on_answer: Option<Handler>,
-    record: Arc<Record>,
+    on_response: Option<ScriptHandler>,
+    record: Arc<ScriptRecord>,
 }
 
 /// Received messages of all connections.
 #[derive(Default)]
-struct Record {
+struct ScriptRecord {
     messages: Mutex<Vec<Value>>,
-    opened: Mutex<usize>,
-    grown: Notify,
+    connections: Mutex<usize>,
+    changed: Notify,
 }
 
 impl Default for Script {
@@ -62,14 +62,14 @@ impl Default for Script {
 impl Script {
     /// Creates a server without methods. Each request fails until [`Self::on`] adds a handler.
     pub fn new() -> Self {
-        let record: Arc<Record> = Arc::default();
+        let record: Arc<ScriptRecord> = Arc::default();
         let name = format!("a script ({:p})", Arc::as_ptr(&record));
-        Script { name, handlers: HashMap::new(), on_open: Reaction::new(), on_answer: None, record }
+        Script { name, handlers: HashMap::new(), on_open: Reaction::new(), on_response: None, record }
     }
 
     /// Creates a server that supports one revision, declares all capabilities, and handles only the opening of a
     /// connection.
-    pub fn speaking(revision: Revision) -> Self {
+    pub fn with_revision(revision: Revision) -> Self {
         let capabilities = json!({
             "tools": { "listChanged": true },
             "prompts": { "listChanged": true },
@@ -98,9 +98,9 @@ impl Script {
     pub fn on<R: Into<Reaction>>(
         mut self,
         method: &str,
-        act: impl Fn(&Value) -> R + Send + Sync + 'static,
+        handler: impl Fn(&Value) -> R + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.insert(method.to_owned(), Arc::new(move |message| act(message).into()));
+        self.handlers.insert(method.to_owned(), Arc::new(move |message| handler(message).into()));
         self
     }
 
@@ -120,9 +120,9 @@ impl Script {
         self
     }
 
-    /// Sets the reaction to responses to [`Reaction::ask`].
-    pub fn on_answer(mut self, act: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Self {
-        self.on_answer = Some(Arc::new(act));
+    /// Sets the reaction to responses to [`Reaction::request`].
+    pub fn on_response(mut self, handler: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Self {
+        self.on_response = Some(Arc::new(handler));
         self
     }
 
@@ -140,33 +140,33 @@ impl Script {
 
     /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
-        *lock(&self.record.opened)
+        *lock(&self.record.connections)
     }
 
     /// Waits for a message. Returns at once if it was already received.
-    pub async fn wait_for(&self, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_for(&self, matches: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let mut grown = std::pin::pin!(self.record.grown.notified());
+            let mut grown = std::pin::pin!(self.record.changed.notified());
             grown.as_mut().enable();
-            if let Some(found) = self.messages().into_iter().find(&is_it) {
+            if let Some(found) = self.messages().into_iter().find(&matches) {
                 return found;
             }
             grown.await;
         }
     }
 
-    pub(super) fn note(&self, message: &Value) {
+    pub(super) fn record(&self, message: &Value) {
         lock(&self.record.messages).push(message.clone());
-        self.record.grown.notify_waiters();
+        self.record.changed.notify_waiters();
     }
 
     /// Returns the reaction to a message.
     pub(super) fn reaction(&self, message: &Value) -> Reaction {
         let Some(method) = message["method"].as_str() else {
-            return self.on_answer.as_ref().map(|act| act(message)).unwrap_or_default();
+            return self.on_response.as_ref().map(|handler| handler(message)).unwrap_or_default();
         };
         match self.handlers.get(method) {
-            Some(act) => act(message),
+            Some(handler) => handler(message),
             None if message.get("id").is_some() => {
                 Reaction::new().error(code::METHOD_NOT_FOUND, &format!("Method not found: {method}"))
             }
@@ -179,8 +179,8 @@ impl Transport for Script {
     fn open<'a>(
         &'a self,
         wire: Wire,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
-        *lock(&self.record.opened) += 1;
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
+        *lock(&self.record.connections) += 1;
         let line = script_connection::open(self.clone(), wire, self.on_open.clone());
         Box::pin(std::future::ready(Ok(line)))
     }

@@ -4,91 +4,100 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use linchpin_jsonrpc::{Line as Framed, LineBuffer};
+use linchpin_jsonrpc::{FramedLine as Framed, LineBuffer};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::reaction::{Reaction, Step};
+use super::reaction::{Reaction, ReactionStep};
 use super::script::Script;
 use crate::lock::lock;
-use crate::server::start;
-use crate::transport::memory::carry;
-use crate::transport::{Line, Wire};
+use crate::server::spawn;
+use crate::transport::memory::deliver_all;
+use crate::transport::{TransportHandle, Wire};
 
 /// A connection to a script.
-struct Stage {
+struct ScriptConnection {
     script: Script,
     wire: Wire,
     runtime: Handle,
     /// Held while messages of the client are passed on, so that they stay in order.
-    turn: Mutex<()>,
-    output: Mutex<VecDeque<Output>>,
+    outgoing_lock: Mutex<()>,
+    output: Mutex<VecDeque<ScriptOutput>>,
     /// Held while output is passed on: a client that responds at once calls back into this connection.
-    cutter: Mutex<LineBuffer>,
+    line_buffer: Mutex<LineBuffer>,
 }
 
-enum Output {
+enum ScriptOutput {
     Bytes(Vec<u8>),
     End(String),
 }
 
 /// Connects a client to a script.
-pub(super) fn open(script: Script, wire: Wire, first: Reaction) -> Box<dyn Line> {
+pub(super) fn open(script: Script, wire: Wire, first: Reaction) -> Box<dyn TransportHandle> {
     let cutter = Mutex::new(LineBuffer::new(wire.max_message()));
     let (turn, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());
-    let stage = Arc::new(Stage { script, wire, runtime, turn, output, cutter });
-    stage.clone().perform(Value::Null, first.into_steps());
-    let upstream = Arc::downgrade(&stage);
-    stage.wire.on_outgoing(move || upstream.upgrade().into_iter().for_each(|stage| stage.carry_up()));
-    Box::new(StageLine(stage))
+    let connection = Arc::new(ScriptConnection {
+        script,
+        wire,
+        runtime,
+        outgoing_lock: turn,
+        output,
+        line_buffer: cutter,
+    });
+    connection.clone().run_steps(Value::Null, first.into_steps());
+    let upstream = Arc::downgrade(&connection);
+    connection
+        .wire
+        .on_outgoing(move || upstream.upgrade().into_iter().for_each(|connection| connection.receive_all()));
+    Box::new(StageLine(connection))
 }
 
-impl Stage {
-    fn carry_up(self: &Arc<Self>) {
-        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take(lines));
-        carry(has, take, &self.turn, |message| {
+impl ScriptConnection {
+    fn receive_all(self: &Arc<Self>) {
+        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
+        deliver_all(has, take, &self.outgoing_lock, |message| {
             // Valid clients write JSON; other output is recorded as text.
             let text = || Value::from(String::from_utf8_lossy(message).into_owned());
             let message = serde_json::from_slice(message).unwrap_or_else(|_| text());
-            self.script.note(&message);
+            self.script.record(&message);
             let steps = self.script.reaction(&message).into_steps();
-            self.clone().perform(message["id"].clone(), steps);
+            self.clone().run_steps(message["id"].clone(), steps);
         });
     }
 
-    fn perform(self: Arc<Self>, id: Value, mut steps: VecDeque<Step>) {
+    fn run_steps(self: Arc<Self>, id: Value, mut steps: VecDeque<ReactionStep>) {
         while let Some(step) = steps.pop_front() {
             let output = match step {
-                Step::Answer(kind, body) => {
+                ReactionStep::Response(kind, body) => {
                     let answer = json!({ "jsonrpc": "2.0", "id": id, kind: body });
-                    Output::Bytes(format!("{answer}\n").into_bytes())
+                    ScriptOutput::Bytes(format!("{answer}\n").into_bytes())
                 }
-                Step::Bytes(bytes) => Output::Bytes(bytes),
-                Step::Close(reason) => Output::End(reason),
-                Step::Wait(time) => {
+                ReactionStep::Bytes(bytes) => ScriptOutput::Bytes(bytes),
+                ReactionStep::Close(reason) => ScriptOutput::End(reason),
+                ReactionStep::Wait(time) => {
                     let runtime = self.runtime.clone();
-                    return start(&runtime, async move {
+                    return spawn(&runtime, async move {
                         tokio::time::sleep(time).await;
-                        self.perform(id, steps);
+                        self.run_steps(id, steps);
                     });
                 }
             };
             lock(&self.output).push_back(output);
-            self.carry_down();
+            self.deliver_output();
         }
     }
 
-    fn carry_down(&self) {
+    fn deliver_output(&self) {
         while !lock(&self.output).is_empty() {
-            let mut cutter = match self.cutter.try_lock() {
+            let mut cutter = match self.line_buffer.try_lock() {
                 Ok(cutter) => cutter,
                 Err(TryLockError::Poisoned(cutter)) => cutter.into_inner(),
                 Err(TryLockError::WouldBlock) => return, // the holder of the lock passes this on, too
             };
             let next = lock(&self.output).pop_front();
             match next {
-                Some(Output::Bytes(bytes)) => self.cut(&bytes, &mut cutter),
-                Some(Output::End(reason)) => {
+                Some(ScriptOutput::Bytes(bytes)) => self.split_lines(&bytes, &mut cutter),
+                Some(ScriptOutput::End(reason)) => {
                     if let Some(line) = cutter.last_line() {
                         self.wire.receive(line);
                     }
@@ -99,12 +108,12 @@ impl Stage {
         }
     }
 
-    fn cut(&self, mut bytes: &[u8], cutter: &mut LineBuffer) {
+    fn split_lines(&self, mut bytes: &[u8], cutter: &mut LineBuffer) {
         while !bytes.is_empty() && !self.wire.is_ended() {
             let space = cutter.space();
             let count = space.len().min(bytes.len());
             space[..count].copy_from_slice(&bytes[..count]);
-            cutter.filled(count);
+            cutter.advance(count);
             bytes = &bytes[count..];
             while let Some(line) = cutter.next_line() {
                 match line {
@@ -116,9 +125,9 @@ impl Stage {
     }
 }
 
-struct StageLine(Arc<Stage>);
+struct StageLine(Arc<ScriptConnection>);
 
-impl Line for StageLine {
+impl TransportHandle for StageLine {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.0.wire.ended("closed by the client");
         Box::pin(std::future::ready(()))

@@ -7,24 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use linchpin_jsonrpc::{Line as Framed, LineBuffer};
+use linchpin_jsonrpc::{FramedLine as Framed, LineBuffer};
 use tokio::sync::watch;
 
 use crate::Service;
-use crate::transport::{Line, Transport, Wire};
+use crate::transport::{Transport, TransportHandle, Wire};
 
-type Pair = (Box<dyn Read + Send>, Box<dyn Write + Send>);
+type StreamPair = (Box<dyn Read + Send>, Box<dyn Write + Send>);
 
 /// Transport over a pair of blocking streams, one message per line. Each connection has a reading and a writing
 /// thread.
 ///
 /// The streams use real time: do not use it with tokio's paused clock.
-pub struct Streams {
+pub struct StreamTransport {
     name: String,
-    open: Box<dyn Fn() -> io::Result<Pair> + Send + Sync>,
+    open: Box<dyn Fn() -> io::Result<StreamPair> + Send + Sync>,
 }
 
-impl Streams {
+impl StreamTransport {
     /// Creates a transport. For each connection, `open` returns a new pair of streams: input to read from, and
     /// output to write to.
     pub fn new<R, W>(
@@ -36,16 +36,16 @@ impl Streams {
         W: Write + Send + 'static,
     {
         let open = move || open().map(|(input, output)| (Box::new(input) as _, Box::new(output) as _));
-        Streams { name: name.into(), open: Box::new(open) }
+        StreamTransport { name: name.into(), open: Box::new(open) }
     }
 }
 
 /// Returns a transport to a server that runs over operating system pipes, like over standard input and output, on a
 /// thread with its own runtime.
-pub fn piped(service: &Service) -> Streams {
+pub fn piped(service: &Service) -> StreamTransport {
     let service = service.clone();
     let name = format!("{} over pipes ({:p})", service.settings().info.name, service.settings());
-    Streams::new(name, move || {
+    StreamTransport::new(name, move || {
         let (input, to_server) = pipe()?;
         let (from_server, output) = pipe()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -59,13 +59,13 @@ pub fn piped(service: &Service) -> Streams {
     })
 }
 
-impl Transport for Streams {
+impl Transport for StreamTransport {
     fn open<'a>(
         &'a self,
         wire: Wire,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
         let line = (self.open)().and_then(|pair| StreamsLine::start(pair, wire));
-        Box::pin(std::future::ready(line.map(|line| Box::new(line) as Box<dyn Line>)))
+        Box::pin(std::future::ready(line.map(|line| Box::new(line) as Box<dyn TransportHandle>)))
     }
 
     fn name(&self) -> String {
@@ -76,18 +76,18 @@ impl Transport for Streams {
 struct StreamsLine {
     wire: Wire,
     /// Stops the writer once all queued messages are written.
-    closing: Arc<AtomicBool>,
+    is_closing: Arc<AtomicBool>,
     wake: SyncSender<()>,
     /// Whether the server has closed its output.
-    done: watch::Receiver<bool>,
+    is_done: watch::Receiver<bool>,
 }
 
 impl StreamsLine {
-    fn start((input, output): Pair, wire: Wire) -> io::Result<Self> {
-        let (wake, woken) = sync_channel(1);
+    fn start((input, output): StreamPair, wire: Wire) -> io::Result<Self> {
+        let (wake, wake_receiver) = sync_channel(1);
         let closing = Arc::new(AtomicBool::new(false));
         let (ended, done) = watch::channel(false);
-        let (reading, writing, last) = (wire.clone(), wire.clone(), closing.clone());
+        let (reading, writing, is_last) = (wire.clone(), wire.clone(), closing.clone());
         thread::Builder::new().name("linchpin-read".into()).spawn(move || {
             let reason = match read_all(input, &reading) {
                 Ok(()) => "the server closed its output".to_owned(),
@@ -96,18 +96,18 @@ impl StreamsLine {
             reading.ended(&reason);
             ended.send_replace(true);
         })?;
-        let write = move || write_all(output, &writing, &woken, &last);
+        let write = move || write_all(output, &writing, &wake_receiver, &is_last);
         thread::Builder::new().name("linchpin-write".into()).spawn(write)?;
         let sent = wake.clone();
         // A full channel means that the writer will wake up anyway.
         wire.on_outgoing(move || {
             let _ = sent.try_send(());
         });
-        Ok(StreamsLine { wire, closing, wake, done })
+        Ok(StreamsLine { wire, is_closing: closing, wake, is_done: done })
     }
 
     fn stop_writing(&self) {
-        self.closing.store(true, Ordering::Release);
+        self.is_closing.store(true, Ordering::Release);
         let _ = self.wake.try_send(()); // a full channel wakes the writer, too
     }
 }
@@ -117,7 +117,7 @@ fn read_all(mut input: Box<dyn Read + Send>, wire: &Wire) -> io::Result<()> {
     loop {
         match input.read(lines.space()) {
             Ok(0) => break,
-            Ok(count) => lines.filled(count),
+            Ok(count) => lines.advance(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -135,24 +135,29 @@ fn read_all(mut input: Box<dyn Read + Send>, wire: &Wire) -> io::Result<()> {
 }
 
 /// Writes outgoing messages until the end. Dropping the output then signals the end of input to the server.
-fn write_all(mut output: Box<dyn Write + Send>, wire: &Wire, woken: &Receiver<()>, closing: &AtomicBool) {
-    while woken.recv().is_ok() {
-        let last = closing.load(Ordering::Acquire);
+fn write_all(
+    mut output: Box<dyn Write + Send>,
+    wire: &Wire,
+    wake_receiver: &Receiver<()>,
+    closing: &AtomicBool,
+) {
+    while wake_receiver.recv().is_ok() {
+        let is_last = closing.load(Ordering::Acquire);
         let mut lines = Vec::new();
-        wire.take(&mut lines);
+        wire.take_outgoing(&mut lines);
         if let Err(error) = output.write_all(&lines).and_then(|()| output.flush()) {
             return wire.ended(&format!("failed to write to the server: {error}"));
         }
-        if last || wire.is_ended() {
+        if is_last || wire.is_ended() {
             return;
         }
     }
 }
 
-impl Line for StreamsLine {
+impl TransportHandle for StreamsLine {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.stop_writing();
-        let mut done = self.done.clone();
+        let mut done = self.is_done.clone();
         Box::pin(async move {
             // An error means that the reading thread has finished, which is an end, too.
             let _ = done.wait_for(|done| *done).await;

@@ -5,9 +5,9 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use super::interceptor::{self, Between, Sides};
+use super::interceptor::{self, Endpoints, Interceptor};
 use crate::lock::lock;
-use crate::transport::{Direction, Line, Transport, Wire};
+use crate::transport::{Direction, Transport, TransportHandle, Wire};
 
 /// A transport that records the messages passing through another one. Clones share the record. Ids start at 1 on
 /// each connection, so the same conversation produces the same text.
@@ -43,9 +43,9 @@ impl Transport for Transcript {
     fn open<'a>(
         &'a self,
         wire: Wire,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
         let lines = self.lines.clone();
-        Box::pin(interceptor::open(&*self.transport, wire, move |sides| Recorder { sides, lines }))
+        Box::pin(interceptor::open(&*self.transport, wire, move |sides| Recorder { endpoints: sides, lines }))
     }
 
     fn name(&self) -> String {
@@ -54,24 +54,24 @@ impl Transport for Transcript {
 }
 
 struct Recorder {
-    sides: Arc<Sides>,
+    endpoints: Arc<Endpoints>,
     lines: Arc<Mutex<Vec<(Direction, String)>>>,
 }
 
 impl Recorder {
-    fn note(&self, direction: Direction, message: &[u8]) {
+    fn record(&self, direction: Direction, message: &[u8]) {
         lock(&self.lines).push((direction, String::from_utf8_lossy(message).into_owned()));
     }
 }
 
-impl Between for Recorder {
-    fn sent(&self, message: &[u8]) {
-        self.note(Direction::Sent, message);
-        self.sides.to_server(message);
+impl Interceptor for Recorder {
+    fn on_sent(&self, message: &[u8]) {
+        self.record(Direction::Sent, message);
+        self.endpoints.to_server(message);
     }
 
-    fn received(&self, message: &[u8]) {
-        self.note(Direction::Received, message);
-        self.sides.to_client(message);
+    fn on_received(&self, message: &[u8]) {
+        self.record(Direction::Received, message);
+        self.endpoints.to_client(message);
     }
 }

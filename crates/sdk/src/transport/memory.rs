@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, TryLockError, Weak};
 use linchpin_jsonrpc::Outbox;
 use tokio::runtime::Handle;
 
-use super::{Line, Opening, Transport, Wire};
-use crate::server::{Connection, Reach, Service, start};
+use super::{OpenFuture, Transport, TransportHandle, Wire};
+use crate::server::{Connection, ReplyChannel, Service, spawn};
 
 /// Bytes that may be queued for the client.
 const HIGH_WATER: usize = 1 << 20;
@@ -16,8 +16,8 @@ const HIGH_WATER: usize = 1 << 20;
 pub(crate) struct Memory(pub(crate) Service);
 
 impl Transport for Memory {
-    fn open(&self, wire: Wire) -> Opening<'_> {
-        let line: Box<dyn Line> = Box::new(MemoryLine(Link::new(&self.0, wire)));
+    fn open(&self, wire: Wire) -> OpenFuture<'_> {
+        let line: Box<dyn TransportHandle> = Box::new(MemoryHandle(MemoryLink::new(&self.0, wire)));
         Box::pin(std::future::ready(Ok(line)))
     }
 
@@ -27,7 +27,7 @@ impl Transport for Memory {
 }
 
 /// Both directions of an in-memory connection.
-struct Link {
+struct MemoryLink {
     wire: Wire,
     to_client: Arc<Outbox>,
     connection: Arc<Connection>,
@@ -37,11 +37,11 @@ struct Link {
     downstream: Mutex<()>,
 }
 
-impl Link {
+impl MemoryLink {
     fn new(service: &Service, wire: Wire) -> Arc<Self> {
-        let to_client = Arc::new(Outbox::unattended(HIGH_WATER));
-        let link = Arc::new(Link {
-            connection: Connection::new(service.clone(), to_client.clone(), Reach::Lasting),
+        let to_client = Arc::new(Outbox::without_callback(HIGH_WATER));
+        let link = Arc::new(MemoryLink {
+            connection: Connection::new(service.clone(), to_client.clone(), ReplyChannel::Lasting),
             wire,
             to_client,
             runtime: Handle::current(),
@@ -49,65 +49,66 @@ impl Link {
             downstream: Mutex::new(()),
         });
         let (up, down) = (Arc::downgrade(&link), Arc::downgrade(&link));
-        link.to_client.on_send(move || down.upgrade().into_iter().for_each(|link| link.carry_down()));
-        link.wire.on_outgoing(move || Weak::upgrade(&up).into_iter().for_each(|link| link.carry_up()));
+        link.to_client.on_send(move || down.upgrade().into_iter().for_each(|link| link.deliver_to_client()));
+        link.wire
+            .on_outgoing(move || Weak::upgrade(&up).into_iter().for_each(|link| link.deliver_to_server()));
         link
     }
 
-    fn carry_up(&self) {
-        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take(lines));
-        carry(has, take, &self.upstream, |line| {
+    fn deliver_to_server(&self) {
+        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
+        deliver_all(has, take, &self.upstream, |line| {
             if let Some(rest) = self.connection.receive(line) {
-                start(&self.runtime, self.connection.tracked(rest));
+                spawn(&self.runtime, self.connection.track(rest));
             }
         });
-        self.carry_down();
+        self.deliver_to_client();
     }
 
-    fn carry_down(&self) {
+    fn deliver_to_client(&self) {
         let (has, take) = (|| !self.to_client.is_empty(), |lines: &mut Vec<u8>| self.to_client.take(lines));
-        carry(has, take, &self.downstream, |line| self.wire.receive(line));
+        deliver_all(has, take, &self.downstream, |line| self.wire.receive(line));
     }
 }
 
 /// Passes on all messages in order. The holder of the lock also passes on messages that are added concurrently, for
 /// example by a handler that writes to its own client, so that no sender waits for it.
-pub(crate) fn carry(
+pub(crate) fn deliver_all(
     has_more: impl Fn() -> bool,
     take: impl Fn(&mut Vec<u8>),
-    turn: &Mutex<()>,
-    mut hand_over: impl FnMut(&[u8]),
+    lock: &Mutex<()>,
+    mut deliver: impl FnMut(&[u8]),
 ) {
     while has_more() {
-        let _turn = match turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+        let _turn = match lock.try_lock() {
+            Ok(lock) => lock,
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         let mut lines = Vec::new();
         take(&mut lines);
-        lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).for_each(&mut hand_over);
+        lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).for_each(&mut deliver);
     }
 }
 
 /// Handle of the client to the connection.
-struct MemoryLine(Arc<Link>);
+struct MemoryHandle(Arc<MemoryLink>);
 
-impl MemoryLine {
+impl MemoryHandle {
     fn end(&self) {
         self.0.connection.abandon();
         self.0.wire.ended("closed by the client");
     }
 }
 
-impl Line for MemoryLine {
+impl TransportHandle for MemoryHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.end();
         Box::pin(std::future::ready(()))
     }
 }
 
-impl Drop for MemoryLine {
+impl Drop for MemoryHandle {
     fn drop(&mut self) {
         self.end();
     }

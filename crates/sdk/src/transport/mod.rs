@@ -19,15 +19,15 @@ use std::pin::Pin;
 pub use direction::Direction;
 pub use linchpin_jsonrpc::Id;
 pub(crate) use wire::Receiver;
-pub use wire::{Carrier, Outgoing, Wire};
+pub use wire::{OutgoingMessages, PerRequestTransport, Wire};
 
 /// Future that opens a transport.
-pub type Opening<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>>;
+pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>>;
 
 /// A transport to a server.
 pub trait Transport: Send + Sync + 'static {
     /// Opens one connection. It may be called again after that connection has ended.
-    fn open(&self, wire: Wire) -> Opening<'_>;
+    fn open(&self, wire: Wire) -> OpenFuture<'_>;
 
     /// Returns the key for cached knowledge about the server. It must be the same for all connections to the same
     /// server.
@@ -38,7 +38,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     fn open<'a>(
         &'a self,
         wire: Wire,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
         (**self).open(wire)
     }
 
@@ -48,7 +48,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 }
 
 /// Handle of an open connection. Dropping it closes the connection at once.
-pub trait Line: Send + Sync {
+pub trait TransportHandle: Send + Sync {
     /// Closes the connection gracefully: sent messages are delivered, and all resources are released.
     /// [`Wire::ended`] has been called when the future completes.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;

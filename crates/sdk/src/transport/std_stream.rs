@@ -4,12 +4,12 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-pub(crate) struct Stream(File);
+pub(crate) struct StdStream(File);
 
 #[cfg(unix)]
-impl Stream {
+impl StdStream {
     pub(crate) fn new(stream: impl std::os::fd::AsFd) -> io::Result<Self> {
-        Ok(Stream(stream.as_fd().try_clone_to_owned()?.into()))
+        Ok(StdStream(stream.as_fd().try_clone_to_owned()?.into()))
     }
 
     fn wait(&self, flags: rustix::event::PollFlags) -> io::Result<()> {
@@ -28,9 +28,9 @@ impl Stream {
 
 /// On Windows standard streams always block.
 #[cfg(windows)]
-impl Stream {
+impl StdStream {
     pub(crate) fn new(stream: impl std::os::windows::io::AsHandle) -> io::Result<Self> {
-        Ok(Stream(stream.as_handle().try_clone_to_owned()?.into()))
+        Ok(StdStream(stream.as_handle().try_clone_to_owned()?.into()))
     }
 
     fn wait_readable(&self) -> io::Result<()> {
@@ -42,7 +42,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for StdStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(into) {
@@ -53,7 +53,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for StdStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
@@ -78,7 +78,7 @@ mod tests {
     fn a_stream_that_does_not_block_is_waited_for() {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
-        let mut stream = Stream::new(&near).unwrap();
+        let mut stream = StdStream::new(&near).unwrap();
         let message = vec![7; 4 << 20];
         let sent = message.clone();
         let peer = std::thread::spawn(move || {

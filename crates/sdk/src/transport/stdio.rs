@@ -13,26 +13,26 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use linchpin_jsonrpc::{Line, LineBuffer, Outbox};
+use linchpin_jsonrpc::{FramedLine, LineBuffer, Outbox};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::std_stream::Stream;
+use super::std_stream::StdStream;
 use crate::lock::lock;
-use crate::server::{Connection, Reach, Service};
+use crate::server::{Connection, ReplyChannel, Service};
 use crate::{Error, Result};
 
 /// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
 
 /// Minimum time for a client to read the last responses.
-const LAST_WRITE: Duration = Duration::from_secs(5);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves standard input and output until the input ends and every request has its response.
 pub(crate) async fn serve(service: Service) -> Result<()> {
-    let input = Stream::new(io::stdin())
+    let input = StdStream::new(io::stdin())
         .map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
-    let output = Stream::new(io::stdout())
+    let output = StdStream::new(io::stdout())
         .map_err(|error| Error::setup(format!("standard output cannot be written: {error}")))?;
     serve_on(service, input, output).await
 }
@@ -44,38 +44,38 @@ pub(crate) async fn serve_on(
     output: impl Write + Send + 'static,
 ) -> Result<()> {
     let runtime = Handle::current();
-    let (broke, broken) = oneshot::channel();
-    let writer = Arc::new_cyclic(|writer: &Weak<Writer>| {
+    let (error_sender, write_error) = oneshot::channel();
+    let writer = Arc::new_cyclic(|writer: &Weak<StdoutWriter>| {
         let later = writer.clone();
         let on = runtime.clone();
         let wake = move || later.upgrade().into_iter().for_each(|writer| writer.flush_later(&on));
-        Writer {
+        StdoutWriter {
             outbox: Arc::new(Outbox::new(HIGH_WATER, wake)),
-            output: Mutex::new(Output { stream: Box::new(output), spare: Vec::new() }),
+            output: Mutex::new(StdoutState { stream: Box::new(output), buffer: Vec::new() }),
             scheduled: AtomicBool::new(false),
-            broke: Mutex::new(Some(broke)),
+            on_error: Mutex::new(Some(error_sender)),
         }
     });
     let timeout = service.settings().shutdown_timeout;
-    let connection = Connection::new(service, writer.outbox.clone(), Reach::Lasting);
+    let connection = Connection::new(service, writer.outbox.clone(), ReplyChannel::Lasting);
     let _gone = AbandonOnDrop(connection.clone());
-    let (done, ended) = oneshot::channel();
-    let reader = Reader { connection: connection.clone(), writer: writer.clone(), runtime };
+    let (end_sender, ended) = oneshot::channel();
+    let reader = StdinReader { connection: connection.clone(), writer: writer.clone(), runtime };
     std::thread::Builder::new().name("linchpin-stdio".into()).spawn(move || {
         // The receiver is gone if the future of `serve` was dropped.
-        let _ = done.send(reader.read_all(input));
+        let _ = end_sender.send(reader.read_all(input));
     })?;
-    match first_of(ended, broken).await {
+    match input_end_or_write_error(ended, write_error).await {
         Ok(()) => {
             connection.finish(timeout).await;
             // Not on this thread: a client that does not read must not block the process without limit.
             let last = tokio::task::spawn_blocking(move || writer.flush());
-            match tokio::time::timeout(timeout.max(LAST_WRITE), last).await {
-                Ok(flushed) => finished(flushed.unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))),
+            match tokio::time::timeout(timeout.max(FINAL_WRITE_TIMEOUT), last).await {
+                Ok(flushed) => into_result(flushed.unwrap_or_else(|_| Err(ErrorKind::BrokenPipe.into()))),
                 Err(_) => Err(Error::setup("the client did not read the last responses in time")),
             }
         }
-        Err(error) => finished(Err(error)),
+        Err(error) => into_result(Err(error)),
     }
 }
 
@@ -90,12 +90,12 @@ impl Drop for AbandonOnDrop {
 
 /// Waits for the end of the input or for a write error. The reading thread would notice a write error only with the
 /// next message, which may never arrive.
-async fn first_of(
+async fn input_end_or_write_error(
     mut ended: oneshot::Receiver<io::Result<()>>,
-    mut broken: oneshot::Receiver<io::Error>,
+    mut write_error: oneshot::Receiver<io::Error>,
 ) -> io::Result<()> {
     std::future::poll_fn(|cx| {
-        if let Poll::Ready(Ok(error)) = Pin::new(&mut broken).poll(cx) {
+        if let Poll::Ready(Ok(error)) = Pin::new(&mut write_error).poll(cx) {
             return Poll::Ready(Err(error));
         }
         let lost = |_| Err(io::Error::other("the reading thread ended"));
@@ -105,25 +105,25 @@ async fn first_of(
 }
 
 /// A client that stops reading has disconnected, which is a normal end.
-fn finished(result: io::Result<()>) -> Result<()> {
+fn into_result(result: io::Result<()>) -> Result<()> {
     match result {
-        Err(error) if is_departure(error.kind()) => Ok(()),
+        Err(error) if is_disconnect(error.kind()) => Ok(()),
         Err(error) => Err(Error::setup(format!("standard input and output failed: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-fn is_departure(kind: ErrorKind) -> bool {
+fn is_disconnect(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 
-struct Reader {
+struct StdinReader {
     connection: Arc<Connection>,
-    writer: Arc<Writer>,
+    writer: Arc<StdoutWriter>,
     runtime: Handle,
 }
 
-impl Reader {
+impl StdinReader {
     fn read_all(&self, mut input: impl Read) -> io::Result<()> {
         let _in_runtime = self.runtime.enter();
         let cap = self.connection.service().settings().max_message;
@@ -137,11 +137,11 @@ impl Reader {
             if count == 0 {
                 break;
             }
-            lines.filled(count);
+            lines.advance(count);
             while let Some(line) = lines.next_line() {
                 match line {
-                    Line::Complete(line) => self.receive(line),
-                    Line::TooLong => self.connection.too_long(cap),
+                    FramedLine::Complete(line) => self.receive(line),
+                    FramedLine::TooLong => self.connection.reject_oversized(cap),
                 }
                 if self.writer.outbox.is_full() {
                     self.writer.flush()?;
@@ -160,43 +160,43 @@ impl Reader {
             return; // the client no longer reads
         }
         if let Some(rest) = self.connection.receive(line) {
-            crate::server::start(&self.runtime, self.connection.tracked(rest));
+            crate::server::spawn(&self.runtime, self.connection.track(rest));
         }
     }
 }
 
-struct Writer {
+struct StdoutWriter {
     outbox: Arc<Outbox>,
-    output: Mutex<Output>,
+    output: Mutex<StdoutState>,
     scheduled: AtomicBool,
     /// Sender for a write error in the background.
-    broke: Mutex<Option<oneshot::Sender<io::Error>>>,
+    on_error: Mutex<Option<oneshot::Sender<io::Error>>>,
 }
 
-struct Output {
+struct StdoutState {
     stream: Box<dyn Write + Send>,
-    spare: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 /// A buffer that grew beyond this is freed.
-const KEEP: usize = 1 << 20;
+const MAX_RETAINED_BYTES: usize = 1 << 20;
 
-impl Writer {
+impl StdoutWriter {
     /// Writes all queued messages. They are taken while the stream is locked, so that they stay in order.
     fn flush(&self) -> io::Result<()> {
         self.write_all(&mut lock(&self.output))
     }
 
-    fn write_all(&self, Output { stream, spare }: &mut Output) -> io::Result<()> {
+    fn write_all(&self, StdoutState { stream, buffer }: &mut StdoutState) -> io::Result<()> {
         loop {
-            self.outbox.take(spare);
-            if spare.is_empty() {
+            self.outbox.take(buffer);
+            if buffer.is_empty() {
                 return Ok(());
             }
-            let written = stream.write_all(spare).and_then(|()| stream.flush());
-            spare.clear();
-            if spare.capacity() > KEEP {
-                *spare = Vec::new();
+            let written = stream.write_all(buffer).and_then(|()| stream.flush());
+            buffer.clear();
+            if buffer.capacity() > MAX_RETAINED_BYTES {
+                *buffer = Vec::new();
             }
             if let Err(error) = written {
                 self.outbox.close();
@@ -216,9 +216,9 @@ impl Writer {
             self.scheduled.store(false, Ordering::Release);
             if let Err(error) = self.write_all(&mut output) {
                 tracing::debug!(%error, "failed to write to the client");
-                let broke = lock(&self.broke).take();
+                let error_sender = lock(&self.on_error).take();
                 // The receiver is gone once the input has ended.
-                let _ = broke.map(|broke| broke.send(error));
+                let _ = error_sender.map(|error_sender| error_sender.send(error));
             }
         });
     }

@@ -32,21 +32,21 @@ pub(crate) trait Receiver: Send + Sync {
         false
     }
     /// Reports that a new session replaced the old one.
-    fn renewed(&self) {}
+    fn session_renewed(&self) {}
     /// Pauses the timeouts of all pending requests until the returned guard is dropped.
-    fn pause(&self) -> Box<dyn Send> {
+    fn pause_timeouts(&self) -> Box<dyn Send> {
         Box::new(())
     }
     /// Registers the per-request part of the transport.
-    fn carried_by(&self, _: Weak<dyn Carrier>) {}
+    fn carried_by(&self, _: Weak<dyn PerRequestTransport>) {}
 }
 
 /// Extension for transports that send each request separately and can lose one without losing the others. A lost
 /// read-only request is sent once more; tool calls are never repeated.
-pub trait Carrier: Send + Sync {
+pub trait PerRequestTransport: Send + Sync {
     /// Registers a listed tool. A tool that cannot be called over this transport is skipped; the error is the
     /// reason.
-    fn admit(&self, tool: &Tool) -> Result<(), String>;
+    fn accept_tool(&self, tool: &Tool) -> Result<(), String>;
 }
 
 /// Connection side of an open transport. Cheap to clone.
@@ -107,18 +107,18 @@ impl Wire {
     }
 
     /// Reports that the session was lost and replaced: the session state is restored.
-    pub fn renewed(&self) {
-        self.receiver.renewed();
+    pub fn session_renewed(&self) {
+        self.receiver.session_renewed();
     }
 
     /// Pauses the timeouts of all pending requests until the returned guard is dropped, for example while a user
     /// signs in.
-    pub fn pause(&self) -> Box<dyn Send> {
-        self.receiver.pause()
+    pub fn pause_timeouts(&self) -> Box<dyn Send> {
+        self.receiver.pause_timeouts()
     }
 
     /// Declares that the transport sends each request separately. Call it once, before anything is sent.
-    pub fn carried_by(&self, carrier: Weak<dyn Carrier>) {
+    pub fn carried_by(&self, carrier: Weak<dyn PerRequestTransport>) {
         self.receiver.carried_by(carrier);
     }
 
@@ -139,8 +139,8 @@ impl Wire {
     }
 
     /// Moves all outgoing messages, each with its newline, into `into`, which must be empty.
-    pub fn take(&self, into: &mut Vec<u8>) {
-        self.outbox.take(into);
+    pub fn take_outgoing(&self, buffer: &mut Vec<u8>) {
+        self.outbox.take(buffer);
     }
 
     /// Returns whether there are outgoing messages.
@@ -149,24 +149,24 @@ impl Wire {
     }
 
     /// Returns the outgoing messages for an asynchronous reader. It replaces the callback of [`Self::on_outgoing`].
-    pub fn outgoing(&self) -> Outgoing {
-        Outgoing::of(self.outbox.clone())
+    pub fn outgoing(&self) -> OutgoingMessages {
+        OutgoingMessages::from_outbox(self.outbox.clone())
     }
 }
 
 /// Asynchronous reader of outgoing messages.
-pub struct Outgoing {
+pub struct OutgoingMessages {
     outbox: Arc<Outbox>,
     ready: Arc<Notify>,
 }
 
-impl Outgoing {
+impl OutgoingMessages {
     /// Creates the only reader of `outbox`.
-    pub(crate) fn of(outbox: Arc<Outbox>) -> Self {
+    pub(crate) fn from_outbox(outbox: Arc<Outbox>) -> Self {
         let ready = Arc::new(Notify::new());
         let wake = ready.clone();
         outbox.on_send(move || wake.notify_one());
-        Outgoing { outbox, ready }
+        OutgoingMessages { outbox, ready }
     }
 
     /// Waits for outgoing messages and returns all of them, each with its newline. Returns `None` once the

@@ -7,12 +7,12 @@ use linchpin::{Auth, Dpop, Revision};
 use crate::issuer::{
     Calls, ISSUER, Key, METADATA, RESOURCE, auth, call, challenges, claims, now, refusal, set,
 };
-use crate::support::web::{Guest, request, with};
+use crate::support::web::{TestClient, request, with};
 
 pub(crate) const ALGORITHMS: &str = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 EdDSA";
 
 async fn send(web: &HttpService, request: Request<String>) -> (u16, Vec<String>, String) {
-    refusal(Guest::new(web, Revision::LATEST).handle(request).await, "").await
+    refusal(TestClient::new(web, Revision::LATEST).handle(request).await, "").await
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::challenges::ALGORITHMS;
 use crate::issuer::{
     Calls, ISSUER, Key, METADATA, NOW, RESOURCE, auth, but, call, claims, encode, now, refusal,
 };
-use crate::support::web::{Guest, request, with};
+use crate::support::web::{TestClient, request, with};
 
 /// Key-bound token with its key.
 struct Holder {
@@ -118,7 +118,7 @@ async fn proofs_need_not_be_signed_as_tokens_are() {
     assert_eq!(holder.call(&web, "").await.0, 401);
     let request = request(http::Method::GET, METADATA).body(String::new()).unwrap();
     let request = with(request, &[("host", "mcp.example.com")]);
-    let document = Guest::new(&web, Revision::LATEST).handle(request).await.text().await;
+    let document = TestClient::new(&web, Revision::LATEST).handle(request).await.text().await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let algorithms: Vec<_> = ALGORITHMS.split(' ').collect();
     assert_eq!(document["dpop_signing_alg_values_supported"], json!(algorithms));
@@ -239,7 +239,7 @@ async fn every_request_has_a_proof_of_its_own() {
             let version = ("mcp-protocol-version", Revision::LATEST.as_str());
             let request = request(method.parse().unwrap(), "/mcp").body(String::new()).unwrap();
             let request = with(request, &[("authorization", &*sent), ("dpop", &*proof), version]);
-            let answer = Guest::new(&web, Revision::LATEST).handle(request).await;
+            let answer = TestClient::new(&web, Revision::LATEST).handle(request).await;
             assert_eq!(answer.status.as_u16(), status, "{method} {htm}");
         }
     }
@@ -252,7 +252,10 @@ async fn every_request_has_a_proof_of_its_own() {
         let proof = holder.proof(&holder.header(), &claims);
         let request = request(http::Method::GET, "/sse").body(String::new()).unwrap();
         let request = with(request, &[("authorization", &*sent), ("dpop", &*proof)]);
-        assert_eq!(Guest::new(&legacy, Revision::V2024_11_05).handle(request).await.status.as_u16(), status);
+        assert_eq!(
+            TestClient::new(&legacy, Revision::V2024_11_05).handle(request).await.status.as_u16(),
+            status
+        );
     }
     // The scope challenge uses the scheme of the token.
     let proof = holder.good();

@@ -13,7 +13,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
-use crate::support::web::{Answer, Guest, borrowed, modern, post};
+use crate::support::web::{Answer, TestClient, borrowed, modern, post};
 
 pub(crate) const ISSUER: &str = "https://auth.example.com";
 pub(crate) const RESOURCE: &str = "https://mcp.example.com/mcp";
@@ -155,8 +155,8 @@ pub(crate) async fn call(web: &HttpService, tool: &str, more: &[(&str, &str)]) -
     let (message, headers) = modern(1, "tools/call", json!({"name": tool, "arguments": {}}));
     let mut headers = borrowed(&headers);
     headers.extend_from_slice(more);
-    let guest = Guest::new(web, linchpin::Revision::LATEST);
-    guest.note(&message);
+    let guest = TestClient::new(web, linchpin::Revision::LATEST);
+    guest.record_sent(&message);
     guest.handle(post(&message, &headers)).await
 }
 

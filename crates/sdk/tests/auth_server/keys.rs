@@ -9,7 +9,7 @@ use linchpin::server::HttpService;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::http_script::{HttpScript, Reply, Seen};
+use crate::http_script::{HttpScript, ReceivedRequest, Reply};
 use crate::issuer::{Calls, Key, RESOURCE, but, call_with, now, refusal, set};
 
 const METADATA: &str = "/.well-known/oauth-authorization-server";
@@ -25,19 +25,22 @@ fn guarded(issuer: &str) -> HttpService {
 }
 
 /// Overrides a response of the issuer.
-type Special = dyn Fn(&Seen) -> Option<Reply> + Send + Sync;
+type Special = dyn Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync;
 
-fn origin(seen: &Seen) -> String {
+fn origin(seen: &ReceivedRequest) -> String {
     format!("http://{}", seen.header("host"))
 }
 
-fn metadata(seen: &Seen) -> Reply {
+fn metadata(seen: &ReceivedRequest) -> Reply {
     let origin = origin(seen);
     Reply::json(&json!({"issuer": origin, "jwks_uri": format!("{origin}{KEYS}")}))
 }
 
 /// Starts a correct issuer, except for the responses of `special`.
-async fn issuer(keys: Value, special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) -> HttpScript {
+async fn issuer(
+    keys: Value,
+    special: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
+) -> HttpScript {
     HttpScript::start(move |seen| {
         special(seen).unwrap_or_else(|| match &*seen.path {
             METADATA => metadata(seen),
@@ -49,7 +52,7 @@ async fn issuer(keys: Value, special: impl Fn(&Seen) -> Option<Reply> + Send + S
 }
 
 fn paths(script: &HttpScript) -> Vec<String> {
-    script.seen().iter().map(|seen| seen.path.clone()).collect()
+    script.received().iter().map(|seen| seen.path.clone()).collect()
 }
 
 #[tokio::test]
@@ -191,7 +194,7 @@ async fn an_issuer_that_answers_badly_lets_nobody_in() {
         assert!(paths(&script).len() <= 6, "{what}: the keys are fetched once: {:?}", paths(&script));
         refused += 1;
     }
-    assert_eq!((refused, elsewhere.seen().len()), (16, 0));
+    assert_eq!((refused, elsewhere.received().len()), (16, 0));
 }
 
 #[tokio::test]

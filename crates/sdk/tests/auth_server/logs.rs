@@ -7,12 +7,12 @@ use linchpin::{Auth, Dpop, Error, Revision};
 use serde_json::json;
 
 use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth, but, call, claims, encode};
-use crate::support::log_capture::Ears;
-use crate::support::web::{Guest, request};
+use crate::support::log_capture::LogCapture;
+use crate::support::web::{TestClient, request};
 
 #[tokio::test]
 async fn no_token_is_ever_shown() {
-    let ears = Ears::default();
+    let ears = LogCapture::default();
     // For every thread: a callsite first hit by a thread without the subscriber would stay disabled for all.
     tracing::subscriber::set_global_default(ears.clone()).unwrap();
     let key = Key::new("k1");
@@ -48,7 +48,7 @@ async fn no_token_is_ever_shown() {
             }
             let request =
                 request(Method::POST, &format!("/mcp?access_token={token}")).body(String::new()).unwrap();
-            let answer = Guest::new(web, Revision::LATEST).handle(request).await;
+            let answer = TestClient::new(web, Revision::LATEST).handle(request).await;
             let _ = write!(answers, "{:?}", answer.headers);
             answers += &answer.text().await;
         }

@@ -5,12 +5,12 @@ use linchpin::{Auth, Dpop, Revision, Server};
 use serde_json::{Value, json};
 
 use crate::issuer::{Calls, ISSUER, Key, RESOURCE, auth};
-use crate::support::web::{Answer, Guest, request, with};
+use crate::support::web::{Answer, TestClient, request, with};
 
 async fn get(auth: Auth, method: Method, path: &str, headers: &[(&str, &str)]) -> Answer {
     let web = Calls::default().serve(auth);
     let request = with(request(method, path).body(String::new()).unwrap(), headers);
-    Guest::new(&web, Revision::LATEST).handle(request).await
+    TestClient::new(&web, Revision::LATEST).handle(request).await
 }
 
 async fn document(auth: Auth, path: &str) -> Value {
@@ -92,7 +92,7 @@ async fn without_auth_there_is_none() {
     assert!(guarded.contains("requires scopes, but the endpoint has no `auth`"), "{guarded}");
     let web = Server::new("open", "1").http().into_service().unwrap();
     let request = request(Method::GET, ROOT).body(String::new()).unwrap();
-    assert_eq!(Guest::new(&web, Revision::LATEST).handle(request).await.status, 404);
+    assert_eq!(TestClient::new(&web, Revision::LATEST).handle(request).await.status, 404);
 }
 
 #[cfg(feature = "axum")]
@@ -113,7 +113,7 @@ async fn a_listener_serves_it() {
     let key = Key::new("k1");
     let endpoint = Calls::default().server().http().auth(auth(&key)).bind("127.0.0.1:0").await.unwrap();
     let address = endpoint.address();
-    let running = crate::support::web::Beside::start(endpoint.run());
+    let running = crate::support::web::BackgroundTask::start(endpoint.run());
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let text = format!("GET {PATH} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();

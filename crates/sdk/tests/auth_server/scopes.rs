@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::issuer::{Calls, ISSUER, METADATA, RESOURCE, challenges};
 use crate::support::call_scenarios::Name;
-use crate::support::web::{Answer, Guest, request, text_of, with};
+use crate::support::web::{Answer, TestClient, request, text_of, with};
 use crate::support::{STATELESS, session_revisions};
 
 /// Configures tokens that name their scopes: `mcp.basic+files.read`.
@@ -25,8 +25,8 @@ fn header(scopes: &str) -> String {
     format!("Bearer {}", scopes.replace(':', "."))
 }
 
-fn guest(web: &HttpService, revision: Revision, scopes: &str) -> Guest {
-    let mut guest = Guest::new(web, revision);
+fn guest(web: &HttpService, revision: Revision, scopes: &str) -> TestClient {
+    let mut guest = TestClient::new(web, revision);
     guest.always = vec![("authorization", header(scopes))];
     guest
 }
@@ -169,7 +169,7 @@ fn legacy(method: Method, path: &str, token: &str, body: &str) -> Request<String
 async fn the_first_transport_is_no_way_around() {
     let calls = Calls::default();
     let web = calls.server().http().auth(auth()).legacy_sse().into_service().unwrap();
-    let guest = Guest::new(&web, Revision::V2024_11_05);
+    let guest = TestClient::new(&web, Revision::V2024_11_05);
     assert_eq!(guest.handle(request(Method::GET, "/sse").body(String::new()).unwrap()).await.status, 401);
     let mut stream = guest.handle(legacy(Method::GET, "/sse", "mcp:basic", "")).await.events();
     let path = stream.event().await.unwrap().data.unwrap();
@@ -179,7 +179,7 @@ async fn the_first_transport_is_no_way_around() {
     };
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": crate::support::initialize("2024-11-05", &json!({}))});
-    guest.note(&initialize);
+    guest.record_sent(&initialize);
     let opened = guest.handle(legacy(Method::POST, &path, "mcp:basic", &initialize.to_string())).await;
     assert_eq!(opened.status, 202);
     assert_eq!(stream.message().await["id"], 1);
@@ -190,7 +190,7 @@ async fn the_first_transport_is_no_way_around() {
     assert_forbidden(post("files:read", "plain").await, "mcp:basic", "plain").await;
     assert_eq!(calls.count(), 0);
     // More scopes than the stream was opened with: the token of the message counts.
-    guest.note(&call("read"));
+    guest.record_sent(&call("read"));
     assert_eq!(post("mcp:basic+files:read", "read").await.status, 202);
     assert_eq!(text_of(&stream.message().await), "done");
     assert_eq!(calls.count(), 1);

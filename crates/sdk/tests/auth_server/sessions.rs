@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::issuer::{Calls, Key, NOW, auth, but, claims};
 use crate::support::session_revisions;
-use crate::support::web::{Guest, text_of};
+use crate::support::web::{TestClient, text_of};
 
-fn guest(web: &HttpService, revision: Revision, token: &str) -> Guest {
-    let mut guest = Guest::new(web, revision);
+fn guest(web: &HttpService, revision: Revision, token: &str) -> TestClient {
+    let mut guest = TestClient::new(web, revision);
     guest.always = vec![("authorization", format!("Bearer {token}"))];
     guest
 }
@@ -78,7 +78,7 @@ async fn who_is_not_let_in_leaves_nothing_behind() {
     let web = calls.server().http().auth(auth(&key)).max_sessions(1).into_service().unwrap();
     let mut ada = guest(&web, Revision::LATEST_SESSION, &key.sign(&claims()));
     ada.initialize().await;
-    let stranger = Guest::new(&web, Revision::LATEST_SESSION);
+    let stranger = TestClient::new(&web, Revision::LATEST_SESSION);
     for _ in 0..100 {
         let initialize = crate::support::initialize("2025-11-25", &json!({}));
         assert_eq!(stranger.ask("initialize", initialize).await.status, StatusCode::UNAUTHORIZED);

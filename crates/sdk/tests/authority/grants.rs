@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use linchpin::testing::authority::{Authority, Known};
+use linchpin::testing::authority::{Authority, KnownClient};
 use serde_json::json;
 
 use crate::proofs::Key;
@@ -21,20 +21,20 @@ async fn a_program_signs_in_for_itself() {
     let authority = start(Authority::honest()).await;
     let (token, resource) = (format!("{}/token", authority.issuer()), authority.mcp_url());
     let form = [("grant_type", "client_credentials"), ("resource", &*resource), ("scope", "read write")];
-    let (of_basic, of_post) = (authority.secret(Known::Basic), authority.secret(Known::Post));
-    let header = basic(Known::Basic.id(), &of_basic);
+    let (of_basic, of_post) = (authority.secret(KnownClient::Basic), authority.secret(KnownClient::Post));
+    let header = basic(KnownClient::Basic.id(), &of_basic);
     let answer = post_form(&token, &[("authorization", &header)], &form).await;
     assert_eq!(call(&authority, "write", &access_token(&answer)).await.status, 200);
     assert_eq!(answer.json().get("refresh_token"), None);
 
-    let post = [("client_id", Known::Post.id()), ("client_secret", &*of_post)];
+    let post = [("client_id", KnownClient::Post.id()), ("client_secret", &*of_post)];
     access_token(&post_form(&token, &[], &[&form[..], &post].concat()).await);
-    let wrong_header = basic(Known::Basic.id(), &of_post);
-    let as_post = [("client_id", Known::Basic.id()), ("client_secret", &*of_basic)];
+    let wrong_header = basic(KnownClient::Basic.id(), &of_post);
+    let as_post = [("client_id", KnownClient::Basic.id()), ("client_secret", &*of_basic)];
     for (headers, more) in [
         (vec![("authorization", &*wrong_header)], &[][..]),
         (vec![], &as_post[..]),
-        (vec![], &[("client_id", Known::Post.id())]),
+        (vec![], &[("client_id", KnownClient::Post.id())]),
         (vec![], &[]),
     ] {
         let answer = post_form(&token, &headers, &[&form[..], more].concat()).await;
@@ -42,7 +42,7 @@ async fn a_program_signs_in_for_itself() {
     }
     let twice = post_form(&token, &[("authorization", &header)], &[&form[..], &post].concat()).await;
     assert_eq!(twice.error(), (400, "invalid_request".into()));
-    let public = [&form[..], &[("client_id", Known::Public.id())]].concat();
+    let public = [&form[..], &[("client_id", KnownClient::Public.id())]].concat();
     assert_eq!(post_form(&token, &[], &public).await.error(), (400, "unauthorized_client".into()));
 }
 
@@ -51,7 +51,7 @@ async fn a_program_signs() {
     let authority = start(Authority::honest()).await;
     let key = Key::from_pem(&authority.client_key());
     let (issuer, resource) = (authority.issuer(), authority.mcp_url());
-    let (token, id) = (format!("{issuer}/token"), Known::Signed.id());
+    let (token, id) = (format!("{issuer}/token"), KnownClient::Signed.id());
     let ask = async |assertion: String| {
         let form = [
             ("grant_type", "client_credentials"),
@@ -123,10 +123,11 @@ async fn a_company_signs_people_in() {
     let form = [("grant_type", JWT_BEARER), ("assertion", &*grant)];
     let token = format!("{issuer}/token");
     assert_eq!(post_form(&token, &[], &form).await.error(), (401, "invalid_client".into()));
-    let post = [("client_id", Known::Post.id()), ("client_secret", &*authority.secret(Known::Post))];
+    let post =
+        [("client_id", KnownClient::Post.id()), ("client_secret", &*authority.secret(KnownClient::Post))];
     let another = post_form(&token, &[], &[&form[..], &post].concat()).await;
     assert_eq!(another.error(), (400, "invalid_grant".into()), "it names another client");
-    let header = basic(Known::Basic.id(), &authority.secret(Known::Basic));
+    let header = basic(KnownClient::Basic.id(), &authority.secret(KnownClient::Basic));
     let tokens = post_form(&token, &[("authorization", &header)], &form).await;
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 200);
     let again = post_form(&token, &[("authorization", &header)], &form).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use linchpin::testing::authority::{Authority, Place};
+use linchpin::testing::authority::{Authority, AuthorityHost};
 use serde_json::{Value, json};
 
 use crate::raw::*;
@@ -37,12 +37,12 @@ async fn a_person_signs_in() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(answer.json()["result"]["content"][0]["text"], "hello");
 
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.authorizations, seen.tokens, seen.refreshes, seen.canary), (1, 1, 0, 0));
-    let request = seen.grants("authorization_code").next().unwrap();
+    let request = seen.with_grant_type("authorization_code").next().unwrap();
     assert_eq!(
-        (request.place, request.parameter("code_verifier")),
-        (Place::Authority, Some(VERIFIER.into()))
+        (request.host, request.parameter("code_verifier")),
+        (AuthorityHost::Authority, Some(VERIFIER.into()))
     );
     for secret in [redirect.parameter("code").unwrap(), VERIFIER, &access, &refresh_token(&tokens)] {
         assert!(authority.secrets().iter().any(|known| known == secret));
@@ -124,7 +124,7 @@ async fn a_code_is_for_one_use_by_the_one_who_asked() {
     assert_eq!(call(&authority, "greet", &access).await.status, 200);
     assert_eq!(redeem(&authority, code, &[]).await.error(), (400, "invalid_grant".into()));
     assert_eq!(call(&authority, "greet", &access).await.status, 401, "the family is revoked");
-    assert_eq!((authority.seen().reuses, authority.seen().revoked_families), (1, 1));
+    assert_eq!((authority.observations().reuses, authority.observations().revoked_families), (1, 1));
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn clients_register() {
     let confidential = register(json!({ "redirect_uris": ["https://app.example/callback"] })).await.json();
     assert_eq!(confidential["token_endpoint_auth_method"], "client_secret_basic");
     assert!(authority.secrets().iter().any(|secret| confidential["client_secret"] == **secret));
-    assert_eq!(authority.seen().registrations, 2);
+    assert_eq!(authority.observations().registrations, 2);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn tokens_end() {
     authority.revoke();
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 401);
     assert_eq!(refresh(&authority, &refresh_token(&tokens)).await.error(), (400, "invalid_grant".into()));
-    assert_eq!(authority.seen().refreshes, 2);
+    assert_eq!(authority.observations().refreshes, 2);
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_refresh_token_is_for_one_use() {
     assert_eq!(refresh(&authority, &first).await.error(), (400, "invalid_grant".into()));
     assert_eq!(refresh(&authority, &refresh_token(&second)).await.error(), (400, "invalid_grant".into()));
     assert_eq!(call(&authority, "greet", &access).await.status, 401);
-    let seen = authority.seen();
+    let seen = authority.observations();
     assert_eq!((seen.refreshes, seen.reuses, seen.revoked_families), (1, 1, 1));
 }
 
@@ -234,5 +234,5 @@ async fn tokens_are_given_back() {
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 200);
     assert_eq!(post_form(&revoke, &[], &form).await.status, 200);
     assert_eq!(call(&authority, "greet", &access_token(&tokens)).await.status, 401);
-    assert_eq!(authority.seen().revocations, 1);
+    assert_eq!(authority.observations().revocations, 1);
 }

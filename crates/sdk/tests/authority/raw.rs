@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use linchpin::egress::{Body, Egress, Target};
-use linchpin::testing::authority::{Authority, Behaviour, Known, Redirect, Switch};
+use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehavior, Redirect};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -38,7 +38,7 @@ pub(crate) async fn start(behaviour: Behaviour) -> Authority {
     Authority::start(behaviour).await.unwrap()
 }
 
-pub(crate) async fn with(switch: Switch) -> Authority {
+pub(crate) async fn with(switch: Misbehavior) -> Authority {
     start(Authority::honest().with(switch)).await
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn try_send(
         request = request.header(*name, *value);
     }
     let request = request.body(Body::from(body)).unwrap();
-    let response = Egress::builder().build().unwrap().send(request, &Target::typed(url).unwrap()).await;
+    let response = Egress::builder().build().unwrap().send(request, &Target::configured(url).unwrap()).await;
     let (parts, body) = response.map_err(|error| error.to_string())?.into_parts();
     let body = body.read_to_end(MAX).await.map_err(|error| error.to_string())?;
     let body = String::from_utf8(body.to_vec()).unwrap();
@@ -114,7 +114,7 @@ pub(crate) async fn resource_metadata(authority: &Authority) -> Value {
 pub(crate) fn authorization_url(authority: &Authority, changes: &[(&str, &str)]) -> String {
     let (challenge, resource) = (challenge(), authority.mcp_url());
     let parameters = [
-        ("client_id", Known::Public.id()),
+        ("client_id", KnownClient::Public.id()),
         ("redirect_uri", BACK),
         ("response_type", "code"),
         ("code_challenge", &challenge),
@@ -135,7 +135,7 @@ pub(crate) async fn redeem(authority: &Authority, code: &str, changes: &[(&str, 
     let resource = authority.mcp_url();
     let form = [
         ("grant_type", "authorization_code"),
-        ("client_id", Known::Public.id()),
+        ("client_id", KnownClient::Public.id()),
         ("code", code),
         ("redirect_uri", BACK),
         ("code_verifier", VERIFIER),
@@ -154,7 +154,7 @@ pub(crate) async fn refresh(authority: &Authority, token: &str) -> Answer {
     let resource = authority.mcp_url();
     let form = [
         ("grant_type", "refresh_token"),
-        ("client_id", Known::Public.id()),
+        ("client_id", KnownClient::Public.id()),
         ("refresh_token", token),
         ("resource", &resource),
     ];

@@ -1,7 +1,7 @@
 //! Each switch has the documented effect, and every switch is tested.
 
 use http::Method;
-use linchpin::testing::authority::{Authority, Redirect, Switch};
+use linchpin::testing::authority::{Authority, Misbehavior, Redirect};
 use serde_json::{Value, json};
 
 use crate::raw::*;
@@ -26,7 +26,7 @@ async fn is_silent(authority: &Authority, url: String, form: String) {
     let method = if form.is_empty() { Method::GET } else { Method::POST };
     let kind = [("content-type", "application/x-www-form-urlencoded")];
     let others = async {
-        authority.until(|seen| seen.unanswered > 0).await;
+        authority.wait_until(|seen| seen.unanswered > 0).await;
         for _ in 0..10 {
             call(authority, "greet", "").await;
             get(&format!("{}/nothing", authority.issuer())).await;
@@ -46,7 +46,7 @@ async fn has_no_end(url: &str) {
 
 #[tokio::test]
 async fn each_does_what_it_says() {
-    for &switch in Switch::ALL {
+    for &switch in Misbehavior::ALL {
         let authority = with(switch).await;
         let name = format!("{switch:?}");
         match () {
@@ -65,54 +65,56 @@ async fn each_does_what_it_says() {
             () if name.starts_with("Dpop") => {} // they have tests of their own
             () => others(switch, &authority).await,
         }
-        assert_eq!(authority.seen().canary, 0, "{switch:?}");
+        assert_eq!(authority.observations().canary, 0, "{switch:?}");
     }
-    assert!(Switch::ALL.len() >= 90);
+    assert!(Misbehavior::ALL.len() >= 90);
 }
 
-async fn challenges(switch: Switch, authority: &Authority) {
+async fn challenges(switch: Misbehavior, authority: &Authority) {
     let refused = call(authority, "greet", "").await;
     let texts: Vec<_> =
         refused.headers.get_all("www-authenticate").iter().map(|text| text.to_str().unwrap()).collect();
     assert_eq!(refused.status, 401);
     let link = resource_metadata_url(authority);
     match switch {
-        Switch::ChallengeMissing => assert!(texts.is_empty(), "{texts:?}"),
-        Switch::ChallengeMalformed => assert!(texts[0].starts_with("\"=,;"), "{texts:?}"),
-        Switch::ChallengeSeveral => {
+        Misbehavior::ChallengeMissing => assert!(texts.is_empty(), "{texts:?}"),
+        Misbehavior::ChallengeMalformed => assert!(texts[0].starts_with("\"=,;"), "{texts:?}"),
+        Misbehavior::ChallengeSeveral => {
             assert!(texts.len() == 2 && texts[1].starts_with("Bearer scope"), "{texts:?}");
         }
-        Switch::ChallengeHuge => assert!(texts[0].len() > 64 << 10 && texts[0].contains(&link)),
-        Switch::ChallengeElsewhere => assert!(texts[0].contains(&authority.canary()), "{texts:?}"),
-        Switch::UnauthorizedForever => {
+        Misbehavior::ChallengeHuge => assert!(texts[0].len() > 64 << 10 && texts[0].contains(&link)),
+        Misbehavior::ChallengeElsewhere => assert!(texts[0].contains(&authority.canary()), "{texts:?}"),
+        Misbehavior::UnauthorizedForever => {
             let access = access_token(&sign_in(authority, "read").await);
             assert_eq!(call(authority, "greet", &access).await.status, 401);
         }
-        Switch::ForbiddenForever => {
+        Misbehavior::ForbiddenForever => {
             let access = access_token(&sign_in(authority, "read write").await);
             assert_eq!(call(authority, "greet", &access).await.status, 200);
             assert_eq!(call(authority, "write", &access).await.status, 403);
         }
-        Switch::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
+        Misbehavior::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn resources(switch: Switch, authority: &Authority) {
+async fn resources(switch: Misbehavior, authority: &Authority) {
     let (mcp, origin) = (authority.mcp_url(), authority.mcp_url().replace("/mcp", ""));
     match switch {
-        Switch::ResourceElsewhere => {
+        Misbehavior::ResourceElsewhere => {
             resource_says(authority, "resource", json!("https://stranger.example/mcp")).await;
         }
-        Switch::ResourceOtherPath => {
+        Misbehavior::ResourceOtherPath => {
             resource_says(authority, "resource", json!(format!("{origin}/other"))).await;
         }
-        Switch::ResourcePrefix => resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await,
-        Switch::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
-        Switch::NoAuthorizationServers => {
+        Misbehavior::ResourcePrefix => {
+            resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await
+        }
+        Misbehavior::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
+        Misbehavior::NoAuthorizationServers => {
             resource_says(authority, "authorization_servers", Value::Null).await;
         }
-        Switch::NoResourceMetadata => {
+        Misbehavior::NoResourceMetadata => {
             assert_eq!(get(&resource_metadata_url(authority)).await.status, 404);
             let metadata = get(&format!("{origin}/.well-known/oauth-authorization-server")).await.json();
             assert_eq!(
@@ -120,22 +122,22 @@ async fn resources(switch: Switch, authority: &Authority) {
                 (&json!(origin), &json!(format!("{origin}/token")))
             );
         }
-        Switch::NoMetadata => {
+        Misbehavior::NoMetadata => {
             assert_eq!(get(&format!("{origin}/.well-known/oauth-authorization-server")).await.status, 404);
             let url = authorization_url(authority, &[("resource", "")]).replace(&authority.issuer(), &origin);
             assert!(authority.approve(&url).await.unwrap().parameter("code").is_some());
         }
-        Switch::NoClientDocuments => {
+        Misbehavior::NoClientDocuments => {
             says(authority, "client_id_metadata_document_supported", Value::Null).await;
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn resource_documents(switch: Switch, authority: &Authority) {
+async fn resource_documents(switch: Misbehavior, authority: &Authority) {
     let url = resource_metadata_url(authority);
     match switch {
-        Switch::ResourceMetadataAtRoot => {
+        Misbehavior::ResourceMetadataAtRoot => {
             assert_eq!(get(&url).await.status, 404);
             let root = get(url.strip_suffix("/mcp").unwrap()).await.json();
             assert_eq!(root["resource"], authority.mcp_url().replace("/mcp", ""));
@@ -144,29 +146,31 @@ async fn resource_documents(switch: Switch, authority: &Authority) {
                 "Bearer scope=\"read\""
             );
         }
-        Switch::ResourceMetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
-        Switch::ResourceMetadataEndless => has_no_end(&url).await,
-        Switch::ResourceMetadataSilent => is_silent(authority, url, String::new()).await,
-        Switch::ResourceMetadataRedirects => {
+        Misbehavior::ResourceMetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Misbehavior::ResourceMetadataEndless => has_no_end(&url).await,
+        Misbehavior::ResourceMetadataSilent => is_silent(authority, url, String::new()).await,
+        Misbehavior::ResourceMetadataRedirects => {
             assert!(get(&url).await.header("location").starts_with(&authority.canary()));
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn documents(switch: Switch, authority: &Authority) {
+async fn documents(switch: Misbehavior, authority: &Authority) {
     let url = metadata_url(authority);
     match switch {
-        Switch::MetadataTooLarge | Switch::MetadataEndless => has_no_end(&url).await,
-        Switch::MetadataSilent => is_silent(authority, url, String::new()).await,
-        Switch::MetadataRedirects => {
+        Misbehavior::MetadataTooLarge | Misbehavior::MetadataEndless => has_no_end(&url).await,
+        Misbehavior::MetadataSilent => is_silent(authority, url, String::new()).await,
+        Misbehavior::MetadataRedirects => {
             assert!(get(&url).await.header("location").starts_with(&authority.canary()));
         }
-        Switch::MetadataRedirectLoop => assert!(url.ends_with(get(&url).await.header("location"))),
-        Switch::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
-        Switch::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
-        Switch::MetadataDuplicateKeys => assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2),
-        Switch::MetadataOpenIdOnly => {
+        Misbehavior::MetadataRedirectLoop => assert!(url.ends_with(get(&url).await.header("location"))),
+        Misbehavior::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Misbehavior::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
+        Misbehavior::MetadataDuplicateKeys => {
+            assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2)
+        }
+        Misbehavior::MetadataOpenIdOnly => {
             assert_eq!(get(&url).await.status, 404);
             let old = format!("{}/.well-known/openid-configuration", authority.issuer());
             assert_eq!(get(&old).await.json()["issuer"], authority.issuer());
@@ -175,11 +179,11 @@ async fn documents(switch: Switch, authority: &Authority) {
     }
 }
 
-async fn tokens(switch: Switch, authority: &Authority) {
-    if switch == Switch::TokenSilent {
+async fn tokens(switch: Misbehavior, authority: &Authority) {
+    if switch == Misbehavior::TokenSilent {
         return is_silent(authority, format!("{}/token", authority.issuer()), "grant_type=x".into()).await;
     }
-    if switch == Switch::TokenEndless {
+    if switch == Misbehavior::TokenEndless {
         let url = format!("{}/token", authority.issuer());
         let error = try_send(Method::POST, &url, &[], String::new()).await.err().unwrap();
         return assert!(error.contains("is larger than"), "{error}");
@@ -187,70 +191,72 @@ async fn tokens(switch: Switch, authority: &Authority) {
     let answer = sign_in(authority, "read").await;
     let (html, token) = (answer.header("content-type") == "text/html", answer.json()["access_token"].clone());
     match switch {
-        Switch::TokenRedirects => {
+        Misbehavior::TokenRedirects => {
             assert_eq!(
                 (answer.status, answer.header("location")),
                 (307, &*format!("{}/token", authority.canary()))
             );
         }
-        Switch::TokenHtmlOk => assert_eq!((answer.status, html), (200, true)),
-        Switch::TokenHtmlError => assert_eq!((answer.status, html), (500, true)),
-        Switch::TokenError => {
+        Misbehavior::TokenHtmlOk => assert_eq!((answer.status, html), (200, true)),
+        Misbehavior::TokenHtmlError => assert_eq!((answer.status, html), (500, true)),
+        Misbehavior::TokenError => {
             assert_eq!(answer.error(), (400, "invalid_grant".into()));
             assert!(answer.json()["error_description"].as_str().unwrap().contains('\u{1b}'));
         }
-        Switch::TokenEchoes => {
+        Misbehavior::TokenEchoes => {
             let said = answer.json()["error_description"].as_str().unwrap().to_owned();
             assert!(answer.status == 400 && said.contains(", code_verifier "), "{said}");
         }
-        Switch::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
-        Switch::TokenInvalidJson => {
+        Misbehavior::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
+        Misbehavior::TokenInvalidJson => {
             assert!(answer.json().is_null() && answer.body.starts_with("{\"access_token\""));
         }
-        Switch::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
-        Switch::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
-        Switch::TokenTypeMissing => assert!(token.is_string() && answer.json().get("token_type").is_none()),
-        Switch::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
-        Switch::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
-        Switch::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
+        Misbehavior::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
+        Misbehavior::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
+        Misbehavior::TokenTypeMissing => {
+            assert!(token.is_string() && answer.json().get("token_type").is_none())
+        }
+        Misbehavior::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
+        Misbehavior::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
+        Misbehavior::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
         _ => panic!("no test for {switch:?}"),
     }
 }
 
 /// Lifetime of tokens, refresh, and registration.
-async fn lasting(switch: Switch, authority: &Authority) {
+async fn lasting(switch: Misbehavior, authority: &Authority) {
     if format!("{switch:?}").starts_with("Registration") {
         return registrations(switch, authority).await;
     }
     let answer = sign_in(authority, "read").await;
     let (expires, token) = (answer.json()["expires_in"].clone(), answer.json()["refresh_token"].clone());
     match switch {
-        Switch::ExpiresMissing => assert_eq!(expires, Value::Null),
-        Switch::ExpiresNegative => assert_eq!(expires, -3600),
-        Switch::ExpiresHuge => assert_eq!(expires, u64::MAX),
-        Switch::ExpiresText => assert_eq!(expires, "3600"),
-        Switch::RefreshMissing => assert_eq!(token, Value::Null),
-        Switch::RefreshOffline => {
+        Misbehavior::ExpiresMissing => assert_eq!(expires, Value::Null),
+        Misbehavior::ExpiresNegative => assert_eq!(expires, -3600),
+        Misbehavior::ExpiresHuge => assert_eq!(expires, u64::MAX),
+        Misbehavior::ExpiresText => assert_eq!(expires, "3600"),
+        Misbehavior::RefreshMissing => assert_eq!(token, Value::Null),
+        Misbehavior::RefreshOffline => {
             assert_eq!(token, Value::Null);
             refresh_token(&sign_in(authority, "read offline_access").await);
         }
-        Switch::RefreshStays => {
+        Misbehavior::RefreshStays => {
             for _ in 0..3 {
                 let again = refresh(authority, token.as_str().unwrap()).await;
                 assert_eq!((again.status, again.json().get("refresh_token")), (200, None));
             }
         }
-        Switch::RefreshRevoked | Switch::RefreshRefused => {
+        Misbehavior::RefreshRevoked | Misbehavior::RefreshRefused => {
             let refused = refresh(authority, token.as_str().unwrap()).await;
             let code =
-                if switch == Switch::RefreshRevoked { "invalid_grant" } else { "interaction_required" };
+                if switch == Misbehavior::RefreshRevoked { "invalid_grant" } else { "interaction_required" };
             assert_eq!(refused.error(), (400, code.into()));
         }
-        Switch::RefreshUnavailable => {
+        Misbehavior::RefreshUnavailable => {
             assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 503);
             assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 200);
         }
-        Switch::RevocationFails => {
+        Misbehavior::RevocationFails => {
             let form = [("token", token.as_str().unwrap()), ("client_id", "public-client")];
             assert_eq!(post_form(&format!("{}/revoke", authority.issuer()), &[], &form).await.status, 503);
         }
@@ -258,73 +264,79 @@ async fn lasting(switch: Switch, authority: &Authority) {
     }
 }
 
-async fn registrations(switch: Switch, authority: &Authority) {
+async fn registrations(switch: Misbehavior, authority: &Authority) {
     let answer = register(authority).await;
     match switch {
-        Switch::RegistrationMissing => {
+        Misbehavior::RegistrationMissing => {
             assert_eq!(answer.status, 404);
             says(authority, "registration_endpoint", Value::Null).await;
             says(authority, "client_id_metadata_document_supported", Value::Null).await;
         }
-        Switch::RegistrationRefused => assert_eq!(answer.error(), (400, "invalid_redirect_uri".into())),
-        Switch::RegistrationHtml => {
+        Misbehavior::RegistrationRefused => assert_eq!(answer.error(), (400, "invalid_redirect_uri".into())),
+        Misbehavior::RegistrationHtml => {
             assert_eq!((answer.status, answer.header("content-type")), (403, "text/html"));
         }
-        Switch::RegistrationOtherRedirect => {
+        Misbehavior::RegistrationOtherRedirect => {
             assert_eq!(answer.json()["redirect_uris"], json!(["https://stranger.example/callback"]));
         }
-        Switch::RegistrationWithoutClientId => {
+        Misbehavior::RegistrationWithoutClientId => {
             assert_eq!((answer.status, answer.json().get("client_id")), (201, None));
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn others(switch: Switch, authority: &Authority) {
+async fn others(switch: Misbehavior, authority: &Authority) {
     let issuer = authority.issuer();
     let (token, authorization, stranger) =
         ("token_endpoint", "authorization_endpoint", "https://stranger.example");
     match switch {
-        Switch::FirstServerBroken => {
+        Misbehavior::FirstServerBroken => {
             let first = issuer.replace("/tenant", "/broken");
             resource_says(authority, "authorization_servers", json!([first, issuer])).await;
             let broken = issuer.replace("/tenant", "/.well-known/oauth-authorization-server/broken");
             assert_eq!(get(&broken).await.status, 500);
         }
-        Switch::IssuerWrong => says(authority, "issuer", json!(stranger)).await,
-        Switch::IssuerTrailingSlash => says(authority, "issuer", json!(format!("{issuer}/"))).await,
-        Switch::IssuerMissing => says(authority, "issuer", Value::Null).await,
-        Switch::IssuerMoves => moves(authority).await,
-        Switch::PkceMissing => says(authority, "code_challenge_methods_supported", Value::Null).await,
-        Switch::PkcePlain => says(authority, "code_challenge_methods_supported", json!(["plain"])).await,
-        Switch::EndpointsPlainHttp => {
+        Misbehavior::IssuerWrong => says(authority, "issuer", json!(stranger)).await,
+        Misbehavior::IssuerTrailingSlash => says(authority, "issuer", json!(format!("{issuer}/"))).await,
+        Misbehavior::IssuerMissing => says(authority, "issuer", Value::Null).await,
+        Misbehavior::IssuerMoves => moves(authority).await,
+        Misbehavior::PkceMissing => says(authority, "code_challenge_methods_supported", Value::Null).await,
+        Misbehavior::PkcePlain => says(authority, "code_challenge_methods_supported", json!(["plain"])).await,
+        Misbehavior::EndpointsPlainHttp => {
             says(authority, token, json!("http://auth.example.com/token_endpoint")).await;
         }
-        Switch::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
-        Switch::TokenEndpointLinkLocal => {
+        Misbehavior::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
+        Misbehavior::TokenEndpointLinkLocal => {
             says(authority, token, json!("https://169.254.169.254/token")).await;
         }
-        Switch::TokenEndpointPrivateIpv6 => says(authority, token, json!("https://[fd00::1]/token")).await,
-        Switch::TokenEndpointMissing => says(authority, token, Value::Null).await,
-        Switch::RegistrationEndpointPrivate => {
+        Misbehavior::TokenEndpointPrivateIpv6 => {
+            says(authority, token, json!("https://[fd00::1]/token")).await
+        }
+        Misbehavior::TokenEndpointMissing => says(authority, token, Value::Null).await,
+        Misbehavior::RegistrationEndpointPrivate => {
             says(authority, "registration_endpoint", json!("https://10.0.0.1/register")).await;
         }
-        Switch::AuthorizationEndpointJavascript => {
+        Misbehavior::AuthorizationEndpointJavascript => {
             says(authority, authorization, json!("javascript:alert(1)")).await;
         }
-        Switch::AuthorizationEndpointFile => says(authority, authorization, json!("file:///bin/sh")).await,
-        Switch::AuthorizationEndpointUserinfo => {
+        Misbehavior::AuthorizationEndpointFile => {
+            says(authority, authorization, json!("file:///bin/sh")).await
+        }
+        Misbehavior::AuthorizationEndpointUserinfo => {
             let url = authority.canary().replace("http://", "http://accounts.example.com@") + "/authorize";
             says(authority, authorization, json!(url)).await;
         }
-        Switch::AuthorizationEndpointCommand => {
+        Misbehavior::AuthorizationEndpointCommand => {
             says(authority, authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)")).await;
         }
-        Switch::ScopesFewer => assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read"),
-        Switch::CodeUsed => {
+        Misbehavior::ScopesFewer => {
+            assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read")
+        }
+        Misbehavior::CodeUsed => {
             assert_eq!(sign_in(authority, "read").await.error(), (400, "invalid_grant".into()));
         }
-        Switch::CodeTwice => {
+        Misbehavior::CodeTwice => {
             let redirect = approve(authority, &[]).await;
             for _ in 0..2 {
                 access_token(&redeem(authority, redirect.parameter("code").unwrap(), &[]).await);
@@ -334,25 +346,27 @@ async fn others(switch: Switch, authority: &Authority) {
     }
 }
 
-async fn ways_back(switch: Switch, authority: &Authority, redirect: Redirect) {
+async fn ways_back(switch: Misbehavior, authority: &Authority, redirect: Redirect) {
     let [code, state, iss, error] = ["code", "state", "iss", "error"].map(|name| redirect.parameter(name));
     let issuer = authority.issuer();
     let announced = metadata(authority).await["authorization_response_iss_parameter_supported"] == true;
     let stranger = Some("https://stranger.example");
     match switch {
-        Switch::StateMixedUp => assert!(code.is_some() && state.is_some_and(|state| state != "a-state")),
-        Switch::StateMissing => assert!(code.is_some() && state.is_none()),
-        Switch::IssWrong => assert!(code.is_some() && iss == stranger),
-        Switch::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
-        Switch::IssNormalized => assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:"))),
-        Switch::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
-        Switch::IssUnsupported => assert!(iss.is_none() && !announced),
-        Switch::AccessDenied | Switch::AccessDeniedIssWrong => {
+        Misbehavior::StateMixedUp => assert!(code.is_some() && state.is_some_and(|state| state != "a-state")),
+        Misbehavior::StateMissing => assert!(code.is_some() && state.is_none()),
+        Misbehavior::IssWrong => assert!(code.is_some() && iss == stranger),
+        Misbehavior::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
+        Misbehavior::IssNormalized => {
+            assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:")))
+        }
+        Misbehavior::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
+        Misbehavior::IssUnsupported => assert!(iss.is_none() && !announced),
+        Misbehavior::AccessDenied | Misbehavior::AccessDeniedIssWrong => {
             assert_eq!((code, state, error), (None, Some("a-state"), Some("access_denied")));
-            assert_eq!(iss == stranger, switch == Switch::AccessDeniedIssWrong);
+            assert_eq!(iss == stranger, switch == Misbehavior::AccessDeniedIssWrong);
             assert!(redirect.parameter("error_description").unwrap().contains("\u{1b}[2J"));
         }
-        Switch::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
+        Misbehavior::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
         _ => panic!("no test for {switch:?}"),
     }
 }
@@ -382,7 +396,7 @@ async fn anything_else_can_be_said_too() {
     says(&authority, "jwks_uri", Value::Null).await;
     resource_says(&authority, "scopes_supported", json!(["a"])).await;
     assert_eq!(call(&authority, "greet", "").await.header("www-authenticate"), "Bearer realm=\"x\"");
-    authority.behave(Authority::honest());
+    authority.set_behaviour(Authority::honest());
     says(&authority, "jwks_uri", json!(format!("{}/jwks", authority.issuer()))).await;
 }
 
@@ -390,5 +404,5 @@ async fn anything_else_can_be_said_too() {
 async fn the_canary_sings() {
     let authority = start(Authority::honest()).await;
     assert!(try_send(Method::GET, &authority.canary(), &[], String::new()).await.is_err());
-    assert_eq!(authority.seen().canary, 1);
+    assert_eq!(authority.observations().canary, 1);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
+use linchpin::egress::{ConnectPhase, Egress, EgressErrorKind, Policy, Target};
 
 use crate::canary::Canary;
 use crate::private_address_forms::{ADDRESSES, NAMES, all};
@@ -12,8 +12,8 @@ use crate::support::{Script, get};
 fn watched(policy: Policy, resolver: Script) -> (Egress, Arc<AtomicUsize>) {
     let dialled = Arc::new(AtomicUsize::new(0));
     let counter = dialled.clone();
-    let egress = Egress::builder().policy(policy).resolver(resolver).on_hop(move |hop| {
-        if hop.phase == Phase::Connect {
+    let egress = Egress::builder().policy(policy).resolver(resolver).on_connect_step(move |hop| {
+        if hop.phase == ConnectPhase::Connect {
             counter.fetch_add(1, Ordering::SeqCst);
         }
     });
@@ -37,11 +37,11 @@ async fn no_spelling_of_a_private_address_is_dialled() {
     let mut tried = 0;
     for policy in [Policy::default(), Policy::public_only()] {
         let (egress, dialled) = watched(policy, Script::always("127.0.0.2"));
-        let base = Target::typed("https://public.example/mcp").unwrap();
+        let base = Target::configured("https://public.example/mcp").unwrap();
         for host in &hosts {
             for reference in references(host, canary.port()) {
                 tried += 1;
-                let Ok(learned) = base.learned(&reference) else { continue };
+                let Ok(learned) = base.discovered(&reference) else { continue };
                 let error = egress.send(get(), &learned).await.expect_err(&reference);
                 assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{reference}: {error}");
             }
@@ -58,7 +58,7 @@ async fn the_canary_sings_when_it_is_reached() {
     let canary = Canary::open(&["127.0.0.2", "127.0.0.1", "::1"]);
     let egress = watched(Policy::default(), Script::always("127.0.0.2")).0;
     for host in ["127.0.0.2", "[::ffff:127.0.0.2]", "canary.example"] {
-        let typed = Target::typed(&format!("http://{host}:{}/", canary.port())).unwrap();
+        let typed = Target::configured(&format!("http://{host}:{}/", canary.port())).unwrap();
         let mut sending = Box::pin(egress.send(get(), &typed));
         // The server never responds: stop waiting as soon as it was reached.
         let reached = std::future::poll_fn(|cx| {
@@ -68,7 +68,7 @@ async fn the_canary_sings_when_it_is_reached() {
         reached.await;
     }
     let strict = watched(Policy::public_only(), Script::always("127.0.0.2")).0;
-    let typed = Target::typed(&format!("http://127.0.0.2:{}/", canary.port())).unwrap();
+    let typed = Target::configured(&format!("http://127.0.0.2:{}/", canary.port())).unwrap();
     let error = strict.send(get(), &typed).await.unwrap_err();
     assert!(error.to_string().contains("only public addresses are allowed"), "{error}");
     assert_eq!(canary.connections(), 0);
@@ -78,7 +78,7 @@ async fn the_canary_sings_when_it_is_reached() {
 async fn plain_http_is_for_this_machine() {
     let (egress, dialled) = watched(Policy::default(), Script::always("93.184.216.34"));
     for url in ["http://public.example/", "http://93.184.216.34/", "http://10.0.0.1/", "http://[fd00::1]/"] {
-        let error = egress.send(get(), &Target::typed(url).unwrap()).await.expect_err(url);
+        let error = egress.send(get(), &Target::configured(url).unwrap()).await.expect_err(url);
         assert!(
             error.to_string().ends_with("plain `http` is allowed only to this machine: use `https`"),
             "{error}"

@@ -7,10 +7,10 @@ use linchpin::egress::{Egress, EgressErrorKind, Network, Policy, Redirects, Targ
 
 use crate::support::{Reply, Script, Server, get, ok};
 
-type Heard = Arc<Mutex<Vec<(String, Option<IpAddr>, String)>>>;
+type DenialLog = Arc<Mutex<Vec<(String, Option<IpAddr>, String)>>>;
 
-fn heard(egress: &Egress) -> (Egress, Heard) {
-    let heard = Heard::default();
+fn heard(egress: &Egress) -> (Egress, DenialLog) {
+    let heard = DenialLog::default();
     let log = heard.clone();
     let egress = egress.on_denied(move |denied| {
         log.lock().unwrap().push((denied.host.to_owned(), denied.address, denied.reason.to_owned()));
@@ -36,10 +36,10 @@ async fn a_refusal_and_a_redirect_are_told_to_whoever_listens() {
     });
     let shared = strict(Some(here()));
     let ((one, of_one), (_other, of_other)) = (heard(&shared), heard(&shared));
-    let near = Target::typed("https://name.example/?token=secret").unwrap();
+    let near = Target::configured("https://name.example/?token=secret").unwrap();
     one.send(get(), &near).await.unwrap_err();
-    one.send(get(), &Target::typed("http://8.8.8.8/").unwrap()).await.unwrap_err();
-    let target = Target::typed(&server.url("/")).unwrap();
+    one.send(get(), &Target::configured("http://8.8.8.8/").unwrap()).await.unwrap_err();
+    let target = Target::configured(&server.url("/")).unwrap();
     one.follow(get(), &target, Redirects::same_origin(3)).await.unwrap_err();
     let found = of_one.lock().unwrap().clone();
     let hosts: Vec<_> = found.iter().map(|(host, address, _)| (&**host, *address)).collect();
@@ -58,26 +58,26 @@ async fn settings_that_change_count_for_every_clone_at_once() {
     let server = Server::start(|_| Reply::Keep(ok("here")));
     let egress = strict(Some(here()));
     let ((one, _), (other, _)) = (heard(&egress), heard(&egress));
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     let read = async |egress: &Egress| -> Result<(), EgressErrorKind> {
         let response = egress.send(get(), &target).await.map_err(|error| error.kind())?;
         response.into_body().read_to_end(100).await.map(drop).map_err(|error| error.kind())
     };
     read(&one).await.unwrap();
     let late = one.send(get(), &target).await.unwrap().into_body();
-    egress.change(&strict(Some("10.0.0.0/8".parse().unwrap())));
+    egress.reconfigure(&strict(Some("10.0.0.0/8".parse().unwrap())));
     assert!(!one.is_allowed() && other.is_allowed(), "only `one` has connected there");
     late.read_to_end(100).await.unwrap();
     assert_eq!(egress.idle_connections(), 0, "earlier connections are not pooled");
     for egress in [&one, &other, &egress] {
         assert!(matches!(read(egress).await, Err(EgressErrorKind::Refused(_))));
     }
-    egress.change(&strict(Some(here())));
+    egress.reconfigure(&strict(Some(here())));
     assert!(one.is_allowed());
     read(&one).await.unwrap();
     assert_eq!(server.connections(), 2);
     let proxied =
         Egress::builder().proxy("http://proxy.example:1").policy(Policy::public_only().allow(here()));
-    egress.change(&proxied.build().unwrap());
+    egress.reconfigure(&proxied.build().unwrap());
     assert!(one.is_allowed(), "this machine is reachable without the proxy");
 }

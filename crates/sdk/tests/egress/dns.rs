@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
+use linchpin::egress::{ConnectPhase, Egress, EgressErrorKind, Policy, Target};
 
 use crate::canary::Canary;
 use crate::support::{Reply, Script, Server, get, ok};
@@ -38,7 +38,7 @@ async fn a_name_that_flips_leads_to_allowed_addresses_alone() {
     let canary = Canary::open(&["127.0.0.2", "127.0.0.1", "::1"]);
     let scripts = scripts(good);
     assert!(scripts.len() >= 200, "only {} sequences", scripts.len());
-    let base = Target::typed("https://public.example/").unwrap();
+    let base = Target::configured("https://public.example/").unwrap();
     // The server and the canary use two ports: a name must not lead to the one that is not meant.
     for port in [server.address.port(), canary.port()] {
         for script in &scripts {
@@ -47,14 +47,14 @@ async fn a_name_that_flips_leads_to_allowed_addresses_alone() {
             let egress = Egress::builder()
                 .policy(Policy::default().allow(good.into()))
                 .resolver(Script::new(script.iter().map(Vec::as_slice)))
-                .on_hop(move |hop| {
-                    if hop.phase == Phase::Connect {
+                .on_connect_step(move |hop| {
+                    if hop.phase == ConnectPhase::Connect {
                         log.lock().unwrap().extend(hop.addresses.iter().map(SocketAddr::ip));
                     }
                 })
                 .build()
                 .unwrap();
-            let learned = base.learned(&format!("http://flips.example:{port}/")).unwrap();
+            let learned = base.discovered(&format!("http://flips.example:{port}/")).unwrap();
             for answer in script {
                 match egress.send(get(), &learned).await {
                     Ok(_) => assert!(answer.contains(&good), "{script:?}"),
@@ -75,18 +75,18 @@ async fn a_learned_url_may_go_where_the_typed_one_is() {
     let server = Server::start(|_| Reply::Keep(ok("here")));
     let other = Server::start(|_| Reply::Keep(ok("there")));
     let egress = Egress::new();
-    let typed = Target::typed(&server.url("/")).unwrap();
-    let learned = typed.learned(&other.url("/")).unwrap();
+    let typed = Target::configured(&server.url("/")).unwrap();
+    let learned = typed.discovered(&other.url("/")).unwrap();
     let error = egress.send(get(), &learned).await.unwrap_err();
     assert!(error.to_string().contains("this URL was discovered on the network"), "{error}");
     assert_eq!(other.connections(), 0);
     egress.send(get(), &typed).await.unwrap();
     egress.send(get(), &learned).await.unwrap();
-    let elsewhere = typed.learned("https://10.0.0.1/").unwrap();
+    let elsewhere = typed.discovered("https://10.0.0.1/").unwrap();
     let error = egress.send(get(), &elsewhere).await.unwrap_err();
     assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{error}");
     // A URL discovered from a discovered one is also discovered from the configured one.
-    egress.send(get(), &learned.learned(&server.url("/x")).unwrap()).await.unwrap();
+    egress.send(get(), &learned.discovered(&server.url("/x")).unwrap()).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,10 +96,12 @@ async fn a_name_is_looked_up_once_for_each_connection() {
     let counter = lookups.clone();
     let egress = Egress::builder()
         .resolver(Script::new([&[address("127.0.0.1")][..], &[]]))
-        .on_hop(move |hop| *counter.lock().unwrap() += usize::from(hop.phase == Phase::Resolve))
+        .on_connect_step(move |hop| {
+            *counter.lock().unwrap() += usize::from(hop.phase == ConnectPhase::Resolve)
+        })
         .build()
         .unwrap();
-    let target = Target::typed(&format!("http://name.example:{}/", server.address.port())).unwrap();
+    let target = Target::configured(&format!("http://name.example:{}/", server.address.port())).unwrap();
     for _ in 0..3 {
         egress.send(get(), &target).await.unwrap();
     }

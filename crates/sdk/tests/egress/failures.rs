@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use linchpin::egress::{BoxFuture, Egress, EgressErrorKind, Phase, Resolve, Target};
+use linchpin::egress::{BoxFuture, ConnectPhase, Egress, EgressErrorKind, Resolver, Target};
 
 use crate::support::{Reply, Script, Server, get, ok};
 
@@ -16,7 +16,7 @@ fn free_port() -> u16 {
 #[tokio::test]
 async fn nobody_listens() {
     let port = free_port();
-    let target = Target::typed(&format!("http://127.0.0.1:{port}/mcp?key=secret")).unwrap();
+    let target = Target::configured(&format!("http://127.0.0.1:{port}/mcp?key=secret")).unwrap();
     let error = Egress::new().send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Connect);
     let text = format!("{error} {error:?}");
@@ -31,7 +31,7 @@ async fn nobody_listens() {
 #[tokio::test]
 async fn a_name_that_nobody_knows() {
     let egress = Egress::builder().resolver(Script::new([])).build().unwrap();
-    let target = Target::typed("https://nowhere.example/").unwrap();
+    let target = Target::configured("https://nowhere.example/").unwrap();
     let error = egress.send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Dns);
     let expected = "the name `nowhere.example` could not be resolved: the script is over; check the \
@@ -45,7 +45,7 @@ async fn a_name_that_nobody_knows() {
 /// A resolver that never responds.
 struct Silent;
 
-impl Resolve for Silent {
+impl Resolver for Silent {
     fn resolve(&self, _: &str) -> BoxFuture<std::io::Result<Vec<std::net::IpAddr>>> {
         Box::pin(std::future::pending())
     }
@@ -54,7 +54,7 @@ impl Resolve for Silent {
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_takes_too_long() {
     let egress = Egress::builder().resolver(Silent).connect_timeout(Duration::from_secs(3)).build().unwrap();
-    let target = Target::typed("https://slow.example/").unwrap();
+    let target = Target::configured("https://slow.example/").unwrap();
     let error = egress.send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Timeout);
     assert_eq!(
@@ -72,19 +72,25 @@ async fn the_next_address_is_tried() {
     let answer = ["127.0.0.9".parse().unwrap(), "127.0.0.1".parse().unwrap()];
     let egress = Egress::builder()
         .resolver(Script::new([&answer[..]]))
-        .on_hop(move |hop| log.lock().unwrap().push((hop.phase, hop.addresses.len(), hop.error.is_none())))
+        .on_connect_step(move |hop| {
+            log.lock().unwrap().push((hop.phase, hop.addresses.len(), hop.error.is_none()))
+        })
         .build()
         .unwrap();
-    let target = Target::typed(&format!("http://two.example:{}/", server.address.port())).unwrap();
+    let target = Target::configured(&format!("http://two.example:{}/", server.address.port())).unwrap();
     egress.send(get(), &target).await.unwrap();
-    let expected = [(Phase::Resolve, 2, true), (Phase::Connect, 1, false), (Phase::Connect, 1, true)];
+    let expected = [
+        (ConnectPhase::Resolve, 2, true),
+        (ConnectPhase::Connect, 1, false),
+        (ConnectPhase::Connect, 1, true),
+    ];
     assert_eq!(*hops.lock().unwrap(), expected);
 }
 
 #[tokio::test]
 async fn what_is_not_http() {
     let server = Server::start(|_| Reply::Close("SSH-2.0-OpenSSH\r\n\r\n".to_owned()));
-    let error = Egress::new().send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap_err();
+    let error = Egress::new().send(get(), &Target::configured(&server.url("/")).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Http);
     assert!(
         error.to_string().starts_with("no response from `127.0.0.1`: the response is not HTTP/1.1"),
@@ -95,7 +101,7 @@ async fn what_is_not_http() {
 #[tokio::test]
 async fn a_head_without_end() {
     let server = Server::start(|_| Reply::Close(format!("HTTP/1.1 200 OK\r\n{}", "x: y\r\n".repeat(50_000))));
-    let error = Egress::new().send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap_err();
+    let error = Egress::new().send(get(), &Target::configured(&server.url("/")).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Http, "{error}");
 }
 
@@ -104,7 +110,8 @@ async fn a_body_that_breaks_off() {
     let server =
         Server::start(|_| Reply::Close("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_owned()));
     let egress = Egress::new();
-    let mut body = egress.send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap().into_body();
+    let mut body =
+        egress.send(get(), &Target::configured(&server.url("/")).unwrap()).await.unwrap().into_body();
     let mut outcome = body.chunk().await.unwrap();
     while outcome.is_ok() {
         outcome = body.chunk().await.unwrap();
@@ -148,18 +155,18 @@ fn urls_that_cannot_be_used() {
         ("https://example.com\\@evil/", "it contains the character '\\\\'; encode it as %5C"),
     ];
     for (url, expected) in table {
-        let error = Target::typed(url).expect_err(url);
+        let error = Target::configured(url).expect_err(url);
         assert_eq!(error.kind(), EgressErrorKind::Url);
         let text = error.to_string();
         assert!(text.starts_with("the URL cannot be used: ") && text.contains(expected), "{url}: {text}");
         assert!(!text.contains("secret"), "{text}");
     }
-    assert!(Target::typed(&format!("https://example.com/{}", "x".repeat(8192))).is_err());
+    assert!(Target::configured(&format!("https://example.com/{}", "x".repeat(8192))).is_err());
 }
 
 #[test]
 fn relative_references() {
-    let base = Target::typed("https://Example.COM:443/a/b/c?q#f").unwrap();
+    let base = Target::configured("https://Example.COM:443/a/b/c?q#f").unwrap();
     let table = [
         ("", "https://example.com/a/b/c?q"),
         ("?x", "https://example.com/a/b/c?x"),
@@ -178,7 +185,7 @@ fn relative_references() {
         ("https:/x", ""),
     ];
     for (reference, expected) in table {
-        let url = base.learned(reference).map(|target| target.url()).unwrap_or_default();
+        let url = base.discovered(reference).map(|target| target.url()).unwrap_or_default();
         assert_eq!(url, expected, "{reference}");
     }
     assert_eq!(base.at("/.well-known/x?y").unwrap().url(), "https://example.com/.well-known/x?y");
@@ -187,6 +194,6 @@ fn relative_references() {
         format!("{base} {base:?}"),
         "https://example.com/a/b/c Target(https://example.com/a/b/c, Typed)"
     );
-    assert_eq!(Target::typed("http://[::FFFF:127.0.0.1]:80").unwrap().origin(), "http://127.0.0.1");
-    assert_eq!(Target::typed("http://[0:0::1]:81").unwrap().origin(), "http://[::1]:81");
+    assert_eq!(Target::configured("http://[::FFFF:127.0.0.1]:80").unwrap().origin(), "http://127.0.0.1");
+    assert_eq!(Target::configured("http://[0:0::1]:81").unwrap().origin(), "http://[::1]:81");
 }

@@ -28,7 +28,7 @@ async fn one_connection_serves_request_after_request() {
         })
     });
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/mcp?key=1#part")).unwrap();
+    let target = Target::configured(&server.url("/mcp?key=1#part")).unwrap();
     for _ in 0..20 {
         assert_eq!(text(&egress, &target).await, "plain");
         let body = egress.send(post("body"), &target).await.unwrap().into_body();
@@ -46,7 +46,7 @@ async fn a_body_that_nobody_reads_does_not_cost_the_connection() {
     let server =
         Server::start(|_| Reply::Keep("HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\n\r\nok".to_owned()));
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     for _ in 0..5 {
         let response = egress.send(get(), &target).await.unwrap();
         assert_eq!(response.status(), StatusCode::ACCEPTED);
@@ -58,7 +58,7 @@ async fn a_body_that_nobody_reads_does_not_cost_the_connection() {
 async fn requests_at_the_same_time_have_connections_of_their_own() {
     let server = Server::start(|_| Reply::Keep(ok("x")));
     let egress = Egress::builder().idle_per_host(2).build().unwrap();
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     let (a, b, c) = tokio::join!(text(&egress, &target), text(&egress, &target), text(&egress, &target));
     assert_eq!([a, b, c], ["x", "x", "x"]);
     assert_eq!((server.connections(), egress.idle_connections()), (3, 2));
@@ -74,14 +74,14 @@ async fn typed_and_learned_do_not_share() {
     let server = Server::start(|_| Reply::Keep(ok("x")));
     let egress = Egress::new();
     let home = Server::start(|_| Reply::Keep(ok("x")));
-    let typed = Target::typed(&home.url("/")).unwrap();
+    let typed = Target::configured(&home.url("/")).unwrap();
     text(&egress, &typed).await;
-    text(&egress, &Target::typed(&server.url("/")).unwrap()).await;
-    let learned = typed.learned(&server.url("/")).unwrap();
+    text(&egress, &Target::configured(&server.url("/")).unwrap()).await;
+    let learned = typed.discovered(&server.url("/")).unwrap();
     text(&egress, &learned).await;
     text(&egress, &learned).await;
     assert_eq!(server.connections(), 2);
-    text(&egress, &typed.learned("/elsewhere").unwrap()).await;
+    text(&egress, &typed.discovered("/elsewhere").unwrap()).await;
     assert_eq!(home.connections(), 1, "the same origin is the same place");
 }
 
@@ -90,7 +90,7 @@ async fn a_connection_that_was_closed_while_kept_is_replaced() {
     // The server closes without announcing it.
     let server = Server::start(|seen| Reply::Close(ok(&seen.body)));
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     for round in 1..=4 {
         let body = egress.send(post("x"), &target).await.unwrap().into_body();
         assert_eq!(body.read_to_end(10).await.unwrap(), "x");
@@ -107,7 +107,7 @@ async fn a_request_that_may_have_arrived_is_not_repeated() {
         _ => Reply::Close(String::new()),
     });
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     text(&egress, &target).await;
     let error = egress.send(post("once"), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Http, "{error}");
@@ -119,7 +119,7 @@ async fn a_request_that_may_have_arrived_is_not_repeated() {
 async fn connections_are_closed_when_nobody_has_used_them_for_long() {
     let server = Server::start(|_| Reply::Keep(ok("x")));
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/")).unwrap();
+    let target = Target::configured(&server.url("/")).unwrap();
     text(&egress, &target).await;
     tokio::time::pause();
     pass(Duration::from_secs(50)).await;
@@ -143,13 +143,13 @@ async fn nothing_is_left_when_the_owner_is_gone() {
         _ => Reply::Keep(ok("x")),
     });
     let egress = Egress::new();
-    text(&egress, &Target::typed(&server.url("/")).unwrap()).await;
+    text(&egress, &Target::configured(&server.url("/")).unwrap()).await;
     drop(egress);
     server.closes().await;
     // A partly read body closes its connection on drop.
     let egress = Egress::new();
     let mut body =
-        egress.send(get(), &Target::typed(&server.url("/endless")).unwrap()).await.unwrap().into_body();
+        egress.send(get(), &Target::configured(&server.url("/endless")).unwrap()).await.unwrap().into_body();
     assert_eq!(body.chunk().await.unwrap().unwrap(), "begin");
     drop(body);
     server.closes().await;
@@ -161,7 +161,7 @@ async fn a_server_that_wants_to_close_is_believed() {
     for head in ["HTTP/1.1 200 OK\r\nconnection: close\r\n", "HTTP/1.0 200 OK\r\n"] {
         let server = Server::start(move |_| Reply::Keep(format!("{head}content-length: 1\r\n\r\nx")));
         let egress = Egress::new();
-        let target = Target::typed(&server.url("/")).unwrap();
+        let target = Target::configured(&server.url("/")).unwrap();
         for _ in 0..2 {
             text(&egress, &target).await;
             assert_eq!(egress.idle_connections(), 0);
@@ -182,7 +182,7 @@ async fn a_response_has_a_largest_size() {
         Reply::Keep(if seen.line().starts_with("POST") { chunked.clone() } else { counted.clone() })
     });
     let egress = Egress::new();
-    let target = Target::typed(&server.url("/?secret")).unwrap();
+    let target = Target::configured(&server.url("/?secret")).unwrap();
     for request in [get, || post("x")] {
         let whole =
             egress.send(request(), &target).await.unwrap().into_body().read_to_end(100_000).await.unwrap();

@@ -1,12 +1,12 @@
 //! HTTP proxy: forwarded requests, and the policy without a resolved address.
 
-use linchpin::egress::{Egress, EgressErrorKind, Phase, Policy, Target};
+use linchpin::egress::{ConnectPhase, Egress, EgressErrorKind, Policy, Target};
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Reply, Seen, Server, get, ok};
+use crate::support::{ReceivedRequest, Reply, Server, get, ok};
 
 /// A proxy that responds to forwarded requests.
-fn handed(_: &Seen) -> Reply {
+fn handed(_: &ReceivedRequest) -> Reply {
     Reply::Keep(ok("through"))
 }
 
@@ -21,23 +21,23 @@ async fn plain_http_is_handed_to_it() {
     let phases = Arc::new(Mutex::new(Vec::new()));
     let log = phases.clone();
     let url = format!("http://user:p%40ss@{}", proxy.address);
-    let egress = Egress::builder().policy(policy()).proxy(&url).on_hop(move |hop| {
+    let egress = Egress::builder().policy(policy()).proxy(&url).on_connect_step(move |hop| {
         log.lock().unwrap().push(hop.phase);
     });
     let egress = egress.build().unwrap();
-    let target = Target::typed("http://10.9.9.9:8080/x?y=z").unwrap();
+    let target = Target::configured("http://10.9.9.9:8080/x?y=z").unwrap();
     for _ in 0..2 {
         let body = egress.send(get(), &target).await.unwrap().into_body();
         assert_eq!(body.read_to_end(100).await.unwrap(), "through");
     }
     let seen = proxy.seen();
-    let lines: Vec<_> = seen.iter().map(Seen::line).collect();
+    let lines: Vec<_> = seen.iter().map(ReceivedRequest::line).collect();
     assert_eq!(lines, ["GET http://10.9.9.9:8080/x?y=z HTTP/1.1"; 2]);
     for request in &seen {
         assert_eq!(request.header("proxy-authorization"), Some("Basic dXNlcjpwQHNz"));
         assert_eq!(request.header("host"), Some("10.9.9.9:8080"));
     }
-    assert_eq!(*phases.lock().unwrap(), [Phase::Connect], "the connection is pooled");
+    assert_eq!(*phases.lock().unwrap(), [ConnectPhase::Connect], "the connection is pooled");
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn this_machine_is_reached_without_it() {
     let proxy = Server::start(handed);
     let server = Server::start(|_| Reply::Keep(ok("direct")));
     let egress = Egress::builder().proxy(&proxy.url("")).build().unwrap();
-    egress.send(get(), &Target::typed(&server.url("/")).unwrap()).await.unwrap();
+    egress.send(get(), &Target::configured(&server.url("/")).unwrap()).await.unwrap();
     assert_eq!((proxy.connections(), server.connections()), (0, 1));
 }
 
@@ -53,7 +53,7 @@ async fn this_machine_is_reached_without_it() {
 async fn what_the_name_or_the_address_says_still_counts() {
     let proxy = Server::start(handed);
     let egress = Egress::builder().proxy(&proxy.url("")).build().unwrap();
-    let base = Target::typed("https://public.example/").unwrap();
+    let base = Target::configured("https://public.example/").unwrap();
     for url in [
         "https://10.0.0.1/",
         "https://[fd00::1]/",
@@ -61,17 +61,17 @@ async fn what_the_name_or_the_address_says_still_counts() {
         "https://db.internal/",
         "https://db/",
     ] {
-        let error = egress.send(get(), &base.learned(url).unwrap()).await.expect_err(url);
+        let error = egress.send(get(), &base.discovered(url).unwrap()).await.expect_err(url);
         assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{url}: {error}");
     }
-    let error = egress.send(get(), &Target::typed("http://public.example/").unwrap()).await.unwrap_err();
+    let error = egress.send(get(), &Target::configured("http://public.example/").unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("plain `http` is allowed only to this machine"), "{error}");
     assert_eq!(proxy.connections(), 0);
 }
 
 async fn check(proxy: &Server, url: &str, expected: &str) {
     let egress = Egress::builder().policy(policy()).proxy(&format!("http://u:secret@{}", proxy.address));
-    let error = egress.build().unwrap().send(get(), &Target::typed(url).unwrap()).await.unwrap_err();
+    let error = egress.build().unwrap().send(get(), &Target::configured(url).unwrap()).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Proxy);
     let text = error.to_string();
     assert!(text.contains("did not connect to `10.9.9.9`: ") && text.contains(expected), "{text}");
@@ -82,7 +82,7 @@ async fn check(proxy: &Server, url: &str, expected: &str) {
 async fn a_proxy_that_is_not_there() {
     let resolver = crate::support::Script::new([]);
     let egress = Egress::builder().proxy("http://u:secret@proxy.example:3128").resolver(resolver);
-    let target = Target::typed("https://server.example/").unwrap();
+    let target = Target::configured("https://server.example/").unwrap();
     let error = egress.build().unwrap().send(get(), &target).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Proxy);
     let expected =

@@ -5,10 +5,10 @@ use http::{Request, StatusCode};
 use linchpin::egress::{Body, Egress, EgressErrorKind, Redirects, Target};
 
 use crate::canary::Canary;
-use crate::support::{Reply, Seen, Server, get, ok};
+use crate::support::{ReceivedRequest, Reply, Server, get, ok};
 
 /// A server whose paths select the response: `/301/where` redirects to `/where`, everything else succeeds.
-fn answers(seen: &Seen) -> Reply {
+fn answers(seen: &ReceivedRequest) -> Reply {
     let path = seen.line().split(' ').nth(1).unwrap_or_default();
     let status = path.get(1..4).and_then(|status| status.parse::<u16>().ok());
     Reply::Keep(match status {
@@ -20,7 +20,7 @@ fn answers(seen: &Seen) -> Reply {
 }
 
 fn target(server: &Server, path: &str) -> Target {
-    Target::typed(&server.url(path)).unwrap()
+    Target::configured(&server.url(path)).unwrap()
 }
 
 fn secret() -> Request<Body> {
@@ -122,7 +122,8 @@ async fn a_redirect_leads_to_nowhere_private() {
         let policy = linchpin::egress::Policy::public_only().allow("127.0.0.1".parse().unwrap());
         let policy = policy.deny("127.0.0.2".parse().unwrap());
         let egress = Egress::builder().policy(policy).build().unwrap();
-        let learned = Target::typed("https://public.example").unwrap().learned(&server.url("/")).unwrap();
+        let learned =
+            Target::configured("https://public.example").unwrap().discovered(&server.url("/")).unwrap();
         let error = egress.follow(get(), &learned, Redirects::anywhere(5)).await.expect_err(place);
         assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{place}: {error}");
     }

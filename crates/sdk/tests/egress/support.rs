@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use http::Request;
-use linchpin::egress::{Body, BoxFuture, Resolve};
+use linchpin::egress::{Body, BoxFuture, Resolver};
 
 /// Reaction of a server to a request.
 pub(crate) enum Reply {
@@ -21,12 +21,12 @@ pub(crate) enum Reply {
 
 /// A received request: head and body.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
@@ -41,7 +41,7 @@ impl Seen {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Notified of each connection after the server has closed it.
     closed: Arc<Mutex<Receiver<()>>>,
     over: Arc<AtomicBool>,
@@ -49,13 +49,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Server {
+    pub(crate) fn start(reply: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Server {
         Server::start_at("127.0.0.1:0".parse().unwrap(), reply)
     }
 
     pub(crate) fn start_at(
         address: SocketAddr,
-        reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+        reply: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
     ) -> Server {
         Server::start_with(address, |stream| stream, reply)
     }
@@ -64,7 +64,7 @@ impl Server {
     pub(crate) fn start_with<S: Read + Write>(
         address: SocketAddr,
         wrap: impl Fn(TcpStream) -> S + Send + Sync + 'static,
-        reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+        reply: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
     ) -> Server {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
@@ -101,7 +101,7 @@ impl Server {
         self.connections.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -126,9 +126,13 @@ impl Drop for Server {
     }
 }
 
-fn serve(mut stream: impl Read + Write, log: &Mutex<Vec<Seen>>, reply: &dyn Fn(&Seen) -> Reply) {
+fn serve(
+    mut stream: impl Read + Write,
+    log: &Mutex<Vec<ReceivedRequest>>,
+    reply: &dyn Fn(&ReceivedRequest) -> Reply,
+) {
     while let Some((head, body)) = read_request(&mut stream) {
-        let seen = Seen { head, body };
+        let seen = ReceivedRequest { head, body };
         log.lock().unwrap().push(seen.clone());
         let (text, closes) = match reply(&seen) {
             Reply::Keep(text) => (text, false),
@@ -184,7 +188,7 @@ impl Script {
     }
 }
 
-impl Resolve for Script {
+impl Resolver for Script {
     fn resolve(&self, _: &str) -> BoxFuture<io::Result<Vec<IpAddr>>> {
         let mut answers = self.0.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };

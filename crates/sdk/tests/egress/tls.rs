@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-use linchpin::egress::{Builder, Egress, EgressErrorKind, Phase, Target};
+use linchpin::egress::{ConnectPhase, Egress, EgressBuilder, EgressErrorKind, Target};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -43,12 +43,12 @@ fn server_behind(
     Server::start_with("127.0.0.1:0".parse().unwrap(), wrap, |_| Reply::Keep(ok("secure")))
 }
 
-fn client() -> Builder {
+fn client() -> EgressBuilder {
     Egress::builder().resolver(Script::always("127.0.0.1"))
 }
 
 fn target(server: &Server, host: &str) -> Target {
-    Target::typed(&format!("https://{host}:{}/", server.address.port())).unwrap()
+    Target::configured(&format!("https://{host}:{}/", server.address.port())).unwrap()
 }
 
 #[tokio::test]
@@ -63,12 +63,12 @@ async fn a_tunnel_through_a_proxy_is_kept_and_tls_ends_behind_it() {
     });
     let phases = Arc::new(Mutex::new(Vec::new()));
     let log = phases.clone();
-    let builder = Egress::builder().root_certificate(AUTHORITY).on_hop(move |hop| {
+    let builder = Egress::builder().root_certificate(AUTHORITY).on_connect_step(move |hop| {
         log.lock().unwrap().push(hop.phase);
     });
     let egress = builder.proxy(&format!("http://user:p%40ss@{}", proxy.address)).build().unwrap();
     for _ in 0..2 {
-        let target = Target::typed("https://server.example/x").unwrap();
+        let target = Target::configured("https://server.example/x").unwrap();
         let body = egress.send(get(), &target).await.unwrap().into_body();
         assert_eq!(body.read_to_end(100).await.unwrap(), "secure");
     }
@@ -79,7 +79,7 @@ async fn a_tunnel_through_a_proxy_is_kept_and_tls_ends_behind_it() {
     let seen = proxy.seen();
     assert_eq!((seen.len(), seen[0].line()), (2, "GET /x HTTP/1.1"));
     assert_eq!(seen[0].header("proxy-authorization"), None, "it is for the proxy alone");
-    assert_eq!(*phases.lock().unwrap(), [Phase::Connect, Phase::Proxy, Phase::Tls]);
+    assert_eq!(*phases.lock().unwrap(), [ConnectPhase::Connect, ConnectPhase::Proxy, ConnectPhase::Tls]);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn an_authority_of_ones_own() {
         let log = log.clone();
         let egress = client()
             .root_certificate(certificate)
-            .on_hop(move |hop| log.lock().unwrap().push((hop.phase, hop.error.is_none())))
+            .on_connect_step(move |hop| log.lock().unwrap().push((hop.phase, hop.error.is_none())))
             .build()
             .unwrap();
         for _ in 0..2 {
@@ -107,8 +107,14 @@ async fn an_authority_of_ones_own() {
         *names.lock().unwrap(),
         [Some("server.example".to_owned()), None, Some("server.example".to_owned()), None]
     );
-    let expected =
-        [Phase::Resolve, Phase::Connect, Phase::Tls, Phase::Connect, Phase::Tls].map(|phase| (phase, true));
+    let expected = [
+        ConnectPhase::Resolve,
+        ConnectPhase::Connect,
+        ConnectPhase::Tls,
+        ConnectPhase::Connect,
+        ConnectPhase::Tls,
+    ]
+    .map(|phase| (phase, true));
     assert_eq!(phases.lock().unwrap()[..5], expected);
 }
 

@@ -10,7 +10,7 @@ use linchpin::{Context, NoArgs, Result, Server, Tool, args};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, Semaphore};
 
-use super::live_counter::Alive;
+use super::live_counter::LiveCounter;
 
 #[args]
 pub(crate) struct Echo {
@@ -28,41 +28,41 @@ pub(crate) struct Count {
 }
 
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct CallControls {
     /// Each permit lets a call of `wait` continue by one step.
     pub(crate) gate: Arc<Semaphore>,
     /// Number of running calls of `wait`.
-    pub(crate) alive: Arc<AtomicUsize>,
+    pub(crate) running: Arc<AtomicUsize>,
     pub(crate) changed: Arc<Notify>,
     /// Number of finished calls.
-    pub(crate) ended: Arc<AtomicUsize>,
+    pub(crate) finished: Arc<AtomicUsize>,
 }
 
 /// Notifies when a call is dropped.
-struct Gone(Arc<Notify>);
+struct DropNotifier(Arc<Notify>);
 
-impl Drop for Gone {
+impl Drop for DropNotifier {
     fn drop(&mut self) {
         self.0.notify_waiters();
     }
 }
 
-impl Scene {
+impl CallControls {
     pub(crate) fn new() -> Self {
-        Scene {
+        CallControls {
             gate: Arc::new(Semaphore::new(0)),
-            alive: Arc::default(),
+            running: Arc::default(),
             changed: Arc::default(),
-            ended: Arc::default(),
+            finished: Arc::default(),
         }
     }
 
-    pub(crate) fn alive(&self) -> usize {
-        self.alive.load(Ordering::SeqCst)
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn ended(&self) -> usize {
-        self.ended.load(Ordering::SeqCst)
+    pub(crate) fn finished(&self) -> usize {
+        self.finished.load(Ordering::SeqCst)
     }
 
     /// Lets calls of `wait` continue.
@@ -75,7 +75,7 @@ impl Scene {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            if self.alive() == count {
+            if self.running() == count {
                 return;
             }
             changed.await;
@@ -84,8 +84,8 @@ impl Scene {
 
     /// Reports progress after each step.
     pub(crate) async fn wait(self, steps: u32, cx: Context) -> Result<String> {
-        let gone = Gone(self.changed.clone());
-        let alive = Alive::new(&self.alive);
+        let gone = DropNotifier(self.changed.clone());
+        let alive = LiveCounter::new(&self.running);
         self.changed.notify_waiters();
         for step in 1..=steps {
             self.gate.acquire().await?.forget();
@@ -93,7 +93,7 @@ impl Scene {
                 cx.progress(f64::from(step));
             }
         }
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.finished.fetch_add(1, Ordering::SeqCst);
         drop(alive);
         drop(gone);
         Ok(format!("{steps} steps"))

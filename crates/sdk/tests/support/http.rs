@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linchpin::client::Eras;
-use linchpin::transport::http::Http;
+use linchpin::client::RevisionCache;
+use linchpin::transport::http::HttpTransport;
 use linchpin::{Client, ClientBuilder, Content, Revision, ToolOutput};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,11 +17,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
 /// Timeout for things that happen at once. Only a failing test reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) verb: String,
     pub(crate) path: String,
     /// By name in lower case; repeated headers are joined by commas.
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
     pub(crate) connection: usize,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
@@ -71,18 +71,18 @@ enum Step {
     /// Waits until the test notifies.
     Wait(Arc<Notify>),
     /// Waits until the client closes the connection, and notifies the test.
-    Gone(Arc<Notify>),
+    AwaitClose(Arc<Notify>),
     /// Sends messages of the test as events.
-    Speaking(Speaking),
+    Stream(MessageStream),
 }
 
 /// A stream on which the test sends messages.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Speaking(Arc<Mutex<Option<mpsc::Sender<Option<Value>>>>>);
+pub(crate) struct MessageStream(Arc<Mutex<Option<mpsc::Sender<Option<Value>>>>>);
 
-impl Speaking {
+impl MessageStream {
     /// Sends a message to the listening client.
-    pub(crate) fn say(&self, message: &Value) {
+    pub(crate) fn send(&self, message: &Value) {
         self.0.lock().unwrap().as_ref().unwrap().try_send(Some(message.clone())).unwrap();
     }
 
@@ -214,8 +214,8 @@ impl Reply {
     }
 
     /// Continues with messages of the test, as long as the connection exists.
-    pub(crate) fn speaking(mut self, stream: &Speaking) -> Self {
-        self.steps.push(Step::Speaking(stream.clone()));
+    pub(crate) fn then_stream(mut self, stream: &MessageStream) -> Self {
+        self.steps.push(Step::Stream(stream.clone()));
         self
     }
 
@@ -227,8 +227,8 @@ impl Reply {
     }
 
     /// Stops here; the test is notified when the client closes the connection.
-    pub(crate) fn hang(mut self, gone: &Arc<Notify>) -> Self {
-        self.steps.push(Step::Gone(gone.clone()));
+    pub(crate) fn until_closed(mut self, gone: &Arc<Notify>) -> Self {
+        self.steps.push(Step::AwaitClose(gone.clone()));
         self
     }
 }
@@ -239,12 +239,12 @@ fn lines(headers: &[(&str, &str)]) -> String {
     lines.concat()
 }
 
-type Handler = dyn Fn(&Seen) -> Reply + Send + Sync;
+type Handler = dyn Fn(&ReceivedRequest) -> Reply + Send + Sync;
 
 /// The server. It stops on drop.
 pub(crate) struct HttpScript {
     pub(crate) address: std::net::SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     arrived: Arc<Notify>,
     connections: Arc<AtomicUsize>,
     /// When the responses to tool calls were cut, by tool.
@@ -253,10 +253,11 @@ pub(crate) struct HttpScript {
 }
 
 impl HttpScript {
-    pub(crate) async fn start(handler: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(handler: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (seen, connections) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<AtomicUsize>::default());
+        let (seen, connections) =
+            (Arc::<Mutex<Vec<ReceivedRequest>>>::default(), Arc::<AtomicUsize>::default());
         let (handler, arrived): (Arc<Handler>, _) = (Arc::new(handler), Arc::<Notify>::default());
         let (record, counter, told) = (seen.clone(), connections.clone(), arrived.clone());
         let cuts = Arc::<Mutex<HashMap<String, Instant>>>::default();
@@ -287,22 +288,22 @@ impl HttpScript {
     }
 
     /// Returns the requests so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     /// Returns the methods of the requests so far.
     pub(crate) fn methods(&self) -> Vec<String> {
-        self.seen().iter().map(|seen| seen.method().to_owned()).collect()
+        self.received().iter().map(|seen| seen.method().to_owned()).collect()
     }
 
     /// Returns the requests of one method.
-    pub(crate) fn of(&self, method: &str) -> Vec<Seen> {
-        self.seen().into_iter().filter(|seen| seen.is(method)).collect()
+    pub(crate) fn of(&self, method: &str) -> Vec<ReceivedRequest> {
+        self.received().into_iter().filter(|seen| seen.is(method)).collect()
     }
 
     /// Waits for this many requests of a method, and returns them.
-    pub(crate) async fn wait_for(&self, method: &str, count: usize) -> Vec<Seen> {
+    pub(crate) async fn wait_for(&self, method: &str, count: usize) -> Vec<ReceivedRequest> {
         let waiting = async {
             loop {
                 let mut arrived = std::pin::pin!(self.arrived.notified());
@@ -314,7 +315,7 @@ impl HttpScript {
                 arrived.await;
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(TEST_TIMEOUT, waiting).await;
         waited.unwrap_or_else(|_| panic!("{method} did not come {count} times: {:?}", self.methods()))
     }
 
@@ -345,7 +346,7 @@ async fn serve(
     mut stream: TcpStream,
     connection: usize,
     handler: &Handler,
-    record: &Mutex<Vec<Seen>>,
+    record: &Mutex<Vec<ReceivedRequest>>,
     told: &Notify,
 ) -> std::io::Result<Option<String>> {
     let mut buffer = Vec::new();
@@ -366,7 +367,7 @@ async fn serve(
                     }
                 }
                 Step::Wait(until) => until.notified().await,
-                Step::Speaking(others) => {
+                Step::Stream(others) => {
                     let mut said = others.listen();
                     while let Some(Some(message)) = said.recv().await {
                         let event = format!("event: message\ndata: {message}\n\n");
@@ -376,7 +377,7 @@ async fn serve(
                     stream.shutdown().await?;
                     return Ok(None);
                 }
-                Step::Gone(gone) => {
+                Step::AwaitClose(gone) => {
                     while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {}
                     gone.notify_one();
                     return Ok(None);
@@ -395,7 +396,7 @@ async fn read_request(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
     connection: usize,
-) -> std::io::Result<Option<Seen>> {
+) -> std::io::Result<Option<ReceivedRequest>> {
     let head_end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break end;
@@ -424,12 +425,12 @@ async fn read_request(
     let body = buffer[head_end + 4..end].to_vec();
     buffer.drain(..end);
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Ok(Some(Seen { verb, path, headers, body, connection }))
+    Ok(Some(ReceivedRequest { verb, path, headers, body, connection }))
 }
 
 /// Creates a client of the script with an empty revision cache.
-pub(crate) fn client(script: &HttpScript) -> ClientBuilder<Http> {
-    Client::http(script.url()).eras(Eras::new())
+pub(crate) fn client(script: &HttpScript) -> ClientBuilder<HttpTransport> {
+    Client::http(script.url()).revision_cache(RevisionCache::new())
 }
 
 pub(crate) async fn connect(script: &HttpScript) -> Client {
@@ -439,9 +440,9 @@ pub(crate) async fn connect(script: &HttpScript) -> Client {
 /// Starts a plain server, except for what `special` handles.
 pub(crate) async fn server(
     revision: Revision,
-    special: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static,
+    special: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static,
 ) -> HttpScript {
-    HttpScript::start(move |seen| special(seen).unwrap_or_else(|| speak(revision, seen))).await
+    HttpScript::start(move |seen| special(seen).unwrap_or_else(|| plain_reply(revision, seen))).await
 }
 
 /// Returns the text of a tool result.
@@ -460,7 +461,7 @@ pub(crate) fn text(text: &str) -> Value {
 pub(crate) const SESSION: &str = "5e55-10n-1d";
 
 /// Response of a plain server of a revision: it has tools and resources, and every tool returns its name.
-pub(crate) fn speak(revision: Revision, seen: &Seen) -> Reply {
+pub(crate) fn plain_reply(revision: Revision, seen: &ReceivedRequest) -> Reply {
     let stateless = revision == Revision::LATEST;
     let capabilities =
         json!({ "tools": {}, "resources": { "subscribe": true }, "prompts": {}, "logging": {} });

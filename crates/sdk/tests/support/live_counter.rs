@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A counted instance.
-pub(crate) struct Alive(Arc<AtomicUsize>);
+pub(crate) struct LiveCounter(Arc<AtomicUsize>);
 
-impl Alive {
+impl LiveCounter {
     pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        Alive(count.clone())
+        LiveCounter(count.clone())
     }
 }
 
-impl Drop for Alive {
+impl Drop for LiveCounter {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

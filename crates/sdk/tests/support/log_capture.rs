@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 /// The captured text.
 #[derive(Clone, Default)]
-pub(crate) struct Ears(Arc<Mutex<String>>);
+pub(crate) struct LogCapture(Arc<Mutex<String>>);
 
-impl Ears {
+impl LogCapture {
     /// Adds text from another source.
-    pub(crate) fn hear(&self, text: &str) {
+    pub(crate) fn append(&self, text: &str) {
         writeln!(self.0.lock().unwrap(), "{text}").unwrap();
     }
 
@@ -20,24 +20,24 @@ impl Ears {
     }
 }
 
-impl tracing::Subscriber for Ears {
+impl tracing::Subscriber for LogCapture {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
 
     fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        span.record(&mut Written(&mut self.0.lock().unwrap()));
+        span.record(&mut FieldWriter(&mut self.0.lock().unwrap()));
         tracing::span::Id::from_u64(1)
     }
 
     fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-        values.record(&mut Written(&mut self.0.lock().unwrap()));
+        values.record(&mut FieldWriter(&mut self.0.lock().unwrap()));
     }
 
     fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut Written(&mut self.0.lock().unwrap()));
+        event.record(&mut FieldWriter(&mut self.0.lock().unwrap()));
     }
 
     fn enter(&self, _: &tracing::span::Id) {}
@@ -45,9 +45,9 @@ impl tracing::Subscriber for Ears {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-struct Written<'a>(&'a mut String);
+struct FieldWriter<'a>(&'a mut String);
 
-impl tracing::field::Visit for Written<'_> {
+impl tracing::field::Visit for FieldWriter<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         writeln!(self.0, "{field}={value:?}").unwrap();
     }

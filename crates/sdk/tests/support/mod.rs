@@ -26,10 +26,10 @@ use linchpin::{Revision, Server, Service};
 use serde_json::{Map, Value, json};
 use spec_check::Transcript;
 
-pub(crate) use schema_tap::{Tap, of};
+pub(crate) use schema_tap::{SchemaTap, of};
 
 /// Timeout for a line. Only a failing test reaches it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) const STATELESS: Revision = Revision::LATEST;
 
@@ -223,7 +223,7 @@ impl Peer {
 
     /// Reads the next line of the server.
     pub(crate) fn read(&mut self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
+        let line = self.lines.recv_timeout(TEST_TIMEOUT).expect("the server sends a line");
         self.heard(&line);
         self.checked(&line)
     }
@@ -264,7 +264,7 @@ impl Peer {
         match asked.filter(|_| message.get("method").is_none()) {
             Some((method, revision)) => schema::check_answer(*revision, method, message),
             // Before the client is known, an error has the form of plain JSON-RPC.
-            None => schema::check_unasked(self.spoken.unwrap_or(Revision::ALL[0]), message),
+            None => schema::check_unsolicited(self.spoken.unwrap_or(Revision::ALL[0]), message),
         }
     }
 
@@ -272,7 +272,7 @@ impl Peer {
     pub(crate) fn end(mut self) -> (Vec<Value>, linchpin::Result) {
         drop(self.input.take());
         let mut rest = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TEST_TIMEOUT) {
             rest.push(self.checked(&line));
         }
         (rest, self.server.join().expect("the server does not panic"))
@@ -286,7 +286,7 @@ impl Peer {
 
     /// Reads the next line, whatever it is.
     pub(crate) fn read_any(&mut self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("the server sends a line");
+        let line = self.lines.recv_timeout(TEST_TIMEOUT).expect("the server sends a line");
         self.heard(&line)
     }
 
@@ -294,7 +294,7 @@ impl Peer {
     pub(crate) fn end_any(mut self) -> Vec<Value> {
         drop(self.input.take());
         let mut rest = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TEST_TIMEOUT) {
             rest.push(self.heard(&line));
         }
         self.server.join().expect("the server does not panic").unwrap();
@@ -391,7 +391,7 @@ pub(crate) async fn handled(service: &Service, message: &Value) -> Option<Value>
         Some(method) if answer.get("id") == message.get("id") => {
             schema::check_answer(revision, method, &answer);
         }
-        _ => schema::check_unasked(Revision::ALL[0], &answer),
+        _ => schema::check_unsolicited(Revision::ALL[0], &answer),
     }
     Some(answer)
 }

@@ -13,8 +13,8 @@ pub(crate) struct Rounds {
 }
 
 /// Input requests of the server, and the state to send back.
-pub(crate) struct Asked {
-    pub(crate) questions: Value,
+pub(crate) struct InputRequired {
+    pub(crate) input_requests: Value,
     pub(crate) state: Value,
 }
 
@@ -36,8 +36,8 @@ impl Rounds {
     }
 
     /// Sends the first request; the response must request input.
-    pub(crate) async fn begin(&self, service: &Service) -> Asked {
-        asked(&self.send(service, self.params.clone()).await)
+    pub(crate) async fn begin(&self, service: &Service) -> InputRequired {
+        input_required(&self.send(service, self.params.clone()).await)
     }
 
     /// Sends a later request and returns the whole response.
@@ -56,7 +56,7 @@ impl Rounds {
     }
 
     /// Sends a later request, which must be rejected: returns code, path and message.
-    pub(crate) async fn refused(
+    pub(crate) async fn expect_error(
         &self,
         service: &Service,
         state: &Value,
@@ -69,10 +69,10 @@ impl Rounds {
 }
 
 /// Parses a response that requests input.
-pub(crate) fn asked(answer: &Value) -> Asked {
+pub(crate) fn input_required(answer: &Value) -> InputRequired {
     let result = &answer["result"];
     assert_eq!(result["resultType"], "input_required", "{answer}");
-    Asked { questions: result["inputRequests"].clone(), state: result["requestState"].clone() }
+    InputRequired { input_requests: result["inputRequests"].clone(), state: result["requestState"].clone() }
 }
 
 /// Creates the elicitation result of a user who accepts.

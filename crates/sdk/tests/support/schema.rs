@@ -48,7 +48,7 @@ pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
 
 /// Validates an unsolicited message of the server: a server request, a notification, or an error about an unreadable
 /// message.
-pub(super) fn check_unasked(revision: Revision, message: &Value) {
+pub(super) fn check_unsolicited(revision: Revision, message: &Value) {
     let Some(schemas) = Schemas::find() else { return };
     if message.get("error").is_some() {
         return fail(schemas.check_error(revision.as_str(), message), revision, message);

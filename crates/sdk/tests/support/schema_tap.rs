@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use linchpin::client::Eras;
-use linchpin::transport::{Line, Opening, Transport, Wire};
+use linchpin::client::RevisionCache;
+use linchpin::transport::{OpenFuture, Transport, TransportHandle, Wire};
 use linchpin::{Client, ClientBuilder, Revision, Service};
 use serde_json::Value;
 use spec_check::Transcript;
@@ -15,13 +15,13 @@ use super::{Clock, runtime};
 
 /// Transport to one server. Clones share the record.
 #[derive(Clone)]
-pub(crate) struct Tap {
+pub(crate) struct SchemaTap {
     service: Service,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<TapRecord>>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct TapRecord {
     /// Messages from the view of the client, and of the server.
     client: Transcript,
     server: Transcript,
@@ -30,14 +30,14 @@ struct Heard {
     faults: Vec<String>,
 }
 
-impl Tap {
+impl SchemaTap {
     pub(crate) fn new(service: &Service) -> Self {
-        Tap { service: service.clone(), heard: Arc::default() }
+        SchemaTap { service: service.clone(), heard: Arc::default() }
     }
 
     /// Creates a client with one revision over this transport.
     pub(crate) fn client(&self, revision: Revision) -> ClientBuilder {
-        Client::over(self.clone()).eras(Eras::new()).revisions([revision])
+        Client::over(self.clone()).revision_cache(RevisionCache::new()).revisions([revision])
     }
 
     /// Returns the messages sent and received by the client since the last call.
@@ -49,8 +49,8 @@ impl Tap {
         (values(sent), values(received))
     }
 
-    fn note(&self, line: &str, sent: bool) {
-        let Heard { client, server, messages, faults } = &mut *self.heard.lock().unwrap();
+    fn record(&self, line: &str, sent: bool) {
+        let TapRecord { client, server, messages, faults } = &mut *self.heard.lock().unwrap();
         let (from, to) = if sent { (client, server) } else { (server, client) };
         from.sent(line);
         faults.extend(to.received(line).err());
@@ -63,8 +63,8 @@ pub(crate) fn of<'a>(messages: &'a [Value], method: &str) -> Vec<&'a Value> {
     messages.iter().filter(|message| message["method"] == method).collect()
 }
 
-impl Transport for Tap {
-    fn open(&self, wire: Wire) -> Opening<'_> {
+impl Transport for SchemaTap {
+    fn open(&self, wire: Wire) -> OpenFuture<'_> {
         let (input, ours) = pipe().unwrap();
         let (answers, output) = pipe().unwrap();
         let service = self.service.clone();
@@ -74,9 +74,9 @@ impl Transport for Tap {
         wire.on_outgoing(move || {
             let mut up = up.lock().unwrap(); // held while lines are written, so that they stay in order
             let mut lines = Vec::new();
-            outgoing.take(&mut lines);
+            outgoing.take_outgoing(&mut lines);
             for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                tap.note(std::str::from_utf8(line).unwrap(), true);
+                tap.record(std::str::from_utf8(line).unwrap(), true);
             }
             // A server that has ended does not read any more.
             let _ = up.as_mut().map(|up| up.write_all(&lines));
@@ -84,12 +84,12 @@ impl Transport for Tap {
         let tap = self.clone();
         std::thread::spawn(move || {
             for line in BufReader::new(answers).lines().map_while(Result::ok) {
-                tap.note(&line, false);
+                tap.record(&line, false);
                 wire.receive(line.as_bytes());
             }
             wire.ended("the server has ended");
         });
-        let line: Box<dyn Line> = Box::new(TapLine(to_server));
+        let line: Box<dyn TransportHandle> = Box::new(TapLine(to_server));
         Box::pin(std::future::ready(Ok(line)))
     }
 
@@ -100,7 +100,7 @@ impl Transport for Tap {
 
 struct TapLine(Arc<Mutex<Option<PipeWriter>>>);
 
-impl Line for TapLine {
+impl TransportHandle for TapLine {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         drop(self.0.lock().unwrap().take());
         Box::pin(std::future::ready(()))

@@ -7,10 +7,10 @@ use std::time::Duration;
 use linchpin::auth::{AuthError, AuthErrorKind, OAuth};
 use linchpin::egress::Egress;
 use linchpin::testing::authority::{Authority, Behaviour};
-use linchpin::transport::http::Http;
+use linchpin::transport::http::HttpTransport;
 use linchpin::{Client, ClientBuilder, ClientError};
 
-pub(crate) const BACK: &str = "http://127.0.0.1:9/callback";
+pub(crate) const REDIRECT_URL: &str = "http://127.0.0.1:9/callback";
 
 pub(crate) async fn start(behaviour: Behaviour) -> Arc<Authority> {
     Arc::new(Authority::start(behaviour).await.unwrap())
@@ -27,24 +27,25 @@ pub(crate) fn with_person(oauth: OAuth, authority: &Arc<Authority>) -> OAuth {
         let authority = person.clone();
         async move {
             let redirect = authority.approve(&url).await;
-            let failed = |error: linchpin::Error| AuthError::new(AuthErrorKind::Person, error.to_string());
+            let failed =
+                |error: linchpin::Error| AuthError::new(AuthErrorKind::UserAbandoned, error.to_string());
             redirect.map(|redirect| redirect.url).map_err(failed)
         }
     };
-    oauth.redirect(BACK, visit).clock(authority.clock())
+    oauth.redirect(REDIRECT_URL, visit).clock(authority.clock())
 }
 
 /// Runs a whole life cycle with a server: connecting, a call, a call that needs more scopes, a rejected token, an
 /// expired one, a revoked one, and signing out. The error names the failed step and the reason.
-pub(crate) async fn live(authority: &Authority, oauth: &OAuth) -> Result<(), Failure> {
-    live_with(authority, oauth, |client| client.auth(oauth.clone())).await
+pub(crate) async fn run_lifecycle(authority: &Authority, oauth: &OAuth) -> Result<(), Failure> {
+    run_lifecycle_with(authority, oauth, |client| client.auth(oauth.clone())).await
 }
 
 /// Like [`live`], with a client that is set up differently.
-pub(crate) async fn live_with(
+pub(crate) async fn run_lifecycle_with(
     authority: &Authority,
     oauth: &OAuth,
-    set_up: impl FnOnce(ClientBuilder<Http>) -> ClientBuilder<Http>,
+    set_up: impl FnOnce(ClientBuilder<HttpTransport>) -> ClientBuilder<HttpTransport>,
 ) -> Result<(), Failure> {
     let at = |step: &'static str| move |error: ClientError| Failure { step, error: Box::new(error) };
     let client = set_up(Client::http(authority.mcp_url()));

@@ -12,14 +12,14 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Body;
 use hyper::body::Incoming;
-use linchpin::Http;
+use linchpin::HttpEndpoint;
 use linchpin::server::web::Listener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
 /// Timeout for events. Only a failing test reaches it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -28,15 +28,15 @@ fn runtime() -> Runtime {
 }
 
 /// A listening server.
-pub(crate) struct Site {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) runtime: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<linchpin::Result>>,
 }
 
-impl Site {
-    pub(crate) fn start(http: Http) -> Self {
+impl TestServer {
+    pub(crate) fn start(http: HttpEndpoint) -> Self {
         let runtime = runtime();
         let listening = runtime.block_on(http.bind("127.0.0.1:0")).unwrap();
         Self::run(listening.address(), runtime, |end| listening.run_until(end))
@@ -63,7 +63,7 @@ impl Site {
         let serving = serve(Box::pin(async move { drop(stopped.await) }));
         let handle = runtime.handle().clone();
         let thread = std::thread::spawn(move || runtime.block_on(serving));
-        Site { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
+        TestServer { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
     }
 
     pub(crate) fn connect(&self) -> Socket {
@@ -79,7 +79,7 @@ impl Site {
     pub(crate) fn until_tasks(&self, count: usize) {
         let begun = Instant::now();
         while self.tasks() != count {
-            assert!(begun.elapsed() < PATIENCE, "{} tasks are left", self.tasks());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "{} tasks are left", self.tasks());
             std::thread::yield_now();
         }
     }
@@ -90,7 +90,7 @@ impl Site {
     }
 
     /// Waits until the server has stopped, and returns how long that took.
-    pub(crate) fn ended(mut self) -> Duration {
+    pub(crate) fn stop_and_wait(mut self) -> Duration {
         let begun = Instant::now();
         self.stop();
         self.thread.take().unwrap().join().unwrap().unwrap();
@@ -115,7 +115,7 @@ pub(crate) struct Response {
 impl Socket {
     pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Socket { stream, buffer: Vec::new() })
     }
@@ -134,7 +134,7 @@ impl Socket {
     }
 
     /// Reads more bytes; returns `false` at the end.
-    fn more(&mut self) -> bool {
+    fn read_more(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
             Ok(0) => false,
@@ -153,7 +153,7 @@ impl Socket {
                 let text: Vec<u8> = self.buffer.drain(..at + end.len()).collect();
                 return Some(String::from_utf8(text).unwrap());
             }
-            if !self.more() {
+            if !self.read_more() {
                 return None;
             }
         }
@@ -176,7 +176,7 @@ impl Socket {
         let body = match length.map(|length| length.parse::<usize>().unwrap()) {
             Some(length) => {
                 while self.buffer.len() < length {
-                    assert!(self.more(), "the body is truncated");
+                    assert!(self.read_more(), "the body is truncated");
                 }
                 self.buffer.drain(..length).collect()
             }
@@ -188,7 +188,7 @@ impl Socket {
                 all.into_bytes()
             }
             None => {
-                while self.more() {}
+                while self.read_more() {}
                 std::mem::take(&mut self.buffer)
             }
         };
@@ -200,7 +200,7 @@ impl Socket {
         let size = self.until(b"\r\n")?;
         let size = usize::from_str_radix(size.trim(), 16).unwrap();
         while self.buffer.len() < size + 2 {
-            assert!(self.more(), "the chunk is truncated");
+            assert!(self.read_more(), "the chunk is truncated");
         }
         let chunk: Vec<u8> = self.buffer.drain(..size + 2).take(size).collect();
         (size > 0).then(|| String::from_utf8(chunk).unwrap())
@@ -208,7 +208,7 @@ impl Socket {
 
     /// Waits until the server closes; returns what it sends before that.
     pub(crate) fn end(&mut self) -> String {
-        while self.more() {}
+        while self.read_more() {}
         String::from_utf8_lossy(&std::mem::take(&mut self.buffer)).into_owned()
     }
 }

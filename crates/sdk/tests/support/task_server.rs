@@ -19,24 +19,24 @@ pub(crate) struct Age {
 
 /// Controls and counters of the tools.
 #[derive(Clone)]
-pub(crate) struct Works {
+pub(crate) struct TaskControls {
     /// Each permit lets one call of `slow` finish.
     pub(crate) gate: Arc<Semaphore>,
     /// Number of running calls of `slow`.
     pub(crate) alive: Arc<AtomicUsize>,
 }
 
-struct Alive(Arc<AtomicUsize>);
+struct RunningGuard(Arc<AtomicUsize>);
 
-impl Drop for Alive {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Works {
+impl TaskControls {
     pub(crate) fn new() -> Self {
-        Works { gate: Arc::new(Semaphore::new(0)), alive: Arc::default() }
+        TaskControls { gate: Arc::new(Semaphore::new(0)), alive: Arc::default() }
     }
 
     pub(crate) fn alive(&self) -> usize {
@@ -45,7 +45,7 @@ impl Works {
 
     async fn slow(self, cx: Context) -> Result<String> {
         self.alive.fetch_add(1, Ordering::SeqCst);
-        let _alive = Alive(self.alive.clone());
+        let _alive = RunningGuard(self.alive.clone());
         cx.progress((1.0, 2.0, "half"));
         self.gate.acquire().await?.forget();
         Ok("done at last".into())

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use linchpin::egress::{Builder, Egress, Phase};
+use linchpin::egress::{ConnectPhase, Egress, EgressBuilder};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,28 +21,28 @@ const KEY: &[u8] = include_bytes!("../egress/certificates/server.key");
 /// Name in the certificate. Routes differ by port.
 pub(crate) const NAME: &str = "server.example";
 
-pub(crate) struct Terminator {
+pub(crate) struct TlsProxy {
     address: SocketAddr,
-    known: Arc<Known>,
+    known: Arc<ProxyRoutes>,
     /// Dialled addresses.
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     _accepting: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProxyRoutes {
     routes: Mutex<HashMap<u16, SocketAddr>>,
     /// Other requested names.
-    strangers: Mutex<BTreeSet<String>>,
+    unknown_hosts: Mutex<BTreeSet<String>>,
     /// Heads of the `CONNECT` requests.
     heads: Mutex<Vec<String>>,
 }
 
-impl Terminator {
+impl TlsProxy {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let known = Arc::<Known>::default();
+        let known = Arc::<ProxyRoutes>::default();
         let (shared, acceptor) = (known.clone(), acceptor());
         let mut accepting = JoinSet::new();
         accepting.spawn(async move {
@@ -51,7 +51,7 @@ impl Terminator {
                 tunnels.spawn(tunnel(stream, shared.clone(), acceptor.clone()));
             }
         });
-        Terminator { address, known, dialled: Arc::default(), _accepting: accepting }
+        TlsProxy { address, known, dialled: Arc::default(), _accepting: accepting }
     }
 
     /// Routes `https://server.example:{port}` to an address, and returns that origin.
@@ -61,14 +61,17 @@ impl Terminator {
     }
 
     /// Returns an egress builder that uses the proxy.
-    pub(crate) fn egress(&self) -> Builder {
+    pub(crate) fn egress(&self) -> EgressBuilder {
         let dialled = self.dialled.clone();
-        let told = move |hop: &linchpin::egress::Hop<'_>| {
-            if hop.phase == Phase::Connect {
+        let told = move |hop: &linchpin::egress::ConnectStep<'_>| {
+            if hop.phase == ConnectPhase::Connect {
                 dialled.lock().unwrap().extend(hop.addresses);
             }
         };
-        Egress::builder().proxy(&format!("http://{}", self.address)).root_certificate(ROOT).on_hop(told)
+        Egress::builder()
+            .proxy(&format!("http://{}", self.address))
+            .root_certificate(ROOT)
+            .on_connect_step(told)
     }
 
     /// Returns its address.
@@ -87,8 +90,8 @@ impl Terminator {
     }
 
     /// Returns the other requested hosts.
-    pub(crate) fn strangers(&self) -> BTreeSet<String> {
-        self.known.strangers.lock().unwrap().clone()
+    pub(crate) fn unknown_hosts(&self) -> BTreeSet<String> {
+        self.known.unknown_hosts.lock().unwrap().clone()
     }
 }
 
@@ -101,7 +104,7 @@ fn acceptor() -> TlsAcceptor {
 }
 
 /// Serves one `CONNECT` request. The client notices failures.
-async fn tunnel(mut stream: TcpStream, known: Arc<Known>, acceptor: TlsAcceptor) {
+async fn tunnel(mut stream: TcpStream, known: Arc<ProxyRoutes>, acceptor: TlsAcceptor) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -112,7 +115,7 @@ async fn tunnel(mut stream: TcpStream, known: Arc<Known>, acceptor: TlsAcceptor)
     let place = head.strip_prefix("CONNECT ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
     if host != NAME {
-        known.strangers.lock().unwrap().insert(host.to_owned());
+        known.unknown_hosts.lock().unwrap().insert(host.to_owned());
     }
     let port = port.parse().ok().filter(|_| host == NAME);
     let Some(to) = port.and_then(|port: u16| known.routes.lock().unwrap().get(&port).copied()) else {

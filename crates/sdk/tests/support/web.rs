@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use linchpin::Revision;
-use linchpin::server::{Body, Http, HttpService};
+use linchpin::server::{Body, HttpEndpoint, HttpService};
 use serde_json::{Value, json};
 use spec_check::Transcript;
 
@@ -22,9 +22,9 @@ use super::{STATELESS, fault, initialize, stateless_with};
 
 pub(crate) const BOTH: &str = "application/json, text/event-stream";
 /// Timeout for events. With a paused clock only a failing test reaches it, and it takes no real time.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TEST_TIMEOUT: Duration = Duration::from_mins(10);
 
-pub(crate) fn serve(http: Http) -> HttpService {
+pub(crate) fn serve(http: HttpEndpoint) -> HttpService {
     http.into_service().unwrap()
 }
 
@@ -82,13 +82,13 @@ pub(crate) fn borrowed<'a>(headers: &'a [(&'static str, String)]) -> Vec<(&'a st
 }
 
 /// A body in pieces; `None` is a pause without end.
-pub(crate) struct Pieces {
+pub(crate) struct ChunkedBody {
     pub(crate) pieces: VecDeque<Option<Bytes>>,
     /// The announced length.
     pub(crate) length: Option<u64>,
 }
 
-impl http_body::Body for Pieces {
+impl http_body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -159,7 +159,7 @@ impl Answer {
 
 async fn frame(body: &mut Body) -> Option<Bytes> {
     let next = std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx));
-    let frame = tokio::time::timeout(PATIENCE, next).await.expect("data, or the end of the stream");
+    let frame = tokio::time::timeout(TEST_TIMEOUT, next).await.expect("data, or the end of the stream");
     frame.map(|frame| frame.unwrap().into_data().unwrap())
 }
 
@@ -267,7 +267,7 @@ fn parse(text: &str) -> Event {
 
 /// A client, with a session if its revision has sessions.
 #[derive(Clone)]
-pub(crate) struct Guest {
+pub(crate) struct TestClient {
     pub(crate) web: HttpService,
     pub(crate) revision: Revision,
     pub(crate) session: Option<String>,
@@ -282,10 +282,10 @@ pub(crate) fn everything() -> Value {
     json!({"elicitation": {}, "sampling": {}, "roots": {}})
 }
 
-impl Guest {
+impl TestClient {
     /// Creates a client that has sent nothing.
     pub(crate) fn new(web: &HttpService, revision: Revision) -> Self {
-        Guest {
+        TestClient {
             web: web.clone(),
             revision,
             session: None,
@@ -298,14 +298,14 @@ impl Guest {
 
     /// Creates a client with an open session, if the revision has sessions.
     pub(crate) async fn open(web: &HttpService, revision: Revision) -> Self {
-        let mut guest = Guest::new(web, revision);
+        let mut guest = TestClient::new(web, revision);
         guest.initialize().await;
         guest
     }
 
     /// Like [`Self::open`], with an identity.
     pub(crate) async fn open_as(web: &HttpService, revision: Revision, who: &str) -> Self {
-        let mut guest = Guest::new(web, revision);
+        let mut guest = TestClient::new(web, revision);
         guest.always.push(("x-user", who.to_owned()));
         guest.initialize().await;
         guest
@@ -416,7 +416,7 @@ impl Guest {
     }
 
     /// Records a sent message, whose response will be validated.
-    pub(crate) fn note(&self, message: &Value) {
+    pub(crate) fn record_sent(&self, message: &Value) {
         self.transcript.lock().unwrap().sent(message.to_string());
     }
 }
@@ -427,18 +427,18 @@ pub(crate) fn text_of(answer: &Value) -> String {
 }
 
 /// Returns header values by name, for comparison.
-pub(crate) fn all(headers: &HeaderMap) -> HashMap<String, String> {
+pub(crate) fn header_map(headers: &HeaderMap) -> HashMap<String, String> {
     headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect()
 }
 
 /// A background task that is aborted at the end of the test.
-pub(crate) struct Beside<T>(tokio::task::JoinSet<T>);
+pub(crate) struct BackgroundTask<T>(tokio::task::JoinSet<T>);
 
-impl<T: Send + 'static> Beside<T> {
+impl<T: Send + 'static> BackgroundTask<T> {
     pub(crate) fn start(work: impl Future<Output = T> + Send + 'static) -> Self {
         let mut set = tokio::task::JoinSet::new();
         set.spawn(work);
-        Beside(set)
+        BackgroundTask(set)
     }
 
     /// Waits for its output.

@@ -4,50 +4,50 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::agent::{Agent, ApprovalMode, Selection};
+use crate::agent::{Agent, ApprovalMode, ToolSelection};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::hub::authenticator::name;
+use crate::hub::authenticator::check_name;
 use crate::id::{ServerId, TenantId};
-use crate::object_reader::Form;
-use crate::server::{AT_ONCE, CredentialMode, RATES};
-use crate::store::Kind;
-use crate::text::shortened;
-use crate::tool::Tool;
+use crate::object_reader::ObjectReader;
+use crate::server::{CONCURRENCY_RANGE, CredentialMode, RATE_RANGE};
+use crate::store::DocumentKind;
+use crate::text::shorten;
+use crate::tool::ToolRecord;
 
-const LONGEST_NAME: usize = 100;
-const LONGEST_INSTRUCTIONS: usize = 100_000;
-const LONGEST_MODEL: usize = 200;
-const MOST_SERVERS: usize = 500;
+const MAX_AGENT_NAME_LEN: usize = 100;
+const MAX_INSTRUCTIONS_LEN: usize = 100_000;
+const MAX_MODEL_LEN: usize = 200;
+const MAX_AGENT_SERVERS: usize = 500;
 /// Tool names of all servers together.
-const MOST_NAMES: usize = 10_000;
-const LONGEST_TOOL: usize = 1_000;
+const MAX_SELECTED_TOOLS: usize = 10_000;
+const MAX_TOOL_NAME_LEN: usize = 1_000;
 /// Minimum similarity of a suggested name, from 0 to 1.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 /// Names that an unknown name is compared with, and the characters of the longest.
 const MAX_COMPARED: usize = 1_000;
 const MAX_COMPARED_LEN: usize = 100;
 /// Names that an error suggests, and names that it lists.
-const MOST_SUGGESTED: usize = 3;
-const MOST_LISTED: usize = 10;
+const MAX_SUGGESTIONS: usize = 3;
+const MAX_LISTED_TOOLS: usize = 10;
 
 impl Hub {
     /// Applies the fields of a request to an agent.
     pub(super) async fn read_agent(&self, tenant: TenantId, mut agent: Agent, value: Value) -> Result<Agent> {
-        let mut form = Form::new(value)?;
-        let is_given = |form: &Form, field: &str| form.members.contains_key(field);
+        let mut form = ObjectReader::new(value)?;
+        let is_given = |form: &ObjectReader, field: &str| form.members.contains_key(field);
         if is_given(&form, "name") || agent.name.is_empty() {
-            let text = form.text("name", LONGEST_NAME)?;
-            agent.name = name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
+            let text = form.string("name", MAX_AGENT_NAME_LEN)?;
+            agent.name = check_name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
         }
         if is_given(&form, "instructions") {
-            agent.instructions = form.text("instructions", LONGEST_INSTRUCTIONS)?.unwrap_or_default();
+            agent.instructions = form.string("instructions", MAX_INSTRUCTIONS_LEN)?.unwrap_or_default();
         }
         if is_given(&form, "model") {
-            agent.model = form.text("model", LONGEST_MODEL)?.filter(|model| !model.trim().is_empty());
+            agent.model = form.string("model", MAX_MODEL_LEN)?.filter(|model| !model.trim().is_empty());
         }
         if is_given(&form, "approval") {
-            agent.approval = match form.text("approval", 20)?.as_deref() {
+            agent.approval = match form.string("approval", 20)?.as_deref() {
                 None | Some("always-ask") => ApprovalMode::AlwaysAsk,
                 Some("auto") => ApprovalMode::Auto,
                 Some("trusted-only") => ApprovalMode::TrustedOnly,
@@ -57,11 +57,11 @@ impl Hub {
             };
         }
         if is_given(&form, "enabled") {
-            agent.enabled = form.flag("enabled")?.unwrap_or(true);
+            agent.enabled = form.boolean("enabled")?.unwrap_or(true);
         }
         let limits = [
-            ("calls_per_minute", RATES, &mut agent.calls_per_minute),
-            ("calls_at_once", AT_ONCE, &mut agent.calls_at_once),
+            ("calls_per_minute", RATE_RANGE, &mut agent.calls_per_minute),
+            ("calls_at_once", CONCURRENCY_RANGE, &mut agent.calls_at_once),
         ];
         for (field, range, limit) in limits {
             if is_given(&form, field) {
@@ -75,7 +75,7 @@ impl Hub {
                 None => BTreeMap::new(),
             };
         }
-        form.end()?;
+        form.finish()?;
         Ok(agent)
     }
 
@@ -83,31 +83,34 @@ impl Hub {
     async fn read_servers(
         &self,
         tenant: TenantId,
-        form: Form,
-        before: &BTreeMap<ServerId, Selection>,
-    ) -> Result<BTreeMap<ServerId, Selection>> {
-        if form.members.len() > MOST_SERVERS {
-            return Err(Error::invalid("servers", format!("must have at most {MOST_SERVERS} servers")));
+        form: ObjectReader,
+        before: &BTreeMap<ServerId, ToolSelection>,
+    ) -> Result<BTreeMap<ServerId, ToolSelection>> {
+        if form.members.len() > MAX_AGENT_SERVERS {
+            return Err(Error::invalid("servers", format!("must have at most {MAX_AGENT_SERVERS} servers")));
         }
         let (mut read, mut count) = (BTreeMap::new(), 0);
         for (name, mut inner) in form.objects()? {
-            let field = format!("servers.{}", shortened(&name));
+            let field = format!("servers.{}", shorten(&name));
             let Some(server) = self.find_server_id(tenant, &name).await? else {
                 let text = "unknown server: use the id or the slug of a server";
                 return Err(Error::invalid(field, text));
             };
-            let selection = Selection {
+            let selection = ToolSelection {
                 tools: if inner.has("tools") { Some(tool_names(&mut inner, "tools")?) } else { None },
                 trusted: tool_names(&mut inner, "trusted")?,
             };
-            inner.end()?;
+            inner.finish()?;
             count += selection.tools.as_ref().map_or(0, Vec::len) + selection.trusted.len();
-            if count > MOST_NAMES {
-                return Err(Error::invalid("servers", format!("must name at most {MOST_NAMES} tools")));
+            if count > MAX_SELECTED_TOOLS {
+                return Err(Error::invalid(
+                    "servers",
+                    format!("must name at most {MAX_SELECTED_TOOLS} tools"),
+                ));
             }
             self.check_tools(tenant, server, &selection, before.get(&server))
                 .await
-                .map_err(|error| error.about(&*field))?;
+                .map_err(|error| error.with_field(&*field))?;
             if read.insert(server, selection).is_some() {
                 return Err(Error::invalid(field, "must name each server once, by its id or its slug"));
             }
@@ -121,8 +124,8 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: ServerId,
-        selection: &Selection,
-        before: Option<&Selection>,
+        selection: &ToolSelection,
+        before: Option<&ToolSelection>,
     ) -> Result<()> {
         let named = || selection.tools.iter().flatten().chain(&selection.trusted);
         let had = |name: &String| {
@@ -137,7 +140,8 @@ impl Hub {
             Ok(server) if server.settings.credentials == CredentialMode::Shared => server,
             _ => return Ok(()),
         };
-        let known = self.all::<Tool>(tenant, Kind::Tool, Some(&server.id.to_string())).await?;
+        let known =
+            self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
         let known: BTreeSet<_> = known.into_iter().map(|(tool, _)| tool.name).collect();
         let Some(name) = named().find(|name| !had(name) && !known.contains(*name)) else { return Ok(()) };
         Err(unknown_tool(server.slug.as_str(), name, &known))
@@ -155,33 +159,35 @@ fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
     };
     let close = known.iter().filter(is_near).take(MAX_COMPARED);
     let mut close: Vec<_> = close.map(|known| (likeness(known), known)).collect();
-    close.retain(|(likeness, _)| *likeness >= ALIKE);
+    close.retain(|(likeness, _)| *likeness >= MIN_SIMILARITY);
     close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let list = |names: Vec<&String>| {
-        let names: Vec<_> = names.into_iter().map(|name| format!("`{}`", shortened(name))).collect();
+        let names: Vec<_> = names.into_iter().map(|name| format!("`{}`", shorten(name))).collect();
         names.join(", ")
     };
     let advice = match (close.is_empty(), known.is_empty()) {
         (false, _) => {
             format!(
                 "did you mean {}?",
-                list(close.into_iter().take(MOST_SUGGESTED).map(|(_, name)| name).collect())
+                list(close.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect())
             )
         }
-        (true, false) => format!("it has {}", list(known.iter().take(MOST_LISTED).collect())),
+        (true, false) => format!("it has {}", list(known.iter().take(MAX_LISTED_TOOLS).collect())),
         (true, true) => "it has no tools".to_owned(),
     };
-    let name = shortened(name);
+    let name = shorten(name);
     let text =
         format!("`{slug}` has no tool `{name}`: {advice}; `linchpin server sync {slug}` finds new tools");
     Error::invalid("servers", text)
 }
 
 /// Parses a list of tool names and removes duplicates.
-fn tool_names(form: &mut Form, field: &'static str) -> Result<Vec<String>> {
-    let mut names = form.texts(field, MOST_NAMES, LONGEST_TOOL)?;
+fn tool_names(form: &mut ObjectReader, field: &'static str) -> Result<Vec<String>> {
+    let mut names = form.strings(field, MAX_SELECTED_TOOLS, MAX_TOOL_NAME_LEN)?;
     if names.iter().any(String::is_empty) {
-        return Err(form.error(field, format!("must contain tool names of 1 to {LONGEST_TOOL} characters")));
+        return Err(
+            form.error(field, format!("must contain tool names of 1 to {MAX_TOOL_NAME_LEN} characters"))
+        );
     }
     names.sort_unstable();
     names.dedup();

@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Hub, document, event_payloads, put, without_parts};
-use crate::actor::{Scope, Subject};
-use crate::agent::{Agent, ApprovalMode, Selection};
+use super::{Hub, delete_children, document, event_payloads, upsert};
+use crate::actor::{Actor, Subject};
+use crate::agent::{Agent, ApprovalMode, ToolSelection};
 use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
-use crate::store::{Batch, Change, Key, Kind, MOST_ON_PAGE, Page, Paging};
-use crate::tool::Tool;
+use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest, StoreChange};
+use crate::tool::ToolRecord;
 
 /// Agent, as shown in lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,8 +56,8 @@ pub struct AgentView {
     /// System instructions.
     pub instructions: String,
     /// Servers that the agent may use, by id, each with its tool selection.
-    #[schemars(with = "BTreeMap<String, Selection>")]
-    pub servers: BTreeMap<ServerId, Selection>,
+    #[schemars(with = "BTreeMap<String, ToolSelection>")]
+    pub servers: BTreeMap<ServerId, ToolSelection>,
 }
 
 /// Filter for agents.
@@ -72,7 +72,7 @@ pub struct AgentFilter {
 }
 
 impl AgentFilter {
-    fn fits(&self, agent: &Agent) -> bool {
+    fn matches(&self, agent: &Agent) -> bool {
         let name = self.name.as_ref().map(|name| name.to_lowercase());
         name.is_none_or(|name| agent.name.to_lowercase().contains(&name))
             && self.enabled.is_none_or(|enabled| agent.enabled == enabled)
@@ -84,35 +84,35 @@ impl Hub {
     /// Lists agents in the order of their creation.
     pub async fn agents(
         &self,
-        scope: Scope,
+        actor: Actor,
         filter: &AgentFilter,
-        paging: &Paging,
+        paging: &PageRequest,
     ) -> Result<Page<AgentSummary>> {
-        scope.person()?;
-        let all = self.all::<Agent>(scope.tenant(), Kind::Agent, None).await?;
+        actor.require_user()?;
+        let all = self.load_all::<Agent>(actor.tenant(), DocumentKind::Agent, None).await?;
         let after = paging.after.as_deref().unwrap_or_default();
         let mut wanted = all
             .into_iter()
             .map(|(agent, _)| agent)
-            .filter(|agent| agent.id.to_string().as_str() > after && filter.fits(agent));
+            .filter(|agent| agent.id.to_string().as_str() > after && filter.matches(agent));
         let (mut items, mut known) = (Vec::new(), HashMap::new());
-        for agent in wanted.by_ref().take(paging.limit.clamp(1, MOST_ON_PAGE)) {
-            items.push(self.agent_summary(scope.tenant(), &agent, &mut known).await?);
+        for agent in wanted.by_ref().take(paging.limit.clamp(1, MAX_PAGE_SIZE)) {
+            items.push(self.agent_summary(actor.tenant(), &agent, &mut known).await?);
         }
         let next = wanted.next().and(items.last()).map(|agent| agent.id.to_string());
         Ok(Page { items, next })
     }
 
     /// Returns one agent.
-    pub async fn agent(&self, scope: Scope, id: AgentId) -> Result<AgentView> {
-        scope.person()?;
-        let (agent, _) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
-        self.agent_view(scope.tenant(), agent).await
+    pub async fn agent(&self, actor: Actor, id: AgentId) -> Result<AgentView> {
+        actor.require_user()?;
+        let (agent, _) = self.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
+        self.agent_view(actor.tenant(), agent).await
     }
 
     /// Adds an agent. It needs a name and has no servers unless they are given.
-    pub async fn add_agent(&self, scope: Scope, value: Value) -> Result<AgentView> {
-        scope.person()?;
+    pub async fn add_agent(&self, actor: Actor, value: Value) -> Result<AgentView> {
+        actor.require_user()?;
         let now = self.world.now();
         let blank = Agent {
             id: AgentId::new(&*self.world),
@@ -127,55 +127,60 @@ impl Hub {
             created: now,
             updated: now,
         };
-        let agent = self.read_agent(scope.tenant(), blank, value).await?;
-        self.keep_agent(scope, agent, 0, "agent.added").await
+        let agent = self.read_agent(actor.tenant(), blank, value).await?;
+        self.save_agent(actor, agent, 0, "agent.added").await
     }
 
     /// Changes the given fields of an agent. `null` resets a field to its default.
-    pub async fn update_agent(&self, scope: Scope, id: AgentId, value: Value) -> Result<AgentView> {
-        scope.person()?;
-        let (agent, version) = self.need::<Agent>(scope.tenant(), Kind::Agent, id).await?;
-        let mut agent = self.read_agent(scope.tenant(), agent, value).await?;
+    pub async fn update_agent(&self, actor: Actor, id: AgentId, value: Value) -> Result<AgentView> {
+        actor.require_user()?;
+        let (agent, version) = self.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
+        let mut agent = self.read_agent(actor.tenant(), agent, value).await?;
         agent.updated = self.world.now();
-        self.keep_agent(scope, agent, version, "agent.changed").await
+        self.save_agent(actor, agent, version, "agent.changed").await
     }
 
     /// Removes an agent, with its tokens and credentials.
-    pub async fn remove_agent(&self, scope: Scope, id: AgentId) -> Result<()> {
-        scope.person()?;
-        let tenant = scope.tenant();
-        let (agent, _) = self.need::<Agent>(tenant, Kind::Agent, id).await?;
-        let entry = self.entry(scope, "agent.removed").with("agent", id.to_string()).with("name", agent.name);
-        let mut batch = Batch::new().change(Change::Remove(Key::new(Kind::Agent, id))).audit(entry);
-        batch.changes.push(without_parts(Kind::Token, id));
-        batch.changes.extend(self.credentials_of_agent(tenant, id).await?);
-        let batch = batch.tell(event_payloads::tokens(Subject::Agent(id))).tell(event_payloads::agent(id));
+    pub async fn remove_agent(&self, actor: Actor, id: AgentId) -> Result<()> {
+        actor.require_user()?;
+        let tenant = actor.tenant();
+        let (agent, _) = self.require::<Agent>(tenant, DocumentKind::Agent, id).await?;
+        let entry = self.entry(actor, "agent.removed").with("agent", id.to_string()).with("name", agent.name);
+        let mut batch =
+            Batch::new().change(StoreChange::Delete(DocumentKey::new(DocumentKind::Agent, id))).audit(entry);
+        batch.changes.push(delete_children(DocumentKind::Token, id));
+        batch.changes.extend(self.delete_agent_credentials(tenant, id).await?);
+        let batch = batch
+            .with_event(event_payloads::tokens(Subject::Agent(id)))
+            .with_event(event_payloads::agent(id));
         self.commit_subject(tenant, batch, Subject::Agent(id)).await
     }
 
-    async fn keep_agent(
+    async fn save_agent(
         &self,
-        scope: Scope,
+        actor: Actor,
         agent: Agent,
         version: u64,
         action: &'static str,
     ) -> Result<AgentView> {
-        let entry = self.entry(scope, action).with("agent", agent.id.to_string()).with("name", &*agent.name);
+        let entry = self.entry(actor, action).with("agent", agent.id.to_string()).with("name", &*agent.name);
         let entry = entry.with("approval", json!(agent.approval)).with("enabled", agent.enabled);
-        let kept = document(Kind::Agent, agent.id, &agent)?.named(&agent.name);
-        let batch =
-            Batch::new().change(put(kept, version)).audit(entry).tell(event_payloads::agent(agent.id));
+        let stored = document(DocumentKind::Agent, agent.id, &agent)?.with_name(&agent.name);
+        let batch = Batch::new()
+            .change(upsert(stored, version))
+            .audit(entry)
+            .with_event(event_payloads::agent(agent.id));
         // Store the agent and the trust in its tools in one commit.
         let commit = async || {
-            let batch = self.trust_listed(scope, &agent, batch.clone()).await?;
-            self.commit_subject(scope.tenant(), batch, Subject::Agent(agent.id)).await
+            let batch = self.trust_agent_tools(actor, &agent, batch.clone()).await?;
+            self.commit_subject(actor.tenant(), batch, Subject::Agent(agent.id)).await
         };
         match commit().await {
             // One of the tools may have been synced concurrently.
-            Err(error) if error.kind() == error::Kind::Conflict => commit().await?,
+            Err(error) if error.kind() == error::ErrorKind::Conflict => commit().await?,
             done => done?,
         }
-        self.agent_view(scope.tenant(), agent).await
+        self.agent_view(actor.tenant(), agent).await
     }
 
     async fn agent_view(&self, tenant: TenantId, agent: Agent) -> Result<AgentView> {
@@ -195,7 +200,9 @@ impl Hub {
             tool_count += match (&selection.tools, known.get(server)) {
                 (None, Some(count)) => *count,
                 (None, None) => {
-                    let all = self.all::<Tool>(tenant, Kind::Tool, Some(&server.to_string())).await?;
+                    let all = self
+                        .load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.to_string()))
+                        .await?;
                     let count = all.iter().filter(|(tool, _)| !tool.is_gone).count();
                     *known.entry(*server).or_insert(count)
                 }

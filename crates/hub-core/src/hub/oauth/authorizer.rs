@@ -4,39 +4,41 @@
 use std::sync::{Arc, Mutex};
 
 use linchpin::auth::{
-    AuthError, AuthErrorKind, AuthFuture, Authorize, Credentials, HeaderMap, OAuth, Refusal, Request, Scopes,
+    AuthError, AuthErrorKind, AuthFuture, AuthRejection, Authorize, Credentials, HeaderMap, OAuth, Request,
+    Scopes,
 };
 
-use super::grant_status::{Again, Place};
-use super::grant_store::Grants;
-use super::pending_grant::is_too_little;
+use super::grant_status::{GrantStatusStore, ReauthorizationRequired};
+use super::grant_store::GrantStore;
+use super::pending_grant::is_insufficient_scope;
 use crate::lock::lock;
-use crate::tool::pin::visible;
+use crate::tool::pin::escape_invisible;
 
-pub(super) struct Guarded {
+pub(super) struct GrantAuthorizer {
     pub(super) oauth: OAuth,
-    pub(super) grants: Arc<Grants>,
-    pub(super) place: Place,
+    pub(super) grants: Arc<GrantStore>,
+    pub(super) status: GrantStatusStore,
     /// Slug of the server, and the command that signs in to it.
     pub(super) slug: String,
-    pub(super) command: String,
+    pub(super) sign_in_command: String,
     pub(super) url: String,
     /// Rejection of the stored grant, as far as this hub knows it.
-    pub(super) again: Mutex<Option<Again>>,
+    pub(super) rejection: Mutex<Option<ReauthorizationRequired>>,
 }
 
-impl Guarded {
+impl GrantAuthorizer {
     /// Reloads the grant if a peer hub has stored another one, and fails if the current one was rejected.
-    async fn look(&self) -> Result<(), AuthError> {
+    async fn check_grant(&self) -> Result<(), AuthError> {
         let version = self.grants.version().await?;
-        if self.grants.has_changed(version) {
+        if self.grants.observe_version(version) {
             self.oauth.reload();
-            let standing = self.place.read().await.map_err(|error| super::grant_store::failed(&error))?;
-            *lock(&self.again) = standing.again;
+            let standing =
+                self.status.read().await.map_err(|error| super::grant_store::store_error(&error))?;
+            *lock(&self.rejection) = standing.again;
         }
-        match &*lock(&self.again) {
+        match &*lock(&self.rejection) {
             Some(again) if again.version == version => {
-                Err(AuthError::new(AuthErrorKind::Nobody, again.why.clone()))
+                Err(AuthError::new(AuthErrorKind::SignInRequired, again.why.clone()))
             }
             _ => Ok(()),
         }
@@ -44,39 +46,40 @@ impl Guarded {
 
     /// Records that the grant of this version was rejected and only a new sign-in helps. Returns `true` for a retry if
     /// another grant was stored in the meantime.
-    async fn over(&self, version: u64, error: &AuthError) -> Result<bool, AuthError> {
-        let Guarded { slug, command, .. } = self;
+    async fn require_reauthorization(&self, version: u64, error: &AuthError) -> Result<bool, AuthError> {
+        let GrantAuthorizer { slug, sign_in_command: command, .. } = self;
         match self.grants.version().await? {
             0 => {
                 let text = format!("not signed in to `{slug}`: sign in with `{command}`");
-                return Err(AuthError::new(AuthErrorKind::Nobody, text));
+                return Err(AuthError::new(AuthErrorKind::SignInRequired, text));
             }
             now if now != version => return Ok(true),
             // Store nothing: the grant is still valid, and usable again once the configuration is restored.
-            _ if self.grants.is_elsewhere() => {
+            _ if self.grants.is_bound_elsewhere() => {
                 let text = format!(
                     "the sign-in to `{slug}` was for another URL, client or issuer: sign in again with `{command}`"
                 );
-                return Err(AuthError::new(AuthErrorKind::Nobody, text));
+                return Err(AuthError::new(AuthErrorKind::SignInRequired, text));
             }
             _ => {}
         }
         let why =
             format!("the sign-in to `{slug}` has expired or was revoked: sign in again with `{command}`");
         tracing::info!(server = slug, %error, "OAuth grant rejected; reauthorization required");
-        let again = Again { version, why: why.clone() };
-        *lock(&self.again) = Some(again.clone());
-        let kept = self.place.change(|standing| standing.again.replace(again.clone()) != Some(again.clone()));
-        if let Err(error) = kept.await {
+        let again = ReauthorizationRequired { version, why: why.clone() };
+        *lock(&self.rejection) = Some(again.clone());
+        let stored =
+            self.status.change(|standing| standing.again.replace(again.clone()) != Some(again.clone()));
+        if let Err(error) = stored.await {
             tracing::warn!(%error, "failed to store the rejection of an OAuth grant");
         }
-        Err(AuthError::new(AuthErrorKind::Nobody, why))
+        Err(AuthError::new(AuthErrorKind::SignInRequired, why))
     }
 
     /// Builds the error for a grant that lacks scopes, and stores the missing scopes for the next sign-in.
-    async fn more(&self, wanted: &Scopes) -> AuthError {
-        let Guarded { slug, command, .. } = self;
-        let what = format!("the scope `{}`", visible(&wanted.to_string()));
+    async fn insufficient_scope_error(&self, wanted: &Scopes) -> AuthError {
+        let GrantAuthorizer { slug, sign_in_command: command, .. } = self;
+        let what = format!("the scope `{}`", escape_invisible(&wanted.to_string()));
         let granted = self.oauth.granted(&self.url).unwrap_or_default();
         if !wanted.is_empty() && granted.covers(wanted) {
             let text =
@@ -90,7 +93,7 @@ impl Guarded {
             );
             return AuthError::new(AuthErrorKind::Scope, text);
         }
-        if let Err(error) = self.place.change(|standing| standing.want(wanted.iter())).await {
+        if let Err(error) = self.status.change(|standing| standing.add_missing_scopes(wanted.iter())).await {
             tracing::warn!(%error, "failed to store the missing scopes of an OAuth grant");
         }
         let text = format!("`{slug}` requires {what}: sign in again with `{command}`, which requests it");
@@ -98,28 +101,32 @@ impl Guarded {
     }
 }
 
-impl Authorize for Guarded {
+impl Authorize for GrantAuthorizer {
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials> {
         Box::pin(async move {
-            self.look().await?;
+            self.check_grant().await?;
             self.oauth.credentials(request).await
         })
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
         Box::pin(async move {
-            if is_too_little(&refusal) {
-                return Err(self.more(&refusal.challenge.scope.unwrap_or_default()).await);
+            if is_insufficient_scope(&refusal) {
+                return Err(self
+                    .insufficient_scope_error(&refusal.challenge.scope.unwrap_or_default())
+                    .await);
             }
-            let version = self.grants.seen();
-            match self.oauth.refused(request, refusal).await {
-                Err(error) if error.kind() == AuthErrorKind::Nobody => self.over(version, &error).await,
+            let version = self.grants.last_version();
+            match self.oauth.on_rejected(request, refusal).await {
+                Err(error) if error.kind() == AuthErrorKind::SignInRequired => {
+                    self.require_reauthorization(version, &error).await
+                }
                 done => done,
             }
         })
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.answered(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, mark, status, headers);
     }
 }

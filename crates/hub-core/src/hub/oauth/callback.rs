@@ -5,48 +5,48 @@ use std::sync::Arc;
 
 use linchpin::auth::{Scopes, Secret};
 
-use super::Whose;
-use super::grant_store::Grants;
-use super::pending_flows::{Away, Progress, Waiting};
-use super::pending_grant::{Meanwhile, Proving};
+use super::GrantOwner;
+use super::grant_store::GrantStore;
+use super::pending_flows::{PendingRedirect, PendingSignIn, SignInStatus};
+use super::pending_grant::{PendingGrant, TokenProbe};
 use super::sign_in::{SignInView, state_in};
-use crate::actor::{Scope, Subject};
-use crate::connection::{Proof, allowing};
+use crate::actor::{Actor, Subject};
+use crate::connection::{AuthMaterial, with_egress_hint};
 use crate::error::{self, Error, Result};
 use crate::hub::connect::list_tools;
 use crate::hub::{Hub, event_payloads};
 use crate::id::TenantId;
-use crate::secrets::redact::Tokens;
+use crate::secrets::redact::IssuedTokens;
 use crate::server::Server;
-use crate::tool::pin::visible;
+use crate::tool::pin::escape_invisible;
 
-fn unknown() -> Error {
+fn no_pending_sign_in() -> Error {
     let text = "no matching sign-in is pending: start it again in this browser";
-    Error::new(error::Kind::NotFound, "unknown_sign_in", text)
+    Error::new(error::ErrorKind::NotFound, "unknown_sign_in", text)
 }
 
 impl Hub {
     /// Completes a sign-in with the query of the OAuth redirect and returns its result.
-    pub async fn return_from_sign_in(self: &Arc<Self>, query: &str, proof: &str) -> Result<SignInView> {
-        let (tenant, id) = proof.split_once('.').ok_or_else(unknown)?;
-        let tenant: TenantId = tenant.parse().map_err(|_| unknown())?;
-        let (mut waiting, version) = self.find_waiting(tenant, id).await?.ok_or_else(unknown)?;
-        let is_late = waiting.is_late(self.world.now());
-        let fits = |away: &Away| {
+    pub async fn complete_sign_in(self: &Arc<Self>, query: &str, proof: &str) -> Result<SignInView> {
+        let (tenant, id) = proof.split_once('.').ok_or_else(no_pending_sign_in)?;
+        let tenant: TenantId = tenant.parse().map_err(|_| no_pending_sign_in())?;
+        let (mut waiting, version) = self.load_pending(tenant, id).await?.ok_or_else(no_pending_sign_in)?;
+        let is_late = waiting.is_expired(self.world.now());
+        let is_match = |away: &PendingRedirect| {
             state_in(query).is_some_and(|state| Secret::new(state) == Secret::new(away.state.as_str()))
         };
-        let away = waiting.away.take_if(|away| fits(away) && !is_late).ok_or_else(unknown)?;
+        let away = waiting.away.take_if(|away| is_match(away) && !is_late).ok_or_else(no_pending_sign_in)?;
         let server = self.find_server(tenant, &waiting.server.to_string()).await?;
         if !self.is_sign_in_current(tenant, &server, id).await? {
             let text = format!(
                 "the URL, client or issuer of `{}` has changed since this sign-in was started: start it again",
                 server.slug.as_str()
             );
-            return Err(Error::new(error::Kind::Conflict, "sign_in_outdated", text));
+            return Err(Error::new(error::ErrorKind::Conflict, "sign_in_outdated", text));
         }
         // Consume the pending sign-in before the token exchange: a second callback, here or at another hub, must fail.
-        match self.keep_waiting(tenant, &server, id, &waiting, version).await {
-            Err(error) if error.kind() == error::Kind::Conflict => return Err(unknown()),
+        match self.save_pending(tenant, &server, id, &waiting, version).await {
+            Err(error) if error.kind() == error::ErrorKind::Conflict => return Err(no_pending_sign_in()),
             kept => kept?,
         }
         let callback = self.options.callback.as_deref().unwrap_or_default();
@@ -56,15 +56,15 @@ impl Hub {
         self.detached(async move {
             match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
                 Ok(wanted) => {
-                    waiting.progress = Progress::Done;
-                    waiting.sync_error = hub.look_after_sign_in(tenant, &server, &waiting, &wanted).await;
+                    waiting.progress = SignInStatus::Done;
+                    waiting.sync_error = hub.sync_after_sign_in(tenant, &server, &waiting, &wanted).await;
                 }
-                Err(error) => waiting.progress = Progress::Failed { error },
+                Err(error) => waiting.progress = SignInStatus::Failed { error },
             }
-            if let Err(error) = hub.keep_waiting(tenant, &server, &id, &waiting, version + 1).await {
+            if let Err(error) = hub.save_pending(tenant, &server, &id, &waiting, version + 1).await {
                 tracing::warn!(%error, "failed to store the result of a sign-in");
             }
-            hub.sign_in_over(tenant, &id, &waiting).await;
+            hub.record_sign_in_result(tenant, &id, &waiting).await;
             hub.view_sign_in(tenant, &id, waiting).await
         })
         .await
@@ -76,46 +76,46 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: &Server,
-        waiting: &Waiting,
-        away: &Away,
+        waiting: &PendingSignIn,
+        away: &PendingRedirect,
         returned: &str,
     ) -> Result<Scopes, String> {
         let text = |error: Error| error.message().to_owned();
-        let (whose, tokens) = ((tenant, server.id, waiting.agent), Arc::new(Tokens::default()));
-        let store = Arc::new(Meanwhile::new(None, tokens.clone()));
-        let oauth = self.oauth(whose, server, store.clone()).await.map_err(text)?;
-        let url = server.transport.place().map(|place| place.url.clone()).unwrap_or_default();
-        let scope = Scope::new(tenant, waiting.by.parse().map_err(text)?);
-        let (rest, egress) = (Secret::new(away.rest.as_str()), self.connections.egress(scope, server.id));
-        if let Err(error) = oauth.come_back(&url, &egress, &rest, returned).await {
+        let (owner, tokens) = ((tenant, server.id, waiting.agent), Arc::new(IssuedTokens::default()));
+        let store = Arc::new(PendingGrant::new(None, tokens.clone()));
+        let oauth = self.oauth_client(owner, server, store.clone()).await.map_err(text)?;
+        let url = server.transport.remote().map(|place| place.url.clone()).unwrap_or_default();
+        let actor = Actor::new(tenant, waiting.by.parse().map_err(text)?);
+        let (rest, egress) = (Secret::new(away.rest.as_str()), self.connections.egress(actor, server.id));
+        if let Err(error) = oauth.resume_sign_in(&url, &egress, &rest, returned).await {
             let but = match error.code() {
-                Some("invalid_scope") => self.want_nothing(whose, server).await.map_err(text)?,
+                Some("invalid_scope") => self.clear_missing_scopes(owner, server).await.map_err(text)?,
                 _ => "",
             };
-            return Err(visible(&allowing(&error.to_string())) + but);
+            return Err(escape_invisible(&with_egress_hint(&error.to_string())) + but);
         }
-        let proving = Arc::new(Proving::new(oauth));
+        let proving = Arc::new(TokenProbe::new(oauth));
         if let Ok(client) = self
             .connections
-            .try_out(scope, server, Some(&Proof::OAuth(proving.clone(), tokens.clone())))
+            .connect_unpooled(actor, server, Some(&AuthMaterial::OAuth(proving.clone(), tokens.clone())))
             .await
         {
             drop(list_tools(&client).await); // other errors are reported by the sync
             client.close().await;
         }
-        if let Some(error) = proving.refused() {
-            return Err(visible(&allowing(&error.to_string())));
+        if let Some(error) = proving.rejection() {
+            return Err(escape_invisible(&with_egress_hint(&error.to_string())));
         }
         let nothing = || "the authorization server returned no token: start the sign-in again".to_owned();
-        let given = store.given().ok_or_else(nothing)?;
-        Grants::new(self, whose, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
-        Ok(proving.wanted(&url))
+        let given = store.new_grant().ok_or_else(nothing)?;
+        GrantStore::new(self, owner, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
+        Ok(proving.missing_scopes(&url))
     }
 
     /// Clears the missing scopes after the authorization server has rejected them. Returns a note for the error text if
     /// there were any.
-    async fn want_nothing(&self, whose: Whose, server: &Server) -> Result<&'static str> {
-        let place = self.place(whose, server)?;
+    async fn clear_missing_scopes(&self, owner: GrantOwner, server: &Server) -> Result<&'static str> {
+        let place = self.status_store(owner, server)?;
         if place.read().await?.wanted.is_empty() {
             return Ok("");
         }
@@ -127,37 +127,37 @@ impl Hub {
 
     /// Closes connections with the old credential and syncs the tools. Before the first sync of a server it waits, and
     /// returns the sync error; the sign-in succeeds nevertheless.
-    async fn look_after_sign_in(
+    async fn sync_after_sign_in(
         &self,
         tenant: TenantId,
         server: &Server,
-        waiting: &Waiting,
+        waiting: &PendingSignIn,
         wanted: &Scopes,
     ) -> Option<String> {
-        let whose = (tenant, server.id, waiting.agent);
-        self.settled(whose, server, wanted).await;
-        self.connections.end(tenant, server.id);
+        let owner = (tenant, server.id, waiting.agent);
+        self.reset_grant_status(owner, server, wanted).await;
+        self.connections.close_server(tenant, server.id);
         self.events.publish(tenant, event_payloads::server(server.id, "credential"));
         let is_known =
             self.contact(tenant, server.id).await.is_ok_and(|(seen, _)| seen.last_synced.is_some());
         if is_known || !server.settings.enabled {
-            self.look_soon(tenant, server.id);
+            self.schedule_sync(tenant, server.id);
             return None;
         }
         let subject = waiting.agent.map_or(Subject::Hub, Subject::Agent);
-        let synced = self.sync(Scope::new(tenant, subject), server, true).await;
+        let synced = self.sync(Actor::new(tenant, subject), server, true).await;
         synced.err().map(|error| error.message().to_owned())
     }
 
     /// Resets the grant status after a sign-in or sign-out, except for the scopes that the server still requires.
-    pub(super) async fn settled(&self, whose: Whose, server: &Server, wanted: &Scopes) {
-        self.broker.forget(whose);
-        let settled = match self.place(whose, server) {
+    pub(super) async fn reset_grant_status(&self, owner: GrantOwner, server: &Server, wanted: &Scopes) {
+        self.oauth_broker.evict(owner);
+        let settled = match self.status_store(owner, server) {
             Ok(place) => {
                 let change = place.change(|standing| {
                     let had = standing.again.take().is_some() | !standing.wanted.is_empty();
                     standing.wanted.clear();
-                    standing.want(wanted.iter()) | had
+                    standing.add_missing_scopes(wanted.iter()) | had
                 });
                 change.await
             }

@@ -9,25 +9,25 @@ use linchpin::auth::AuthStep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Whose;
+use super::GrantOwner;
 use crate::error::{self, Result};
-use crate::hub::{document, put};
+use crate::hub::{document, upsert};
 use crate::id::SecretId;
 use crate::lock::lock;
-use crate::store::{Batch, Change, Key, Kind, Store};
-use crate::tool::pin::visible;
+use crate::store::{Batch, DocumentKey, DocumentKind, Store, StoreChange};
+use crate::tool::pin::escape_invisible;
 
 /// Trace entries per grant, and characters of each text in them.
-const MOST_HOPS: usize = 50;
-const LONGEST: usize = 600;
+const MAX_TRACE_ENTRIES: usize = 50;
+const MAX_TRACE_TEXT_LEN: usize = 600;
 /// Missing scopes stored per grant.
-const MOST_SCOPES: usize = 100;
+const MAX_MISSING_SCOPES: usize = 100;
 /// Commit attempts while other hubs change the same document.
-const MOST_TRIES: usize = 20;
+const MAX_COMMIT_ATTEMPTS: usize = 20;
 
 /// One OAuth request of a sign-in or refresh.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Hop {
+pub struct AuthTraceEntry {
     /// Time at which the request finished.
     #[schemars(with = "String")]
     pub at: Timestamp,
@@ -43,10 +43,10 @@ pub struct Hop {
     pub took_ms: u64,
 }
 
-impl Hop {
+impl AuthTraceEntry {
     pub(super) fn new(at: Timestamp, step: &AuthStep<'_>) -> Self {
-        let short = |text: &str| visible(text).chars().take(LONGEST).collect::<String>();
-        Hop {
+        let short = |text: &str| escape_invisible(text).chars().take(MAX_TRACE_TEXT_LEN).collect::<String>();
+        AuthTraceEntry {
             at,
             what: step.purpose.map_or_else(|| "user signs in".to_owned(), |purpose| purpose.to_string()),
             url: short(step.url),
@@ -59,35 +59,35 @@ impl Hop {
 
 /// Stored grant status.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Standing {
+pub(super) struct GrantStatus {
     /// Recent trace entries, oldest first.
-    pub(super) hops: VecDeque<Hop>,
+    pub(super) hops: VecDeque<AuthTraceEntry>,
     /// Rejection of the grant: a user has to sign in again.
-    pub(super) again: Option<Again>,
+    pub(super) again: Option<ReauthorizationRequired>,
     /// Scopes that the server requires and the grant lacks.
     pub(super) wanted: Vec<String>,
 }
 
 /// Rejected grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Again {
+pub(super) struct ReauthorizationRequired {
     /// Version of the rejected grant.
     pub(super) version: u64,
     pub(super) why: String,
 }
 
-impl Standing {
-    fn add(&mut self, hops: &[Hop]) {
+impl GrantStatus {
+    fn append_trace(&mut self, hops: &[AuthTraceEntry]) {
         self.hops.extend(hops.iter().cloned());
-        let over = self.hops.len().saturating_sub(MOST_HOPS);
-        self.hops.drain(..over);
+        let finished = self.hops.len().saturating_sub(MAX_TRACE_ENTRIES);
+        self.hops.drain(..finished);
     }
 
     /// Adds scopes that the server requires. Returns whether any was new.
-    pub(super) fn want<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
+    pub(super) fn add_missing_scopes<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
         let before = self.wanted.len();
         for scope in scopes {
-            if self.wanted.len() < MOST_SCOPES && !self.wanted.iter().any(|known| known == scope) {
+            if self.wanted.len() < MAX_MISSING_SCOPES && !self.wanted.iter().any(|known| known == scope) {
                 self.wanted.push(scope.to_owned());
             }
         }
@@ -97,77 +97,81 @@ impl Standing {
 
 /// Trace entries that are not stored yet.
 #[derive(Default)]
-pub(super) struct Heard {
-    hops: Mutex<HashMap<Whose, Vec<Hop>>>,
+pub(super) struct TraceBuffer {
+    hops: Mutex<HashMap<GrantOwner, Vec<AuthTraceEntry>>>,
     /// Serializes the writes of grant statuses.
     writing: tokio::sync::Mutex<()>,
 }
 
 /// Access to the stored status of one grant.
 #[derive(Clone)]
-pub(super) struct Place {
-    pub(super) heard: Arc<Heard>,
+pub(super) struct GrantStatusStore {
+    pub(super) buffer: Arc<TraceBuffer>,
     pub(super) store: Arc<dyn Store>,
-    pub(super) whose: Whose,
+    pub(super) owner: GrantOwner,
     /// Id of the grant.
     pub(super) id: SecretId,
 }
 
-impl Place {
+impl GrantStatusStore {
     /// Buffers a trace entry. Returns `true` if the buffer was empty, so that the caller must schedule a flush.
-    pub(super) fn hear(&self, hop: Hop) -> bool {
-        let mut heard = lock(&self.heard.hops);
-        let hops = heard.entry(self.whose).or_default();
+    pub(super) fn buffer_entry(&self, hop: AuthTraceEntry) -> bool {
+        let mut heard = lock(&self.buffer.hops);
+        let hops = heard.entry(self.owner).or_default();
         hops.push(hop);
-        let over = hops.len().saturating_sub(MOST_HOPS);
-        hops.drain(..over);
+        let finished = hops.len().saturating_sub(MAX_TRACE_ENTRIES);
+        hops.drain(..finished);
         hops.len() == 1
     }
 
     /// Stores the buffered trace entries.
-    pub(super) async fn keep(&self) {
+    pub(super) async fn flush(&self) {
         if let Err(error) = self.change(|_| true).await {
             tracing::debug!(%error, "failed to store the OAuth trace");
         }
     }
 
     /// Reads the status, including buffered trace entries.
-    pub(super) async fn read(&self) -> Result<Standing> {
-        let _turn = self.heard.writing.lock().await;
-        let heard = lock(&self.heard.hops).get(&self.whose).cloned().unwrap_or_default();
-        let (mut standing, _) = self.kept().await?;
-        standing.add(&heard);
+    pub(super) async fn read(&self) -> Result<GrantStatus> {
+        let _turn = self.buffer.writing.lock().await;
+        let heard = lock(&self.buffer.hops).get(&self.owner).cloned().unwrap_or_default();
+        let (mut standing, _) = self.load().await?;
+        standing.append_trace(&heard);
         Ok(standing)
     }
 
     /// Changes the stored status; `change` returns whether it changed anything.
-    pub(super) async fn change(&self, change: impl Fn(&mut Standing) -> bool) -> Result<()> {
-        let (tenant, server, _) = self.whose;
-        let _turn = self.heard.writing.lock().await;
-        let heard = lock(&self.heard.hops).remove(&self.whose).unwrap_or_default();
+    pub(super) async fn change(&self, change: impl Fn(&mut GrantStatus) -> bool) -> Result<()> {
+        let (tenant, server, _) = self.owner;
+        let _turn = self.buffer.writing.lock().await;
+        let heard = lock(&self.buffer.hops).remove(&self.owner).unwrap_or_default();
         for tried in 1.. {
-            let (mut standing, version) = self.kept().await?;
-            standing.add(&heard);
+            let (mut standing, version) = self.load().await?;
+            standing.append_trace(&heard);
             if !change(&mut standing) && heard.is_empty() {
                 break;
             }
-            let document = document(Kind::Trace, self.id, &standing)?.of(server);
-            let is_there = Change::Need(Key::new(Kind::Server, server));
+            let document = document(DocumentKind::Trace, self.id, &standing)?.with_parent(server);
+            let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server));
             match self
                 .store
-                .commit(tenant, Batch::new().change(is_there).change(put(document, version)))
+                .commit(tenant, Batch::new().change(is_there).change(upsert(document, version)))
                 .await
             {
-                Err(error) if error.kind() == error::Kind::Conflict && tried < MOST_TRIES => {} // another hub
-                Err(error) if error.kind() == error::Kind::NotFound => break, // the server was removed
+                Err(error) if error.kind() == error::ErrorKind::Conflict && tried < MAX_COMMIT_ATTEMPTS => {} // another hub
+                Err(error) if error.kind() == error::ErrorKind::NotFound => break, // the server was removed
                 done => return done,
             }
         }
         Ok(())
     }
 
-    async fn kept(&self) -> Result<(Standing, u64)> {
-        let found = self.store.document(self.whose.0, &Key::new(Kind::Trace, self.id)).await?;
-        found.map_or_else(|| Ok(Default::default()), |stored| Ok((stored.document.read()?, stored.version)))
+    async fn load(&self) -> Result<(GrantStatus, u64)> {
+        let found =
+            self.store.document(self.owner.0, &DocumentKey::new(DocumentKind::Trace, self.id)).await?;
+        found.map_or_else(
+            || Ok(Default::default()),
+            |stored| Ok((stored.document.parse_body()?, stored.version)),
+        )
     }
 }

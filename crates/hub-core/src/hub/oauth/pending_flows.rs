@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hub::Hub;
-use crate::hub::credentials::{fits, grant_label, id_of};
+use crate::hub::credentials::{grant_binding, id_from_digest, matches_binding};
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
 use crate::server::Server;
-use crate::store::{Batch, Change, Key, Kind, Stored};
-use crate::vault::Label;
-use crate::vault::key_ring::Sealed;
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange, StoredDocument};
+use crate::vault::SecretBinding;
+use crate::vault::key_ring::SealedSecret;
 
 /// Kind of a pending sign-in in the vault.
-const KIND: &str = "oauth-sign-in";
+const KIND_PENDING_SIGN_IN: &str = "oauth-sign-in";
 /// Lifetime of a sign-in: for the callback, and for queries of its result.
-const LIFE: SignedDuration = SignedDuration::from_mins(10);
+const SIGN_IN_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Pending sign-ins per server.
-const MOST: usize = 32;
+const MAX_PENDING_SIGN_INS: usize = 32;
 
 /// Status of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "kebab-case")]
-pub enum Progress {
+pub enum SignInStatus {
     /// The user has not come back from the authorization server yet.
     Waiting,
     /// The grant is stored.
@@ -42,22 +42,22 @@ pub enum Progress {
 
 /// Stored sign-in.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Waiting {
+pub(super) struct PendingSignIn {
     pub(super) server: ServerId,
     pub(super) agent: Option<AgentId>,
     /// Subject that started it.
     pub(super) by: String,
     pub(super) created: Timestamp,
-    pub(super) progress: Progress,
+    pub(super) progress: SignInStatus,
     /// Why the sync after the sign-in failed.
     pub(super) sync_error: Option<String>,
     /// State for the callback. Removed when the callback consumes it.
-    pub(super) away: Option<Away>,
+    pub(super) away: Option<PendingRedirect>,
 }
 
 /// State between the redirect and the callback.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Away {
+pub(super) struct PendingRedirect {
     /// Authorization URL.
     pub(super) url: String,
     /// `state` parameter that the callback must carry.
@@ -66,41 +66,47 @@ pub(super) struct Away {
     pub(super) rest: String,
 }
 
-impl Waiting {
+impl PendingSignIn {
     /// Reports whether the sign-in has expired.
-    pub(super) fn is_late(&self, now: Timestamp) -> bool {
-        now.duration_since(self.created) >= LIFE
+    pub(super) fn is_expired(&self, now: Timestamp) -> bool {
+        now.duration_since(self.created) >= SIGN_IN_TTL
     }
 }
 
 /// Derives the id of the stored sign-in by a digest, so that a reader of the store cannot learn the id that continues
 /// it.
-fn place_of(id: &str) -> SecretId {
-    id_of(Digest::of("linchpin sign-in").part(id).end())
+fn pending_id(id: &str) -> SecretId {
+    id_from_digest(Digest::of("linchpin sign-in").part(id).finish())
 }
 
 impl Hub {
     /// Stores a sign-in in place of this version; version 0 creates it.
-    pub(super) async fn keep_waiting(
+    pub(super) async fn save_pending(
         &self,
         tenant: TenantId,
         server: &Server,
         id: &str,
-        waiting: &Waiting,
+        waiting: &PendingSignIn,
         version: u64,
     ) -> Result<()> {
-        let label = Label { id: place_of(id), kind: KIND.to_owned(), ..grant_label(server, waiting.agent)? };
+        let label = SecretBinding {
+            id: pending_id(id),
+            kind: KIND_PENDING_SIGN_IN.to_owned(),
+            ..grant_binding(server, waiting.agent)?
+        };
         let text = serde_json::to_string(waiting).map_err(|error| {
             Error::new(
-                error::Kind::Internal,
+                error::ErrorKind::Internal,
                 "not_written",
                 format!("failed to serialize the pending sign-in: {error}"),
             )
         })?;
-        let kept =
-            self.keys.seal(tenant, &label, &server.id.to_string(), &Secret::new(text), version).await?;
-        let is_there = Change::Need(Key::new(Kind::Server, server.id));
-        self.store.commit(tenant, Batch::new().change(is_there).change(kept)).await
+        let record = self
+            .keys
+            .seal_secret(tenant, &label, &server.id.to_string(), &Secret::new(text), version)
+            .await?;
+        let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
+        self.store.commit(tenant, Batch::new().change(is_there).change(record)).await
     }
 
     /// Reports whether the sign-in was started with the current URL, client and issuer of the server.
@@ -110,25 +116,40 @@ impl Hub {
         server: &Server,
         id: &str,
     ) -> Result<bool> {
-        let label = Label { id: place_of(id), kind: KIND.to_owned(), ..grant_label(server, None)? };
-        let found = self.find::<Sealed>(tenant, Kind::Secret, label.id).await?;
-        Ok(found.is_some_and(|(stored, _)| fits(&stored, &label)))
+        let label = SecretBinding {
+            id: pending_id(id),
+            kind: KIND_PENDING_SIGN_IN.to_owned(),
+            ..grant_binding(server, None)?
+        };
+        let found = self.load::<SealedSecret>(tenant, DocumentKind::Secret, label.id).await?;
+        Ok(found.is_some_and(|(stored, _)| matches_binding(&stored, &label)))
     }
 
     /// Loads a sign-in with its version.
-    pub(super) async fn find_waiting(&self, tenant: TenantId, id: &str) -> Result<Option<(Waiting, u64)>> {
-        self.waiting_at(tenant, place_of(id)).await
+    pub(super) async fn load_pending(
+        &self,
+        tenant: TenantId,
+        id: &str,
+    ) -> Result<Option<(PendingSignIn, u64)>> {
+        self.load_pending_by_id(tenant, pending_id(id)).await
     }
 
-    async fn waiting_at(&self, tenant: TenantId, place: SecretId) -> Result<Option<(Waiting, u64)>> {
-        let Some((text, _, version)) =
-            self.keys.open(tenant, place).await?.filter(|(_, sealed, _)| sealed.kind == KIND)
+    async fn load_pending_by_id(
+        &self,
+        tenant: TenantId,
+        place: SecretId,
+    ) -> Result<Option<(PendingSignIn, u64)>> {
+        let Some((text, _, version)) = self
+            .keys
+            .open_secret(tenant, place)
+            .await?
+            .filter(|(_, sealed, _)| sealed.kind == KIND_PENDING_SIGN_IN)
         else {
             return Ok(None);
         };
         let damaged = |_| {
             Error::new(
-                error::Kind::Internal,
+                error::ErrorKind::Internal,
                 "not_readable",
                 "the pending sign-in is damaged: start it again",
             )
@@ -137,23 +158,27 @@ impl Hub {
     }
 
     /// Fails if the server has too many pending sign-ins. Deletes expired ones first.
-    pub(super) async fn room_to_wait(&self, tenant: TenantId, server: ServerId) -> Result<()> {
-        if self.forget_late(tenant, server).await? >= MOST {
-            let text = format!("{MOST} sign-ins are pending: finish one or wait until one expires");
-            return Err(Error::new(error::Kind::Exhausted, "too_many_sign_ins", text));
+    pub(super) async fn check_capacity(&self, tenant: TenantId, server: ServerId) -> Result<()> {
+        if self.prune_expired(tenant, server).await? >= MAX_PENDING_SIGN_INS {
+            let text =
+                format!("{MAX_PENDING_SIGN_INS} sign-ins are pending: finish one or wait until one expires");
+            return Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_sign_ins", text));
         }
         Ok(())
     }
 
     /// Deletes expired and unreadable sign-ins of a server. Returns the number of pending ones.
-    pub(in crate::hub) async fn forget_late(&self, tenant: TenantId, server: ServerId) -> Result<usize> {
+    pub(in crate::hub) async fn prune_expired(&self, tenant: TenantId, server: ServerId) -> Result<usize> {
         let (now, mut count) = (self.world.now(), 0);
-        for Stored { document, .. } in self.stored(tenant, Kind::Secret, Some(&server.to_string())).await? {
+        for StoredDocument { document, .. } in
+            self.load_documents(tenant, DocumentKind::Secret, Some(&server.to_string())).await?
+        {
             let (key, place) = (document.key.clone(), document.key.id.parse()?);
-            if !document.read::<Sealed>().is_ok_and(|sealed| sealed.kind == KIND) {
+            if !document.parse_body::<SealedSecret>().is_ok_and(|sealed| sealed.kind == KIND_PENDING_SIGN_IN)
+            {
                 continue;
             }
-            let waiting = match self.waiting_at(tenant, place).await {
+            let waiting = match self.load_pending_by_id(tenant, place).await {
                 Ok(None) => continue,
                 Ok(Some((waiting, _))) => Some(waiting),
                 Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
@@ -162,9 +187,9 @@ impl Hub {
                 }
                 Err(error) => return Err(error),
             };
-            if waiting.as_ref().is_none_or(|waiting| waiting.is_late(now)) {
-                self.forget(tenant, key).await?;
-            } else if waiting.is_some_and(|waiting| waiting.progress == Progress::Waiting) {
+            if waiting.as_ref().is_none_or(|waiting| waiting.is_expired(now)) {
+                self.delete_if_present(tenant, key).await?;
+            } else if waiting.is_some_and(|waiting| waiting.progress == SignInStatus::Waiting) {
                 count += 1;
             }
         }

@@ -10,29 +10,29 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
-use super::grant_store::Grants;
-use super::pending_flows::{Away, Progress, Waiting};
-use super::pending_grant::Meanwhile;
-use super::{Hop, Whose, settings};
-use crate::actor::Scope;
-use crate::connection::{Proof, allowing};
+use super::grant_store::GrantStore;
+use super::pending_flows::{PendingRedirect, PendingSignIn, SignInStatus};
+use super::pending_grant::PendingGrant;
+use super::{AuthTraceEntry, GrantOwner, oauth_settings};
+use crate::actor::Actor;
+use crate::connection::{AuthMaterial, with_egress_hint};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::events::Told;
+use crate::events::NewEvent;
 use crate::hub::connect::list_tools;
 use crate::hub::{Hub, event_payloads};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::lock::lock;
 use crate::platform::random;
-use crate::secrets::redact::Tokens;
+use crate::secrets::redact::IssuedTokens;
 use crate::server::{CredentialMode, Server};
-use crate::store::{Batch, Kind};
-use crate::tool::pin::visible;
+use crate::store::{Batch, DocumentKind};
+use crate::tool::pin::escape_invisible;
 
 /// Path of the OAuth callback.
 pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";
 /// Time limit for finding the authorization server.
-const PATIENCE: Duration = Duration::from_mins(1);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Sign-in, as shown to the user who started it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -52,14 +52,14 @@ pub struct SignInView {
     pub link: Option<String>,
     /// Status of the sign-in.
     #[serde(flatten)]
-    pub progress: Progress,
+    pub progress: SignInStatus,
     /// Why the sync after the sign-in failed; the grant is valid nevertheless.
     pub sync_error: Option<String>,
     /// Time at which it was started.
     #[schemars(with = "String")]
     pub created: Timestamp,
     /// OAuth requests of the sign-in, oldest first.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<AuthTraceEntry>,
 }
 
 /// Returns the `state` parameter of a query.
@@ -69,14 +69,14 @@ pub fn state_in(query: &str) -> Option<String> {
 
 impl Hub {
     /// Starts a sign-in to a server, shared or for an agent. Returns the URL that the user has to open.
-    pub async fn begin_sign_in(
+    pub async fn start_sign_in(
         &self,
-        scope: Scope,
+        actor: Actor,
         name: &str,
         agent: Option<AgentId>,
     ) -> Result<SignInView> {
-        scope.person()?;
-        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
+        actor.require_user()?;
+        let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), name).await?);
         match (server.settings.credentials, agent) {
             (CredentialMode::Shared, Some(_)) => {
                 let text =
@@ -87,66 +87,73 @@ impl Hub {
                 return Err(Error::invalid("agent", "must be set, because each agent has its own sign-in"));
             }
             (CredentialMode::PerAgent, Some(agent)) => {
-                self.need::<crate::agent::Agent>(tenant, Kind::Agent, agent).await?;
+                self.require::<crate::agent::Agent>(tenant, DocumentKind::Agent, agent).await?;
             }
             (CredentialMode::Shared, None) => {}
         }
         let Some(callback) = self.options.callback.clone() else {
             let text = "this hub has no callback URL, so no sign-in can be completed in a browser";
-            return Err(Error::new(error::Kind::Unavailable, "no_callback", text));
+            return Err(Error::new(error::ErrorKind::Unavailable, "no_callback", text));
         };
-        let whose = (tenant, server.id, agent);
-        let left: Arc<Mutex<Option<(String, Secret)>>> = Arc::default();
-        let (oauth, tokens) = self.oauth_again(whose, &server).await?;
+        let owner = (tenant, server.id, agent);
+        let captured: Arc<Mutex<Option<(String, Secret)>>> = Arc::default();
+        let (oauth, tokens) = self.oauth_for_reauthorization(owner, &server).await?;
         let oauth = {
-            let left = left.clone();
-            oauth.leave(callback, move |url, rest| {
-                *lock(&left) = Some((url, rest));
+            let captured = captured.clone();
+            oauth.on_detached_redirect(callback, move |url, rest| {
+                *lock(&captured) = Some((url, rest));
                 async { Ok(()) }
             })
         };
-        self.room_to_wait(tenant, server.id).await?;
-        let used = tokio::time::timeout(PATIENCE, self.use_to_sign_in(scope, &server, &oauth, tokens)).await;
-        let left = lock(&left).take();
-        let (progress, away) = match (left, used) {
+        self.check_capacity(tenant, server.id).await?;
+        let used =
+            tokio::time::timeout(DISCOVERY_TIMEOUT, self.trigger_challenge(actor, &server, &oauth, tokens))
+                .await;
+        let captured = lock(&captured).take();
+        let (progress, away) = match (captured, used) {
             (Some((url, rest)), _) => {
                 let state = url.split_once('?').and_then(|(_, query)| state_in(query)).unwrap_or_default();
-                (Progress::Waiting, Some(Away { url, state, rest: rest.expose().to_owned() }))
+                (SignInStatus::Waiting, Some(PendingRedirect { url, state, rest: rest.expose().to_owned() }))
             }
-            (None, Ok(Ok(()))) => (Progress::NotNeeded, None),
-            (None, Ok(Err(error))) => (Progress::Failed { error }, None),
+            (None, Ok(Ok(()))) => (SignInStatus::NotNeeded, None),
+            (None, Ok(Err(error))) => (SignInStatus::Failed { error }, None),
             (None, Err(_)) => {
-                let error = format!("no authorization server was found within {PATIENCE:?}: try again");
-                (Progress::Failed { error }, None)
+                let error =
+                    format!("no authorization server was found within {DISCOVERY_TIMEOUT:?}: try again");
+                (SignInStatus::Failed { error }, None)
             }
         };
         let id = Digest::from_bytes(random(&*self.world)).to_string();
-        let waiting = Waiting {
+        let waiting = PendingSignIn {
             server: server.id,
             agent,
-            by: scope.subject().to_string(),
+            by: actor.subject().to_string(),
             created: self.world.now(),
             progress,
             sync_error: None,
             away,
         };
-        if waiting.progress == Progress::Waiting {
-            self.keep_waiting(tenant, &server, &id, &waiting, 0).await?;
+        if waiting.progress == SignInStatus::Waiting {
+            self.save_pending(tenant, &server, &id, &waiting, 0).await?;
         } else {
-            self.sign_in_over(tenant, &id, &waiting).await;
+            self.record_sign_in_result(tenant, &id, &waiting).await;
         }
         self.view_sign_in(tenant, &id, waiting).await
     }
 
     /// Builds an OAuth client with the previous registration, without tokens. It requests the missing scopes as well.
-    async fn oauth_again(&self, whose: Whose, server: &Server) -> Result<(OAuth, Arc<Tokens>)> {
-        let tokens = Arc::new(Tokens::default());
-        let before = Grants::new(self, whose, server, tokens.clone())?.without_tokens().await?;
-        let store = Meanwhile::new(before, tokens.clone());
-        let mut oauth = self.oauth(whose, server, store).await?;
-        let mut wanted = self.place(whose, server)?.read().await?.wanted;
+    async fn oauth_for_reauthorization(
+        &self,
+        owner: GrantOwner,
+        server: &Server,
+    ) -> Result<(OAuth, Arc<IssuedTokens>)> {
+        let tokens = Arc::new(IssuedTokens::default());
+        let before = GrantStore::new(self, owner, server, tokens.clone())?.without_tokens().await?;
+        let store = PendingGrant::new(before, tokens.clone());
+        let mut oauth = self.oauth_client(owner, server, store).await?;
+        let mut wanted = self.status_store(owner, server)?.read().await?.wanted;
         if !wanted.is_empty() {
-            wanted.extend(settings(server)?.1.iter().cloned());
+            wanted.extend(oauth_settings(server)?.1.iter().cloned());
             oauth = oauth.scopes(wanted);
         }
         Ok((oauth, tokens))
@@ -154,38 +161,38 @@ impl Hub {
 
     /// Uses the server so that it sends a challenge. If it lists its tools without one, the sign-in is started
     /// explicitly, since calls may still require it.
-    async fn use_to_sign_in(
+    async fn trigger_challenge(
         &self,
-        scope: Scope,
+        actor: Actor,
         server: &Server,
         oauth: &OAuth,
-        tokens: Arc<Tokens>,
+        tokens: Arc<IssuedTokens>,
     ) -> Result<(), String> {
-        let proof = Proof::OAuth(Arc::new(oauth.clone()), tokens);
-        let client = self.connections.try_out(scope, server, Some(&proof)).await;
+        let proof = AuthMaterial::OAuth(Arc::new(oauth.clone()), tokens);
+        let client = self.connections.connect_unpooled(actor, server, Some(&proof)).await;
         let client = client.map_err(|error| error.message().to_owned())?;
         let listed = list_tools(&client).await;
         client.close().await;
-        listed.map_err(|error| visible(&allowing(&error.to_string())))?;
-        let Some(place) = server.transport.place() else { return Ok(()) };
-        match oauth.sign_in(&place.url, &self.connections.egress(scope, server.id)).await {
+        listed.map_err(|error| escape_invisible(&with_egress_hint(&error.to_string())))?;
+        let Some(place) = server.transport.remote() else { return Ok(()) };
+        match oauth.sign_in(&place.url, &self.connections.egress(actor, server.id)).await {
             // No OAuth metadata can be loaded: no sign-in is needed.
             Err(error) if matches!(error.kind(), AuthErrorKind::Metadata | AuthErrorKind::Unreachable) => {
                 Ok(())
             }
-            done => done.map_err(|error| visible(&allowing(&error.to_string()))),
+            done => done.map_err(|error| escape_invisible(&with_egress_hint(&error.to_string()))),
         }
     }
 
     /// Records the end of a sign-in in the audit and publishes it.
-    pub(super) async fn sign_in_over(&self, tenant: TenantId, id: &str, waiting: &Waiting) {
-        let Waiting { server, agent, by, progress, .. } = waiting;
+    pub(super) async fn record_sign_in_result(&self, tenant: TenantId, id: &str, waiting: &PendingSignIn) {
+        let PendingSignIn { server, agent, by, progress, .. } = waiting;
         let status = match progress {
-            Progress::Done => "done",
-            Progress::NotNeeded => "not needed",
+            SignInStatus::Done => "done",
+            SignInStatus::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry = crate::audit::Entry::new(self.world.now(), by, "sign_in.over")
+        let mut entry = crate::audit::AuditEntry::new(self.world.now(), by, "sign_in.over")
             .with("server", server.to_string())
             .with("status", status);
         if let Some(agent) = agent {
@@ -193,69 +200,80 @@ impl Hub {
         }
         let body = json!({ "sign_in": id, "server": server, "agent": agent, "status": status,
             "sync_error": waiting.sync_error });
-        let told = Told::new("sign_in", body);
-        if let Err(error) = self.store.commit(tenant, Batch::new().audit(entry).tell(told.clone())).await {
+        let event = NewEvent::new("sign_in", body);
+        if let Err(error) =
+            self.store.commit(tenant, Batch::new().audit(entry).with_event(event.clone())).await
+        {
             tracing::error!(%error, "failed to record the end of a sign-in in the audit");
-            self.events.publish(tenant, told);
+            self.events.publish(tenant, event);
         }
     }
 
     /// Returns a sign-in that this user has started.
-    pub async fn sign_in_view(&self, scope: Scope, id: &str) -> Result<SignInView> {
-        let waiting = self.own_sign_in(scope, id).await?;
-        self.view_sign_in(scope.tenant(), id, waiting).await
+    pub async fn sign_in_view(&self, actor: Actor, id: &str) -> Result<SignInView> {
+        let waiting = self.own_sign_in(actor, id).await?;
+        self.view_sign_in(actor.tenant(), id, waiting).await
     }
 
     /// Returns the authorization URL, and the proof that the callback must present.
-    pub async fn leave_to_sign_in(&self, scope: Scope, id: &str) -> Result<(String, String)> {
-        let waiting = self.own_sign_in(scope, id).await?;
+    pub async fn sign_in_redirect(&self, actor: Actor, id: &str) -> Result<(String, String)> {
+        let waiting = self.own_sign_in(actor, id).await?;
         let over = || {
-            Error::new(error::Kind::Conflict, "sign_in_over", "this sign-in has finished: start a new one")
+            Error::new(
+                error::ErrorKind::Conflict,
+                "sign_in_over",
+                "this sign-in has finished: start a new one",
+            )
         };
-        let away = waiting.away.filter(|_| waiting.progress == Progress::Waiting).ok_or_else(over)?;
-        Ok((away.url, format!("{}.{id}", scope.tenant())))
+        let away = waiting.away.filter(|_| waiting.progress == SignInStatus::Waiting).ok_or_else(over)?;
+        Ok((away.url, format!("{}.{id}", actor.tenant())))
     }
 
-    async fn own_sign_in(&self, scope: Scope, id: &str) -> Result<Waiting> {
-        scope.person()?;
-        let unknown = || Error::not_found("sign-in", crate::text::shortened(id));
-        let found = self.find_waiting(scope.tenant(), id).await?;
+    async fn own_sign_in(&self, actor: Actor, id: &str) -> Result<PendingSignIn> {
+        actor.require_user()?;
+        let unknown = || Error::not_found("sign-in", crate::text::shorten(id));
+        let found = self.load_pending(actor.tenant(), id).await?;
         let found = found.map(|(waiting, _)| waiting);
         let mut waiting =
-            found.filter(|waiting| waiting.by == scope.subject().to_string()).ok_or_else(unknown)?;
-        if waiting.progress == Progress::Waiting && waiting.is_late(self.world.now()) {
+            found.filter(|waiting| waiting.by == actor.subject().to_string()).ok_or_else(unknown)?;
+        if waiting.progress == SignInStatus::Waiting && waiting.is_expired(self.world.now()) {
             let error = "the sign-in was not completed within ten minutes: start it again".to_owned();
-            waiting.progress = Progress::Failed { error };
+            waiting.progress = SignInStatus::Failed { error };
         }
         Ok(waiting)
     }
 
     /// Deletes a grant and revokes its tokens, if the authorization server supports it. Returns whether there was a grant.
-    pub async fn sign_out_of(
+    pub async fn sign_out_of_server(
         self: &Arc<Self>,
-        scope: Scope,
+        actor: Actor,
         name: &str,
         agent: Option<AgentId>,
     ) -> Result<bool> {
-        scope.person()?;
+        actor.require_user()?;
         let (hub, name) = (self.clone(), name.to_owned());
-        self.detached(async move { hub.drop_grant(scope, &name, agent).await }).await
+        self.detached(async move { hub.delete_grant(actor, &name, agent).await }).await
     }
 
-    async fn drop_grant(&self, scope: Scope, name: &str, agent: Option<AgentId>) -> Result<bool> {
-        let (tenant, server) = (scope.tenant(), self.find_server(scope.tenant(), name).await?);
-        let whose = (tenant, server.id, agent);
-        let oauth = self.oauth(whose, &server, Grants::new(self, whose, &server, Arc::default())?).await?;
-        let Some(place) = server.transport.place() else { return Ok(false) };
-        let entry = self.entry(scope, "grant.dropped").with("server", server.id.to_string());
+    async fn delete_grant(&self, actor: Actor, name: &str, agent: Option<AgentId>) -> Result<bool> {
+        let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), name).await?);
+        let owner = (tenant, server.id, agent);
+        let oauth =
+            self.oauth_client(owner, &server, GrantStore::new(self, owner, &server, Arc::default())?).await?;
+        let Some(place) = server.transport.remote() else { return Ok(false) };
+        let entry = self.entry(actor, "grant.dropped").with("server", server.id.to_string());
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
-        let given_back = oauth.sign_out(&place.url, &self.connections.egress(scope, server.id)).await;
-        self.settled(whose, &server, &Scopes::default()).await;
-        self.connections.end(tenant, server.id);
+        let given_back = oauth.sign_out(&place.url, &self.connections.egress(actor, server.id)).await;
+        self.reset_grant_status(owner, &server, &Scopes::default()).await;
+        self.connections.close_server(tenant, server.id);
         self.events.publish(tenant, event_payloads::server(server.id, "credential"));
         given_back.map_err(|error| {
-            Error::new(error::Kind::Unavailable, "not_revoked", visible(&allowing(&error.to_string())))
+            Error::new(
+                error::ErrorKind::Unavailable,
+                "not_revoked",
+                escape_invisible(&with_egress_hint(&error.to_string())),
+            )
         })
     }
 
@@ -263,11 +281,11 @@ impl Hub {
         &self,
         tenant: TenantId,
         id: &str,
-        waiting: Waiting,
+        waiting: PendingSignIn,
     ) -> Result<SignInView> {
-        let Waiting { server, agent, progress, sync_error, created, .. } = waiting;
+        let PendingSignIn { server, agent, progress, sync_error, created, .. } = waiting;
         let found = self.find_server(tenant, &server.to_string()).await?;
-        let hops = self.place((tenant, server, agent), &found)?.read().await?.hops.into();
+        let hops = self.status_store((tenant, server, agent), &found)?.read().await?.hops.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
         let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
         Ok(SignInView {

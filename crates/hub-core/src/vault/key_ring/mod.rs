@@ -11,36 +11,39 @@ use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::audit::Entry;
+use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::hub::LOCAL;
 use crate::id::{SecretId, TenantId};
 use crate::lock::lock;
-use crate::platform::World;
-use crate::secrets::hub_secrets::OwnSecrets;
-use crate::store::{About, Batch, Change, Changed, Document, Key, Kind, MOST_ON_PAGE, Paging, Store, Stored};
+use crate::platform::Platform;
+use crate::secrets::hub_secrets::HubSecrets;
+use crate::store::{
+    Batch, CacheScope, Document, DocumentKey, DocumentKind, Invalidation, MAX_PAGE_SIZE, PageRequest, Store,
+    StoreChange, StoredDocument,
+};
 use crate::text::{hex, unhex};
-use crate::vault::{KeyFile, KeyFileError, Label, TenantKey, Wrapped};
+use crate::vault::{KeyFile, KeyFileError, SecretBinding, TenantKey, WrappedTenantKey};
 
-pub use rotate::Rotated;
+pub use rotate::RotationSummary;
 
 /// Maximum number of attempts when another hub changes the same document.
-const ROUNDS: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 /// Error code of a key file without the required root key.
-const WRONG_FILE: &str = "wrong_key_file";
+const WRONG_KEY_FILE: &str = "wrong_key_file";
 
 /// Tenant keys of a hub and the secrets that they encrypt.
-pub struct Keys {
+pub struct KeyRing {
     store: Arc<dyn Store>,
-    world: Arc<dyn World>,
+    world: Arc<dyn Platform>,
     file: tokio::sync::Mutex<KeyFile>,
-    own: Arc<OwnSecrets>,
-    open: Arc<Mutex<Open>>,
+    hub_secrets: Arc<HubSecrets>,
+    cache: Arc<Mutex<KeyCache>>,
 }
 
 /// Cache of the tenant keys.
 #[derive(Default)]
-struct Open {
+struct KeyCache {
     keys: HashMap<TenantId, Arc<[TenantKey]>>,
     /// Tenants whose keys another hub has changed since they were read.
     outdated: HashSet<TenantId>,
@@ -48,11 +51,11 @@ struct Open {
     changes: u64,
 }
 
-impl Open {
+impl KeyCache {
     /// Handles an invalidation by a peer hub. `None` invalidates all keys.
-    fn changed(&mut self, changed: Changed<'_>) {
+    fn invalidate(&mut self, changed: Invalidation<'_>) {
         match changed {
-            Some((tenant, About::One(key))) if key.kind == Kind::TenantKey => {
+            Some((tenant, CacheScope::Document(key))) if key.kind == DocumentKind::TenantKey => {
                 self.outdated.insert(tenant);
             }
             Some(_) => return,
@@ -64,7 +67,7 @@ impl Open {
 
 /// Wrapped tenant key as stored.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct WrappedKeyRecord {
     number: u32,
     root: u64,
     sealed: String,
@@ -72,7 +75,7 @@ struct Kept {
 
 /// Encrypted secret as stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Sealed {
+pub struct SealedSecret {
     /// Kind of the secret, such as `bearer`.
     pub kind: String,
     /// Origin or issuer to which the secret may be sent.
@@ -81,26 +84,26 @@ pub struct Sealed {
     bytes: String,
 }
 
-impl Keys {
+impl KeyRing {
     /// Creates the key ring with the root keys of this file.
-    pub fn new(store: Arc<dyn Store>, world: Arc<dyn World>, file: KeyFile) -> Self {
-        let (own, open) = (file.own_secrets().clone(), Arc::<Mutex<Open>>::default());
+    pub fn new(store: Arc<dyn Store>, world: Arc<dyn Platform>, file: KeyFile) -> Self {
+        let (hub_secrets, cache) = (file.hub_secrets().clone(), Arc::<Mutex<KeyCache>>::default());
         if let Some(shared) = store.shared() {
-            let open = open.clone();
-            shared.listen(move |what| lock(&open).changed(what));
+            let open = cache.clone();
+            shared.on_invalidation(move |what| lock(&open).invalidate(what));
         }
-        Keys { store, world, file: tokio::sync::Mutex::new(file), own, open }
+        KeyRing { store, world, file: tokio::sync::Mutex::new(file), hub_secrets, cache }
     }
 
     /// Returns the secrets of the hub, which are redacted in the results of servers.
-    pub(crate) fn own_secrets(&self) -> &Arc<OwnSecrets> {
-        &self.own
+    pub(crate) fn hub_secrets(&self) -> &Arc<HubSecrets> {
+        &self.hub_secrets
     }
 
     /// Returns the keys of a tenant, the newest last. Creates the first key if there is none.
-    pub async fn of(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
+    pub async fn tenant_key(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let (cached, is_outdated) = {
-            let mut open = lock(&self.open);
+            let mut open = lock(&self.cache);
             (open.keys.get(&tenant).cloned(), open.outdated.remove(&tenant))
         };
         let cached = match cached {
@@ -109,12 +112,12 @@ impl Keys {
         };
         match (self.load(tenant).await, cached) {
             // A peer hub has rotated the keys, and its key file is not on this machine yet.
-            (Err(error), Some(keys)) if error.code() == WRONG_FILE => {
+            (Err(error), Some(keys)) if error.code() == WRONG_KEY_FILE => {
                 tracing::warn!(%error, "failed to read a new tenant key; using the previous one");
                 Ok(keys)
             }
             (Err(error), Some(_)) => {
-                lock(&self.open).outdated.insert(tenant);
+                lock(&self.cache).outdated.insert(tenant);
                 Err(error)
             }
             (loaded, _) => loaded,
@@ -124,23 +127,24 @@ impl Keys {
     /// Loads the keys of a tenant from the store.
     async fn load(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let mut file = self.file.lock().await;
-        let changes = lock(&self.open).changes;
-        let mut kept = self.kept(tenant).await?;
-        if kept.is_empty() {
-            self.make_first(&mut file, tenant).await?;
-            kept = self.kept(tenant).await?;
+        let changes = lock(&self.cache).changes;
+        let mut stored = self.load_wrapped(tenant).await?;
+        if stored.is_empty() {
+            self.create_first(&mut file, tenant).await?;
+            stored = self.load_wrapped(tenant).await?;
         }
-        if kept.iter().any(|(wrapped, _)| file.find(wrapped.root).is_none()) {
+        if stored.iter().any(|(wrapped, _)| file.find_root(wrapped.root).is_none()) {
             // The root key was rotated. The file may have lost the previous root key by now, so that the keys are read
             // after it.
-            file.reload().map_err(|error| unusable(&error))?;
-            kept = self.kept(tenant).await?;
+            file.reload().map_err(|error| key_file_error(&error))?;
+            stored = self.load_wrapped(tenant).await?;
         }
-        let keys: Arc<[_]> = kept.iter().map(|(wrapped, _)| unwrap(&file, wrapped)).collect::<Result<_>>()?;
+        let keys: Arc<[_]> =
+            stored.iter().map(|(wrapped, _)| unwrap_key(&file, wrapped)).collect::<Result<_>>()?;
         if keys.is_empty() {
-            return Err(damaged("a tenant key"));
+            return Err(damaged_error("a tenant key"));
         }
-        let mut open = lock(&self.open);
+        let mut open = lock(&self.cache);
         if open.changes == changes {
             open.keys.insert(tenant, keys.clone());
         }
@@ -149,35 +153,39 @@ impl Keys {
     }
 
     /// Creates the first key of a tenant, wrapped by a root key that no rotation has removed.
-    async fn make_first(&self, file: &mut KeyFile, tenant: TenantId) -> Result<()> {
-        file.reload().map_err(|error| unusable(&error))?;
-        let (key, mut wrapped) = file.root().make(&*self.world, tenant, 0);
-        match self.add(tenant, &wrapped).await {
-            Err(error) if error.kind() == error::Kind::Conflict => return Ok(()), // a peer hub was first
+    async fn create_first(&self, file: &mut KeyFile, tenant: TenantId) -> Result<()> {
+        file.reload().map_err(|error| key_file_error(&error))?;
+        let (key, mut wrapped) = file.root().create_tenant_key(&*self.world, tenant, 0);
+        match self.insert(tenant, &wrapped).await {
+            Err(error) if error.kind() == error::ErrorKind::Conflict => return Ok(()), // a peer hub was first
             added => added?,
         }
         // A rotation that listed the tenants before this one was added removes the root key. It has written its own
         // root key to the file, or, with a file of its own on another machine, wrapped the first tenant's key with it.
         for version in 1.. {
-            file.reload().map_err(|error| unusable(&error))?;
-            let first = self.kept(LOCAL).await?;
-            if let Some((unknown, _)) = first.iter().find(|(first, _)| file.find(first.root).is_none()) {
+            file.reload().map_err(|error| key_file_error(&error))?;
+            let first = self.load_wrapped(LOCAL).await?;
+            if let Some((unknown, _)) = first.iter().find(|(first, _)| file.find_root(first.root).is_none()) {
                 // Unless a rotation at a peer hub has wrapped the key again: that hub may have used it already.
-                let key = document(&wrapped)?.key;
-                let batch = Batch::new().change(Change::Same(vec![(key.clone(), version)]));
-                match self.store.commit(tenant, batch.change(Change::Remove(key))).await {
-                    Err(error) if matches!(error.kind(), error::Kind::Conflict | error::Kind::NotFound) => {}
+                let key = to_document(&wrapped)?.key;
+                let batch = Batch::new().change(StoreChange::RequireVersions(vec![(key.clone(), version)]));
+                match self.store.commit(tenant, batch.change(StoreChange::Delete(key))).await {
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            error::ErrorKind::Conflict | error::ErrorKind::NotFound
+                        ) => {}
                     done => done?,
                 }
-                return unwrap(file, unknown).map(drop);
+                return unwrap_key(file, unknown).map(drop);
             }
             if file.root().id == wrapped.root {
                 break;
             }
             wrapped = file.root().wrap(&*self.world, &key);
-            let change = Change::Put { document: document(&wrapped)?, version };
+            let change = StoreChange::Put { document: to_document(&wrapped)?, version };
             match self.store.commit(tenant, Batch::new().change(change)).await {
-                Err(error) if error.kind() == error::Kind::Conflict => break, // the rotation has wrapped the key
+                Err(error) if error.kind() == error::ErrorKind::Conflict => break, // the rotation has wrapped the key
                 done => done?,
             }
         }
@@ -185,20 +193,20 @@ impl Keys {
     }
 
     /// Stores a new tenant key.
-    async fn add(&self, tenant: TenantId, wrapped: &Wrapped) -> Result<()> {
-        let entry = Entry::new(self.world.now(), "hub", "key.made").with("number", wrapped.number);
-        let batch = Batch::new().change(Change::Put { document: document(wrapped)?, version: 0 });
+    async fn insert(&self, tenant: TenantId, wrapped: &WrappedTenantKey) -> Result<()> {
+        let entry = AuditEntry::new(self.world.now(), "hub", "key.made").with("number", wrapped.number);
+        let batch = Batch::new().change(StoreChange::Put { document: to_document(wrapped)?, version: 0 });
         self.store.commit(tenant, batch.audit(entry)).await
     }
 
     /// Reads all keys of a tenant with their versions, the newest last.
-    async fn kept(&self, tenant: TenantId) -> Result<Vec<(Wrapped, u64)>> {
-        let found = self.all(tenant, Kind::TenantKey).await?;
-        found.into_iter().map(|stored| read(tenant, stored)).collect()
+    async fn load_wrapped(&self, tenant: TenantId) -> Result<Vec<(WrappedTenantKey, u64)>> {
+        let found = self.list_all(tenant, DocumentKind::TenantKey).await?;
+        found.into_iter().map(|stored| from_document(tenant, stored)).collect()
     }
 
-    async fn all(&self, tenant: TenantId, kind: Kind) -> Result<Vec<Stored>> {
-        let (mut all, mut paging) = (Vec::new(), Paging { after: None, limit: MOST_ON_PAGE });
+    async fn list_all(&self, tenant: TenantId, kind: DocumentKind) -> Result<Vec<StoredDocument>> {
+        let (mut all, mut paging) = (Vec::new(), PageRequest { after: None, limit: MAX_PAGE_SIZE });
         loop {
             let page = self.store.documents(tenant, kind, None, &paging).await?;
             all.extend(page.items);
@@ -210,9 +218,9 @@ impl Keys {
     }
 
     /// Encrypts with the newest key of a tenant.
-    pub async fn encrypt(&self, tenant: TenantId, label: &Label, text: &[u8]) -> Result<Vec<u8>> {
-        let keys = self.of(tenant).await?;
-        let newest = keys.last().ok_or_else(|| damaged("a tenant key"))?;
+    pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
+        let keys = self.tenant_key(tenant).await?;
+        let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
         Ok(newest.seal(&*self.world, label, text))
     }
 
@@ -220,10 +228,10 @@ impl Keys {
     pub async fn decrypt(
         &self,
         tenant: TenantId,
-        label: &Label,
+        label: &SecretBinding,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>> {
-        let keys = self.of(tenant).await?;
+        let keys = self.tenant_key(tenant).await?;
         match decrypt(&keys, label, sealed) {
             Err(error) => {
                 // A peer hub may have created a newer key.
@@ -235,45 +243,49 @@ impl Keys {
     }
 
     /// Encrypts a secret and returns the change that stores it. `version` is the stored version that it replaces.
-    pub async fn seal(
+    pub async fn seal_secret(
         &self,
         tenant: TenantId,
-        label: &Label,
+        label: &SecretBinding,
         parent: &str,
         secret: &Secret,
         version: u64,
-    ) -> Result<Change> {
+    ) -> Result<StoreChange> {
         let sealed = self.encrypt(tenant, label, secret.expose().as_bytes()).await?;
-        let Label { id, kind, bound_to } = label.clone();
-        let body = Sealed { kind, bound_to, bytes: hex(&sealed) };
-        let document = Document::new(Key::new(Kind::Secret, id), &body)?.of(parent);
-        Ok(Change::Put { document, version })
+        let SecretBinding { id, kind, bound_to } = label.clone();
+        let body = SealedSecret { kind, bound_to, bytes: hex(&sealed) };
+        let document = Document::new(DocumentKey::new(DocumentKind::Secret, id), &body)?.with_parent(parent);
+        Ok(StoreChange::Put { document, version })
     }
 
     /// Reads and decrypts a secret. Returns it with its record and version.
-    pub async fn open(&self, tenant: TenantId, id: SecretId) -> Result<Option<(Secret, Sealed, u64)>> {
-        let Some(Stored { document, version }) =
-            self.store.document(tenant, &Key::new(Kind::Secret, id)).await?
+    pub async fn open_secret(
+        &self,
+        tenant: TenantId,
+        id: SecretId,
+    ) -> Result<Option<(Secret, SealedSecret, u64)>> {
+        let Some(StoredDocument { document, version }) =
+            self.store.document(tenant, &DocumentKey::new(DocumentKind::Secret, id)).await?
         else {
             return Ok(None);
         };
-        let kept: Sealed = document.read()?;
-        let label = Label { id, kind: kept.kind.clone(), bound_to: kept.bound_to.clone() };
-        let bytes = unhex(&kept.bytes).ok_or_else(|| damaged("a secret"))?;
+        let stored: SealedSecret = document.parse_body()?;
+        let label = SecretBinding { id, kind: stored.kind.clone(), bound_to: stored.bound_to.clone() };
+        let bytes = unhex(&stored.bytes).ok_or_else(|| damaged_error("a secret"))?;
         let opened = self.decrypt(tenant, &label, &bytes).await?;
-        let text = std::str::from_utf8(&opened).map_err(|_| damaged("a secret"))?;
-        Ok(Some((Secret::new(text), kept, version)))
+        let text = std::str::from_utf8(&opened).map_err(|_| damaged_error("a secret"))?;
+        Ok(Some((Secret::new(text), stored, version)))
     }
 }
 
 /// Verifies that a stored tenant key opens with this file.
-pub(crate) fn opens(file: &KeyFile, tenant: TenantId, stored: Stored) -> Result<()> {
-    unwrap(file, &read(tenant, stored)?.0).map(drop)
+pub(crate) fn verify_opens(file: &KeyFile, tenant: TenantId, stored: StoredDocument) -> Result<()> {
+    unwrap_key(file, &from_document(tenant, stored)?.0).map(drop)
 }
 
 /// Decrypts with the newest matching key.
-fn decrypt(keys: &[TenantKey], label: &Label, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-    let mut opened = Err(damaged("a tenant key"));
+fn decrypt(keys: &[TenantKey], label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
+    let mut opened = Err(damaged_error("a tenant key"));
     for key in keys.iter().rev() {
         opened = key.open(label, sealed);
         if opened.is_ok() {
@@ -283,31 +295,31 @@ fn decrypt(keys: &[TenantKey], label: &Label, sealed: &[u8]) -> Result<Zeroizing
     opened
 }
 
-fn unwrap(file: &KeyFile, wrapped: &Wrapped) -> Result<TenantKey> {
-    let root = file.find(wrapped.root).ok_or_else(|| {
+fn unwrap_key(file: &KeyFile, wrapped: &WrappedTenantKey) -> Result<TenantKey> {
+    let root = file.find_root(wrapped.root).ok_or_else(|| {
         let text = "the key file does not have the root key that the tenant keys are encrypted with: use the key file of this \
                     hub; if another hub has rotated the key, copy the key file of that hub";
-        Error::new(error::Kind::Unavailable, WRONG_FILE, text)
+        Error::new(error::ErrorKind::Unavailable, WRONG_KEY_FILE, text)
     })?;
     root.unwrap(wrapped)
 }
 
-fn document(wrapped: &Wrapped) -> Result<Document> {
-    let Wrapped { number, root, sealed, .. } = wrapped;
-    let kept = Kept { number: *number, root: *root, sealed: hex(sealed) };
-    Document::new(Key::new(Kind::TenantKey, format!("{number:010}")), &kept)
+fn to_document(wrapped: &WrappedTenantKey) -> Result<Document> {
+    let WrappedTenantKey { number, root, sealed, .. } = wrapped;
+    let stored = WrappedKeyRecord { number: *number, root: *root, sealed: hex(sealed) };
+    Document::new(DocumentKey::new(DocumentKind::TenantKey, format!("{number:010}")), &stored)
 }
 
-fn read(tenant: TenantId, stored: Stored) -> Result<(Wrapped, u64)> {
-    let Kept { number, root, sealed } = stored.document.read()?;
-    let sealed = unhex(&sealed).ok_or_else(|| damaged("a tenant key"))?;
-    Ok((Wrapped { tenant, number, root, sealed }, stored.version))
+fn from_document(tenant: TenantId, stored: StoredDocument) -> Result<(WrappedTenantKey, u64)> {
+    let WrappedKeyRecord { number, root, sealed } = stored.document.parse_body()?;
+    let sealed = unhex(&sealed).ok_or_else(|| damaged_error("a tenant key"))?;
+    Ok((WrappedTenantKey { tenant, number, root, sealed }, stored.version))
 }
 
-fn unusable(error: &KeyFileError) -> Error {
-    Error::new(error::Kind::Unavailable, "key_file_unusable", error.to_string())
+fn key_file_error(error: &KeyFileError) -> Error {
+    Error::new(error::ErrorKind::Unavailable, "key_file_unusable", error.to_string())
 }
 
-fn damaged(what: &str) -> Error {
-    Error::new(error::Kind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
+fn damaged_error(what: &str) -> Error {
+    Error::new(error::ErrorKind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
 }

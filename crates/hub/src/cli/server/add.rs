@@ -2,17 +2,17 @@
 
 use clap::Args;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::server::Operated;
+use linchpin_hub_core::server::ConfiguredServer;
 use linchpin_hub_core::tool::names::Slug;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, members, pairs};
-use super::file::taken_over;
-use super::warn;
-use crate::cli::{Asked, parse_pair};
+use super::fields::{ServerFieldArgs, pairs_to_object, present_members};
+use super::file::wait_until_applied;
+use super::warn_unreachable;
+use crate::cli::{CommandContext, parse_pair};
 use crate::config;
-use crate::config::Place;
-use crate::error::{Failure, Kind};
+use crate::config::HubPaths;
+use crate::error::{CliError, CliErrorKind};
 use crate::serve::configured_servers::DEMO;
 
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Add {
     #[arg(long, value_parser = parse_slug)]
     slug: Option<Slug>,
     #[command(flatten)]
-    fields: Fields,
+    fields: ServerFieldArgs,
     /// Do not store arguments and results of calls
     #[arg(long)]
     no_history: bool,
@@ -61,20 +61,20 @@ impl Add {
     fn said(&self) -> Map<String, Value> {
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
         let (command, args) = self.command.split_first().unzip();
-        let mut said = members([("name", Some(json!(self.name)))]);
-        said.extend(self.fields.said());
-        said.extend(members([
+        let mut body = present_members([("name", Some(json!(self.name)))]);
+        body.extend(self.fields.to_json());
+        body.extend(present_members([
             ("credentials", self.per_agent.then(|| json!("per-agent"))),
             ("command", command.map(|command| json!(command))),
             ("args", args.and_then(list)),
-            ("env", pairs(&self.env)),
+            ("env", pairs_to_object(&self.env)),
             ("inherit", list(&self.inherit)),
             ("secrets", list(&self.secrets)),
             ("directory", self.directory.as_ref().map(|path| json!(path))),
             ("keep_history", self.no_history.then(|| json!(false))),
             ("enabled", self.disabled.then(|| json!(false))),
         ]));
-        said
+        body
     }
 }
 
@@ -83,7 +83,7 @@ fn parse_slug(text: &str) -> Result<Slug, String> {
 }
 
 /// Converts a field error into a usage error that names the option.
-fn wrong(error: &Error) -> Failure {
+fn option_error(error: &Error) -> CliError {
     let field = error.field().and_then(|field| field.split('.').next()).unwrap_or_default();
     let option = match field {
         "name" => "the name",
@@ -99,83 +99,85 @@ fn wrong(error: &Error) -> Failure {
         "directory" => "--directory",
         _ => "the command after `--`",
     };
-    Failure::usage(format!("{option}: {}", error.message()))
+    CliError::usage(format!("{option}: {}", error.message()))
 }
 
-pub(super) async fn run(asked: &Asked, add: &Add) -> Result<(), Failure> {
+pub(super) async fn run(context: &CommandContext, add: &Add) -> Result<(), CliError> {
     if add.fields.url.is_none() {
-        return add_program(asked, add).await;
+        return add_stdio(context, add).await;
     }
     let mut fields = add.said();
     fields.extend(add.slug.as_ref().map(|slug| ("slug".to_owned(), json!(slug))));
-    let server = asked.api()?.post("/servers", &Value::Object(fields)).await?;
+    let server = context.api()?.post("/servers", &Value::Object(fields)).await?;
     let slug = server["slug"].as_str().unwrap_or_default();
-    let whose = if add.per_agent { " --agent NAME" } else { "" };
-    let next = match add.fields.auth.as_deref() {
+    let agent_option = if add.per_agent { " --agent NAME" } else { "" };
+    let hint = match add.fields.auth.as_deref() {
         None | Some("none") => format!("sync its tools with `linchpin server sync {slug}`"),
-        Some("oauth") => format!("sign in with `linchpin server sign-in {slug}{whose}`"),
-        Some(_) => format!("store the credential with `linchpin server credential set {slug}{whose}`"),
+        Some("oauth") => format!("sign in with `linchpin server sign-in {slug}{agent_option}`"),
+        Some(_) => format!("store the credential with `linchpin server credential set {slug}{agent_option}`"),
     };
-    asked.output.done(&server, &format!("server `{slug}` added: {next}"))?;
-    warn(&server);
+    context.output.print_result(&server, &format!("server `{slug}` added: {hint}"))?;
+    warn_unreachable(&server);
     Ok(())
 }
 
-async fn add_program(asked: &Asked, add: &Add) -> Result<(), Failure> {
-    if asked.hub.is_some() {
+async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> {
+    if context.hub.is_some() {
         let text = "--hub is not supported for stdio servers: add the server on the machine of the hub";
-        return Err(Failure::usage(text));
+        return Err(CliError::usage(text));
     }
     if add.command.is_empty() {
-        return Err(Failure::usage(
+        return Err(CliError::usage(
             "missing command or URL: add the command after `--`, or the URL with --url",
         ));
     }
     let slug = match &add.slug {
         Some(slug) => slug.clone(),
         None => Slug::from_name(&add.name)
-            .ok_or_else(|| Failure::usage("no slug can be derived from this name: add --slug"))?,
+            .ok_or_else(|| CliError::usage("no slug can be derived from this name: add --slug"))?,
     };
-    Operated::read(slug.as_str(), Value::Object(add.said())).map_err(|error| wrong(&error))?;
-    let place = asked.place()?;
+    ConfiguredServer::read(slug.as_str(), Value::Object(add.said())).map_err(|error| option_error(&error))?;
+    let place = context.paths()?;
     check_demo(&place, &slug, add.replace_demo)?;
-    let api = place.running().is_some().then(|| asked.api()).transpose()?;
+    let api = place.running().is_some().then(|| context.api()).transpose()?;
     if let Some(api) = &api
         && let Ok(server) = api.get(&format!("/servers/{}", slug.as_str())).await
         && server["is_from_file"] == false
     {
         let text =
             format!("server `{0}` already exists: remove it first, or choose another --slug", slug.as_str());
-        return Err(Failure::new(Kind::Other, text));
+        return Err(CliError::new(CliErrorKind::Other, text));
     }
     config::add(&place.config, slug.as_str(), &add.said())?;
     let file = place.config.display();
     let Some(api) = api else {
-        let answer = json!({ "slug": slug, "file": file.to_string() });
-        return Ok(asked.output.done(
-            &answer,
+        let response = json!({ "slug": slug, "file": file.to_string() });
+        return Ok(context.output.print_result(
+            &response,
             &format!("server `{}` added to `{file}`: start the hub to use it", slug.as_str()),
         )?);
     };
-    let server = taken_over(asked, &api, slug.as_str(), |server| server["has_left_file"] == false).await?;
-    Ok(asked
-        .output
-        .done(&server, &format!("server `{}` added to `{file}` and applied by the hub", slug.as_str()))?)
+    let server =
+        wait_until_applied(context, &api, slug.as_str(), |server| server["has_left_file"] == false).await?;
+    Ok(context.output.print_result(
+        &server,
+        &format!("server `{}` added to `{file}` and applied by the hub", slug.as_str()),
+    )?)
 }
 
 /// Checks that the built-in demo server is replaced only with `--replace-demo`.
-fn check_demo(place: &Place, slug: &Slug, replace: bool) -> Result<(), Failure> {
+fn check_demo(place: &HubPaths, slug: &Slug, replace: bool) -> Result<(), CliError> {
     let is_demo = slug.as_str() == DEMO;
     if replace && !is_demo {
-        return Err(Failure::usage(format!("--replace-demo requires the slug `{DEMO}`: add --slug {DEMO}")));
+        return Err(CliError::usage(format!("--replace-demo requires the slug `{DEMO}`: add --slug {DEMO}")));
     }
     // A `demo` server in the file means that the built-in one is already replaced.
-    let in_file = || Ok::<_, Failure>(config::Watched::open(place.config.clone())?.config());
+    let in_file = || Ok::<_, CliError>(config::WatchedConfig::open(place.config.clone())?.config());
     if !is_demo || replace || in_file()?.servers.iter().any(|server| server.slug == *slug) {
         return Ok(());
     }
     let text = format!(
         "`{DEMO}` is the built-in demo server: choose another --slug, or add --replace-demo to replace it"
     );
-    Err(Failure::usage(text))
+    Err(CliError::usage(text))
 }

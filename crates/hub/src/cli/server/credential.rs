@@ -4,53 +4,53 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::Which;
-use crate::api_client::query;
-use crate::cli::output::field;
-use crate::cli::{Asked, agent};
-use crate::error::Failure;
+use super::ServerArg;
+use crate::api_client::query_string;
+use crate::cli::output::column;
+use crate::cli::{CommandContext, agent};
+use crate::error::CliError;
 use crate::secret_input;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Store a token, API key or password; prompts for it, or reads it from standard input
-    Set(Whose),
+    Set(CredentialTarget),
     /// Delete the credential
-    Drop(Whose),
+    Drop(CredentialTarget),
     /// Show the kind and origin of the credential, not the secret
-    Show(Whose),
+    Show(CredentialTarget),
 }
 
 #[derive(Args)]
-pub(crate) struct Whose {
+pub(crate) struct CredentialTarget {
     #[command(flatten)]
-    pub(super) which: Which,
+    pub(super) which: ServerArg,
     /// Agent that owns the credential (name or id). Default: shared by all
     #[arg(long)]
     pub(super) agent: Option<String>,
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let (Command::Set(whose) | Command::Drop(whose) | Command::Show(whose)) = &command;
-    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
-    let path = format!("{}{}", whose.which.path("/credential"), query([("agent", agent)]));
-    let server = &whose.which.server;
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let api = context.api()?;
+    let (Command::Set(target) | Command::Drop(target) | Command::Show(target)) = &command;
+    let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
+    let path = format!("{}{}", target.which.path("/credential"), query_string([("agent", agent)]));
+    let server = &target.which.server;
     match command {
         Command::Set(_) => {
-            let secret = secret_input::read(&format!("Credential for `{server}`")).await?;
-            let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
-            asked.output.done(&answer, &format!("credential for `{server}` stored"))?;
+            let secret = secret_input::read_secret(&format!("Credential for `{server}`")).await?;
+            let response = api.put(&path, &json!({ "secret": secret.expose() })).await?;
+            context.output.print_result(&response, &format!("credential for `{server}` stored"))?;
         }
         Command::Drop(_) => {
             api.delete(&path).await?;
-            asked
+            context
                 .output
-                .done(&json!({ "dropped": server }), &format!("credential for `{server}` deleted"))?;
+                .print_result(&json!({ "dropped": server }), &format!("credential for `{server}` deleted"))?;
         }
         Command::Show(_) => {
-            let fields = [field("kind", "/kind"), field("origin", "/bound_to"), field("agent", "/agent")];
-            asked.output.one(&api.get(&path).await?, &fields)?;
+            let fields = [column("kind", "/kind"), column("origin", "/bound_to"), column("agent", "/agent")];
+            context.output.print_details(&api.get(&path).await?, &fields)?;
         }
     }
     Ok(())

@@ -4,12 +4,12 @@ use clap::Args;
 use linchpin::Revision;
 use serde_json::{Map, Value, json};
 
-use crate::api_client::object;
+use crate::api_client::json_object;
 use crate::cli::duration::parse_timeout;
 use crate::cli::{parse_header, parse_revision};
 
 #[derive(Args)]
-pub(crate) struct Fields {
+pub(crate) struct ServerFieldArgs {
     /// Description
     #[arg(long)]
     description: Option<String>,
@@ -56,11 +56,11 @@ pub(crate) struct Fields {
     scopes: Vec<String>,
 }
 
-impl Fields {
+impl ServerFieldArgs {
     /// Returns the given fields. The configuration file and the API use the same names.
-    pub(super) fn said(&self) -> Map<String, Value> {
+    pub(super) fn to_json(&self) -> Map<String, Value> {
         let authentication = self.auth.as_ref().map(|kind| {
-            object([
+            json_object([
                 ("type", Some(json!(kind))),
                 ("header", self.auth_header.as_ref().map(|name| json!(name))),
                 ("username", self.username.as_ref().map(|name| json!(name))),
@@ -69,11 +69,11 @@ impl Fields {
             ])
         });
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
-        members([
+        present_members([
             ("description", text(&self.description)),
             ("url", text(&self.url)),
             ("transport", text(&self.transport)),
-            ("headers", pairs(&self.headers)),
+            ("headers", pairs_to_object(&self.headers)),
             ("authentication", authentication),
             ("revision", self.revision.map(|revision| json!(revision.as_str()))),
             ("timeout_ms", self.timeout.map(|time| json!(time))),
@@ -85,12 +85,12 @@ impl Fields {
 }
 
 /// Returns the members that have a value.
-pub(super) fn members<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
+pub(super) fn present_members<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Converts pairs into an object; `None` if there are no pairs.
-pub(super) fn pairs(pairs: &[(String, String)]) -> Option<Value> {
+pub(super) fn pairs_to_object(pairs: &[(String, String)]) -> Option<Value> {
     let object: Map<_, _> = pairs.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     (!object.is_empty()).then_some(Value::Object(object))
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::egress::Egress;
-use linchpin_hub_core::hub::{Hub, LOCAL, Options};
-use linchpin_hub_core::platform::System;
+use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL};
+use linchpin_hub_core::platform::SystemPlatform;
 use serde_json::{Value, json};
 
-use super::Which;
-use crate::api_client::{Api, encoded};
-use crate::cli::Asked;
+use super::ServerArg;
+use crate::api_client::{ApiClient, percent_encode};
+use crate::cli::CommandContext;
 use crate::config;
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 use crate::serve::configured_servers;
 
 /// Time limit for the hub to apply the configuration file.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(50);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Where the settings of a server are stored.
 #[derive(PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum ServerSource {
     /// In the store of the hub.
     Hub,
     /// In the configuration file.
@@ -30,114 +30,121 @@ pub(super) enum Home {
     Demo,
 }
 
-impl Which {
+impl ServerArg {
     /// Finds out where the server is stored: from the hub if one runs, else from the configuration file.
-    pub(super) async fn home(&self, asked: &Asked) -> Result<Home, Failure> {
-        if asked.hub.is_some() {
-            return Ok(Home::Hub);
+    pub(super) async fn source(&self, context: &CommandContext) -> Result<ServerSource, CliError> {
+        if context.hub.is_some() {
+            return Ok(ServerSource::Hub);
         }
-        let place = asked.place()?;
+        let place = context.paths()?;
         if place.running().is_some()
-            && let Ok(server) = asked.api()?.get(&self.path("")).await
+            && let Ok(server) = context.api()?.get(&self.path("")).await
             && server["is_from_file"] == false
         {
-            return Ok(Home::Hub);
+            return Ok(ServerSource::Hub);
         }
-        let config = config::Watched::open(place.config)?.config();
+        let config = config::WatchedConfig::open(place.config)?.config();
         if config.servers.iter().any(|server| server.slug.as_str() == self.server) {
-            return Ok(Home::File);
+            return Ok(ServerSource::File);
         }
-        Ok(if self.server == configured_servers::DEMO { Home::Demo } else { Home::Hub })
+        Ok(if self.server == configured_servers::DEMO { ServerSource::Demo } else { ServerSource::Hub })
     }
 }
 
-pub(super) async fn switch(asked: &Asked, which: &Which, is_enabled: bool) -> Result<(), Failure> {
-    let home = which.home(asked).await?;
-    let answer = if home == Home::Hub {
-        asked.api()?.patch(&which.path(""), &json!({ "enabled": is_enabled })).await?
+pub(super) async fn set_enabled(
+    context: &CommandContext,
+    server_arg: &ServerArg,
+    is_enabled: bool,
+) -> Result<(), CliError> {
+    let source = server_arg.source(context).await?;
+    let response = if source == ServerSource::Hub {
+        context.api()?.patch(&server_arg.path(""), &json!({ "enabled": is_enabled })).await?
     } else {
-        let place = asked.place()?;
-        match home {
-            Home::Demo => config::switch_demo(&place.config, is_enabled)?,
-            _ => config::switch(&place.config, &which.server, is_enabled)?,
+        let place = context.paths()?;
+        match source {
+            ServerSource::Demo => config::set_demo_enabled(&place.config, is_enabled)?,
+            _ => config::set_enabled(&place.config, &server_arg.server, is_enabled)?,
         }
         if place.running().is_some() {
-            let is_so = |server: &Value| server["enabled"] == is_enabled;
-            taken_over(asked, &asked.api()?, &which.server, is_so).await?
+            let is_applied = |server: &Value| server["enabled"] == is_enabled;
+            wait_until_applied(context, &context.api()?, &server_arg.server, is_applied).await?
         } else {
-            json!({ "slug": which.server, "enabled": is_enabled })
+            json!({ "slug": server_arg.server, "enabled": is_enabled })
         }
     };
     let done = if is_enabled { "enabled" } else { "disabled" };
-    Ok(asked.output.done(&answer, &format!("server `{}` {done}", which.server))?)
+    Ok(context.output.print_result(&response, &format!("server `{}` {done}", server_arg.server))?)
 }
 
-pub(super) async fn remove(asked: &Asked, which: &Which) -> Result<(), Failure> {
-    match which.home(asked).await? {
-        Home::Hub => drop(asked.api()?.delete(&which.path("")).await?),
-        Home::File => remove_configured(asked, which).await?,
-        Home::Demo => {
+pub(super) async fn remove(context: &CommandContext, server_arg: &ServerArg) -> Result<(), CliError> {
+    match server_arg.source(context).await? {
+        ServerSource::Hub => drop(context.api()?.delete(&server_arg.path("")).await?),
+        ServerSource::File => remove_configured(context, server_arg).await?,
+        ServerSource::Demo => {
             let text = "the demo server is built in: run `linchpin server disable demo` instead";
-            return Err(Failure::new(Kind::Other, text));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
     }
-    Ok(asked
-        .output
-        .done(&json!({ "removed": which.server }), &format!("server `{}` removed", which.server))?)
+    Ok(context.output.print_result(
+        &json!({ "removed": server_arg.server }),
+        &format!("server `{}` removed", server_arg.server),
+    )?)
 }
 
 /// Removes a server from the configuration file, and from the store with its secrets.
-async fn remove_configured(asked: &Asked, which: &Which) -> Result<(), Failure> {
-    let place = asked.place()?;
+async fn remove_configured(context: &CommandContext, server_arg: &ServerArg) -> Result<(), CliError> {
+    let place = context.paths()?;
     if place.running().is_some() {
-        config::remove(&place.config, &which.server)?;
+        config::remove(&place.config, &server_arg.server)?;
         let has_left = |server: &Value| {
-            server.is_null() || server["has_left_file"] == true || which.server == configured_servers::DEMO
+            server.is_null()
+                || server["has_left_file"] == true
+                || server_arg.server == configured_servers::DEMO
         };
-        let api = asked.api()?;
-        let server = taken_over(asked, &api, &which.server, has_left).await?;
+        let api = context.api()?;
+        let server = wait_until_applied(context, &api, &server_arg.server, has_left).await?;
         if server["has_left_file"] == true {
-            api.delete(&which.path("")).await?;
+            api.delete(&server_arg.path("")).await?;
         }
         return Ok(());
     }
     if !place.has_store() {
-        return Ok(config::remove(&place.config, &which.server)?);
+        return Ok(config::remove(&place.config, &server_arg.server)?);
     }
     let _lock = place.lock()?; // prevents a hub from starting
-    let (store, keys) = (place.found_store().await?, place.found_keys()?);
-    config::remove(&place.config, &which.server)?;
-    let hub = Hub::new(Arc::new(System), store, keys, Egress::default(), Options::default());
-    Ok(hub.delete_configured(LOCAL, &which.server).await?)
+    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
+    config::remove(&place.config, &server_arg.server)?;
+    let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default());
+    Ok(hub.delete_configured(LOCAL, &server_arg.server).await?)
 }
 
 /// Makes the hub reload the configuration file, and waits until the server satisfies `is_so`.
-pub(crate) async fn taken_over(
-    asked: &Asked,
-    api: &Api,
+pub(crate) async fn wait_until_applied(
+    context: &CommandContext,
+    api: &ApiClient,
     slug: &str,
-    is_so: impl Fn(&Value) -> bool,
-) -> Result<Value, Failure> {
-    asked.place()?.running().map_or(Ok(()), |running| running.hurry())?;
+    is_applied: impl Fn(&Value) -> bool,
+) -> Result<Value, CliError> {
+    context.paths()?.running().map_or(Ok(()), |running| running.signal_reload())?;
     let wait = async {
         loop {
-            match api.get(&format!("/servers/{}", encoded(slug))).await {
+            match api.get(&format!("/servers/{}", percent_encode(slug))).await {
                 // The hub has not read the file yet.
                 Err(failure) if failure.has_code("server_not_in_file") => {}
                 Err(failure) if failure.status() != Some(404) => return Err(failure),
-                answer => {
-                    let server = answer.unwrap_or_default();
-                    if is_so(&server) {
+                response => {
+                    let server = response.unwrap_or_default();
+                    if is_applied(&server) {
                         return Ok(server);
                     }
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    let late = || {
+    let timeout_error = || {
         let text = "the configuration file was written, but the hub has not applied it yet: check its log";
-        Failure::new(Kind::Timeout, text)
+        CliError::new(CliErrorKind::Timeout, text)
     };
-    tokio::time::timeout(PATIENCE, wait).await.map_err(|_| late())?
+    tokio::time::timeout(APPLY_TIMEOUT, wait).await.map_err(|_| timeout_error())?
 }

@@ -14,60 +14,60 @@ use std::io::{self, Write as _};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::output::{Field, field, name};
-use super::{Asked, agent, duration, print};
-use crate::api_client::{encoded, query};
-use crate::error::Failure;
-use crate::terminal::{clean, quoted};
+use super::output::{Column, column, name_column};
+use super::{CommandContext, agent, duration, print};
+use crate::api_client::{percent_encode, query_string};
+use crate::error::CliError;
+use crate::terminal::{sanitize, shell_quote};
 
-const LIST: [Field; 6] = [
-    name("slug", "/slug"),
-    field("name", "/name"),
-    field("transport", "/transport"),
-    field("status", "/status"),
-    field("tools", "/tools"),
-    field("error", "/error"),
+const LIST_COLUMNS: [Column; 6] = [
+    name_column("slug", "/slug"),
+    column("name", "/name"),
+    column("transport", "/transport"),
+    column("status", "/status"),
+    column("tools", "/tools"),
+    column("error", "/error"),
 ];
-const ONE: [Field; 27] = [
-    name("slug", "/slug"),
-    field("id", "/id"),
-    field("name", "/name"),
-    field("description", "/description"),
-    field("transport", "/transport"),
-    field("url", "/url"),
-    field("headers", "/headers"),
-    field("command", "/command"),
-    field("variables", "/env"),
-    field("secrets", "/secrets"),
-    field("missing secrets", "/missing_secrets"),
-    field("configured", "/is_from_file"),
-    field("authentication", "/authentication/type"),
-    field("credentials", "/credentials"),
-    field("timeout", "/timeout"),
-    field("retries", "/retry_attempts"),
-    field("revision", "/revision"),
-    field("calls per minute", "/calls_per_minute"),
-    field("concurrent calls", "/calls_at_once"),
-    field("enabled", "/enabled"),
-    field("stores history", "/keep_history"),
-    field("status", "/status"),
-    field("error", "/error"),
-    field("tools", "/tools"),
-    field("last connected", "/last_connected"),
-    field("last synced", "/last_synced"),
-    field("created", "/created"),
+const DETAIL_COLUMNS: [Column; 27] = [
+    name_column("slug", "/slug"),
+    column("id", "/id"),
+    column("name", "/name"),
+    column("description", "/description"),
+    column("transport", "/transport"),
+    column("url", "/url"),
+    column("headers", "/headers"),
+    column("command", "/command"),
+    column("variables", "/env"),
+    column("secrets", "/secrets"),
+    column("missing secrets", "/missing_secrets"),
+    column("configured", "/is_from_file"),
+    column("authentication", "/authentication/type"),
+    column("credentials", "/credentials"),
+    column("timeout", "/timeout"),
+    column("retries", "/retry_attempts"),
+    column("revision", "/revision"),
+    column("calls per minute", "/calls_per_minute"),
+    column("concurrent calls", "/calls_at_once"),
+    column("enabled", "/enabled"),
+    column("stores history", "/keep_history"),
+    column("status", "/status"),
+    column("error", "/error"),
+    column("tools", "/tools"),
+    column("last connected", "/last_connected"),
+    column("last synced", "/last_synced"),
+    column("created", "/created"),
 ];
-const LEFT_OUT: [Field; 2] = [name("skipped tool", "/name"), field("reason", "/reason")];
-const TRIED: [Field; 6] = [
-    name("server", "/name"),
-    field("version", "/version"),
-    field("revision", "/revision"),
-    field("instructions", "/instructions"),
-    field("tools", "/tools"),
-    field("duration (ms)", "/took_ms"),
+const SKIPPED_TOOL_COLUMNS: [Column; 2] = [name_column("skipped tool", "/name"), column("reason", "/reason")];
+const PROBE_COLUMNS: [Column; 6] = [
+    name_column("server", "/name"),
+    column("version", "/version"),
+    column("revision", "/revision"),
+    column("instructions", "/instructions"),
+    column("tools", "/tools"),
+    column("duration (ms)", "/took_ms"),
 ];
 
-pub(crate) use file::taken_over;
+pub(crate) use file::wait_until_applied;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -89,29 +89,29 @@ pub(crate) enum Command {
         q: Option<String>,
     },
     /// Show a server
-    Show(Which),
+    Show(ServerArg),
     /// Test a server with a separate connection and show its name, revision and tools
-    Test(Which),
+    Test(ServerArg),
     /// Sync the tools of a server now
     Sync {
         #[command(flatten)]
-        which: Which,
+        which: ServerArg,
         /// Use the credentials of this agent (name or id)
         #[arg(long)]
         agent: Option<String>,
     },
     /// Trust all new tools of a server; trust changed tools with `tool trust`
-    Trust(Which),
+    Trust(ServerArg),
     /// Enable a server
-    Enable(Which),
+    Enable(ServerArg),
     /// Disable a server
-    Disable(Which),
+    Disable(ServerArg),
     /// Remove a server with its tools and credentials
-    Remove(Which),
+    Remove(ServerArg),
     /// Connect to a server and sync its tools
-    Connect(Which),
+    Connect(ServerArg),
     /// Close all connections to a server; the next call opens a new one
-    Disconnect(Which),
+    Disconnect(ServerArg),
     /// Manage the credential of a remote server
     Credential {
         #[command(subcommand)]
@@ -125,109 +125,119 @@ pub(crate) enum Command {
     /// Sign in to a server with OAuth
     SignIn {
         #[command(flatten)]
-        whose: credential::Whose,
+        whose: credential::CredentialTarget,
         /// Print the sign-in URL and do not wait
         #[arg(long)]
         no_wait: bool,
     },
     /// Sign out of a server: delete the grant and revoke its tokens
-    SignOut(credential::Whose),
+    SignOut(credential::CredentialTarget),
     /// Show the HTTP trace of recent sign-ins and token refreshes
-    Trace(credential::Whose),
+    Trace(credential::CredentialTarget),
 }
 
 #[derive(Args)]
-pub(crate) struct Which {
+pub(crate) struct ServerArg {
     /// Slug or id of the server
     server: String,
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let output = asked.output;
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let output = context.output;
     match command {
-        Command::Add(add) => add::run(asked, &add).await?,
-        Command::Update(update) => update::run(asked, &update).await?,
+        Command::Add(add) => add::run(context, &add).await?,
+        Command::Update(update) => update::run(context, &update).await?,
         Command::List { status, q } => {
-            let path = format!("/servers{}", query([("status", status), ("q", q)]));
+            let path = format!("/servers{}", query_string([("status", status), ("q", q)]));
             let none = "no servers: add one with `linchpin server add`";
-            output.list(&asked.api()?.list(&path, usize::MAX).await?, &LIST, none)?;
+            output.print_list(&context.api()?.list(&path, usize::MAX).await?, &LIST_COLUMNS, none)?;
         }
-        Command::Show(which) => show(asked, asked.api()?.get(&which.path("")).await?)?,
-        Command::Test(which) => {
-            let tried = asked.api()?.ask(&which.path("/test")).await?;
-            output.one(&tried, &TRIED)?;
-            show_left_out(asked, &tried)?;
+        Command::Show(server_arg) => print_server(context, context.api()?.get(&server_arg.path("")).await?)?,
+        Command::Test(server_arg) => {
+            let probe = context.api()?.post_empty(&server_arg.path("/test")).await?;
+            output.print_details(&probe, &PROBE_COLUMNS)?;
+            print_skipped_tools(context, &probe)?;
         }
-        Command::Sync { which, agent } => sync(asked, &which, agent).await?,
-        Command::Trust(which) => {
-            let answer = asked.api()?.ask(&which.path("/trust")).await?;
-            let count = &answer["trusted"];
-            output.done(&answer, &format!("trusted {count} new tool(s) of `{}`", which.server))?;
+        Command::Sync { which: server_arg, agent } => sync_tools(context, &server_arg, agent).await?,
+        Command::Trust(server_arg) => {
+            let response = context.api()?.post_empty(&server_arg.path("/trust")).await?;
+            let count = &response["trusted"];
+            output.print_result(
+                &response,
+                &format!("trusted {count} new tool(s) of `{}`", server_arg.server),
+            )?;
         }
-        Command::Enable(which) => file::switch(asked, &which, true).await?,
-        Command::Disable(which) => file::switch(asked, &which, false).await?,
-        Command::Remove(which) => file::remove(asked, &which).await?,
-        Command::Connect(which) => show(asked, asked.api()?.ask(&which.path("/connect")).await?)?,
-        Command::Disconnect(which) => {
-            let answer = asked.api()?.ask(&which.path("/disconnect")).await?;
-            output.done(&answer, &format!("server `{}` disconnected", which.server))?;
+        Command::Enable(server_arg) => file::set_enabled(context, &server_arg, true).await?,
+        Command::Disable(server_arg) => file::set_enabled(context, &server_arg, false).await?,
+        Command::Remove(server_arg) => file::remove(context, &server_arg).await?,
+        Command::Connect(server_arg) => {
+            print_server(context, context.api()?.post_empty(&server_arg.path("/connect")).await?)?
         }
-        Command::Credential { command } => credential::run(asked, command).await?,
-        Command::Secret { command } => secret::run(asked, command).await?,
-        Command::SignIn { whose, no_wait } => sign_in::sign_in(asked, &whose, no_wait).await?,
-        Command::SignOut(whose) => sign_in::sign_out(asked, &whose).await?,
-        Command::Trace(whose) => sign_in::trace(asked, &whose).await?,
+        Command::Disconnect(server_arg) => {
+            let response = context.api()?.post_empty(&server_arg.path("/disconnect")).await?;
+            output.print_result(&response, &format!("server `{}` disconnected", server_arg.server))?;
+        }
+        Command::Credential { command } => credential::run(context, command).await?,
+        Command::Secret { command } => secret::run(context, command).await?,
+        Command::SignIn { whose: target, no_wait } => sign_in::sign_in(context, &target, no_wait).await?,
+        Command::SignOut(target) => sign_in::sign_out(context, &target).await?,
+        Command::Trace(target) => sign_in::trace(context, &target).await?,
     }
     Ok(())
 }
 
 /// Prints a warning if a stored server cannot be reached.
-fn warn(server: &Value) {
+fn warn_unreachable(server: &Value) {
     if let Some(error) = server["error"].as_str() {
-        let _ = writeln!(io::stderr(), "linchpin: warning: {}", clean(error)); // the server is stored anyway
+        let _ = writeln!(io::stderr(), "linchpin: warning: {}", sanitize(error)); // the server is stored anyway
     }
 }
 
-fn show(asked: &Asked, mut server: Value) -> Result<(), Failure> {
-    if let Some(words) = server["command"].as_array().filter(|_| !asked.output.json) {
-        let words: Vec<_> = words.iter().map(|word| quoted(word.as_str().unwrap_or_default())).collect();
+fn print_server(context: &CommandContext, mut server: Value) -> Result<(), CliError> {
+    if let Some(words) = server["command"].as_array().filter(|_| !context.output.json) {
+        let words: Vec<_> = words.iter().map(|word| shell_quote(word.as_str().unwrap_or_default())).collect();
         server["command"] = json!(words.join(" "));
     }
-    if let Some(timeout) = server["timeout_ms"].as_u64().filter(|_| !asked.output.json) {
-        server["timeout"] = json!(duration::show(timeout));
+    if let Some(timeout) = server["timeout_ms"].as_u64().filter(|_| !context.output.json) {
+        server["timeout"] = json!(duration::format_millis(timeout));
     }
-    asked.output.one(&server, &ONE)?;
-    show_left_out(asked, &server)
+    context.output.print_details(&server, &DETAIL_COLUMNS)?;
+    print_skipped_tools(context, &server)
 }
 
 /// Prints the tools that the hub skips, each with the reason.
-fn show_left_out(asked: &Asked, answer: &Value) -> Result<(), Failure> {
-    match answer["left_out"].as_array() {
-        Some(tools) if !tools.is_empty() && !asked.output.json => {
+fn print_skipped_tools(context: &CommandContext, response: &Value) -> Result<(), CliError> {
+    match response["left_out"].as_array() {
+        Some(tools) if !tools.is_empty() && !context.output.json => {
             print("\n")?;
-            Ok(asked.output.list(tools, &LEFT_OUT, "")?)
+            Ok(context.output.print_list(tools, &SKIPPED_TOOL_COLUMNS, "")?)
         }
         _ => Ok(()),
     }
 }
 
-async fn sync(asked: &Asked, which: &Which, agent: Option<String>) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let agent = agent::find_if(&api, agent.as_deref()).await?;
-    let answer = api.ask(&format!("{}{}", which.path("/sync"), query([("agent", agent)]))).await?;
+async fn sync_tools(
+    context: &CommandContext,
+    server_arg: &ServerArg,
+    agent: Option<String>,
+) -> Result<(), CliError> {
+    let api = context.api()?;
+    let agent = agent::find_optional(&api, agent.as_deref()).await?;
+    let response =
+        api.post_empty(&format!("{}{}", server_arg.path("/sync"), query_string([("agent", agent)]))).await?;
     let fields = [
-        field("tools", "/tools"),
-        field("new", "/added"),
-        field("changed", "/changed"),
-        field("removed", "/gone"),
-        field("restored", "/back"),
+        column("tools", "/tools"),
+        column("new", "/added"),
+        column("changed", "/changed"),
+        column("removed", "/gone"),
+        column("restored", "/back"),
     ];
-    asked.output.one(&answer, &fields)?;
-    show_left_out(asked, &answer)
+    context.output.print_details(&response, &fields)?;
+    print_skipped_tools(context, &response)
 }
 
-impl Which {
+impl ServerArg {
     fn path(&self, rest: &str) -> String {
-        format!("/servers/{}{rest}", encoded(&self.server))
+        format!("/servers/{}{rest}", percent_encode(&self.server))
     }
 }

@@ -3,10 +3,10 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::Which;
-use crate::api_client::encoded;
-use crate::cli::Asked;
-use crate::error::Failure;
+use super::ServerArg;
+use crate::api_client::percent_encode;
+use crate::cli::CommandContext;
+use crate::error::CliError;
 use crate::secret_input;
 
 #[derive(Subcommand)]
@@ -14,29 +14,30 @@ pub(crate) enum Command {
     /// Store the value of an environment secret; prompts for it, or reads it from standard input
     Set {
         #[command(flatten)]
-        which: Which,
+        which: ServerArg,
         /// Name of the variable, listed under `secrets` in the configuration file
         variable: String,
     },
     /// Delete the value; the server process is stopped and cannot start without it
     Drop {
         #[command(flatten)]
-        which: Which,
+        which: ServerArg,
         /// Name of the variable
         variable: String,
     },
 }
 
-pub(super) async fn run(asked: &Asked, command: Command) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let (Command::Set { which, variable } | Command::Drop { which, variable }) = &command;
-    let path = which.path(&format!("/secrets/{}", encoded(variable)));
+pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
+    let api = context.api()?;
+    let (Command::Set { which: server_arg, variable } | Command::Drop { which: server_arg, variable }) =
+        &command;
+    let path = server_arg.path(&format!("/secrets/{}", percent_encode(variable)));
     if matches!(command, Command::Drop { .. }) {
         api.delete(&path).await?;
-        let said = format!("`{variable}` of `{}` deleted", which.server);
-        return Ok(asked.output.done(&json!({ "dropped": variable }), &said)?);
+        let message = format!("`{variable}` of `{}` deleted", server_arg.server);
+        return Ok(context.output.print_result(&json!({ "dropped": variable }), &message)?);
     }
-    let secret = secret_input::read(&format!("`{variable}` for `{}`", which.server)).await?;
-    let answer = api.put(&path, &json!({ "secret": secret.expose() })).await?;
-    Ok(asked.output.done(&answer, &format!("`{variable}` of `{}` stored", which.server))?)
+    let secret = secret_input::read_secret(&format!("`{variable}` for `{}`", server_arg.server)).await?;
+    let response = api.put(&path, &json!({ "secret": secret.expose() })).await?;
+    Ok(context.output.print_result(&response, &format!("`{variable}` of `{}` stored", server_arg.server))?)
 }

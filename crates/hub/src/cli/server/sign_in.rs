@@ -5,74 +5,84 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::credential::Whose;
-use crate::api_client::query;
-use crate::cli::output::field;
-use crate::cli::{Asked, agent, print};
-use crate::error::{Failure, Kind};
-use crate::terminal::clean;
+use super::credential::CredentialTarget;
+use crate::api_client::query_string;
+use crate::cli::output::column;
+use crate::cli::{CommandContext, agent, print};
+use crate::error::{CliError, CliErrorKind};
+use crate::terminal::sanitize;
 
 /// Interval between two requests for the status of the sign-in.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(super) async fn sign_in(asked: &Asked, whose: &Whose, no_wait: bool) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
-    let path = format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]));
+pub(super) async fn sign_in(
+    context: &CommandContext,
+    target: &CredentialTarget,
+    no_wait: bool,
+) -> Result<(), CliError> {
+    let api = context.api()?;
+    let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
+    let path = format!("{}{}", target.which.path("/sign-in"), query_string([("agent", agent)]));
     let mut sign_in = api.post(&path, &json!({})).await?;
-    if sign_in["status"] == "waiting" && asked.output.json && !no_wait {
-        asked.output.value(&sign_in)?; // the first value has the URL, a second one the result
-    } else if sign_in["status"] == "waiting" && !asked.output.json {
-        let (how, url) = match (sign_in["link"].as_str(), sign_in["url"].as_str()) {
+    if sign_in["status"] == "waiting" && context.output.json && !no_wait {
+        context.output.print_value(&sign_in)?; // the first value has the URL, a second one the result
+    } else if sign_in["status"] == "waiting" && !context.output.json {
+        let (instruction, url) = match (sign_in["link"].as_str(), sign_in["url"].as_str()) {
             (Some(link), _) => ("Open this URL in a browser to sign in; it works once", link),
             (None, url) => {
                 ("Open this URL in a browser that is logged in to the hub", url.unwrap_or_default())
             }
         };
-        print(&format!("{how}:\n\n  {}\n\n", clean(url)))?;
+        print(&format!("{instruction}:\n\n  {}\n\n", sanitize(url)))?;
     }
     let id = sign_in["id"].as_str().unwrap_or_default().to_owned();
     while !no_wait && sign_in["status"] == "waiting" {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         sign_in = api.get(&format!("/sign-ins/{id}")).await?;
     }
-    let server = &whose.which.server;
+    let server = &target.which.server;
     match sign_in["status"].as_str() {
         Some("failed") => {
-            let error = clean(sign_in["error"].as_str().unwrap_or_default());
-            Err(Failure::new(Kind::Other, format!("sign-in to `{server}` failed: {error}")))
+            let error = sanitize(sign_in["error"].as_str().unwrap_or_default());
+            Err(CliError::new(CliErrorKind::Other, format!("sign-in to `{server}` failed: {error}")))
         }
-        Some("not-needed") => Ok(asked.output.done(&sign_in, &format!("`{server}` requires no sign-in"))?),
+        Some("not-needed") => {
+            Ok(context.output.print_result(&sign_in, &format!("`{server}` requires no sign-in"))?)
+        }
         Some("done") => {
-            let but = sign_in["sync_error"]
+            let sync_error = sign_in["sync_error"]
                 .as_str()
-                .map(|error| format!(", but syncing its tools failed: {}", clean(error)));
-            Ok(asked.output.done(&sign_in, &format!("signed in to `{server}`{}", but.unwrap_or_default()))?)
+                .map(|error| format!(", but syncing its tools failed: {}", sanitize(error)));
+            Ok(context.output.print_result(
+                &sign_in,
+                &format!("signed in to `{server}`{}", sync_error.unwrap_or_default()),
+            )?)
         }
-        _ => Ok(asked.output.done(&sign_in, "sign-in pending: open the URL in a browser")?),
+        _ => Ok(context.output.print_result(&sign_in, "sign-in pending: open the URL in a browser")?),
     }
 }
 
-pub(super) async fn sign_out(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
-    api.delete(&format!("{}{}", whose.which.path("/sign-in"), query([("agent", agent)]))).await?;
-    let server = &whose.which.server;
-    Ok(asked.output.done(&json!({ "signed_out": server }), &format!("signed out of `{server}`"))?)
+pub(super) async fn sign_out(context: &CommandContext, target: &CredentialTarget) -> Result<(), CliError> {
+    let api = context.api()?;
+    let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
+    api.delete(&format!("{}{}", target.which.path("/sign-in"), query_string([("agent", agent)]))).await?;
+    let server = &target.which.server;
+    Ok(context.output.print_result(&json!({ "signed_out": server }), &format!("signed out of `{server}`"))?)
 }
 
-pub(super) async fn trace(asked: &Asked, whose: &Whose) -> Result<(), Failure> {
-    let api = asked.api()?;
-    let agent = agent::find_if(&api, whose.agent.as_deref()).await?;
-    let hops =
-        api.list(&format!("{}{}", whose.which.path("/trace"), query([("agent", agent)])), usize::MAX).await?;
+pub(super) async fn trace(context: &CommandContext, target: &CredentialTarget) -> Result<(), CliError> {
+    let api = context.api()?;
+    let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
+    let entries = api
+        .list(&format!("{}{}", target.which.path("/trace"), query_string([("agent", agent)])), usize::MAX)
+        .await?;
     let fields = [
-        field("time", "/at"),
-        field("purpose", "/what"),
-        field("url", "/url"),
-        field("status", "/status"),
-        field("ms", "/took_ms"),
-        field("error", "/error"),
+        column("time", "/at"),
+        column("purpose", "/what"),
+        column("url", "/url"),
+        column("status", "/status"),
+        column("ms", "/took_ms"),
+        column("error", "/error"),
     ];
-    Ok(asked.output.list(&hops, &fields, "no sign-in was started yet")?)
+    Ok(context.output.print_list(&entries, &fields, "no sign-in was started yet")?)
 }

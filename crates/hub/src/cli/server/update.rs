@@ -3,22 +3,22 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::fields::{Fields, members};
-use super::file::{Home, taken_over};
-use super::{Which, warn};
-use crate::cli::Asked;
+use super::fields::{ServerFieldArgs, present_members};
+use super::file::{ServerSource, wait_until_applied};
+use super::{ServerArg, warn_unreachable};
+use crate::cli::CommandContext;
 use crate::config;
-use crate::error::{Failure, Kind};
+use crate::error::{CliError, CliErrorKind};
 
 #[derive(Args)]
 pub(crate) struct Update {
     #[command(flatten)]
-    which: Which,
+    which: ServerArg,
     /// Display name
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
-    fields: Fields,
+    fields: ServerFieldArgs,
     /// Remove the rate limit and the concurrency limit
     #[arg(long, conflicts_with_all = ["calls_per_minute", "calls_at_once"])]
     no_limit: bool,
@@ -33,14 +33,14 @@ pub(crate) struct Update {
 impl Update {
     /// Returns the changed fields; `null` removes a field.
     fn changes(&self) -> Map<String, Value> {
-        let mut changes = members([
+        let mut changes = present_members([
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("calls_per_minute", self.no_limit.then_some(Value::Null)),
             ("calls_at_once", self.no_limit.then_some(Value::Null)),
             ("revision", self.no_revision.then_some(Value::Null)),
             ("headers", self.no_headers.then_some(Value::Null)),
         ]);
-        changes.extend(self.fields.said());
+        changes.extend(self.fields.to_json());
         if let Some(description) = changes.get_mut("description").filter(|text| **text == "") {
             *description = Value::Null;
         }
@@ -48,49 +48,55 @@ impl Update {
     }
 }
 
-pub(super) async fn run(asked: &Asked, update: &Update) -> Result<(), Failure> {
-    let (which, changes) = (&update.which, update.changes());
+pub(super) async fn run(context: &CommandContext, update: &Update) -> Result<(), CliError> {
+    let (server_arg, changes) = (&update.which, update.changes());
     if changes.is_empty() {
-        return Err(Failure::usage("nothing to update: add an option, for example --timeout 60s"));
+        return Err(CliError::usage("nothing to update: add an option, for example --timeout 60s"));
     }
-    let slug = &which.server;
-    let answer = match which.home(asked).await? {
-        Home::Hub => asked.api()?.patch(&which.path(""), &Value::Object(changes)).await?,
-        Home::File => in_file(asked, which, &changes).await?,
-        Home::Demo => {
+    let slug = &server_arg.server;
+    let response = match server_arg.source(context).await? {
+        ServerSource::Hub => context.api()?.patch(&server_arg.path(""), &Value::Object(changes)).await?,
+        ServerSource::File => update_configured(context, server_arg, &changes).await?,
+        ServerSource::Demo => {
             let text = format!(
                 "`{slug}` is built in and cannot be changed: disable it with `linchpin server disable {slug}`"
             );
-            return Err(Failure::new(Kind::Other, text));
+            return Err(CliError::new(CliErrorKind::Other, text));
         }
     };
-    let is_open =
-        answer["authentication"]["type"].as_str().is_none_or(|kind| matches!(kind, "none" | "oauth"));
-    let may_lack = !is_open && (update.fields.url.is_some() || update.fields.auth.is_some());
-    let whose = if answer["credentials"] == "per-agent" { " --agent NAME" } else { "" };
-    let next = if may_lack {
+    let needs_no_secret =
+        response["authentication"]["type"].as_str().is_none_or(|kind| matches!(kind, "none" | "oauth"));
+    let may_lose_credential =
+        !needs_no_secret && (update.fields.url.is_some() || update.fields.auth.is_some());
+    let agent_option = if response["credentials"] == "per-agent" { " --agent NAME" } else { "" };
+    let hint = if may_lose_credential {
         format!(
-            "; a new origin or authentication type deletes the credential: set it again with `linchpin server credential set {slug}{whose}`"
+            "; a new origin or authentication type deletes the credential: set it again with `linchpin server credential set {slug}{agent_option}`"
         )
     } else {
         String::new()
     };
-    asked.output.done(&answer, &format!("server `{slug}` updated{next}"))?;
+    context.output.print_result(&response, &format!("server `{slug}` updated{hint}"))?;
     if update.fields.url.is_some() {
-        warn(&answer);
+        warn_unreachable(&response);
     }
     Ok(())
 }
 
 /// Writes the changes to the configuration file. Returns the server as applied by the hub, if one runs.
-async fn in_file(asked: &Asked, which: &Which, changes: &Map<String, Value>) -> Result<Value, Failure> {
-    let (place, slug) = (asked.place()?, &which.server);
-    let api = place.running().is_some().then(|| asked.api()).transpose()?;
+async fn update_configured(
+    context: &CommandContext,
+    server_arg: &ServerArg,
+    changes: &Map<String, Value>,
+) -> Result<Value, CliError> {
+    let (place, slug) = (context.paths()?, &server_arg.server);
+    let api = place.running().is_some().then(|| context.api()).transpose()?;
     let Some(api) = api else {
         config::update(&place.config, slug, changes)?;
         return Ok(json!({ "slug": slug, "file": place.config.display().to_string() }));
     };
-    let before = api.get(&which.path("")).await?;
+    let before = api.get(&server_arg.path("")).await?;
     let has_changed = config::update(&place.config, slug, changes)?;
-    taken_over(asked, &api, slug, |server| !has_changed || server["version"] != before["version"]).await
+    wait_until_applied(context, &api, slug, |server| !has_changed || server["version"] != before["version"])
+        .await
 }

@@ -17,13 +17,13 @@ use crate::model::{Icon, Meta, Resource, ResourceContents, StructuredContent};
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Block)
+        deserializer.deserialize_map(ContentVisitor)
     }
 }
 
-struct Block;
+struct ContentVisitor;
 
-impl<'de> Visitor<'de> for Block {
+impl<'de> Visitor<'de> for ContentVisitor {
     type Value = Content;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,16 +31,16 @@ impl<'de> Visitor<'de> for Block {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Content, A::Error> {
-        let first: Option<Member> = map.next_key()?;
+        let first: Option<ContentMember> = map.next_key()?;
         let kind = match &first {
-            Some(Member::Type) => Some(map.next_value::<Kind>()?),
+            Some(ContentMember::Type) => Some(map.next_value::<ContentKind>()?),
             _ => None,
         };
         match (kind, first) {
-            (Some(Kind::Text), _) => text(map),
+            (Some(ContentKind::Text), _) => decode_text(map),
             (kind, first) => {
-                let rest = Rest { key: first, kind, map };
-                let wide = Wide::deserialize(MapAccessDeserializer::new(rest))?;
+                let rest = RemainingMembers { key: first, kind, map };
+                let wide = RawContent::deserialize(MapAccessDeserializer::new(rest))?;
                 Content::try_from(wide).map_err(A::Error::custom)
             }
         }
@@ -48,14 +48,14 @@ impl<'de> Visitor<'de> for Block {
 }
 
 /// Decodes the members of a text block after its type.
-fn text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
+fn decode_text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
     let (mut text, mut annotations, mut meta) = (None, None, None);
-    while let Some(member) = map.next_key::<Member>()? {
+    while let Some(member) = map.next_key::<ContentMember>()? {
         match member {
-            Member::Text => text = map.next_value()?,
-            Member::Annotations => annotations = map.next_value()?,
-            Member::Meta => meta = map.next_value()?,
-            Member::Type | Member::Other(_) => drop(map.next_value::<IgnoredAny>()?),
+            ContentMember::Text => text = map.next_value()?,
+            ContentMember::Annotations => annotations = map.next_value()?,
+            ContentMember::Meta => meta = map.next_value()?,
+            ContentMember::Type | ContentMember::Other(_) => drop(map.next_value::<IgnoredAny>()?),
         }
     }
     let text = text.ok_or_else(|| A::Error::custom("a content block of type text needs \"text\""))?;
@@ -63,7 +63,7 @@ fn text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> {
 }
 
 /// Member name.
-enum Member {
+enum ContentMember {
     Type,
     Text,
     Annotations,
@@ -71,20 +71,20 @@ enum Member {
     Other(String),
 }
 
-impl Member {
+impl ContentMember {
     fn into_name(self) -> String {
         match self {
-            Member::Type => "type".into(),
-            Member::Text => "text".into(),
-            Member::Annotations => "annotations".into(),
-            Member::Meta => "_meta".into(),
-            Member::Other(name) => name,
+            ContentMember::Type => "type".into(),
+            ContentMember::Text => "text".into(),
+            ContentMember::Annotations => "annotations".into(),
+            ContentMember::Meta => "_meta".into(),
+            ContentMember::Other(name) => name,
         }
     }
 }
 
 /// Type of a block.
-enum Kind {
+enum ContentKind {
     Text,
     Other(String),
 }
@@ -114,24 +114,24 @@ macro_rules! from_text {
 }
 
 from_text! {
-    Member: |text| match text {
-        "type" => Member::Type,
-        "text" => Member::Text,
-        "annotations" => Member::Annotations,
-        "_meta" => Member::Meta,
-        other => Member::Other(other.to_owned()),
+    ContentMember: |text| match text {
+        "type" => ContentMember::Type,
+        "text" => ContentMember::Text,
+        "annotations" => ContentMember::Annotations,
+        "_meta" => ContentMember::Meta,
+        other => ContentMember::Other(other.to_owned()),
     };
-    Kind: |text| if text == "text" { Kind::Text } else { Kind::Other(text.to_owned()) };
+    ContentKind: |text| if text == "text" { ContentKind::Text } else { ContentKind::Other(text.to_owned()) };
 }
 
 /// Block whose first key, and its value if the key is `type`, has been read.
-struct Rest<A> {
-    key: Option<Member>,
-    kind: Option<Kind>,
+struct RemainingMembers<A> {
+    key: Option<ContentMember>,
+    kind: Option<ContentKind>,
     map: A,
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for RemainingMembers<A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
@@ -146,7 +146,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         match self.kind.take() {
-            Some(Kind::Other(kind)) => {
+            Some(ContentKind::Other(kind)) => {
                 let kind: StringDeserializer<A::Error> = kind.into_deserializer();
                 seed.deserialize(kind)
             }
@@ -158,7 +158,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
 /// Superset of the members of all blocks. Decoded in one pass; only `type` determines the kind of block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a content block")]
-struct Wide {
+struct RawContent {
     r#type: String,
     text: Option<String>,
     data: Option<String>,
@@ -181,11 +181,11 @@ struct Wide {
     meta: Option<Box<Meta>>,
 }
 
-impl TryFrom<Wide> for Content {
+impl TryFrom<RawContent> for Content {
     type Error = String;
 
-    fn try_from(wide: Wide) -> Result<Self, String> {
-        let Wide { annotations, meta, .. } = wide;
+    fn try_from(wide: RawContent) -> Result<Self, String> {
+        let RawContent { annotations, meta, .. } = wide;
         let kind = &*wide.r#type;
         let need = |member: &str| format!("a content block of type {kind} needs \"{member}\"");
         Ok(match kind {

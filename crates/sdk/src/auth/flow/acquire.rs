@@ -1,118 +1,126 @@
 //! Acquisition steps of a flow: registration, authorization and token request.
 
-use super::authorization::{self, Pending};
+use super::authorization::{self, AuthorizationRequest};
 use super::dpop;
-use super::http::{Exchange, Reply};
-use super::registration::{self, Way};
-use super::server_metadata::{ServerMetadata, without_document};
-use super::token_endpoint::{self, Claim, Tokens};
-use super::{Action, Flow, Start, Step, nothing_known};
+use super::http::{FlowRequest, FlowResponse};
+use super::registration::{self, RegistrationMethod};
+use super::server_metadata::{ServerMetadata, default_endpoints};
+use super::token_endpoint::{self, TokenGrant, TokenResponse};
+use super::{Flow, FlowAction, FlowInput, FlowStep, not_started};
 use crate::auth::challenge::Challenge;
-use crate::auth::error::{AuthError, AuthErrorKind, quoted};
-use crate::auth::oauth::{Grant, Preregistered};
+use crate::auth::error::{AuthError, AuthErrorKind, sanitize};
+use crate::auth::oauth::{GrantType, PreregisteredClient};
 use crate::auth::scopes::{OFFLINE_ACCESS, Scopes};
 use crate::auth::secret::Secret;
-use crate::auth::store::record::{Origin, Record};
+use crate::auth::store::record::{GrantOrigin, TokenRecord};
 use crate::jose::SigningKey;
 
 impl Flow {
     /// Creates a flow that only refreshes a token, at the token endpoint of its record.
-    pub(in crate::auth) fn refresh(start: Start, record: Record) -> (Self, Option<Claim>) {
-        let claim = record.refresh_token.clone().map(Claim::Refresh);
-        let mut flow = Flow::new(Start { challenge: Challenge::default(), ..start });
-        flow.authority = Some(ServerMetadata {
+    pub(in crate::auth) fn refresh(start: FlowInput, record: TokenRecord) -> (Self, Option<TokenGrant>) {
+        let claim = record.refresh_token.clone().map(TokenGrant::Refresh);
+        let mut flow = Flow::new(FlowInput { challenge: Challenge::default(), ..start });
+        flow.server_metadata = Some(ServerMetadata {
             issuer: record.issuer.clone(),
             token_endpoint: record.token_endpoint.clone(),
             revocation_endpoint: record.revocation_endpoint.clone(),
-            ..without_document("")
+            ..default_endpoints("")
         });
-        flow.scopes = Scopes::read(&record.requested);
-        flow.identity = Some(flow.start.profile.known_as(record.identity.clone()));
+        flow.scopes = Scopes::parse(&record.requested);
+        flow.identity = Some(flow.input.profile.with_current_secret(record.identity.clone()));
         flow.key = record.key().cloned();
-        flow.start.earlier = Some(record);
-        flow.is_only_renewal = true;
+        flow.input.stored = Some(record);
+        flow.is_refresh_only = true;
         (flow, claim)
     }
 
     /// Continues once the authorization server is known: refreshes the stored token, or starts authorization.
-    pub(in crate::auth) fn begin_claim(&mut self, now: u64) -> Result<Action, AuthError> {
-        self.key = self.earlier().and_then(|earlier| earlier.key().cloned());
+    pub(in crate::auth) fn start_acquisition(&mut self, now: u64) -> Result<FlowAction, AuthError> {
+        self.key = self.stored_record().and_then(|earlier| earlier.key().cloned());
         if self.wants_dpop() && self.key.is_none() {
             self.key = Some(SigningKey::generate_es256());
         }
         // A refresh cannot add scopes.
-        let earlier = self.earlier().filter(|_| !self.start.challenge.wants_more_scope());
+        let earlier = self.stored_record().filter(|_| !self.input.challenge.is_insufficient_scope());
         if let Some((token, identity)) =
             earlier.and_then(|e| Some((e.refresh_token.clone()?, e.identity.clone())))
         {
-            self.identity = Some(self.start.profile.known_as(identity));
-            return self.claim(Claim::Refresh(token), None, now);
+            self.identity = Some(self.input.profile.with_current_secret(identity));
+            return self.request_token(TokenGrant::Refresh(token), None, now);
         }
-        self.become_known(now)
+        self.register_or_authorize(now)
     }
 
     fn wants_dpop(&self) -> bool {
-        let wanted = self.start.profile.dpop
-            || self.start.challenge.dpop
-            || self.resource.as_ref().is_some_and(|resource| resource.dpop);
-        wanted && self.authority.as_ref().is_some_and(ServerMetadata::knows_dpop)
+        let wanted = self.input.profile.dpop
+            || self.input.challenge.dpop
+            || self.resource_metadata.as_ref().is_some_and(|resource| resource.dpop);
+        wanted && self.server_metadata.as_ref().is_some_and(ServerMetadata::supports_dpop)
     }
 
-    pub(in crate::auth) fn become_known(&mut self, now: u64) -> Result<Action, AuthError> {
-        if self.needs_person() && self.redirect_uri.is_none() {
-            self.authority()?.authorization_endpoint(&self.start.server)?; // fail before the user is redirected
-            if !self.start.person {
+    pub(in crate::auth) fn register_or_authorize(&mut self, now: u64) -> Result<FlowAction, AuthError> {
+        if self.needs_user() && self.redirect_uri.is_none() {
+            self.require_server_metadata()?.authorization_endpoint(&self.input.server)?; // fail before the user is redirected
+            if !self.input.can_redirect {
                 let text = "sign-in required, but no user can be redirected: set a redirect handler";
-                return Err(AuthError::new(AuthErrorKind::Nobody, text));
+                return Err(AuthError::new(AuthErrorKind::SignInRequired, text));
             }
-            self.step = Step::Preparing;
-            return Ok(Action::Prepare);
+            self.step = FlowStep::RedirectUri;
+            return Ok(FlowAction::GetRedirectUri);
         }
         // A server that rejected scopes in a registration before would reject them again.
-        let with_scopes = self.earlier().is_none_or(|earlier| earlier.identity.scopes.is_some());
+        let with_scopes = self.stored_record().is_none_or(|earlier| earlier.identity.scopes.is_some());
         self.register(with_scopes, now)
     }
 
     /// Registers the client if needed, with or without the scopes that will be requested.
-    fn register(&mut self, with_scopes: bool, now: u64) -> Result<Action, AuthError> {
-        let authority = self.authority()?;
-        let earlier = self.earlier().filter(|_| !self.is_forgotten).map(|earlier| earlier.identity.clone());
-        let (profile, redirect_uri) = (&self.start.profile, self.redirect_uri.as_deref());
-        let scopes = with_scopes.then(|| self.wanted(authority));
+    fn register(&mut self, with_scopes: bool, now: u64) -> Result<FlowAction, AuthError> {
+        let authority = self.require_server_metadata()?;
+        let earlier =
+            self.stored_record().filter(|_| !self.is_client_unknown).map(|earlier| earlier.identity.clone());
+        let (profile, redirect_uri) = (&self.input.profile, self.redirect_uri.as_deref());
+        let scopes = with_scopes.then(|| self.scopes_to_request(authority));
         let bound_to = self
-            .start
-            .earlier
+            .input
+            .stored
             .as_ref()
-            .filter(|_| profile.client.as_ref().is_some_and(Preregistered::has_secret));
+            .filter(|_| profile.client.as_ref().is_some_and(PreregisteredClient::has_secret));
         let bound_to = bound_to.map(|earlier| &*earlier.issuer);
-        match registration::choose(profile, authority, redirect_uri, scopes.as_ref(), earlier, bound_to, now)?
-        {
-            Way::Known(identity) => {
+        match registration::select_method(
+            profile,
+            authority,
+            redirect_uri,
+            scopes.as_ref(),
+            earlier,
+            bound_to,
+            now,
+        )? {
+            RegistrationMethod::Known(identity) => {
                 self.identity = Some(identity);
-                self.prove(now)
+                self.authorize(now)
             }
-            Way::Register(request) => {
-                self.step = Step::Registering { with_scopes };
-                Ok(Action::Send(request))
+            RegistrationMethod::Register(request) => {
+                self.step = FlowStep::Registration { with_scopes };
+                Ok(FlowAction::Send(request))
             }
         }
     }
 
-    pub(in crate::auth) fn registered(
+    pub(in crate::auth) fn on_registration(
         &mut self,
         with_scopes: bool,
-        reply: &Reply,
+        reply: &FlowResponse,
         now: u64,
-    ) -> Result<Action, AuthError> {
-        let authority = self.authority()?;
+    ) -> Result<FlowAction, AuthError> {
+        let authority = self.require_server_metadata()?;
         if !reply.is_success() && authority.pkce.is_none() {
             // The server has no metadata, and the default endpoints of the revision of March 2025 do not exist either.
             let text = "the server requires authentication, but publishes no OAuth metadata: it may need an \
                  API key or a token from its operator";
             return Err(AuthError::new(AuthErrorKind::Metadata, text));
         }
-        let scopes = with_scopes.then(|| self.wanted(authority));
-        match registration::read(reply, authority, self.redirect_uri.as_deref(), scopes.as_ref()) {
+        let scopes = with_scopes.then(|| self.scopes_to_request(authority));
+        match registration::parse_response(reply, authority, self.redirect_uri.as_deref(), scopes.as_ref()) {
             // Some servers accept only their own scopes at registration, but grant those of the resource later.
             Err(error)
                 if with_scopes
@@ -122,65 +130,75 @@ impl Flow {
             }
             identity => {
                 self.identity = Some(identity?);
-                self.prove(now)
+                self.authorize(now)
             }
         }
     }
 
     /// Requests authorization once the client is registered.
-    fn prove(&mut self, now: u64) -> Result<Action, AuthError> {
-        let profile = self.start.profile.clone();
+    fn authorize(&mut self, now: u64) -> Result<FlowAction, AuthError> {
+        let profile = self.input.profile.clone();
         match &profile.grant {
-            Grant::Person => self.visit(),
-            Grant::Client => self.claim(Claim::Credentials, None, now),
-            Grant::Workload(_) | Grant::Enterprise(_) => {
-                let audience = self.authority()?.issuer.clone();
-                self.step = Step::Asserting;
-                Ok(Action::Assert { audience })
+            GrantType::AuthorizationCode => self.redirect_user(),
+            GrantType::ClientCredentials => self.request_token(TokenGrant::Credentials, None, now),
+            GrantType::Workload(_) | GrantType::Enterprise(_) => {
+                let audience = self.require_server_metadata()?.issuer.clone();
+                self.step = FlowStep::Assertion;
+                Ok(FlowAction::GetAssertion { audience })
             }
         }
     }
 
-    fn visit(&mut self) -> Result<Action, AuthError> {
-        let redirect_uri = self.redirect_uri.clone().ok_or_else(nothing_known)?;
-        let authority = self.authority()?;
-        let scopes = self.wanted(authority);
+    fn redirect_user(&mut self) -> Result<FlowAction, AuthError> {
+        let redirect_uri = self.redirect_uri.clone().ok_or_else(not_started)?;
+        let authority = self.require_server_metadata()?;
+        let scopes = self.scopes_to_request(authority);
         let client = self.identity.as_ref().map_or("", |identity| &identity.id);
-        let endpoint = authority.authorization_endpoint(&self.start.server)?;
-        let (url, pending) =
-            authorization::begin(authority, endpoint, client, &redirect_uri, &self.resource(), &scopes);
-        self.step = Step::Visiting(pending);
-        Ok(Action::Visit(url))
+        let endpoint = authority.authorization_endpoint(&self.input.server)?;
+        let (url, pending) = authorization::authorization_request(
+            authority,
+            endpoint,
+            client,
+            &redirect_uri,
+            &self.resource(),
+            &scopes,
+        );
+        self.step = FlowStep::Redirect(pending);
+        Ok(FlowAction::RedirectUser(url))
     }
 
     /// Returns the scopes to request from the user.
-    fn wanted(&self, authority: &ServerMetadata) -> Scopes {
+    fn scopes_to_request(&self, authority: &ServerMetadata) -> Scopes {
         let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
         let scopes = self.scopes.clone();
         // `offline_access` alone would replace the default scopes.
-        if offers_more && !scopes.is_empty() && self.start.profile.offline_access {
-            return scopes.union(&Scopes::read(OFFLINE_ACCESS));
+        if offers_more && !scopes.is_empty() && self.input.profile.offline_access {
+            return scopes.union(&Scopes::parse(OFFLINE_ACCESS));
         }
         scopes
     }
 
-    pub(in crate::auth) fn returned(
+    pub(in crate::auth) fn on_redirect(
         &mut self,
-        pending: Pending,
+        pending: AuthorizationRequest,
         url: &str,
         now: u64,
-    ) -> Result<Action, AuthError> {
-        let returned = pending.finish(url)?;
+    ) -> Result<FlowAction, AuthError> {
+        let returned = pending.verify_redirect(url)?;
         let (verifier, redirect_uri) = (returned.verifier, returned.redirect_uri);
-        self.claim(Claim::Code { code: returned.code, verifier, redirect_uri }, None, now)
+        self.request_token(TokenGrant::Code { code: returned.code, verifier, redirect_uri }, None, now)
     }
 
-    pub(in crate::auth) fn asserted(&mut self, assertion: Secret, now: u64) -> Result<Action, AuthError> {
-        let profile = self.start.profile.clone();
-        let Grant::Enterprise(provider) = &profile.grant else {
-            return self.claim(Claim::Assertion(assertion), None, now);
+    pub(in crate::auth) fn on_assertion(
+        &mut self,
+        assertion: Secret,
+        now: u64,
+    ) -> Result<FlowAction, AuthError> {
+        let profile = self.input.profile.clone();
+        let GrantType::Enterprise(provider) = &profile.grant else {
+            return self.request_token(TokenGrant::Assertion(assertion), None, now);
         };
-        let audience = &self.authority()?.issuer;
+        let audience = &self.require_server_metadata()?.issuer;
         let mut request = token_endpoint::token_exchange(
             &provider.token_endpoint,
             &assertion,
@@ -188,35 +206,44 @@ impl Flow {
             &self.resource(),
             &self.scopes,
         );
-        provider.identity().sign(&mut request, None, &provider.token_endpoint, now)?;
-        self.step = Step::Exchanging;
-        Ok(Action::Send(request))
+        provider.identity().authenticate(&mut request, None, &provider.token_endpoint, now)?;
+        self.step = FlowStep::TokenExchange;
+        Ok(FlowAction::Send(request))
     }
 
-    pub(in crate::auth) fn exchanged(&mut self, reply: &Reply, now: u64) -> Result<Action, AuthError> {
-        let profile = self.start.profile.clone();
-        let Grant::Enterprise(provider) = &profile.grant else { return Err(nothing_known()) };
-        let assertion = token_endpoint::read_assertion(reply, &provider.token_endpoint)?;
-        self.claim(Claim::Assertion(assertion), None, now)
+    pub(in crate::auth) fn on_token_exchange(
+        &mut self,
+        reply: &FlowResponse,
+        now: u64,
+    ) -> Result<FlowAction, AuthError> {
+        let profile = self.input.profile.clone();
+        let GrantType::Enterprise(provider) = &profile.grant else { return Err(not_started()) };
+        let assertion = token_endpoint::parse_assertion_response(reply, &provider.token_endpoint)?;
+        self.request_token(TokenGrant::Assertion(assertion), None, now)
     }
 
     /// Sends the token request.
-    pub(in crate::auth) fn claim(
+    pub(in crate::auth) fn request_token(
         &mut self,
-        claim: Claim,
+        claim: TokenGrant,
         nonce: Option<String>,
         now: u64,
-    ) -> Result<Action, AuthError> {
+    ) -> Result<FlowAction, AuthError> {
         let request = self.token_request(&claim, nonce.as_deref(), now)?;
-        self.step = Step::Claiming { claim, nonce };
-        Ok(Action::Send(request))
+        self.step = FlowStep::TokenRequest { claim, nonce };
+        Ok(FlowAction::Send(request))
     }
 
-    fn token_request(&self, claim: &Claim, nonce: Option<&str>, now: u64) -> Result<Exchange, AuthError> {
-        let authority = self.authority()?;
-        let identity = self.identity.as_ref().ok_or_else(nothing_known)?;
+    fn token_request(
+        &self,
+        claim: &TokenGrant,
+        nonce: Option<&str>,
+        now: u64,
+    ) -> Result<FlowRequest, AuthError> {
+        let authority = self.require_server_metadata()?;
+        let identity = self.identity.as_ref().ok_or_else(not_started)?;
         let mut request = claim.request(&authority.token_endpoint, &self.resource(), &self.scopes);
-        identity.sign(&mut request, self.start.profile.key.as_ref(), &authority.issuer, now)?;
+        identity.authenticate(&mut request, self.input.profile.key.as_ref(), &authority.issuer, now)?;
         if let Some(key) = &self.key {
             let proof = dpop::proof(key, "POST", &authority.token_endpoint, None, nonce, now)?;
             request.header("dpop", &proof);
@@ -224,72 +251,78 @@ impl Flow {
         Ok(request)
     }
 
-    pub(in crate::auth) fn claimed(
+    pub(in crate::auth) fn on_token_response(
         &mut self,
-        claim: Claim,
+        claim: TokenGrant,
         nonce: Option<&str>,
-        reply: &Reply,
+        reply: &FlowResponse,
         now: u64,
-    ) -> Result<Action, AuthError> {
-        let issuer = self.authority()?.issuer.clone();
-        match token_endpoint::read(reply, &issuer) {
-            Ok(tokens) => self.done(tokens, &claim, now),
+    ) -> Result<FlowAction, AuthError> {
+        let issuer = self.require_server_metadata()?.issuer.clone();
+        match token_endpoint::parse_token_response(reply, &issuer) {
+            Ok(tokens) => self.finish(tokens, &claim, now),
             // Retry with a nonce only once: a server that rejects every nonce must not cause a loop.
             Err(error)
                 if error.code() == Some("use_dpop_nonce") && nonce.is_none() && reply.nonce.is_some() =>
             {
-                self.claim(claim, reply.nonce.clone(), now)
+                self.request_token(claim, reply.nonce.clone(), now)
             }
             // A grant that has ended restarts authorization, unless only a refresh is requested. Other errors may be
             // transient or need a fix, such as a wrong client secret.
             Err(error) => match claim {
-                Claim::Refresh(_) if self.is_over(&error) && !self.is_only_renewal => {
-                    self.is_forgotten = error.code() != Some("invalid_grant");
-                    self.become_known(now)
+                TokenGrant::Refresh(_) if self.ends_grant(&error) && !self.is_refresh_only => {
+                    self.is_client_unknown = error.code() != Some("invalid_grant");
+                    self.register_or_authorize(now)
                 }
                 _ => Err(error),
             },
         }
     }
 
-    fn done(&mut self, tokens: Tokens, claim: &Claim, now: u64) -> Result<Action, AuthError> {
-        let (authority, identity) = (self.authority()?, self.identity.clone().ok_or_else(nothing_known)?);
-        let origin = Origin {
+    fn finish(
+        &mut self,
+        tokens: TokenResponse,
+        claim: &TokenGrant,
+        now: u64,
+    ) -> Result<FlowAction, AuthError> {
+        let (authority, identity) =
+            (self.require_server_metadata()?, self.identity.clone().ok_or_else(not_started)?);
+        let origin = GrantOrigin {
             issuer: authority.issuer.clone(),
             resource: self.resource(),
             token_endpoint: authority.token_endpoint.clone(),
             revocation_endpoint: authority.revocation_endpoint.clone(),
             identity,
         };
-        let mut record = Record::new(origin, &self.scopes, self.key.clone());
+        let mut record = TokenRecord::new(origin, &self.scopes, self.key.clone());
         if tokens.dpop && self.key.is_none() {
             let text = "the token is bound to a key, but no key was presented: it cannot be used";
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
-        if !tokens.dpop && self.resource.as_ref().is_some_and(|resource| resource.dpop) {
+        if !tokens.dpop && self.resource_metadata.as_ref().is_some_and(|resource| resource.dpop) {
             let text = format!(
                 "the server accepts only key-bound tokens, but `{}` issued another: contact their operators",
-                quoted(&authority.issuer)
+                sanitize(&authority.issuer)
             );
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
-        self.is_renewed = matches!(claim, Claim::Refresh(_));
-        record.granted = match (&tokens.scopes, claim, self.earlier()) {
+        self.is_refreshed = matches!(claim, TokenGrant::Refresh(_));
+        record.granted = match (&tokens.scopes, claim, self.stored_record()) {
             (Some(scopes), ..) => scopes.to_string(),
-            (None, Claim::Refresh(_), Some(earlier)) => earlier.granted.clone(),
+            (None, TokenGrant::Refresh(_), Some(earlier)) => earlier.granted.clone(),
             (None, ..) => self.scopes.to_string(),
         };
         record.dpop = tokens.dpop;
-        record.live_for(tokens.expires_in, now);
+        record.set_lifetime(tokens.expires_in, now);
         record.access_token = Some(tokens.access);
         record.refresh_token = match claim {
-            Claim::Refresh(same) => Some(tokens.refresh.unwrap_or_else(|| same.clone())),
+            TokenGrant::Refresh(same) => Some(tokens.refresh.unwrap_or_else(|| same.clone())),
             _ => tokens.refresh,
         };
-        Ok(Action::Done(Box::new(record)))
+        Ok(FlowAction::Done(Box::new(record)))
     }
 
-    fn needs_person(&self) -> bool {
-        matches!(self.start.profile.grant, Grant::Person)
+    fn needs_user(&self) -> bool {
+        matches!(self.input.profile.grant, GrantType::AuthorizationCode)
     }
 }

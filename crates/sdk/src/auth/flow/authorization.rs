@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::pkce::{Verifier, random_text};
+use super::pkce::{CodeVerifier, random_text};
 use super::server_metadata::ServerMetadata;
-use crate::auth::error::{AuthError, AuthErrorKind, quoted};
+use crate::auth::error::{AuthError, AuthErrorKind, sanitize};
 use crate::auth::form_urlencoded;
 use crate::auth::scopes::{OFFLINE_ACCESS, Scopes};
 use crate::auth::secret::{self, Secret};
 
 /// Pending authorization request. It is consumed by the redirect, so it can be used only once.
 #[derive(Clone, Serialize, Deserialize)]
-pub(in crate::auth) struct Pending {
-    #[serde(with = "secret::whole")]
+pub(in crate::auth) struct AuthorizationRequest {
+    #[serde(with = "secret::required")]
     state: Secret,
-    verifier: Verifier,
+    verifier: CodeVerifier,
     redirect_uri: String,
     /// The expected issuer, and whether the response must contain it (`iss`).
     issuer: String,
@@ -22,15 +22,15 @@ pub(in crate::auth) struct Pending {
 }
 
 /// Builds the authorization URL and the state to hold until the redirect arrives.
-pub(in crate::auth) fn begin(
+pub(in crate::auth) fn authorization_request(
     server: &ServerMetadata,
     endpoint: &str,
     client_id: &str,
     redirect_uri: &str,
     resource: &str,
     scopes: &Scopes,
-) -> (String, Pending) {
-    let (state, verifier) = (random_text(), Verifier::random());
+) -> (String, AuthorizationRequest) {
+    let (state, verifier) = (random_text(), CodeVerifier::random());
     let mut url = endpoint.to_owned();
     url.push(if url.contains('?') { '&' } else { '?' });
     for (name, value) in [
@@ -51,7 +51,7 @@ pub(in crate::auth) fn begin(
         // OpenID Connect requires the consent prompt for `offline_access`.
         form_urlencoded::append(&mut url, "prompt", "consent");
     }
-    let pending = Pending {
+    let pending = AuthorizationRequest {
         state,
         verifier,
         redirect_uri: redirect_uri.to_owned(),
@@ -63,7 +63,7 @@ pub(in crate::auth) fn begin(
 
 /// Parameters of a redirect.
 #[derive(Default)]
-struct Brought {
+struct RedirectParams {
     code: Option<Secret>,
     state: Option<Secret>,
     iss: Option<String>,
@@ -71,12 +71,12 @@ struct Brought {
     description: Option<String>,
 }
 
-impl Brought {
+impl RedirectParams {
     /// Parses a URL or its query. A duplicate parameter is an error, because its value would be ambiguous.
-    fn read(redirect: &str) -> Option<Self> {
+    fn parse(redirect: &str) -> Option<Self> {
         let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
         let query = query.split('#').next().unwrap_or_default();
-        let mut brought = Brought::default();
+        let mut brought = RedirectParams::default();
         for (name, value) in form_urlencoded::decode(query) {
             let value = value.into_owned();
             let twice = match &*name {
@@ -96,18 +96,18 @@ impl Brought {
 }
 
 /// Authorization response: the values that the token request needs.
-pub(in crate::auth) struct Returned {
+pub(in crate::auth) struct AuthorizationResponse {
     pub(in crate::auth) code: Secret,
-    pub(in crate::auth) verifier: Verifier,
+    pub(in crate::auth) verifier: CodeVerifier,
     pub(in crate::auth) redirect_uri: String,
 }
 
-impl Pending {
+impl AuthorizationRequest {
     /// Validates the redirect. Nothing in it is used or shown before `state` and `iss` are verified.
-    pub(in crate::auth) fn finish(self, redirect: &str) -> Result<Returned, AuthError> {
+    pub(in crate::auth) fn verify_redirect(self, redirect: &str) -> Result<AuthorizationResponse, AuthError> {
         let wrong = |what: &str| AuthError::new(AuthErrorKind::Callback, format!("{what}; sign in again"));
         let brought =
-            Brought::read(redirect).ok_or_else(|| wrong("the redirect has a duplicate parameter"))?;
+            RedirectParams::parse(redirect).ok_or_else(|| wrong("the redirect has a duplicate parameter"))?;
         if brought.state.as_ref() != Some(&self.state) {
             return Err(wrong("the redirect does not belong to this sign-in (`state`)"));
         }
@@ -115,58 +115,58 @@ impl Pending {
             Some(iss) if *iss != self.issuer => {
                 return Err(wrong(&format!(
                     "the redirect comes from another authorization server than `{}` (`iss`)",
-                    quoted(&self.issuer)
+                    sanitize(&self.issuer)
                 )));
             }
             None if self.iss_required => {
                 return Err(wrong(&format!(
                     "the redirect lacks the `iss` parameter that `{}` announces",
-                    quoted(&self.issuer)
+                    sanitize(&self.issuer)
                 )));
             }
             _ => {}
         }
         if let Some(error) = brought.error {
-            let code = quoted(&error);
-            let description = brought.description.map(|text| quoted(&text)).filter(|text| !text.is_empty());
+            let code = sanitize(&error);
+            let description = brought.description.map(|text| sanitize(&text)).filter(|text| !text.is_empty());
             let description = description.map_or(String::new(), |text| format!(" ({text})"));
             let text =
-                format!("`{}` denied authorization: error `{code}`{description}", quoted(&self.issuer));
+                format!("`{}` denied authorization: error `{code}`{description}", sanitize(&self.issuer));
             return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(Some(code)));
         }
         let code = brought.code.filter(|code| !code.expose().is_empty());
         let code = code.ok_or_else(|| wrong("the redirect has no authorization code"))?;
-        Ok(Returned { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
+        Ok(AuthorizationResponse { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::flow::server_metadata::without_document;
+    use crate::auth::flow::server_metadata::default_endpoints;
 
     const HERE: &str = "http://127.0.0.1:1/callback";
 
     fn server(iss: bool) -> ServerMetadata {
-        ServerMetadata { iss_in_response: iss, ..without_document("https://a.example") }
+        ServerMetadata { iss_in_response: iss, ..default_endpoints("https://a.example") }
     }
 
-    fn pending(iss: bool) -> (String, Pending) {
-        begin(
+    fn pending(iss: bool) -> (String, AuthorizationRequest) {
+        authorization_request(
             &server(iss),
             "https://a.example/authorize",
             "me",
             HERE,
             "https://b.example/mcp",
-            &Scopes::read("x offline_access"),
+            &Scopes::parse("x offline_access"),
         )
     }
 
-    fn back(iss_promised: bool, with: &str) -> Result<Returned, String> {
+    fn back(iss_promised: bool, with: &str) -> Result<AuthorizationResponse, String> {
         let (_, pending) = pending(iss_promised);
         let state = pending.state.expose().to_owned();
         pending
-            .finish(&format!("{HERE}?{}", with.replace("STATE", &state)))
+            .verify_redirect(&format!("{HERE}?{}", with.replace("STATE", &state)))
             .map_err(|error| error.to_string())
     }
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::http::Exchange;
+use super::http::FlowRequest;
 use super::pkce::random_text;
 use super::private_key::PrivateKey;
 use super::server_metadata::ServerMetadata;
@@ -15,11 +15,11 @@ use crate::auth::form_urlencoded;
 use crate::auth::secret::{self, Secret};
 
 /// Lifetime of a client assertion, in seconds.
-const ASSERTION_LIFE: u64 = 300;
+const ASSERTION_LIFETIME: u64 = 300;
 
 /// Client authentication method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::auth) enum Method {
+pub(in crate::auth) enum ClientAuthMethod {
     #[serde(rename = "none")]
     None,
     #[serde(rename = "client_secret_basic")]
@@ -30,25 +30,33 @@ pub(in crate::auth) enum Method {
     PrivateKey,
 }
 
-impl Method {
+impl ClientAuthMethod {
     pub(in crate::auth) fn name(self) -> &'static str {
         match self {
-            Method::None => "none",
-            Method::Basic => "client_secret_basic",
-            Method::Post => "client_secret_post",
-            Method::PrivateKey => "private_key_jwt",
+            ClientAuthMethod::None => "none",
+            ClientAuthMethod::Basic => "client_secret_basic",
+            ClientAuthMethod::Post => "client_secret_post",
+            ClientAuthMethod::PrivateKey => "private_key_jwt",
         }
     }
 
     pub(in crate::auth) fn find(name: &str) -> Option<Self> {
-        [Method::None, Method::Basic, Method::Post, Method::PrivateKey]
-            .into_iter()
-            .find(|method| method.name() == name)
+        [
+            ClientAuthMethod::None,
+            ClientAuthMethod::Basic,
+            ClientAuthMethod::Post,
+            ClientAuthMethod::PrivateKey,
+        ]
+        .into_iter()
+        .find(|method| method.name() == name)
     }
 
     /// Returns the first wanted method that the server supports. A server that lists none is assumed to support all.
-    pub(in crate::auth) fn choose(wanted: &[Method], server: &ServerMetadata) -> Option<Method> {
-        let takes = |method: &Method| {
+    pub(in crate::auth) fn choose(
+        wanted: &[ClientAuthMethod],
+        server: &ServerMetadata,
+    ) -> Option<ClientAuthMethod> {
+        let takes = |method: &ClientAuthMethod| {
             server.auth_methods.as_ref().is_none_or(|known| known.iter().any(|known| known == method.name()))
         };
         wanted.iter().copied().find(takes)
@@ -57,11 +65,11 @@ impl Method {
 
 /// Client as registered at one authorization server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::auth) struct Identity {
+pub(in crate::auth) struct ClientIdentity {
     pub(in crate::auth) id: String,
-    #[serde(default, with = "secret::kept")]
+    #[serde(default, with = "secret::optional")]
     pub(in crate::auth) secret: Option<Secret>,
-    pub(in crate::auth) method: Method,
+    pub(in crate::auth) method: ClientAuthMethod,
     /// The redirect URI, if the client registered itself with it.
     pub(in crate::auth) redirect_uri: Option<String>,
     /// The registered scopes, if the registration listed any.
@@ -71,34 +79,44 @@ pub(in crate::auth) struct Identity {
     pub(in crate::auth) expires_at: Option<u64>,
 }
 
-impl Identity {
+impl ClientIdentity {
     /// Creates a client that was not registered dynamically.
-    pub(in crate::auth) fn new(id: &str, secret: Option<Secret>, method: Method) -> Self {
-        Identity { id: id.to_owned(), secret, method, redirect_uri: None, scopes: None, expires_at: None }
+    pub(in crate::auth) fn new(id: &str, secret: Option<Secret>, method: ClientAuthMethod) -> Self {
+        ClientIdentity {
+            id: id.to_owned(),
+            secret,
+            method,
+            redirect_uri: None,
+            scopes: None,
+            expires_at: None,
+        }
     }
 
     /// Adds client authentication to a request.
-    pub(in crate::auth) fn sign(
+    pub(in crate::auth) fn authenticate(
         &self,
-        request: &mut Exchange,
+        request: &mut FlowRequest,
         key: Option<&PrivateKey>,
         issuer: &str,
         now: u64,
     ) -> Result<(), AuthError> {
         let secret = self.secret.as_ref().map_or("", Secret::expose);
         match self.method {
-            Method::None => request.field("client_id", &self.id),
-            Method::Post => {
+            ClientAuthMethod::None => request.field("client_id", &self.id),
+            ClientAuthMethod::Post => {
                 request.field("client_id", &self.id);
-                request.secret("client_secret", secret);
+                request.secret_field("client_secret", secret);
             }
-            Method::Basic => {
-                let pair =
-                    format!("{}:{}", form_urlencoded::encoded(&self.id), form_urlencoded::encoded(secret));
+            ClientAuthMethod::Basic => {
+                let pair = format!(
+                    "{}:{}",
+                    form_urlencoded::encode_value(&self.id),
+                    form_urlencoded::encode_value(secret)
+                );
                 request.header("authorization", &format!("Basic {}", STANDARD.encode(pair)));
-                request.hide(secret);
+                request.mark_secret(secret);
             }
-            Method::PrivateKey => {
+            ClientAuthMethod::PrivateKey => {
                 let missing = || {
                     AuthError::new(
                         AuthErrorKind::Setup,
@@ -109,7 +127,7 @@ impl Identity {
                 request.field("client_id", &self.id);
                 request
                     .field("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-                request.secret("client_assertion", &assertion);
+                request.secret_field("client_assertion", &assertion);
             }
         }
         Ok(())
@@ -118,7 +136,7 @@ impl Identity {
     fn assertion(&self, key: &PrivateKey, issuer: &str, now: u64) -> Result<String, AuthError> {
         let claims = json!({
             "iss": self.id, "sub": self.id, "aud": issuer,
-            "jti": random_text().expose(), "iat": now, "exp": now + ASSERTION_LIFE,
+            "jti": random_text().expose(), "iat": now, "exp": now + ASSERTION_LIFETIME,
         });
         key.sign(&claims)
     }

@@ -8,8 +8,8 @@ use crate::auth::error::AuthError;
 use crate::jose::{SigningKey, digest};
 
 /// Request header of the proof, and response header with the nonce of the next one.
-pub(crate) const PROOF: HeaderName = HeaderName::from_static("dpop");
-pub(in crate::auth) const NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
+pub(crate) const PROOF_HEADER: HeaderName = HeaderName::from_static("dpop");
+pub(in crate::auth) const NONCE_HEADER: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// Creates a proof of possession for one request.
 pub(in crate::auth) fn proof(

@@ -38,35 +38,35 @@ impl fmt::Display for Purpose {
 
 /// HTTP request of a flow.
 #[derive(Clone)]
-pub(in crate::auth) struct Exchange {
+pub(in crate::auth) struct FlowRequest {
     purpose: Purpose,
     url: String,
-    typed: bool,
+    is_configured: bool,
     headers: Vec<(&'static str, Secret)>,
     body: Option<(&'static str, Secret)>,
     /// Secret values in the request.
     secrets: Vec<Secret>,
 }
 
-impl Exchange {
+impl FlowRequest {
     pub(in crate::auth) fn get(purpose: Purpose, url: impl Into<String>) -> Self {
         let (headers, secrets) = (Vec::new(), Vec::new());
-        Exchange { purpose, url: url.into(), typed: false, headers, body: None, secrets }
+        FlowRequest { purpose, url: url.into(), is_configured: false, headers, body: None, secrets }
     }
 
     /// Creates a form; [`Self::field`] adds its fields.
     pub(in crate::auth) fn form(purpose: Purpose, url: impl Into<String>) -> Self {
         let body = Some(("application/x-www-form-urlencoded", Secret::default()));
-        Exchange { body, ..Self::get(purpose, url) }
+        FlowRequest { body, ..Self::get(purpose, url) }
     }
 
     pub(in crate::auth) fn json(purpose: Purpose, url: impl Into<String>, body: &serde_json::Value) -> Self {
-        Exchange { body: Some(("application/json", body.to_string().into())), ..Self::get(purpose, url) }
+        FlowRequest { body: Some(("application/json", body.to_string().into())), ..Self::get(purpose, url) }
     }
 
     /// Marks the URL as configured, not discovered from the network.
-    pub(in crate::auth) fn typed(mut self) -> Self {
-        self.typed = true;
+    pub(in crate::auth) fn configured(mut self) -> Self {
+        self.is_configured = true;
         self
     }
 
@@ -79,19 +79,19 @@ impl Exchange {
     }
 
     /// Adds a field with a secret value.
-    pub(in crate::auth) fn secret(&mut self, name: &str, value: &str) {
+    pub(in crate::auth) fn secret_field(&mut self, name: &str, value: &str) {
         self.field(name, value);
-        self.hide(value);
+        self.mark_secret(value);
     }
 
     /// Marks a value in the request as secret.
-    pub(in crate::auth) fn hide(&mut self, secret: &str) {
+    pub(in crate::auth) fn mark_secret(&mut self, secret: &str) {
         self.secrets.push(secret.into());
     }
 
     /// Redacts secrets of the request from an error response: some authorization servers echo them, and errors are
     /// shown.
-    pub(in crate::auth) fn without_secrets(&self, mut refusal: Reply) -> Reply {
+    pub(in crate::auth) fn redact(&self, mut refusal: FlowResponse) -> FlowResponse {
         for secret in self.secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty()) {
             if let Some(text) = std::str::from_utf8(&refusal.body).ok().filter(|text| text.contains(secret)) {
                 refusal.body = text.replace(secret, "…").into_bytes();
@@ -121,8 +121,8 @@ impl Exchange {
     }
 
     /// Returns whether the URL comes from the configuration and not from the network.
-    pub(in crate::auth) fn is_typed(&self) -> bool {
-        self.typed
+    pub(in crate::auth) fn is_configured(&self) -> bool {
+        self.is_configured
     }
 
     /// Returns the request-specific headers.
@@ -137,7 +137,7 @@ impl Exchange {
 }
 
 /// Prints nothing that may be secret.
-impl fmt::Debug for Exchange {
+impl fmt::Debug for FlowRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -151,7 +151,7 @@ impl fmt::Debug for Exchange {
 
 /// HTTP response of a flow.
 #[derive(Clone)]
-pub(in crate::auth) struct Reply {
+pub(in crate::auth) struct FlowResponse {
     /// HTTP status.
     pub(in crate::auth) status: u16,
     /// The body.
@@ -160,7 +160,7 @@ pub(in crate::auth) struct Reply {
     pub(in crate::auth) nonce: Option<String>,
 }
 
-impl Reply {
+impl FlowResponse {
     pub(in crate::auth) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -176,7 +176,7 @@ impl Reply {
     }
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for FlowResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
     }

@@ -28,160 +28,164 @@ pub(super) mod token_endpoint;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use self::authorization::Pending;
-use self::client_identity::Identity;
-use self::http::{Exchange, Reply};
+use self::authorization::AuthorizationRequest;
+use self::client_identity::ClientIdentity;
+use self::http::{FlowRequest, FlowResponse};
 use self::resource_metadata::ResourceMetadata;
 use self::server_metadata::ServerMetadata;
-use self::token_endpoint::Claim;
+use self::token_endpoint::TokenGrant;
 use super::challenge::Challenge;
 use super::error::{AuthError, AuthErrorKind};
-use super::oauth::{Grant, Profile};
+use super::oauth::{GrantType, OAuthConfig};
 use super::scopes::Scopes;
 use super::secret::Secret;
-use super::store::record::Record;
+use super::store::record::TokenRecord;
 use crate::egress::Target;
 use crate::jose::SigningKey;
 
 /// Next action.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(super) enum FlowAction {
     /// Send the request and report the response.
-    Send(Exchange),
+    Send(FlowRequest),
     /// Report the redirect URI.
-    Prepare,
+    GetRedirectUri,
     /// Redirect the user to this URL and report the URL of the redirect back.
-    Visit(String),
+    RedirectUser(String),
     /// Get an assertion of the client's or user's identity for this authorization server.
-    Assert { audience: String },
+    GetAssertion { audience: String },
     /// The flow is complete.
-    Done(Box<Record>),
+    Done(Box<TokenRecord>),
 }
 
 /// Input of the state machine.
-pub(super) enum Event {
-    Begin,
-    Replied(Reply),
+pub(super) enum FlowEvent {
+    Start,
+    Response(FlowResponse),
     /// No response was received, for this reason.
     Unreachable(AuthError),
     /// The redirect URI.
-    Prepared(String),
+    RedirectUri(String),
     /// The URL of the redirect back from the authorization server.
-    Returned(String),
-    Asserted(Secret),
+    Redirect(String),
+    Assertion(Secret),
 }
 
 /// Input of a flow.
-pub(super) struct Start {
-    pub(super) profile: Arc<Profile>,
+pub(super) struct FlowInput {
+    pub(super) profile: Arc<OAuthConfig>,
     /// The server that requires authentication.
     pub(super) server: Target,
     pub(super) challenge: Challenge,
     /// The stored token record.
-    pub(super) earlier: Option<Record>,
+    pub(super) stored: Option<TokenRecord>,
     /// Whether a user can be redirected.
-    pub(super) person: bool,
+    pub(super) can_redirect: bool,
 }
 
 /// One run of the authorization flow.
 pub(super) struct Flow {
-    pub(super) start: Start,
-    pub(super) step: Step,
-    pub(super) resource: Option<ResourceMetadata>,
-    pub(super) authority: Option<ServerMetadata>,
-    pub(super) identity: Option<Identity>,
+    pub(super) input: FlowInput,
+    pub(super) step: FlowStep,
+    pub(super) resource_metadata: Option<ResourceMetadata>,
+    pub(super) server_metadata: Option<ServerMetadata>,
+    pub(super) identity: Option<ClientIdentity>,
     pub(super) key: Option<SigningKey>,
     /// The redirect URI, once known.
     pub(super) redirect_uri: Option<String>,
     /// Whether the authorization server no longer knows the registered client.
-    pub(super) is_forgotten: bool,
+    pub(super) is_client_unknown: bool,
     /// Whether the token comes from a refresh.
-    pub(super) is_renewed: bool,
+    pub(super) is_refreshed: bool,
     /// Whether only a refresh is requested.
-    pub(super) is_only_renewal: bool,
+    pub(super) is_refresh_only: bool,
     /// Requested scopes.
     pub(super) scopes: Scopes,
     /// The first failure, returned if all alternatives fail.
     pub(super) failure: Option<AuthError>,
 }
 
-pub(super) enum Step {
-    Begin,
+pub(super) enum FlowStep {
+    Start,
     /// Searching for resource metadata.
-    Resource {
+    ResourceMetadata {
         at: String,
         then: VecDeque<String>,
     },
     /// Searching for authorization server metadata.
-    Authority(Search),
+    ServerMetadata(MetadataSearch),
     /// Waiting for the redirect URI.
-    Preparing,
-    Registering {
+    RedirectUri,
+    Registration {
         /// Whether the registration lists the scopes.
         with_scopes: bool,
     },
-    Visiting(Pending),
+    Redirect(AuthorizationRequest),
     /// Waiting for an assertion.
-    Asserting,
+    Assertion,
     /// Waiting for the response of the identity provider.
-    Exchanging,
-    Claiming {
-        claim: Claim,
+    TokenExchange,
+    TokenRequest {
+        claim: TokenGrant,
         nonce: Option<String>,
     },
-    Over,
+    Done,
 }
 
 /// Search for the metadata of authorization servers.
-pub(super) struct Search {
+pub(super) struct MetadataSearch {
     /// The issuer; `None` is the server's own origin, as in the revision of March 2025.
     pub(super) issuer: Option<String>,
-    pub(super) at: String,
-    pub(super) then: VecDeque<String>,
+    pub(super) url: String,
+    pub(super) next_urls: VecDeque<String>,
     /// Remaining issuers, if this one cannot be used.
-    pub(super) others: VecDeque<String>,
+    pub(super) next_issuers: VecDeque<String>,
 }
 
 impl Flow {
-    pub(super) fn new(start: Start) -> Self {
+    pub(super) fn new(input: FlowInput) -> Self {
         Flow {
-            start,
-            step: Step::Begin,
-            resource: None,
-            authority: None,
+            input,
+            step: FlowStep::Start,
+            resource_metadata: None,
+            server_metadata: None,
             identity: None,
             key: None,
             redirect_uri: None,
-            is_forgotten: false,
-            is_renewed: false,
-            is_only_renewal: false,
+            is_client_unknown: false,
+            is_refreshed: false,
+            is_refresh_only: false,
             scopes: Scopes::default(),
             failure: None,
         }
     }
 
     /// Processes an event. `now` is in seconds since the Unix epoch.
-    pub(super) fn next(&mut self, event: Event, now: u64) -> Result<Action, AuthError> {
+    pub(super) fn next(&mut self, event: FlowEvent, now: u64) -> Result<FlowAction, AuthError> {
         let event = match event {
-            Event::Unreachable(error) => return self.failed(error, now),
+            FlowEvent::Unreachable(error) => return self.on_unreachable(error, now),
             event => event,
         };
-        match (std::mem::replace(&mut self.step, Step::Over), event) {
-            (Step::Begin, Event::Begin) => self.find_resource(),
-            (Step::Resource { at, then }, Event::Replied(reply)) => self.resource_replied(&at, then, &reply),
-            (Step::Authority(search), Event::Replied(reply)) => self.authority_replied(search, &reply, now),
-            (Step::Preparing, Event::Prepared(uri)) => {
+        match (std::mem::replace(&mut self.step, FlowStep::Done), event) {
+            (FlowStep::Start, FlowEvent::Start) => self.find_resource(),
+            (FlowStep::ResourceMetadata { at, then }, FlowEvent::Response(reply)) => {
+                self.on_resource_metadata(&at, then, &reply)
+            }
+            (FlowStep::ServerMetadata(search), FlowEvent::Response(reply)) => {
+                self.on_server_metadata(search, &reply, now)
+            }
+            (FlowStep::RedirectUri, FlowEvent::RedirectUri(uri)) => {
                 self.redirect_uri = Some(uri);
-                self.become_known(now)
+                self.register_or_authorize(now)
             }
-            (Step::Registering { with_scopes }, Event::Replied(reply)) => {
-                self.registered(with_scopes, &reply, now)
+            (FlowStep::Registration { with_scopes }, FlowEvent::Response(reply)) => {
+                self.on_registration(with_scopes, &reply, now)
             }
-            (Step::Visiting(pending), Event::Returned(url)) => self.returned(pending, &url, now),
-            (Step::Asserting, Event::Asserted(assertion)) => self.asserted(assertion, now),
-            (Step::Exchanging, Event::Replied(reply)) => self.exchanged(&reply, now),
-            (Step::Claiming { claim, nonce }, Event::Replied(reply)) => {
-                self.claimed(claim, nonce.as_deref(), &reply, now)
+            (FlowStep::Redirect(pending), FlowEvent::Redirect(url)) => self.on_redirect(pending, &url, now),
+            (FlowStep::Assertion, FlowEvent::Assertion(assertion)) => self.on_assertion(assertion, now),
+            (FlowStep::TokenExchange, FlowEvent::Response(reply)) => self.on_token_exchange(&reply, now),
+            (FlowStep::TokenRequest { claim, nonce }, FlowEvent::Response(reply)) => {
+                self.on_token_response(claim, nonce.as_deref(), &reply, now)
             }
             _ => Err(AuthError::new(
                 AuthErrorKind::Setup,
@@ -191,43 +195,43 @@ impl Flow {
     }
 
     /// Handles an unreachable URL: tries the alternatives, if there are any.
-    fn failed(&mut self, error: AuthError, now: u64) -> Result<Action, AuthError> {
-        match std::mem::replace(&mut self.step, Step::Over) {
-            Step::Resource { then, .. } => self.next_resource(then, Some(error)),
-            Step::Authority(search) => self.next_authority(search, Some(error), now),
+    fn on_unreachable(&mut self, error: AuthError, now: u64) -> Result<FlowAction, AuthError> {
+        match std::mem::replace(&mut self.step, FlowStep::Done) {
+            FlowStep::ResourceMetadata { then, .. } => self.try_next_resource_url(then, Some(error)),
+            FlowStep::ServerMetadata(search) => self.try_next_server_url(search, Some(error), now),
             _ => Err(error),
         }
     }
 
     /// Returns the resource identifier that tokens are requested for.
     pub(super) fn resource(&self) -> String {
-        match (&self.resource, &self.start.earlier) {
+        match (&self.resource_metadata, &self.input.stored) {
             (Some(metadata), _) => metadata.resource.clone(),
             (None, Some(earlier)) => earlier.resource.clone(),
             // Without the query, which may contain a key, and without a trailing slash.
-            (None, None) => self.start.server.to_string().trim_end_matches('/').to_owned(),
+            (None, None) => self.input.server.to_string().trim_end_matches('/').to_owned(),
         }
     }
 
     /// Returns whether a failed refresh ends the grant. A self-registered client can register again, and a client
     /// without a user can request a new token.
-    pub(super) fn is_over(&self, error: &AuthError) -> bool {
-        let can_begin_again =
-            self.start.profile.client.is_none() || !matches!(self.start.profile.grant, Grant::Person);
-        error.ends_grant() || (error.is_of_client() && can_begin_again)
+    pub(super) fn ends_grant(&self, error: &AuthError) -> bool {
+        let can_begin_again = self.input.profile.client.is_none()
+            || !matches!(self.input.profile.grant, GrantType::AuthorizationCode);
+        error.ends_grant() || (error.is_client_error() && can_begin_again)
     }
 
     /// Returns the stored record if it was issued by this authorization server.
-    pub(super) fn earlier(&self) -> Option<&Record> {
-        let issuer = self.authority.as_ref().map(|authority| &authority.issuer);
-        self.start.earlier.as_ref().filter(|earlier| Some(&earlier.issuer) == issuer)
+    pub(super) fn stored_record(&self) -> Option<&TokenRecord> {
+        let issuer = self.server_metadata.as_ref().map(|authority| &authority.issuer);
+        self.input.stored.as_ref().filter(|earlier| Some(&earlier.issuer) == issuer)
     }
 
-    fn authority(&self) -> Result<&ServerMetadata, AuthError> {
-        self.authority.as_ref().ok_or_else(nothing_known)
+    fn require_server_metadata(&self) -> Result<&ServerMetadata, AuthError> {
+        self.server_metadata.as_ref().ok_or_else(not_started)
     }
 }
 
-fn nothing_known() -> AuthError {
+fn not_started() -> AuthError {
     AuthError::new(AuthErrorKind::Setup, "the sign-in was resumed before it started")
 }

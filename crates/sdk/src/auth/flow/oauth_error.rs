@@ -2,37 +2,37 @@
 
 use serde::Deserialize;
 
-use super::http::Reply;
-use crate::auth::error::quoted;
+use super::http::FlowResponse;
+use crate::auth::error::sanitize;
 
 /// Error codes of transient failures.
-const PASSING: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
+const TRANSIENT_CODES: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
 
 /// Returns whether the body is an HTML page.
-pub(in crate::auth) fn is_page(reply: &Reply) -> bool {
+pub(in crate::auth) fn is_html(reply: &FlowResponse) -> bool {
     reply.body.trim_ascii_start().starts_with(b"<")
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct OAuthErrorBody {
     error: String,
     error_description: Option<String>,
 }
 
 /// Returns the error code, unless the error is transient, and a description.
-pub(in crate::auth) fn oauth_error(reply: &Reply) -> (Option<String>, String) {
-    if let Ok(refusal) = serde_json::from_slice::<Refusal>(&reply.body) {
-        let code = quoted(&refusal.error);
-        let text = match refusal.error_description.as_deref().map(quoted).filter(|text| !text.is_empty()) {
+pub(in crate::auth) fn oauth_error(reply: &FlowResponse) -> (Option<String>, String) {
+    if let Ok(refusal) = serde_json::from_slice::<OAuthErrorBody>(&reply.body) {
+        let code = sanitize(&refusal.error);
+        let text = match refusal.error_description.as_deref().map(sanitize).filter(|text| !text.is_empty()) {
             Some(description) => format!("error `{code}` ({description})"),
             None => format!("error `{code}`"),
         };
-        let is_passing = reply.status >= 500 || reply.status == 429 || PASSING.contains(&&*code);
+        let is_passing = reply.status >= 500 || reply.status == 429 || TRANSIENT_CODES.contains(&&*code);
         return (Some(code).filter(|_| !is_passing), text);
     }
     let what = match reply.status {
         300..400 => ", a redirect, which is not followed with secrets",
-        _ if is_page(reply) => " and an HTML page",
+        _ if is_html(reply) => " and an HTML page",
         _ => "",
     };
     let advice = if reply.status >= 500 { "; try again later" } else { "" };
@@ -47,7 +47,7 @@ mod tests {
     fn what_may_pass_has_no_code() {
         let of = |status, code: &str| {
             let body = format!(r#"{{"error":"{code}","error_description":"why"}}"#).into_bytes();
-            oauth_error(&Reply { status, body, nonce: None })
+            oauth_error(&FlowResponse { status, body, nonce: None })
         };
         assert_eq!(
             of(400, "interaction_required"),

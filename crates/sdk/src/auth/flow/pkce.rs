@@ -7,11 +7,11 @@ use crate::jose::{digest, encode};
 
 /// Code verifier of one authorization request.
 #[derive(Clone, Serialize, Deserialize)]
-pub(in crate::auth) struct Verifier(#[serde(with = "secret::whole")] Secret);
+pub(in crate::auth) struct CodeVerifier(#[serde(with = "secret::required")] Secret);
 
-impl Verifier {
+impl CodeVerifier {
     pub(in crate::auth) fn random() -> Self {
-        Verifier(random_text())
+        CodeVerifier(random_text())
     }
 
     /// Returns the `code_challenge` of the authorization request.
@@ -39,9 +39,9 @@ mod tests {
     /// RFC 7636, appendix B.
     #[test]
     fn the_example_of_the_standard() {
-        let verifier = Verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into());
+        let verifier = CodeVerifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into());
         assert_eq!(verifier.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
-        assert_eq!(Verifier::random().expose().len(), 43);
+        assert_eq!(CodeVerifier::random().expose().len(), 43);
         assert!(random_text() != random_text());
     }
 }

@@ -3,108 +3,112 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client_identity::{Identity, Method};
-use super::http::{Exchange, Purpose, Reply};
+use super::client_identity::{ClientAuthMethod, ClientIdentity};
+use super::http::{FlowRequest, FlowResponse, Purpose};
 use super::oauth_error::oauth_error;
 use super::server_metadata::ServerMetadata;
-use crate::auth::error::{AuthError, AuthErrorKind, place, quoted};
-use crate::auth::oauth::{Preregistered, Profile};
+use crate::auth::error::{AuthError, AuthErrorKind, error_position, sanitize};
+use crate::auth::oauth::{OAuthConfig, PreregisteredClient};
 use crate::auth::scopes::Scopes;
 use crate::auth::secret::Secret;
 use crate::egress::Target;
 
 /// Maximum length of a client id or secret, in bytes.
-const LONGEST: usize = 4 << 10;
+const MAX_CLIENT_FIELD_LEN: usize = 4 << 10;
 
 /// How many seconds before its secret expires a client registers again.
-const EARLY: u64 = 60;
+const REREGISTRATION_MARGIN: u64 = 60;
 
 /// How the client is registered.
-pub(in crate::auth) enum Way {
-    Known(Identity),
+pub(in crate::auth) enum RegistrationMethod {
+    Known(ClientIdentity),
     /// It has to send this registration request.
-    Register(Exchange),
+    Register(FlowRequest),
 }
 
 /// Selects the registration method. `earlier` is the client registered earlier at this authorization server, `scopes`
 /// are the scopes to register (`None` to omit them), and `bound_to` is the issuer that received the client secret
 /// before.
-pub(in crate::auth) fn choose(
-    profile: &Profile,
+pub(in crate::auth) fn select_method(
+    profile: &OAuthConfig,
     server: &ServerMetadata,
     redirect_uri: Option<&str>,
     scopes: Option<&Scopes>,
-    earlier: Option<Identity>,
+    earlier: Option<ClientIdentity>,
     bound_to: Option<&str>,
     now: u64,
-) -> Result<Way, AuthError> {
+) -> Result<RegistrationMethod, AuthError> {
     if let Some(given) = &profile.client {
         let known_issuer = profile.issuer.as_deref().or(bound_to);
-        return preregistered(given, known_issuer, server).map(Way::Known);
+        return preregistered(given, known_issuer, server).map(RegistrationMethod::Known);
     }
-    if let Some(url) = profile.document_url.as_ref().filter(|_| server.client_id_documents) {
-        return Ok(Way::Known(Identity::new(url, None, Method::None)));
+    if let Some(url) = profile.document_url.as_ref().filter(|_| server.supports_client_id_documents) {
+        return Ok(RegistrationMethod::Known(ClientIdentity::new(url, None, ClientAuthMethod::None)));
     }
-    let still_good = |known: &Identity| {
+    let still_good = |known: &ClientIdentity| {
         known.redirect_uri.as_deref() == redirect_uri
-            && known.expires_at.is_none_or(|end| end > now + EARLY)
+            && known.expires_at.is_none_or(|end| end > now + REREGISTRATION_MARGIN)
             && known
                 .scopes
                 .as_ref()
                 .zip(scopes)
-                .is_none_or(|(known, wanted)| Scopes::read(known).covers(wanted))
+                .is_none_or(|(known, wanted)| Scopes::parse(known).covers(wanted))
     };
     if let Some(known) = earlier.filter(still_good) {
-        return Ok(Way::Known(known));
+        return Ok(RegistrationMethod::Known(known));
     }
     match (&server.registration_endpoint, redirect_uri) {
         (Some(endpoint), Some(redirect_uri)) => {
-            let document = document(profile, server, redirect_uri, scopes);
-            Ok(Way::Register(Exchange::json(Purpose::Registration, endpoint, &document)))
+            let document = client_metadata(profile, server, redirect_uri, scopes);
+            Ok(RegistrationMethod::Register(FlowRequest::json(Purpose::Registration, endpoint, &document)))
         }
         _ => Err(AuthError::new(
             AuthErrorKind::Registration,
             format!(
                 "`{}` does not know this client and does not support dynamic registration: register it \
                  there manually and set its client id",
-                quoted(&server.issuer)
+                sanitize(&server.issuer)
             ),
         )),
     }
 }
 
 fn preregistered(
-    given: &Preregistered,
+    given: &PreregisteredClient,
     issuer: Option<&str>,
     server: &ServerMetadata,
-) -> Result<Identity, AuthError> {
+) -> Result<ClientIdentity, AuthError> {
     if let Some(issuer) = issuer.filter(|issuer| *issuer != server.issuer) {
         let text = format!(
             "the client id is registered at `{issuer}`, but the server now uses `{}`: register the client \
              there, too, and set its new id",
-            quoted(&server.issuer)
+            sanitize(&server.issuer)
         );
         return Err(AuthError::new(AuthErrorKind::Registration, text));
     }
-    let wanted: &[Method] = match (&given.secret, given.has_key) {
-        (_, true) => &[Method::PrivateKey],
-        (Some(_), false) => &[Method::Basic, Method::Post],
-        (None, false) => &[Method::None],
+    let wanted: &[ClientAuthMethod] = match (&given.secret, given.has_key) {
+        (_, true) => &[ClientAuthMethod::PrivateKey],
+        (Some(_), false) => &[ClientAuthMethod::Basic, ClientAuthMethod::Post],
+        (None, false) => &[ClientAuthMethod::None],
     };
     // A server that lists none of them may still accept one.
-    let method = Method::choose(wanted, server).unwrap_or(wanted[0]);
-    Ok(Identity::new(&given.id, given.secret.clone(), method))
+    let method = ClientAuthMethod::choose(wanted, server).unwrap_or(wanted[0]);
+    Ok(ClientIdentity::new(&given.id, given.secret.clone(), method))
 }
 
 /// Builds the client metadata of a registration request.
-fn document(
-    profile: &Profile,
+fn client_metadata(
+    profile: &OAuthConfig,
     server: &ServerMetadata,
     redirect_uri: &str,
     scopes: Option<&Scopes>,
 ) -> Value {
-    let method = Method::choose(&[Method::None, Method::Basic, Method::Post], server).unwrap_or(Method::None);
-    let native = Target::typed(redirect_uri).is_ok_and(|uri| uri.is_secure() && !uri.is_https())
+    let method = ClientAuthMethod::choose(
+        &[ClientAuthMethod::None, ClientAuthMethod::Basic, ClientAuthMethod::Post],
+        server,
+    )
+    .unwrap_or(ClientAuthMethod::None);
+    let native = Target::configured(redirect_uri).is_ok_and(|uri| uri.is_secure() && !uri.is_https())
         || !redirect_uri.starts_with("http");
     let mut document = json!({
         "client_name": profile.name,
@@ -124,7 +128,7 @@ fn document(
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RegistrationResponse {
     client_id: Option<String>,
     client_secret: Option<String>,
     client_secret_expires_at: Option<u64>,
@@ -133,14 +137,14 @@ struct Answer {
 }
 
 /// Parses the response to a registration request.
-pub(in crate::auth) fn read(
-    reply: &Reply,
+pub(in crate::auth) fn parse_response(
+    reply: &FlowResponse,
     server: &ServerMetadata,
     redirect_uri: Option<&str>,
     scopes: Option<&Scopes>,
-) -> Result<Identity, AuthError> {
+) -> Result<ClientIdentity, AuthError> {
     let failed = |what: &str| {
-        let text = format!("`{}` did not register this client: {what}", quoted(&server.issuer));
+        let text = format!("`{}` did not register this client: {what}", sanitize(&server.issuer));
         AuthError::new(AuthErrorKind::Registration, text)
     };
     let advice = "register it there manually and set its client id";
@@ -148,10 +152,12 @@ pub(in crate::auth) fn read(
         let (code, what) = oauth_error(reply);
         return Err(failed(&format!("{what}; {advice}")).with_code(code));
     }
-    let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
-        failed(&format!("its response does not conform to RFC 7591 ({}); {advice}", place(&error)))
+    let answer: RegistrationResponse = serde_json::from_slice(&reply.body).map_err(|error| {
+        failed(&format!("its response does not conform to RFC 7591 ({}); {advice}", error_position(&error)))
     })?;
-    let fits = |text: &String| !text.is_empty() && text.len() <= LONGEST && !text.contains(char::is_control);
+    let fits = |text: &String| {
+        !text.is_empty() && text.len() <= MAX_CLIENT_FIELD_LEN && !text.contains(char::is_control)
+    };
     let id = answer
         .client_id
         .filter(fits)
@@ -163,16 +169,19 @@ pub(in crate::auth) fn read(
     }
     let secret = answer.client_secret.filter(fits).map(Secret::from);
     let method = match (answer.token_endpoint_auth_method.as_deref(), &secret) {
-        (_, None) => Method::None,
+        (_, None) => ClientAuthMethod::None,
         (Some(name), Some(_)) => {
-            Method::find(name).filter(|method| *method != Method::PrivateKey).ok_or_else(|| {
-                failed(&format!("it requires the unrequested method `{}`; {advice}", quoted(name)))
-            })?
+            ClientAuthMethod::find(name).filter(|method| *method != ClientAuthMethod::PrivateKey).ok_or_else(
+                || failed(&format!("it requires the unrequested method `{}`; {advice}", sanitize(name))),
+            )?
         }
-        (None, Some(_)) => Method::choose(&[Method::Basic, Method::Post], server).unwrap_or(Method::Basic),
+        (None, Some(_)) => {
+            ClientAuthMethod::choose(&[ClientAuthMethod::Basic, ClientAuthMethod::Post], server)
+                .unwrap_or(ClientAuthMethod::Basic)
+        }
     };
     let expires_at = answer.client_secret_expires_at.filter(|end| *end != 0 && secret.is_some());
     let scopes = scopes.map(Scopes::to_string);
     let redirect_uri = redirect_uri.map(str::to_owned);
-    Ok(Identity { redirect_uri, scopes, expires_at, ..Identity::new(&id, secret, method) })
+    Ok(ClientIdentity { redirect_uri, scopes, expires_at, ..ClientIdentity::new(&id, secret, method) })
 }

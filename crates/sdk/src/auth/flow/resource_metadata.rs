@@ -2,14 +2,14 @@
 
 use serde::Deserialize;
 
-use crate::auth::error::{AuthError, AuthErrorKind, place};
+use crate::auth::error::{AuthError, AuthErrorKind, error_position};
 use crate::auth::scopes::Scopes;
 use crate::egress::Target;
 
 /// Well-known path, to which the path of the resource is appended.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Maximum number of authorization servers considered.
-const MOST_AUTHORITIES: usize = 8;
+const MAX_AUTHORIZATION_SERVERS: usize = 8;
 
 /// Metadata of a protected resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,18 +44,18 @@ pub(in crate::auth) fn locations(server: &Target, stated: Option<&str>) -> Vec<S
 }
 
 /// Parses the document found at `url`.
-pub(in crate::auth) fn read(body: &[u8], server: &Target, url: &str) -> Result<ResourceMetadata, AuthError> {
+pub(in crate::auth) fn parse(body: &[u8], server: &Target, url: &str) -> Result<ResourceMetadata, AuthError> {
     let wrong = |what: &str| {
         let text = format!("the metadata of the server at `{url}` cannot be used: {what}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
     let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it does not conform to RFC 9728 ({})", place(&error))))?;
+        .map_err(|error| wrong(&format!("it does not conform to RFC 9728 ({})", error_position(&error))))?;
     let Some(resource) = document.resource else {
         return Err(wrong("it has no `resource`"));
     };
-    if !is_of(&resource, server) {
-        let quoted = crate::auth::error::quoted(&resource);
+    if !covers(&resource, server) {
+        let quoted = crate::auth::error::sanitize(&resource);
         return Err(wrong(&format!(
             "it describes the resource `{quoted}`, but this server is `{server}`; a token for one must not \
              be sent to the other"
@@ -65,7 +65,7 @@ pub(in crate::auth) fn read(body: &[u8], server: &Target, url: &str) -> Result<R
     if authorization_servers.is_empty() {
         return Err(wrong("it has no `authorization_servers`"));
     }
-    authorization_servers.truncate(MOST_AUTHORITIES);
+    authorization_servers.truncate(MAX_AUTHORIZATION_SERVERS);
     Ok(ResourceMetadata {
         resource,
         authorization_servers,
@@ -75,11 +75,11 @@ pub(in crate::auth) fn read(body: &[u8], server: &Target, url: &str) -> Result<R
 }
 
 /// Returns whether a resource is the server itself or a parent path on its origin.
-fn is_of(resource: &str, server: &Target) -> bool {
+fn covers(resource: &str, server: &Target) -> bool {
     if resource.contains(['#', '?']) {
         return false;
     }
-    let Ok(resource) = Target::typed(resource) else { return false };
+    let Ok(resource) = Target::configured(resource) else { return false };
     let (outer, inner) = (resource.path().trim_end_matches('/'), server.path());
     let rest = inner.strip_prefix(outer);
     resource.same_origin(server) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn server(url: &str) -> Target {
-        Target::typed(url).unwrap()
+        Target::configured(url).unwrap()
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(locations(&server, None), [path, root]);
         assert_eq!(locations(&server, Some("https://b/c")), ["https://b/c", path, root]);
         assert_eq!(locations(&server, Some(root)), [root, path]);
-        assert_eq!(locations(&Target::typed("https://a.example").unwrap(), None), [root]);
+        assert_eq!(locations(&Target::configured("https://a.example").unwrap(), None), [root]);
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
             "https://a.example/",
             "HTTPS://A.example/team",
         ] {
-            assert!(is_of(good, &here), "{good}");
+            assert!(covers(good, &here), "{good}");
         }
         for bad in [
             "https://a.example/team/mcp/more",
@@ -128,7 +128,7 @@ mod tests {
             "a.example",
             "",
         ] {
-            assert!(!is_of(bad, &here), "{bad}");
+            assert!(!covers(bad, &here), "{bad}");
         }
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn documents_that_say_too_little() {
         let here = server("https://a.example/mcp");
         let read =
-            |text: &str| read(text.as_bytes(), &here, "https://a.example/x").map_err(|e| e.to_string());
+            |text: &str| parse(text.as_bytes(), &here, "https://a.example/x").map_err(|e| e.to_string());
         let good = read(
             r#"{"resource": "https://a.example/mcp", "authorization_servers": ["https://b.example"], "scopes_supported": []}"#,
         );

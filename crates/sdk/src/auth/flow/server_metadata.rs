@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 
-use crate::auth::error::{AuthError, AuthErrorKind, place, quoted};
+use crate::auth::error::{AuthError, AuthErrorKind, error_position, sanitize};
 use crate::auth::scopes::Scopes;
 use crate::egress::Target;
 
-const OAUTH: &str = "/.well-known/oauth-authorization-server";
-const OPENID: &str = "/.well-known/openid-configuration";
+const OAUTH_WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
+const OPENID_WELL_KNOWN: &str = "/.well-known/openid-configuration";
 
 /// Metadata of an authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub(in crate::auth) struct ServerMetadata {
     /// Supported client authentication methods.
     pub(in crate::auth) auth_methods: Option<Vec<String>>,
     pub(in crate::auth) dpop_algorithms: Option<Vec<String>>,
-    pub(in crate::auth) client_id_documents: bool,
+    pub(in crate::auth) supports_client_id_documents: bool,
     /// Whether authorization responses contain `iss` (RFC 9207).
     pub(in crate::auth) iss_in_response: bool,
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct ServerMetadataDocument {
     issuer: Option<String>,
     authorization_endpoint: Option<String>,
     token_endpoint: Option<String>,
@@ -46,7 +46,7 @@ struct Document {
 
 /// Issuer that the metadata must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::auth) enum Expected<'a> {
+pub(in crate::auth) enum ExpectedIssuer<'a> {
     /// Exactly this issuer.
     Issuer(&'a str),
     /// The server's own origin, as in the revision of March 2025, where no issuer was named.
@@ -57,17 +57,17 @@ pub(in crate::auth) enum Expected<'a> {
 pub(crate) fn locations(issuer: &Target) -> Vec<String> {
     let (origin, path) = (issuer.origin(), issuer.path().trim_end_matches('/'));
     if path.is_empty() {
-        return vec![format!("{origin}{OAUTH}"), format!("{origin}{OPENID}")];
+        return vec![format!("{origin}{OAUTH_WELL_KNOWN}"), format!("{origin}{OPENID_WELL_KNOWN}")];
     }
     vec![
-        format!("{origin}{OAUTH}{path}"),
-        format!("{origin}{OPENID}{path}"),
-        format!("{origin}{path}{OPENID}"),
+        format!("{origin}{OAUTH_WELL_KNOWN}{path}"),
+        format!("{origin}{OPENID_WELL_KNOWN}{path}"),
+        format!("{origin}{path}{OPENID_WELL_KNOWN}"),
     ]
 }
 
 /// Returns the default endpoints of the revision of March 2025, for a server without metadata.
-pub(in crate::auth) fn without_document(origin: &str) -> ServerMetadata {
+pub(in crate::auth) fn default_endpoints(origin: &str) -> ServerMetadata {
     ServerMetadata {
         issuer: origin.to_owned(),
         authorization_endpoint: Some(format!("{origin}/authorize")),
@@ -78,31 +78,31 @@ pub(in crate::auth) fn without_document(origin: &str) -> ServerMetadata {
         scopes: None,
         auth_methods: None,
         dpop_algorithms: None,
-        client_id_documents: false,
+        supports_client_id_documents: false,
         iss_in_response: false,
     }
 }
 
 /// Parses the document found at `url`.
-pub(in crate::auth) fn read(
+pub(in crate::auth) fn parse(
     body: &[u8],
-    expected: Expected<'_>,
+    expected: ExpectedIssuer<'_>,
     url: &str,
 ) -> Result<ServerMetadata, AuthError> {
     let wrong = |what: &str| {
         let text = format!("the metadata of the authorization server at `{url}` cannot be used: {what}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
-    let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it does not conform to RFC 8414 ({})", place(&error))))?;
+    let document: ServerMetadataDocument = serde_json::from_slice(body)
+        .map_err(|error| wrong(&format!("it does not conform to RFC 8414 ({})", error_position(&error))))?;
     let issuer = document.issuer.ok_or_else(|| wrong("it has no `issuer`"))?;
     let is_expected = match expected {
-        Expected::Issuer(expected) => issuer == expected,
-        Expected::Origin(origin) => issuer.strip_suffix('/').unwrap_or(&issuer) == origin,
+        ExpectedIssuer::Issuer(expected) => issuer == expected,
+        ExpectedIssuer::Origin(origin) => issuer.strip_suffix('/').unwrap_or(&issuer) == origin,
     };
     if !is_expected {
-        let (Expected::Issuer(expected) | Expected::Origin(expected)) = expected;
-        let (found, expected) = (quoted(&issuer), quoted(expected));
+        let (ExpectedIssuer::Issuer(expected) | ExpectedIssuer::Origin(expected)) = expected;
+        let (found, expected) = (sanitize(&issuer), sanitize(expected));
         return Err(wrong(&format!(
             "its issuer is `{found}` but must be exactly `{expected}`; it may be an impersonation"
         )));
@@ -116,7 +116,7 @@ pub(in crate::auth) fn read(
     ] {
         check_endpoint(endpoint).map_err(|reason| {
             let error = wrong(&format!("its `{name}` is not a safe URL: {reason}"));
-            error.of_unsafe(endpoint.unwrap_or_default())
+            error.with_denied_host(endpoint.unwrap_or_default())
         })?;
     }
     let methods = document.code_challenge_methods_supported;
@@ -130,7 +130,7 @@ pub(in crate::auth) fn read(
         scopes: document.scopes_supported.map(|scopes| scopes.iter().collect()),
         auth_methods: document.token_endpoint_auth_methods_supported,
         dpop_algorithms: document.dpop_signing_alg_values_supported,
-        client_id_documents: document.client_id_metadata_document_supported == Some(true),
+        supports_client_id_documents: document.client_id_metadata_document_supported == Some(true),
         iss_in_response: document.authorization_response_iss_parameter_supported == Some(true),
     })
 }
@@ -138,7 +138,7 @@ pub(in crate::auth) fn read(
 /// Checks that an endpoint, which receives secrets, cannot be eavesdropped on.
 fn check_endpoint(url: Option<&str>) -> Result<(), String> {
     let Some(url) = url else { return Ok(()) };
-    let target = Target::typed(url).map_err(|error| error.to_string())?;
+    let target = Target::configured(url).map_err(|error| error.to_string())?;
     if url.contains('#') {
         return Err("it has a fragment".to_owned());
     }
@@ -150,14 +150,14 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
 
 impl ServerMetadata {
     /// Returns whether tokens can be bound to an ES256 key.
-    pub(in crate::auth) fn knows_dpop(&self) -> bool {
+    pub(in crate::auth) fn supports_dpop(&self) -> bool {
         self.dpop_algorithms.as_ref().is_some_and(|known| known.iter().any(|known| known == "ES256"))
     }
 
     /// Returns the authorization endpoint for `server`, if PKCE protects the code and the URL is safe.
     pub(in crate::auth) fn authorization_endpoint(&self, server: &Target) -> Result<&str, AuthError> {
         let wrong = |what: &str| {
-            let text = format!("sign-in at `{}` is not possible: {what}", quoted(&self.issuer));
+            let text = format!("sign-in at `{}` is not possible: {what}", sanitize(&self.issuer));
             AuthError::new(AuthErrorKind::Metadata, text)
         };
         if self.pkce == Some(false) {
@@ -168,14 +168,14 @@ impl ServerMetadata {
         }
         let endpoint = self.authorization_endpoint.as_deref();
         let endpoint = endpoint.ok_or_else(|| wrong("its metadata has no `authorization_endpoint`"))?;
-        let target = Target::typed(endpoint).map_err(|error| wrong(&error.to_string()))?;
-        if !server.may_lead_to(&target) {
-            let place = quoted(&target.to_string());
+        let target = Target::configured(endpoint).map_err(|error| wrong(&error.to_string()))?;
+        if !server.may_redirect_to(&target) {
+            let place = sanitize(&target.to_string());
             return Err(wrong(&format!(
                 "its `authorization_endpoint` is `{place}`, which is on a more private network than the \
                  server; a browser must not be redirected there"
             ))
-            .of_unsafe(endpoint));
+            .with_denied_host(endpoint));
         }
         Ok(endpoint)
     }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn where_it_is_looked_for() {
-        let of = |issuer: &str| locations(&Target::typed(issuer).unwrap());
+        let of = |issuer: &str| locations(&Target::configured(issuer).unwrap());
         assert_eq!(
             of("https://a.example/"),
             [
@@ -208,7 +208,9 @@ mod tests {
     const HONEST: &str = "https://a.example";
 
     fn error(text: &str) -> String {
-        read(text.as_bytes(), Expected::Issuer(HONEST), "https://a.example/x").expect_err(text).to_string()
+        parse(text.as_bytes(), ExpectedIssuer::Issuer(HONEST), "https://a.example/x")
+            .expect_err(text)
+            .to_string()
     }
 
     #[test]
@@ -220,7 +222,7 @@ mod tests {
             assert!(error(&text).contains("must be exactly"), "{other}");
         }
         let slash = r#"{"issuer":"https://a.example/","token_endpoint":"https://a.example/token"}"#;
-        let legacy = read(slash.as_bytes(), Expected::Origin(HONEST), "https://a.example/x").unwrap();
+        let legacy = parse(slash.as_bytes(), ExpectedIssuer::Origin(HONEST), "https://a.example/x").unwrap();
         assert_eq!(legacy.issuer, "https://a.example/");
     }
 
@@ -238,7 +240,7 @@ mod tests {
         }
         let local = format!(r#"{{"issuer":"{HONEST}","token_endpoint":"http://127.0.0.1:1/token"}}"#);
         assert!(
-            read(local.as_bytes(), Expected::Issuer(HONEST), "x").is_ok(),
+            parse(local.as_bytes(), ExpectedIssuer::Issuer(HONEST), "x").is_ok(),
             "the policy of egress decides later"
         );
     }
@@ -252,9 +254,9 @@ mod tests {
                 r#"{{"issuer":"{HONEST}","token_endpoint":"https://a.example/t","authorization_endpoint":"https://a.example/a",
                 "code_challenge_methods_supported":{methods}}}"#
             );
-            let read = read(text.as_bytes(), Expected::Issuer(HONEST), "x").unwrap();
+            let read = parse(text.as_bytes(), ExpectedIssuer::Issuer(HONEST), "x").unwrap();
             assert_eq!(
-                read.authorization_endpoint(&Target::typed(HONEST).unwrap()).is_ok(),
+                read.authorization_endpoint(&Target::configured(HONEST).unwrap()).is_ok(),
                 good,
                 "{methods}"
             );

@@ -5,17 +5,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::http::{Exchange, Purpose, Reply};
-use super::oauth_error::{is_page, oauth_error};
-use super::pkce::Verifier;
-use crate::auth::error::{AuthError, AuthErrorKind, place, quoted};
+use super::http::{FlowRequest, FlowResponse, Purpose};
+use super::oauth_error::{is_html, oauth_error};
+use super::pkce::CodeVerifier;
+use crate::auth::error::{AuthError, AuthErrorKind, error_position, sanitize};
 use crate::auth::scopes::Scopes;
 use crate::auth::secret::Secret;
 
 /// Maximum length of a token, in bytes: it has to fit into a header.
-const LONGEST: usize = 12 << 10;
+const MAX_TOKEN_LEN: usize = 12 << 10;
 /// Maximum lifetime of a token, in seconds; longer ones are capped.
-const LONGEST_LIFE: u64 = 10 * 365 * 86_400;
+const MAX_TOKEN_LIFETIME: u64 = 10 * 365 * 86_400;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -23,9 +23,9 @@ const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 
 /// Grant of a token request.
-pub(in crate::auth) enum Claim {
+pub(in crate::auth) enum TokenGrant {
     /// Authorization code of a user's sign-in.
-    Code { code: Secret, verifier: Verifier, redirect_uri: String },
+    Code { code: Secret, verifier: CodeVerifier, redirect_uri: String },
     /// Refresh token.
     Refresh(Secret),
     /// Client credentials.
@@ -34,29 +34,29 @@ pub(in crate::auth) enum Claim {
     Assertion(Secret),
 }
 
-impl Claim {
+impl TokenGrant {
     /// Builds the token request without client authentication.
-    pub(in crate::auth) fn request(&self, endpoint: &str, resource: &str, scopes: &Scopes) -> Exchange {
-        let mut request = Exchange::form(Purpose::Token, endpoint);
+    pub(in crate::auth) fn request(&self, endpoint: &str, resource: &str, scopes: &Scopes) -> FlowRequest {
+        let mut request = FlowRequest::form(Purpose::Token, endpoint);
         match self {
-            Claim::Code { code, verifier, redirect_uri } => {
+            TokenGrant::Code { code, verifier, redirect_uri } => {
                 request.field("grant_type", "authorization_code");
-                request.secret("code", code.expose());
-                request.secret("code_verifier", verifier.expose());
+                request.secret_field("code", code.expose());
+                request.secret_field("code_verifier", verifier.expose());
                 request.field("redirect_uri", redirect_uri);
             }
-            Claim::Refresh(token) => {
+            TokenGrant::Refresh(token) => {
                 request.field("grant_type", "refresh_token");
-                request.secret("refresh_token", token.expose());
+                request.secret_field("refresh_token", token.expose());
             }
-            Claim::Credentials => request.field("grant_type", "client_credentials"),
-            Claim::Assertion(assertion) => {
+            TokenGrant::Credentials => request.field("grant_type", "client_credentials"),
+            TokenGrant::Assertion(assertion) => {
                 request.field("grant_type", JWT_BEARER);
-                request.secret("assertion", assertion.expose());
+                request.secret_field("assertion", assertion.expose());
             }
         }
         // The scopes of a code are fixed, and a refresh without scopes retains the granted ones.
-        if matches!(self, Claim::Credentials | Claim::Assertion(_)) && !scopes.is_empty() {
+        if matches!(self, TokenGrant::Credentials | TokenGrant::Assertion(_)) && !scopes.is_empty() {
             request.field("scope", &scopes.to_string());
         }
         request.field("resource", resource);
@@ -71,11 +71,11 @@ pub(in crate::auth) fn token_exchange(
     audience: &str,
     resource: &str,
     scopes: &Scopes,
-) -> Exchange {
-    let mut request = Exchange::form(Purpose::Assertion, endpoint).typed();
+) -> FlowRequest {
+    let mut request = FlowRequest::form(Purpose::Assertion, endpoint).configured();
     request.field("grant_type", TOKEN_EXCHANGE);
     request.field("requested_token_type", ID_JAG);
-    request.secret("subject_token", id_token.expose());
+    request.secret_field("subject_token", id_token.expose());
     request.field("subject_token_type", ID_TOKEN);
     request.field("audience", audience);
     request.field("resource", resource);
@@ -86,7 +86,7 @@ pub(in crate::auth) fn token_exchange(
 }
 
 /// Parsed token response.
-pub(in crate::auth) struct Tokens {
+pub(in crate::auth) struct TokenResponse {
     pub(in crate::auth) access: Secret,
     /// Whether the access token is bound to the client's key.
     pub(in crate::auth) dpop: bool,
@@ -98,7 +98,7 @@ pub(in crate::auth) struct Tokens {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponseBody {
     access_token: Option<String>,
     token_type: Option<String>,
     issued_token_type: Option<String>,
@@ -109,30 +109,36 @@ struct Answer {
 }
 
 /// Parses the response of the token endpoint of `issuer`.
-pub(in crate::auth) fn read(reply: &Reply, issuer: &str) -> Result<Tokens, AuthError> {
-    let failed = |what: &str| failure(issuer, what);
-    let answer = answer(reply, issuer)?;
+pub(in crate::auth) fn parse_token_response(
+    reply: &FlowResponse,
+    issuer: &str,
+) -> Result<TokenResponse, AuthError> {
+    let failed = |what: &str| no_token_error(issuer, what);
+    let answer = parse_body(reply, issuer)?;
     let access = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
     check_token(&access).map_err(|what| failed(&format!("its token {what}")))?;
     let kind = answer.token_type.ok_or_else(|| failed("its response has no `token_type`"))?;
     let dpop = kind.eq_ignore_ascii_case("dpop");
     if !dpop && !kind.eq_ignore_ascii_case("bearer") {
-        return Err(failed(&format!("its token has the unsupported type `{}`", quoted(&kind))));
+        return Err(failed(&format!("its token has the unsupported type `{}`", sanitize(&kind))));
     }
-    let refresh = answer.refresh_token.filter(|token| !token.is_empty() && token.len() <= LONGEST);
-    Ok(Tokens {
+    let refresh = answer.refresh_token.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN_LEN);
+    Ok(TokenResponse {
         access: access.into(),
         dpop,
         refresh: refresh.map(Secret::from),
-        expires_in: answer.expires_in.as_ref().and_then(seconds),
-        scopes: answer.scope.as_ref().and_then(scopes),
+        expires_in: answer.expires_in.as_ref().and_then(parse_lifetime),
+        scopes: answer.scope.as_ref().and_then(parse_scopes),
     })
 }
 
 /// Parses the assertion of an identity provider.
-pub(in crate::auth) fn read_assertion(reply: &Reply, provider: &str) -> Result<Secret, AuthError> {
-    let answer = answer(reply, provider)?;
-    let failed = |what: &str| failure(provider, what);
+pub(in crate::auth) fn parse_assertion_response(
+    reply: &FlowResponse,
+    provider: &str,
+) -> Result<Secret, AuthError> {
+    let answer = parse_body(reply, provider)?;
+    let failed = |what: &str| no_token_error(provider, what);
     if answer.issued_token_type.as_deref() != Some(ID_JAG) {
         return Err(failed("its response is not an identity assertion (`issued_token_type`)"));
     }
@@ -141,11 +147,11 @@ pub(in crate::auth) fn read_assertion(reply: &Reply, provider: &str) -> Result<S
     Ok(assertion.into())
 }
 
-fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
+fn parse_body(reply: &FlowResponse, issuer: &str) -> Result<TokenResponseBody, AuthError> {
     let refused = || {
         let (code, what) = oauth_error(reply);
-        let error = failure(issuer, &what).with_code(code);
-        if error.is_of_client() {
+        let error = no_token_error(issuer, &what).with_code(code);
+        if error.is_client_error() {
             let text =
                 format!("{error}: the client id or secret was rejected; set the values registered there");
             return AuthError::new(error.kind(), text).with_code(error.code().map(str::to_owned));
@@ -155,27 +161,27 @@ fn answer(reply: &Reply, issuer: &str) -> Result<Answer, AuthError> {
     if !reply.is_success() {
         return Err(refused());
     }
-    let answer: Answer = serde_json::from_slice(&reply.body).map_err(|error| {
-        let what = if is_page(reply) {
+    let answer: TokenResponseBody = serde_json::from_slice(&reply.body).map_err(|error| {
+        let what = if is_html(reply) {
             "it responded with an HTML page instead of a token".to_owned()
         } else {
-            format!("its response does not conform to RFC 6749 ({})", place(&error))
+            format!("its response does not conform to RFC 6749 ({})", error_position(&error))
         };
-        failure(issuer, &what)
+        no_token_error(issuer, &what)
     })?;
     // Some servers send errors with a success status.
     if answer.access_token.is_none() && answer.error.is_some() { Err(refused()) } else { Ok(answer) }
 }
 
-fn failure(issuer: &str, what: &str) -> AuthError {
-    AuthError::new(AuthErrorKind::Token, format!("`{}` issued no token: {what}", quoted(issuer)))
+fn no_token_error(issuer: &str, what: &str) -> AuthError {
+    AuthError::new(AuthErrorKind::Token, format!("`{}` issued no token: {what}", sanitize(issuer)))
 }
 
 /// Checks that a token fits into a header: visible ASCII characters, limited length.
 fn check_token(token: &str) -> Result<(), &'static str> {
     match token {
         "" => Err("is empty"),
-        token if token.len() > LONGEST => Err("is too long for a header"),
+        token if token.len() > MAX_TOKEN_LEN => Err("is too long for a header"),
         token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Err("has characters that are not allowed in a header")
         }
@@ -184,16 +190,16 @@ fn check_token(token: &str) -> Result<(), &'static str> {
 }
 
 /// Parses scopes: a string, or a list as some servers send it.
-fn scopes(value: &Value) -> Option<Scopes> {
+fn parse_scopes(value: &Value) -> Option<Scopes> {
     match value {
-        Value::String(text) => Some(Scopes::read(text)),
+        Value::String(text) => Some(Scopes::parse(text)),
         Value::Array(list) => Some(list.iter().filter_map(Value::as_str).collect()),
         _ => None,
     }
 }
 
 /// Parses a lifetime: a number, or a string as some servers send it. Invalid values are ignored.
-fn seconds(value: &Value) -> Option<u64> {
+fn parse_lifetime(value: &Value) -> Option<u64> {
     let seconds = match value {
         Value::Number(number) => {
             let fraction = || number.as_f64().filter(|seconds| *seconds >= 0.0);
@@ -204,20 +210,20 @@ fn seconds(value: &Value) -> Option<u64> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    seconds.map(|seconds| seconds.min(LONGEST_LIFE))
+    seconds.map(|seconds| seconds.min(MAX_TOKEN_LIFETIME))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reply(status: u16, body: &str) -> Reply {
-        Reply { status, body: body.as_bytes().to_vec(), nonce: None }
+    fn reply(status: u16, body: &str) -> FlowResponse {
+        FlowResponse { status, body: body.as_bytes().to_vec(), nonce: None }
     }
 
     #[test]
     fn what_can_be_used() {
-        let tokens = read(
+        let tokens = parse_token_response(
             &reply(
                 200,
                 r#"{"access_token":"a","token_type":"bearer","expires_in":"60","refresh_token":"","scope":"x y"}"#,
@@ -227,17 +233,21 @@ mod tests {
         let tokens = tokens.unwrap();
         assert_eq!((tokens.access.expose(), tokens.expires_in, tokens.dpop), ("a", Some(60), false));
         assert!(tokens.refresh.is_none() && tokens.scopes.unwrap().contains("y"));
-        for (text, life) in
-            [("-5", None), ("1e300", Some(LONGEST_LIFE)), ("60.5", Some(60)), ("null", None), ("[]", None)]
-        {
+        for (text, life) in [
+            ("-5", None),
+            ("1e300", Some(MAX_TOKEN_LIFETIME)),
+            ("60.5", Some(60)),
+            ("null", None),
+            ("[]", None),
+        ] {
             let text = format!(r#"{{"access_token":"a","token_type":"DPoP","expires_in":{text}}}"#);
-            assert_eq!(read(&reply(200, &text), "x").unwrap().expires_in, life, "{text}");
+            assert_eq!(parse_token_response(&reply(200, &text), "x").unwrap().expires_in, life, "{text}");
         }
     }
 
     #[test]
     fn what_cannot_be_used_is_said() {
-        let long = format!(r#"{{"access_token":"{}","token_type":"Bearer"}}"#, "x".repeat(LONGEST + 1));
+        let long = format!(r#"{{"access_token":"{}","token_type":"Bearer"}}"#, "x".repeat(MAX_TOKEN_LEN + 1));
         for (status, body, says) in [
             (200, "", "does not conform to RFC 6749"),
             (200, "<html>", "an HTML page instead of a token"),
@@ -262,7 +272,8 @@ mod tests {
                 "`invalid_grant` (no[31m)",
             ),
         ] {
-            let error = read(&reply(status, body), "https://a.example").err().unwrap().to_string();
+            let error =
+                parse_token_response(&reply(status, body), "https://a.example").err().unwrap().to_string();
             assert!(
                 error.starts_with("`https://a.example` issued no token: ") && error.contains(says),
                 "{error}"

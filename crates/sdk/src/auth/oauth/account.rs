@@ -12,73 +12,73 @@ use http::header::AUTHORIZATION;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, oneshot, watch};
 
-use super::Profile;
-use super::persist::{Unkept, keep_on};
+use super::OAuthConfig;
+use super::persist::{UnsavedToken, retry_save};
 use super::runner::now;
-use super::waiters::Waits;
+use super::waiters::WaiterCount;
 use crate::auth::challenge::Challenge;
-use crate::auth::error::{AuthError, AuthErrorKind, quoted};
+use crate::auth::error::{AuthError, AuthErrorKind, sanitize};
 use crate::auth::flow::dpop;
 use crate::auth::scheme::{Credentials, Request, header_value};
 use crate::auth::scopes::Scopes;
 use crate::auth::secret::Secret;
-use crate::auth::store::record::Record;
+use crate::auth::store::record::TokenRecord;
 use crate::lock::lock;
 
 /// Maximum number of step-up authorizations for the same scopes, and in a row without a success.
-const MOST_STEP_UPS: usize = 2;
+const MAX_STEP_UPS: usize = 2;
 /// Maximum number of scope sets that are counted.
-const MOST_COUNTED: usize = 64;
+const MAX_STEP_UP_ENTRIES: usize = 64;
 
-pub(in crate::auth) type Turns = Arc<tokio::sync::Mutex<()>>;
+pub(in crate::auth) type AccountMutex = Arc<tokio::sync::Mutex<()>>;
 
 /// Locks held by the running operation. Lock order: the sign-in lock before the update lock.
 #[derive(Default)]
-pub(in crate::auth) struct Held {
-    pub(in crate::auth) turn: Option<OwnedMutexGuard<()>>,
-    pub(in crate::auth) asking: Option<OwnedMutexGuard<()>>,
+pub(in crate::auth) struct AccountLocks {
+    pub(in crate::auth) update: Option<OwnedMutexGuard<()>>,
+    pub(in crate::auth) sign_in: Option<OwnedMutexGuard<()>>,
 }
 
 /// Token state of one server, for one account.
 pub(in crate::auth) struct Account {
     pub(in crate::auth) key: String,
-    pub(in crate::auth) live: Mutex<Live>,
+    pub(in crate::auth) state: Mutex<TokenState>,
     /// Held while the token changes, but not while a user signs in.
-    pub(in crate::auth) turn: Turns,
+    pub(in crate::auth) update_lock: AccountMutex,
     /// Held while a user signs in.
-    pub(in crate::auth) asking: Turns,
+    pub(in crate::auth) sign_in_lock: AccountMutex,
     /// Number of requests that wait for a token.
-    pub(in crate::auth) waiting: watch::Sender<usize>,
+    pub(in crate::auth) waiters: watch::Sender<usize>,
     /// Whether the last sign-in was abandoned because no request waited for it any more.
     pub(in crate::auth) is_abandoned: AtomicBool,
 }
 
-pub(in crate::auth) struct Live {
-    record: Option<Arc<Record>>,
+pub(in crate::auth) struct TokenState {
+    record: Option<Arc<TokenRecord>>,
     /// Whether `record` reflects the store, as far as is known.
     pub(in crate::auth) is_loaded: bool,
     /// Number of reload requests and failed reads of the store.
     pub(in crate::auth) reloads: u64,
     /// Origin of the token, until the server has accepted it.
-    pub(in crate::auth) unproven: Option<Source>,
+    pub(in crate::auth) unverified_origin: Option<TokenOrigin>,
     /// Number of completed operations.
-    pub(in crate::auth) attempt: u64,
+    pub(in crate::auth) generation: u64,
     /// Result of the latest operation.
-    last: Result<(), AuthError>,
+    last_result: Result<(), AuthError>,
     /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.
-    pub(in crate::auth) unkept: Option<Unkept>,
+    pub(in crate::auth) unsaved: Option<UnsavedToken>,
     /// Whether the last operation could redirect a user.
-    could_ask: bool,
+    could_redirect: bool,
     /// Number of step-ups per requested scope set that was not granted.
     step_ups: HashMap<String, usize>,
     /// Number of step-ups since the last successful response.
-    in_a_row: usize,
+    consecutive_step_ups: usize,
     nonce: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::auth) enum Source {
+pub(in crate::auth) enum TokenOrigin {
     /// A refresh.
     Refresh,
     /// A sign-in by a user, or a grant to the client itself.
@@ -87,84 +87,84 @@ pub(in crate::auth) enum Source {
 
 /// Operation on the token.
 #[derive(Clone)]
-pub(in crate::auth) enum Work {
+pub(in crate::auth) enum TokenAction {
     Load,
-    Renew,
+    Refresh,
     /// Handles a challenge of the server. The second field is the origin of the rejected token, if no server accepted
     /// it before.
-    Answer(Challenge, Option<Source>),
+    HandleChallenge(Challenge, Option<TokenOrigin>),
 }
 
 impl Account {
     pub(in crate::auth) fn new(key: String) -> Self {
-        let live = Live {
+        let live = TokenState {
             record: None,
             is_loaded: false,
             reloads: 0,
-            unproven: None,
-            attempt: 0,
-            last: Ok(()),
-            unkept: None,
-            could_ask: false,
+            unverified_origin: None,
+            generation: 0,
+            last_result: Ok(()),
+            unsaved: None,
+            could_redirect: false,
             step_ups: HashMap::new(),
-            in_a_row: 0,
+            consecutive_step_ups: 0,
             nonce: None,
         };
         Account {
             key,
-            live: Mutex::new(live),
-            turn: Arc::default(),
-            asking: Arc::default(),
-            waiting: watch::Sender::new(0),
+            state: Mutex::new(live),
+            update_lock: Arc::default(),
+            sign_in_lock: Arc::default(),
+            waiters: watch::Sender::new(0),
             is_abandoned: AtomicBool::new(false),
         }
     }
 
     /// Returns the stored token and the number of completed operations.
-    pub(in crate::auth) fn current(&self) -> (Option<Arc<Record>>, u64) {
-        let live = lock(&self.live);
-        (live.record.clone(), live.attempt)
+    pub(in crate::auth) fn current(&self) -> (Option<Arc<TokenRecord>>, u64) {
+        let live = lock(&self.state);
+        (live.record.clone(), live.generation)
     }
 
     /// Returns the credentials for a request.
     pub(in crate::auth) fn credentials(
         &self,
         request: Request<'_>,
-        profile: &Profile,
+        profile: &OAuthConfig,
     ) -> Result<Credentials, AuthError> {
         let (record, mark) = self.current();
         let Some((record, token)) =
             record.as_deref().and_then(|record| Some((record, record.access_token.as_ref()?)))
         else {
-            return Ok(Credentials { headers: Vec::new(), mark });
+            return Ok(Credentials { headers: Vec::new(), generation: mark });
         };
         let scheme = if record.dpop { "DPoP" } else { "Bearer" };
         let mut headers = vec![(AUTHORIZATION, header_value(&format!("{scheme} {}", token.expose()))?)];
         if let Some(key) = record.key().filter(|_| record.dpop) {
-            let nonce = lock(&self.live).nonce.clone();
+            let nonce = lock(&self.state).nonce.clone();
             let (url, token) = (request.target.url(), Some(token.expose()));
             let proof = dpop::proof(key, request.method, &url, token, nonce.as_deref(), now(profile))?;
-            headers.push((dpop::PROOF, header_value(&proof)?));
+            headers.push((dpop::PROOF_HEADER, header_value(&proof)?));
         }
-        Ok(Credentials { headers, mark })
+        Ok(Credentials { headers, generation: mark })
     }
 
     /// Fails if the server rejected a token that a sign-in has just issued: another token would not help.
-    pub(in crate::auth) fn check_proven(
+    pub(in crate::auth) fn check_not_just_issued(
         &self,
         mark: u64,
         now: u64,
         challenge: &Challenge,
     ) -> Result<(), AuthError> {
-        let live = lock(&self.live);
-        let is_new = live.attempt == mark && live.unproven == Some(Source::SignIn);
-        match live.record.as_ref().filter(|record| is_new && !record.is_over(now)) {
+        let live = lock(&self.state);
+        let is_new = live.generation == mark && live.unverified_origin == Some(TokenOrigin::SignIn);
+        match live.record.as_ref().filter(|record| is_new && !record.is_expired(now)) {
             None => Ok(()),
             Some(record) => {
-                let issuer = quoted(&record.issuer);
+                let issuer = sanitize(&record.issuer);
                 let token = record.access_token.as_ref().map_or("", Secret::expose);
                 let said = challenge.error_description.as_deref().filter(|said| !said.contains(token));
-                let said = said.map(|said| format!(" (`{}`)", quoted(said))).unwrap_or_default();
+                let said = said.map(|said| format!(" (`{}`)", sanitize(said))).unwrap_or_default();
                 let text = format!(
                     "the server rejected the token that `{issuer}` has just issued for it{said}: contact \
                      the operator of the server"
@@ -175,23 +175,23 @@ impl Account {
     }
 
     /// Counts a step-up and fails if it is pointless: the scope is already granted, or was requested too often.
-    pub(in crate::auth) fn step_up(&self, challenge: &Challenge) -> Result<(), AuthError> {
-        let mut live = lock(&self.live);
+    pub(in crate::auth) fn count_step_up(&self, challenge: &Challenge) -> Result<(), AuthError> {
+        let mut live = lock(&self.state);
         let wanted = challenge.scope.clone().unwrap_or_default();
-        let granted = live.record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
-        if live.step_ups.len() >= MOST_COUNTED {
+        let granted = live.record.as_ref().map(|record| Scopes::parse(&record.granted)).unwrap_or_default();
+        if live.step_ups.len() >= MAX_STEP_UP_ENTRIES {
             live.step_ups.clear();
         }
-        live.in_a_row += 1;
+        live.consecutive_step_ups += 1;
         let tries = live.step_ups.entry(wanted.to_string()).or_default();
         *tries += 1;
-        let tries = (*tries).max(live.in_a_row);
+        let tries = (*tries).max(live.consecutive_step_ups);
         let (wanted_text, has_them) = (wanted.to_string(), !wanted.is_empty() && granted.covers(&wanted));
-        if has_them || tries > MOST_STEP_UPS {
+        if has_them || tries > MAX_STEP_UPS {
             let why = if has_them { "the token already has it" } else { "it was requested and not granted" };
             let what = match &*wanted_text {
                 "" => "more than the token allows".to_owned(),
-                scopes => format!("the scope `{}`", quoted(scopes)),
+                scopes => format!("the scope `{}`", sanitize(scopes)),
             };
             let text = format!(
                 "the server requires {what} for this request, but {why}: contact the operator of the server"
@@ -204,44 +204,45 @@ impl Account {
     }
 
     /// Runs an operation on the token, unless another one has completed since `mark`; then returns its result.
-    pub(in crate::auth) async fn work(
+    pub(in crate::auth) async fn run_action(
         self: &Arc<Self>,
-        work: Work,
+        work: TokenAction,
         mark: u64,
-        profile: &Arc<Profile>,
+        profile: &Arc<OAuthConfig>,
         request: Request<'_>,
         may_ask: bool,
     ) -> Result<(), AuthError> {
         let (done, result) = oneshot::channel();
         let (account, profile) = (self.clone(), profile.clone());
         let (server, egress) = (request.server.clone(), request.egress.clone());
-        let _waits = Waits::new(&self.waiting);
-        crate::server::start(&Handle::current(), async move {
-            let mut held = Held::default();
+        let _waits = WaiterCount::new(&self.waiters);
+        crate::server::spawn(&Handle::current(), async move {
+            let mut held = AccountLocks::default();
             // An operation that certainly needs a user waits for a running sign-in first, and may then reuse its token.
-            if may_ask && account.needs_person(&work) {
-                held.asking = Some(account.asking.clone().lock_owned().await);
+            if may_ask && account.needs_sign_in(&work) {
+                held.sign_in = Some(account.sign_in_lock.clone().lock_owned().await);
             }
-            held.turn = Some(account.turn.clone().lock_owned().await);
-            let is_open = account.is_open(mark, may_ask);
+            held.update = Some(account.update_lock.clone().lock_owned().await);
+            let is_open = account.is_pending(mark, may_ask);
             if is_open {
-                let reloads = lock(&account.live).reloads;
-                let outcome = account.renew(work, &profile, &server, &egress, may_ask, &mut held).await;
+                let reloads = lock(&account.state).reloads;
+                let outcome =
+                    account.refresh_or_authorize(work, &profile, &server, &egress, may_ask, &mut held).await;
                 match outcome {
-                    Ok(Some((record, source))) => account.settle(record, source, Ok(())),
+                    Ok(Some((record, source))) => account.set_result(record, source, Ok(())),
                     Ok(None) => {}
-                    Err(error) => account.settle(account.current().0, None, Err(error)),
+                    Err(error) => account.set_result(account.current().0, None, Err(error)),
                 }
                 // An abandoned sign-in says nothing about requests that arrived later.
                 let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
-                let mut live = lock(&account.live);
-                live.could_ask = may_ask && !is_abandoned;
+                let mut live = lock(&account.state);
+                live.could_redirect = may_ask && !is_abandoned;
                 live.is_loaded &= live.reloads == reloads;
             }
-            let last = lock(&account.live).last.clone();
+            let last = lock(&account.state).last_result.clone();
             let _ = done.send(last); // the caller may have been cancelled
             if is_open {
-                keep_on(account, held, profile).await;
+                retry_save(account, held, profile).await;
             }
         });
         let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in task was aborted");
@@ -249,49 +250,50 @@ impl Account {
     }
 
     /// Returns whether the operation can succeed only with a sign-in.
-    fn needs_person(&self, work: &Work) -> bool {
-        let Work::Answer(challenge, source) = work else { return false };
+    fn needs_sign_in(&self, work: &TokenAction) -> bool {
+        let TokenAction::HandleChallenge(challenge, source) = work else { return false };
         let record = self.current().0;
         let can_renew = record.is_some_and(|record| record.refresh_token.is_some());
-        challenge.wants_more_scope() || *source == Some(Source::Refresh) || !can_renew
+        challenge.is_insufficient_scope() || *source == Some(TokenOrigin::Refresh) || !can_renew
     }
 
     /// Returns whether no operation since `mark` counts. A failure for lack of a redirect handler does not count for
     /// callers that have one.
-    fn is_open(&self, mark: u64, may_ask: bool) -> bool {
-        let live = lock(&self.live);
-        let is_about_person =
-            |error: &AuthError| matches!(error.kind(), AuthErrorKind::Nobody | AuthErrorKind::Person);
-        let lacked_person = !live.could_ask && live.last.as_ref().is_err_and(is_about_person);
-        live.attempt == mark || (may_ask && lacked_person)
+    fn is_pending(&self, mark: u64, may_ask: bool) -> bool {
+        let live = lock(&self.state);
+        let is_about_person = |error: &AuthError| {
+            matches!(error.kind(), AuthErrorKind::SignInRequired | AuthErrorKind::UserAbandoned)
+        };
+        let lacked_person = !live.could_redirect && live.last_result.as_ref().is_err_and(is_about_person);
+        live.generation == mark || (may_ask && lacked_person)
     }
 
     /// Records the response to a request that was sent with the token of `mark`.
-    pub(in crate::auth) fn answered(&self, mark: u64, status: u16, nonce: Option<&str>) {
-        let mut live = lock(&self.live);
+    pub(in crate::auth) fn on_response(&self, mark: u64, status: u16, nonce: Option<&str>) {
+        let mut live = lock(&self.state);
         if let Some(nonce) = nonce {
             live.nonce = Some(nonce.to_owned());
         }
-        if status != 401 && mark == live.attempt {
-            live.unproven = None;
+        if status != 401 && mark == live.generation {
+            live.unverified_origin = None;
         }
         if (200..300).contains(&status) {
-            live.in_a_row = 0;
+            live.consecutive_step_ups = 0;
         }
     }
 
-    pub(in crate::auth) fn settle(
+    pub(in crate::auth) fn set_result(
         &self,
-        record: Option<Arc<Record>>,
-        source: Option<Source>,
+        record: Option<Arc<TokenRecord>>,
+        source: Option<TokenOrigin>,
         last: Result<(), AuthError>,
     ) {
-        let mut live = lock(&self.live);
-        live.attempt += 1;
+        let mut live = lock(&self.state);
+        live.generation += 1;
         live.is_loaded = true;
-        let granted = record.as_ref().map(|record| Scopes::read(&record.granted)).unwrap_or_default();
-        live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::read(wanted)));
-        (live.record, live.unproven, live.last) = (record, source, last);
+        let granted = record.as_ref().map(|record| Scopes::parse(&record.granted)).unwrap_or_default();
+        live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::parse(wanted)));
+        (live.record, live.unverified_origin, live.last_result) = (record, source, last);
     }
 }
 
@@ -303,14 +305,14 @@ mod tests {
     fn more_is_asked_for_only_so_often() {
         let account = Account::new(String::new());
         let wants = |scope: &str| {
-            let challenge = Challenge { scope: Some(Scopes::read(scope)), ..Challenge::default() };
-            account.step_up(&challenge).is_ok()
+            let challenge = Challenge { scope: Some(Scopes::parse(scope)), ..Challenge::default() };
+            account.count_step_up(&challenge).is_ok()
         };
         assert!(wants("a") && wants("b"));
         assert!(!wants("c"), "however the server calls it");
-        account.answered(0, 200, None);
+        account.on_response(0, 200, None);
         assert!(wants("a"));
-        account.answered(0, 200, None);
+        account.on_response(0, 200, None);
         assert!(!wants("a"), "it was not given twice");
     }
 }

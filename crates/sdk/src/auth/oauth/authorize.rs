@@ -5,87 +5,94 @@ use std::sync::Arc;
 use http::header::HeaderMap;
 
 use super::OAuth;
-use super::account::{Account, Work};
+use super::account::{Account, TokenAction};
 use super::revocation::revoke;
 use super::runner::now;
 use crate::auth::error::{AuthError, AuthErrorKind};
 use crate::auth::flow::dpop;
-use crate::auth::form_urlencoded::encoded;
-use crate::auth::scheme::{Authorize, Credentials, Refusal, Request};
-use crate::auth::store::record::Record;
+use crate::auth::form_urlencoded::encode_value;
+use crate::auth::scheme::{AuthRejection, Authorize, Credentials, Request};
+use crate::auth::store::record::TokenRecord;
 use crate::auth::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
 use crate::jose::digest;
 use crate::lock::lock;
 
 impl OAuth {
-    pub(in crate::auth) fn account_of(&self, server: &Target) -> Arc<Account> {
-        let key = self.key_of(server);
+    pub(in crate::auth) fn account_for(&self, server: &Target) -> Arc<Account> {
+        let key = self.store_key(server);
         let mut accounts = lock(&self.accounts);
         accounts.entry(key.clone()).or_insert_with(|| Arc::new(Account::new(key))).clone()
     }
 
-    fn key_of(&self, server: &Target) -> String {
-        let profile = &self.profile;
+    fn store_key(&self, server: &Target) -> String {
+        let profile = &self.config;
         let client = profile.client.as_ref().map_or("", |client| &client.id);
         // The query may contain keys, so it is hashed; it may also distinguish tenants.
         let url = server.url();
         let query = url.split_once('?').map(|(_, query)| digest(query));
-        let [account, client] = [&profile.account, client].map(encoded);
+        let [account, client] = [&profile.account, client].map(encode_value);
         [server.to_string(), account, client, query.unwrap_or_default()].join(" ").trim_end().to_owned()
     }
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
-        let (account, profile) = (self.account_of(request.server), &self.profile);
-        let (mark, is_loaded) = (account.current().1, lock(&account.live).is_loaded);
+        let (account, profile) = (self.account_for(request.server), &self.config);
+        let (mark, is_loaded) = (account.current().1, lock(&account.state).is_loaded);
         if !is_loaded {
-            account.work(Work::Load, mark, profile, request, false).await?;
+            account.run_action(TokenAction::Load, mark, profile, request, false).await?;
         }
         let (record, mark) = account.current();
-        if let Some(record) = record.filter(|record| record.can_be_renewed(now(profile))) {
+        if let Some(record) = record.filter(|record| record.can_refresh(now(profile))) {
             // A refresh runs early, so the token may still be valid. If it is not, the server responds with 401, and
             // discovery runs again: the authorization server may have changed.
-            if let Err(error) = account.work(Work::Renew, mark, profile, request, false).await {
-                tracing::debug!(%error, is_over = record.is_over(now(profile)), "token refresh failed");
+            if let Err(error) = account.run_action(TokenAction::Refresh, mark, profile, request, false).await
+            {
+                tracing::debug!(%error, is_over = record.is_expired(now(profile)), "token refresh failed");
             }
         }
         account.credentials(request, profile)
     }
 
-    async fn answer(&self, request: Request<'_>, refusal: Refusal) -> Result<bool, AuthError> {
-        let (account, profile) = (self.account_of(request.server), &self.profile);
-        let Refusal { status, challenge, mark, .. } = refusal;
+    async fn handle_rejection(
+        &self,
+        request: Request<'_>,
+        refusal: AuthRejection,
+    ) -> Result<bool, AuthError> {
+        let (account, profile) = (self.account_for(request.server), &self.config);
+        let AuthRejection { status, challenge, generation: mark, .. } = refusal;
         match status {
             401 if challenge.error.as_deref() == Some("use_dpop_nonce") => return Ok(true),
-            401 => account.check_proven(mark, now(profile), &challenge)?,
-            403 if challenge.wants_more_scope() => {}
+            401 => account.check_not_just_issued(mark, now(profile), &challenge)?,
+            403 if challenge.is_insufficient_scope() => {}
             _ => return Ok(false),
         }
-        let may_ask = profile.person.is_some() && !request.is_background;
-        let source = lock(&account.live).unproven;
-        account.work(Work::Answer(challenge, source), mark, profile, request, may_ask).await?;
+        let may_ask = profile.redirect_handler.is_some() && !request.is_background;
+        let source = lock(&account.state).unverified_origin;
+        account
+            .run_action(TokenAction::HandleChallenge(challenge, source), mark, profile, request, may_ask)
+            .await?;
         Ok(true)
     }
 
     /// Signs out of a server: deletes the stored token and revokes it if the authorization server supports that (RFC
     /// 7009). Returns whether there was one.
     pub async fn sign_out(&self, url: &str, egress: &Egress) -> Result<bool, AuthError> {
-        let server =
-            Target::typed(url).map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))?;
-        let account = self.account_of(&server);
-        let _turn = account.turn.lock().await;
-        let _lease = self.profile.store.lock(&account.key).await?;
-        let kept = self.profile.store.load(&account.key).await;
+        let server = Target::configured(url)
+            .map_err(|error| AuthError::new(AuthErrorKind::Setup, error.to_string()))?;
+        let account = self.account_for(&server);
+        let _turn = account.update_lock.lock().await;
+        let _lease = self.config.store.lock(&account.key).await?;
+        let kept = self.config.store.load(&account.key).await;
         let had = kept.as_ref().ok().and_then(Option::as_ref);
-        let unkept = account.current().0.filter(|_| account.is_ahead_of(had));
-        self.profile.store.remove(&account.key).await?;
-        account.settle(None, None, Ok(()));
-        lock(&account.live).unkept = None;
+        let unkept = account.current().0.filter(|_| account.is_newer_than_store(had));
+        self.config.store.remove(&account.key).await?;
+        account.set_result(None, None, Ok(()));
+        lock(&account.state).unsaved = None;
         if let Some(record) = unkept {
-            return revoke(&record, &self.profile, &server, egress).await.map(|()| true);
+            return revoke(&record, &self.config, &server, egress).await.map(|()| true);
         }
-        match kept?.as_ref().map(Record::read) {
-            Some(Ok(record)) => revoke(&record, &self.profile, &server, egress).await.map(|()| true),
+        match kept?.as_ref().map(TokenRecord::parse) {
+            Some(Ok(record)) => revoke(&record, &self.config, &server, egress).await.map(|()| true),
             kept => Ok(kept.is_some()),
         }
     }
@@ -96,13 +103,13 @@ impl Authorize for OAuth {
         boxed(self.credentials_for(request))
     }
 
-    fn refused<'a>(&'a self, request: Request<'a>, refusal: Refusal) -> AuthFuture<'a, bool> {
-        boxed(self.answer(request, refusal))
+    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+        boxed(self.handle_rejection(request, refusal))
     }
 
-    fn answered(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        let nonce = headers.get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok());
-        self.account_of(request.server).answered(mark, status, nonce);
+    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+        let nonce = headers.get(dpop::NONCE_HEADER).and_then(|nonce| nonce.to_str().ok());
+        self.account_for(request.server).on_response(mark, status, nonce);
     }
 }
 
@@ -114,7 +121,7 @@ mod tests {
     fn accounts_are_told_apart() {
         let key = |account: &str, client: &str, url: &str| {
             let oauth = OAuth::new("A test").account(account).client(client);
-            oauth.key_of(&Target::typed(url).unwrap())
+            oauth.store_key(&Target::configured(url).unwrap())
         };
         let all = [
             key("", "", "https://a.example/mcp"),

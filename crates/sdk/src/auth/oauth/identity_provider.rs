@@ -1,7 +1,7 @@
 //! Identity provider of an organisation, for the enterprise-managed authorization flow.
 
 use crate::auth::error::AuthError;
-use crate::auth::flow::client_identity::{Identity, Method};
+use crate::auth::flow::client_identity::{ClientAuthMethod, ClientIdentity};
 use crate::auth::secret::Secret;
 use crate::auth::{AuthFuture, boxed};
 
@@ -36,8 +36,9 @@ impl IdentityProvider {
         self
     }
 
-    pub(in crate::auth) fn identity(&self) -> Identity {
-        let method = if self.client_secret.is_some() { Method::Post } else { Method::None };
-        Identity::new(&self.client_id, self.client_secret.clone(), method)
+    pub(in crate::auth) fn identity(&self) -> ClientIdentity {
+        let method =
+            if self.client_secret.is_some() { ClientAuthMethod::Post } else { ClientAuthMethod::None };
+        ClientIdentity::new(&self.client_id, self.client_secret.clone(), method)
     }
 }

@@ -19,9 +19,9 @@ use self::account::Account;
 use self::identity_provider::IdentityProvider;
 use self::runner::AuthStep;
 use super::error::AuthError;
-use super::flow::client_identity::Identity;
+use super::flow::client_identity::ClientIdentity;
 use super::flow::private_key::PrivateKey;
-use super::redirect::{Person, Redirected};
+use super::redirect::{CustomRedirect, RedirectHandler};
 use super::scopes::Scopes;
 use super::secret::Secret;
 use super::store::{MemoryStore, TokenStore};
@@ -42,27 +42,27 @@ use crate::server::Clock;
 #[derive(Clone)]
 #[must_use = "does nothing until it is passed to a client"]
 pub struct OAuth {
-    pub(super) profile: Arc<Profile>,
+    pub(super) config: Arc<OAuthConfig>,
     /// Token state of each server.
     pub(super) accounts: Arc<Mutex<HashMap<String, Arc<Account>>>>,
 }
 
 /// Configuration of a client.
 #[derive(Clone)]
-pub(super) struct Profile {
+pub(super) struct OAuthConfig {
     pub(super) name: String,
     pub(super) website: Option<String>,
-    pub(super) client: Option<Preregistered>,
+    pub(super) client: Option<PreregisteredClient>,
     /// The issuer at which the client is registered.
     pub(super) issuer: Option<String>,
     pub(super) document_url: Option<String>,
     pub(super) key: Option<PrivateKey>,
     pub(super) scopes: Option<Scopes>,
-    pub(super) grant: Grant,
+    pub(super) grant: GrantType,
     pub(super) dpop: bool,
     pub(super) offline_access: bool,
-    pub(super) person: Option<Arc<dyn Person>>,
-    pub(super) patience: Duration,
+    pub(super) redirect_handler: Option<Arc<dyn RedirectHandler>>,
+    pub(super) sign_in_timeout: Duration,
     pub(super) store: Arc<dyn TokenStore>,
     pub(super) account: String,
     pub(super) clock: Clock,
@@ -73,21 +73,21 @@ type OnStep = dyn Fn(&AuthStep<'_>) + Send + Sync;
 
 /// Client that is registered at an authorization server out of band.
 #[derive(Clone)]
-pub(super) struct Preregistered {
+pub(super) struct PreregisteredClient {
     pub(super) id: String,
     pub(super) secret: Option<Secret>,
     pub(super) has_key: bool,
 }
 
-impl Preregistered {
+impl PreregisteredClient {
     pub(super) fn has_secret(&self) -> bool {
         self.secret.is_some() || self.has_key
     }
 }
 
-impl Profile {
+impl OAuthConfig {
     /// Returns the identity with the currently configured secret, if it is the preregistered client.
-    pub(super) fn known_as(&self, mut identity: Identity) -> Identity {
+    pub(super) fn with_current_secret(&self, mut identity: ClientIdentity) -> ClientIdentity {
         if let Some(client) = self.client.as_ref().filter(|client| client.id == identity.id) {
             identity.secret.clone_from(&client.secret);
         }
@@ -97,19 +97,19 @@ impl Profile {
 
 /// Grant type of the token requests.
 #[derive(Clone)]
-pub(super) enum Grant {
-    Person,
-    Client,
+pub(super) enum GrantType {
+    AuthorizationCode,
+    ClientCredentials,
     /// Assertion of a workload platform.
-    Workload(Arc<Asserts>),
+    Workload(Arc<AssertionProvider>),
     Enterprise(Arc<IdentityProvider>),
 }
 
-pub(super) type Asserts = dyn Fn(String) -> AuthFuture<'static, Secret> + Send + Sync;
+pub(super) type AssertionProvider = dyn Fn(String) -> AuthFuture<'static, Secret> + Send + Sync;
 
 impl OAuth {
-    fn with_grant(name: String, grant: Grant) -> Self {
-        let profile = Profile {
+    fn with_grant(name: String, grant: GrantType) -> Self {
+        let profile = OAuthConfig {
             name,
             website: None,
             client: None,
@@ -120,35 +120,35 @@ impl OAuth {
             grant,
             dpop: false,
             offline_access: true,
-            person: None,
-            patience: Duration::from_mins(10),
+            redirect_handler: None,
+            sign_in_timeout: Duration::from_mins(10),
             store: Arc::new(MemoryStore::default()),
             account: String::new(),
             clock: Clock::default(),
             on_step: None,
         };
-        OAuth { profile: Arc::new(profile), accounts: Arc::default() }
+        OAuth { config: Arc::new(profile), accounts: Arc::default() }
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Profile)) -> Self {
-        change(Arc::make_mut(&mut self.profile));
+    fn set(mut self, change: impl FnOnce(&mut OAuthConfig)) -> Self {
+        change(Arc::make_mut(&mut self.config));
         self.accounts = Arc::default();
         self
     }
 
     /// Uses the authorization-code grant: a user signs in. `name` is the client name shown to the user.
     pub fn new(name: impl Into<String>) -> Self {
-        Self::with_grant(name.into(), Grant::Person)
+        Self::with_grant(name.into(), GrantType::AuthorizationCode)
     }
 
     /// Uses the client-credentials grant with a client secret.
     pub fn client_credentials(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        Self::with_grant(String::new(), Grant::Client).client_secret(id, secret)
+        Self::with_grant(String::new(), GrantType::ClientCredentials).client_secret(id, secret)
     }
 
     /// Uses the client-credentials grant with a private key that the authorization server knows.
     pub fn private_key_jwt(id: impl Into<String>, key: PrivateKey) -> Self {
-        Self::with_grant(String::new(), Grant::Client).client_key(id, key)
+        Self::with_grant(String::new(), GrantType::ClientCredentials).client_key(id, key)
     }
 
     /// Uses workload identity federation: `assertion` returns a signed token of the platform for the authorization
@@ -158,7 +158,7 @@ impl OAuth {
         F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Secret, AuthError>> + Send + 'static,
     {
-        let grant = Grant::Workload(Arc::new(move |audience| boxed(assertion(audience))));
+        let grant = GrantType::Workload(Arc::new(move |audience| boxed(assertion(audience))));
         Self::with_grant(String::new(), grant).client(client_id)
     }
 
@@ -166,24 +166,24 @@ impl OAuth {
     /// which decides what they may use. The client must be registered at the authorization server: see [`Self::client`]
     /// and [`Self::client_secret`].
     pub fn enterprise(provider: IdentityProvider) -> Self {
-        Self::with_grant(String::new(), Grant::Enterprise(Arc::new(provider)))
+        Self::with_grant(String::new(), GrantType::Enterprise(Arc::new(provider)))
     }
 
     /// Sets a preregistered client id without a secret.
     pub fn client(self, id: impl Into<String>) -> Self {
-        let client = Preregistered { id: id.into(), secret: None, has_key: false };
+        let client = PreregisteredClient { id: id.into(), secret: None, has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
     /// Sets a preregistered client id with a secret.
     pub fn client_secret(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        let client = Preregistered { id: id.into(), secret: Some(secret.into()), has_key: false };
+        let client = PreregisteredClient { id: id.into(), secret: Some(secret.into()), has_key: false };
         self.set(|profile| profile.client = Some(client))
     }
 
     /// Sets a preregistered client id with a private key.
     pub fn client_key(self, id: impl Into<String>, key: PrivateKey) -> Self {
-        let client = Preregistered { id: id.into(), secret: None, has_key: true };
+        let client = PreregisteredClient { id: id.into(), secret: None, has_key: true };
         self.set(|profile| (profile.client, profile.key) = (Some(client), Some(key)))
     }
 
@@ -206,8 +206,8 @@ impl OAuth {
 
     /// Sets the redirect handler that sends a user to the authorization URL: [`super::Loopback`] for applications on
     /// the user's machine.
-    pub fn person(self, person: impl Person) -> Self {
-        self.set(|profile| profile.person = Some(Arc::new(person)))
+    pub fn redirect_handler(self, person: impl RedirectHandler) -> Self {
+        self.set(|profile| profile.redirect_handler = Some(Arc::new(person)))
     }
 
     /// Sets a redirect handler for a redirect URI of the application: `visit` sends the user to a URL and returns the
@@ -217,12 +217,12 @@ impl OAuth {
         F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, AuthError>> + Send + 'static,
     {
-        self.person(Redirected::new(redirect_uri.into(), visit))
+        self.redirect_handler(CustomRedirect::new(redirect_uri.into(), visit))
     }
 
     /// Sets how long a user may take to sign in. Default: 10 min.
-    pub fn patience(self, patience: Duration) -> Self {
-        self.set(|profile| profile.patience = patience)
+    pub fn sign_in_timeout(self, timeout: Duration) -> Self {
+        self.set(|profile| profile.sign_in_timeout = timeout)
     }
 
     /// Sets the requested scopes, replacing those that the server advertises. Scopes of a challenge are added.
@@ -264,6 +264,6 @@ impl OAuth {
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OAuth").field("name", &self.profile.name).finish_non_exhaustive()
+        f.debug_struct("OAuth").field("name", &self.config.name).finish_non_exhaustive()
     }
 }

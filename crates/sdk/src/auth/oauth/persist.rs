@@ -4,32 +4,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Profile;
-use super::account::{Account, Held};
+use super::OAuthConfig;
+use super::account::{Account, AccountLocks};
 use crate::auth::error::AuthError;
 use crate::auth::secret::Secret;
-use crate::auth::store::record::Record;
+use crate::auth::store::record::TokenRecord;
 use crate::lock::lock;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum number of retries for an account that is not in use any more.
-const LAST_TRIES: u32 = 30;
+const MAX_IDLE_ATTEMPTS: u32 = 30;
 
 /// Marker of a token that could not be stored.
-pub(in crate::auth) struct Unkept {
+pub(in crate::auth) struct UnsavedToken {
     /// Content of the store at that time.
-    before: Option<Secret>,
+    stored: Option<Secret>,
 }
 
 impl Account {
     /// Stores a new token, under the given lease or a new one. `before` is the current content of the store.
-    pub(in crate::auth) async fn keep(
+    pub(in crate::auth) async fn save(
         &self,
-        record: &Record,
+        record: &TokenRecord,
         mut before: Option<Secret>,
         lease: Option<Box<dyn Send>>,
-        profile: &Profile,
+        profile: &OAuthConfig,
     ) {
         let keep = async {
             let _lease = if let Some(lease) = lease {
@@ -40,52 +40,56 @@ impl Account {
                 before = profile.store.load(&self.key).await?;
                 lease
             };
-            profile.store.save(&self.key, record.write()?).await
+            profile.store.save(&self.key, record.serialize()?).await
         };
         let kept = keep.await;
-        lock(&self.live).unkept = kept.is_err().then_some(Unkept { before });
+        lock(&self.state).unsaved = kept.is_err().then_some(UnsavedToken { stored: before });
         if let Err(error) = kept {
             tracing::error!(%error, "failed to store a new token; it is lost with this process unless a retry succeeds");
         }
     }
 
     /// Returns whether the token in memory is newer than the given content of the store.
-    pub(in crate::auth) fn is_ahead_of(&self, kept: Option<&Secret>) -> bool {
-        lock(&self.live).unkept.as_ref().is_some_and(|unkept| unkept.before.as_ref() == kept)
+    pub(in crate::auth) fn is_newer_than_store(&self, kept: Option<&Secret>) -> bool {
+        lock(&self.state).unsaved.as_ref().is_some_and(|unkept| unkept.stored.as_ref() == kept)
     }
 
     /// Retries to store the token of `attempt`, unless an operation is running. A token stored by another process wins.
-    async fn keep_again(&self, attempt: u64, profile: &Profile) -> Result<(), AuthError> {
+    async fn retry_save_once(&self, attempt: u64, profile: &OAuthConfig) -> Result<(), AuthError> {
         let _lease = profile.store.lock(&self.key).await?;
-        let Ok(_turn) = self.turn.try_lock() else { return Ok(()) };
+        let Ok(_turn) = self.update_lock.try_lock() else { return Ok(()) };
         let kept = profile.store.load(&self.key).await?;
-        let (record, is_ahead) = (self.current(), self.is_ahead_of(kept.as_ref()));
+        let (record, is_ahead) = (self.current(), self.is_newer_than_store(kept.as_ref()));
         let (Some(record), true) = (record.0, record.1 == attempt) else { return Ok(()) };
         if is_ahead {
-            profile.store.save(&self.key, record.write()?).await?;
+            profile.store.save(&self.key, record.serialize()?).await?;
         }
-        let mut live = lock(&self.live);
-        live.unkept = None;
+        let mut live = lock(&self.state);
+        live.unsaved = None;
         live.is_loaded &= is_ahead;
         Ok(())
     }
 
-    fn is_unkept(&self, attempt: u64) -> bool {
-        let live = lock(&self.live);
-        live.unkept.is_some() && live.attempt == attempt
+    fn is_unsaved(&self, attempt: u64) -> bool {
+        let live = lock(&self.state);
+        live.unsaved.is_some() && live.generation == attempt
     }
 }
 
 /// Releases the locks and retries until the token is stored. The next operation on the token takes precedence.
-pub(in crate::auth) async fn keep_on(account: Arc<Account>, held: Held, profile: Arc<Profile>) {
+pub(in crate::auth) async fn retry_save(
+    account: Arc<Account>,
+    held: AccountLocks,
+    profile: Arc<OAuthConfig>,
+) {
     let attempt = account.current().1;
     drop(held);
-    let (mut pause, mut tries) = (FIRST_PAUSE, LAST_TRIES);
-    while tries > 0 && account.is_unkept(attempt) {
+    let (mut pause, mut tries) = (INITIAL_BACKOFF, MAX_IDLE_ATTEMPTS);
+    while tries > 0 && account.is_unsaved(attempt) {
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-        tries = if Arc::strong_count(&account) == 1 { tries - 1 } else { LAST_TRIES };
-        if let Err(error) = account.keep_again(attempt, &profile).await {
+        pause = (pause * 2).min(MAX_BACKOFF);
+        tries = if Arc::strong_count(&account) == 1 { tries - 1 } else { MAX_IDLE_ATTEMPTS };
+        if let Err(error) = account.retry_save_once(attempt, &profile).await {
             tracing::debug!(%error, "retry to store the token failed");
         }
     }

@@ -3,30 +3,30 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, Held, Source, Work};
+use super::account::{Account, AccountLocks, TokenAction, TokenOrigin};
 use super::runner::{Runner, now};
-use super::{Grant, Profile};
+use super::{GrantType, OAuthConfig};
 use crate::auth::challenge::Challenge;
 use crate::auth::error::AuthError;
-use crate::auth::flow::{Action, Event, Flow, Start};
-use crate::auth::store::record::Record;
+use crate::auth::flow::{Flow, FlowAction, FlowEvent, FlowInput};
+use crate::auth::store::record::TokenRecord;
 use crate::egress::{Egress, Target};
 use crate::lock::lock;
 
 /// The resulting record and the origin of a new token; `None` if another caller has completed the operation.
-type Outcome = Option<(Option<Arc<Record>>, Option<Source>)>;
+type RefreshOutcome = Option<(Option<Arc<TokenRecord>>, Option<TokenOrigin>)>;
 
 impl Account {
-    pub(in crate::auth) async fn renew(
+    pub(in crate::auth) async fn refresh_or_authorize(
         &self,
-        work: Work,
-        profile: &Arc<Profile>,
+        work: TokenAction,
+        profile: &Arc<OAuthConfig>,
         server: &Target,
         egress: &Egress,
         may_ask: bool,
-        held: &mut Held,
-    ) -> Result<Outcome, AuthError> {
-        if matches!(work, Work::Load) {
+        held: &mut AccountLocks,
+    ) -> Result<RefreshOutcome, AuthError> {
+        if matches!(work, TokenAction::Load) {
             return Ok(Some((self.load(profile).await, None)));
         }
         let lease = profile.store.lock(&self.key).await?;
@@ -34,80 +34,88 @@ impl Account {
         let (known, attempt) = self.current();
         // An empty store means that a user has signed out, so the token in memory must not be refreshed, unless it
         // could not be stored and is newer than the store.
-        let (before, is_ahead) = (kept.clone(), self.is_ahead_of(kept.as_ref()));
+        let (before, is_ahead) = (kept.clone(), self.is_newer_than_store(kept.as_ref()));
         let known = if kept.is_none() && !is_ahead {
             known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_tokens()))
         } else {
             known
         };
-        let kept = kept.filter(|_| !is_ahead).and_then(|kept| readable(Record::read(&kept)));
-        let is_news = |kept: &Record| {
+        let kept = kept.filter(|_| !is_ahead).and_then(|kept| ok_or_warn(TokenRecord::parse(&kept)));
+        let is_news = |kept: &TokenRecord| {
             kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
         };
         if kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile))) {
             return Ok(Some((kept.map(Arc::new), None))); // another process obtained a token
         }
         let earlier = kept.or_else(|| known.map(Arc::unwrap_or_clone));
-        let person = may_ask && matches!(profile.grant, Grant::Person);
-        let start = |challenge, earlier| Start {
+        let person = may_ask && matches!(profile.grant, GrantType::AuthorizationCode);
+        let start = |challenge, earlier| FlowInput {
             profile: profile.clone(),
             server: server.clone(),
             challenge,
-            earlier,
-            person,
+            stored: earlier,
+            can_redirect: person,
         };
-        let mut runner = Runner { profile, server, egress, account: self, attempt, lease: Some(lease), held };
+        let mut runner = Runner {
+            profile,
+            server,
+            egress,
+            account: self,
+            generation: attempt,
+            lease: Some(lease),
+            locks: held,
+        };
         let (record, source) = match (work, earlier) {
-            (Work::Answer(challenge, source), earlier) => {
-                if challenge.wants_more_scope() {
-                    self.step_up(&challenge)?;
+            (TokenAction::HandleChallenge(challenge, source), earlier) => {
+                if challenge.is_insufficient_scope() {
+                    self.count_step_up(&challenge)?;
                 }
-                let has_renewed = source == Some(Source::Refresh);
+                let has_renewed = source == Some(TokenOrigin::Refresh);
                 let earlier =
                     earlier.map(|earlier| if has_renewed { earlier.without_tokens() } else { earlier });
                 let mut flow = Flow::new(start(challenge, earlier));
-                let first = flow.next(Event::Begin, now(profile));
+                let first = flow.next(FlowEvent::Start, now(profile));
                 let Some(record) = runner.run(&mut flow, first).await? else { return Ok(None) };
-                (record, Some(if flow.is_renewed { Source::Refresh } else { Source::SignIn }))
+                (record, Some(if flow.is_refreshed { TokenOrigin::Refresh } else { TokenOrigin::SignIn }))
             }
             (_, Some(earlier)) => {
                 let (mut flow, claim) = Flow::refresh(start(Challenge::default(), None), earlier.clone());
                 let Some(claim) = claim else { return Ok(Some((Some(Arc::new(earlier)), None))) };
-                let first: Result<Action, _> = flow.claim(claim, None, now(profile));
+                let first: Result<FlowAction, _> = flow.request_token(claim, None, now(profile));
                 match runner.run(&mut flow, first).await {
                     // The grant has ended: the next request is sent without a token, and the server responds with a
                     // challenge.
                     Err(error) if error.ends_grant() => (earlier.without_tokens(), None),
                     result => match result? {
-                        Some(record) => (record, Some(Source::Refresh)),
+                        Some(record) => (record, Some(TokenOrigin::Refresh)),
                         None => return Ok(None),
                     },
                 }
             }
             (_, None) => return Ok(Some((None, None))),
         };
-        let Runner { lease, held, .. } = runner;
-        if held.turn.is_none() {
-            held.turn = Some(self.turn.clone().lock_owned().await);
+        let Runner { lease, locks: held, .. } = runner;
+        if held.update.is_none() {
+            held.update = Some(self.update_lock.clone().lock_owned().await);
         }
-        self.keep(&record, before, lease, profile).await;
+        self.save(&record, before, lease, profile).await;
         Ok(Some((Some(Arc::new(record)), source)))
     }
 
     /// Loads the stored token unless a newer one is in memory. An unreadable record is ignored: most servers need no
     /// token.
-    async fn load(&self, profile: &Profile) -> Option<Arc<Record>> {
-        let Some(kept) = readable(profile.store.load(&self.key).await) else {
-            lock(&self.live).reloads += 1; // retry with the next request
+    async fn load(&self, profile: &OAuthConfig) -> Option<Arc<TokenRecord>> {
+        let Some(kept) = ok_or_warn(profile.store.load(&self.key).await) else {
+            lock(&self.state).reloads += 1; // retry with the next request
             return self.current().0;
         };
-        if self.is_ahead_of(kept.as_ref()) {
+        if self.is_newer_than_store(kept.as_ref()) {
             return self.current().0;
         }
-        readable(Record::read(&kept?)).map(Arc::new)
+        ok_or_warn(TokenRecord::parse(&kept?)).map(Arc::new)
     }
 }
 
-fn readable<T>(kept: Result<T, AuthError>) -> Option<T> {
+fn ok_or_warn<T>(kept: Result<T, AuthError>) -> Option<T> {
     kept.inspect_err(|error| tracing::warn!(%error, "ignoring a stored token")).ok()
 }

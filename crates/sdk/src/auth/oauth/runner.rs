@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response};
 
-use super::account::{Account, Held};
-use super::{Grant, Profile};
+use super::account::{Account, AccountLocks};
+use super::{GrantType, OAuthConfig};
 use crate::auth::error::{AuthError, AuthErrorKind};
 use crate::auth::flow::dpop;
-use crate::auth::flow::http::{Exchange, Purpose, Reply};
-use crate::auth::flow::{Action, Event, Flow};
+use crate::auth::flow::http::{FlowRequest, FlowResponse, Purpose};
+use crate::auth::flow::{Flow, FlowAction, FlowEvent};
 use crate::auth::scheme::header_value;
 use crate::auth::secret::Secret;
-use crate::auth::store::record::Record;
+use crate::auth::store::record::TokenRecord;
 use crate::egress::{
-    Body, Egress, EgressError, EgressErrorKind, Redirects, ResponseBody, Target, Trust, host_of,
+    Body, Egress, EgressError, EgressErrorKind, Redirects, ResponseBody, Target, UrlSource, host_of,
 };
 use crate::http::header_names;
 
 /// Timeout and maximum size of a response.
-const PATIENCE: Duration = Duration::from_secs(10);
-const MOST: usize = 1 << 20;
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Maximum number of redirects followed for metadata, within one origin.
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// Completed step of an authorization.
 #[derive(Debug)]
@@ -44,17 +44,17 @@ pub struct AuthStep<'a> {
 
 /// Executes flows.
 pub(in crate::auth) struct Runner<'a> {
-    pub(in crate::auth) profile: &'a Profile,
+    pub(in crate::auth) profile: &'a OAuthConfig,
     /// The server from which the URLs were discovered.
     pub(in crate::auth) server: &'a Target,
     pub(in crate::auth) egress: &'a Egress,
     pub(in crate::auth) account: &'a Account,
     /// Number of completed operations before this one.
-    pub(in crate::auth) attempt: u64,
+    pub(in crate::auth) generation: u64,
     /// Lock against other processes. It is released before a sign-in, which may take long.
     pub(in crate::auth) lease: Option<Box<dyn Send>>,
     /// Locks against other operations in this process.
-    pub(in crate::auth) held: &'a mut Held,
+    pub(in crate::auth) locks: &'a mut AccountLocks,
 }
 
 impl Runner<'_> {
@@ -63,33 +63,37 @@ impl Runner<'_> {
     pub(in crate::auth) async fn run(
         &mut self,
         flow: &mut Flow,
-        first: Result<Action, AuthError>,
-    ) -> Result<Option<Record>, AuthError> {
+        first: Result<FlowAction, AuthError>,
+    ) -> Result<Option<TokenRecord>, AuthError> {
         let mut action = first?;
         loop {
             let event = match action {
-                Action::Done(record) => return Ok(Some(*record)),
-                Action::Send(exchange) => {
+                FlowAction::Done(record) => return Ok(Some(*record)),
+                FlowAction::Send(exchange) => {
                     match send(&exchange, self.profile, self.server, self.egress).await {
-                        Ok(reply) => Event::Replied(reply),
-                        Err(error) => Event::Unreachable(error),
+                        Ok(reply) => FlowEvent::Response(reply),
+                        Err(error) => FlowEvent::Unreachable(error),
                     }
                 }
-                Action::Prepare => {
-                    (self.lease, self.held.turn) = (None, None);
-                    if self.held.asking.is_none() {
-                        self.held.asking = Some(self.account.asking.clone().lock_owned().await);
+                FlowAction::GetRedirectUri => {
+                    (self.lease, self.locks.update) = (None, None);
+                    if self.locks.sign_in.is_none() {
+                        self.locks.sign_in = Some(self.account.sign_in_lock.clone().lock_owned().await);
                     }
-                    if self.account.current().1 != self.attempt {
+                    if self.account.current().1 != self.generation {
                         return Ok(None);
                     }
-                    Event::Prepared(person(self.profile)?.redirect_uri().await?)
+                    FlowEvent::RedirectUri(redirect_handler(self.profile)?.redirect_uri().await?)
                 }
-                Action::Visit(url) => Event::Returned(self.visit(url, flow.away()?).await?),
-                Action::Assert { audience } => Event::Asserted(assertion(self.profile, audience).await?),
+                FlowAction::RedirectUser(url) => {
+                    FlowEvent::Redirect(self.redirect_user(url, flow.detach()?).await?)
+                }
+                FlowAction::GetAssertion { audience } => {
+                    FlowEvent::Assertion(assertion(self.profile, audience).await?)
+                }
             };
             action = flow.next(event, now(self.profile)).inspect_err(|error| {
-                if let Some(host) = error.denied() {
+                if let Some(host) = error.denied_host() {
                     self.egress.deny(host, None, "the authorization server metadata contains an unsafe URL");
                 }
             })?;
@@ -97,50 +101,58 @@ impl Runner<'_> {
     }
 
     /// Redirects the user and waits for the redirect back, as long as a request waits for the token.
-    async fn visit(&mut self, url: String, rest: Secret) -> Result<String, AuthError> {
-        let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiting.subscribe());
+    async fn redirect_user(&mut self, url: String, rest: Secret) -> Result<String, AuthError> {
+        let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiters.subscribe());
         let shown = url.split('?').next().unwrap_or_default().to_owned();
         let given_up = |why: String| {
-            AuthError::new(AuthErrorKind::Person, format!("no user signed in at `{shown}` {why}; try again"))
+            AuthError::new(
+                AuthErrorKind::UserAbandoned,
+                format!("no user signed in at `{shown}` {why}; try again"),
+            )
         };
         let result = tokio::select! {
-            result = tokio::time::timeout(profile.patience, person(profile)?.lead(url, rest)) => match result {
+            result = tokio::time::timeout(profile.sign_in_timeout, redirect_handler(profile)?.redirect_detached(url, rest)) => match result {
                 Ok(result) => result,
-                Err(_) => Err(given_up(format!("within {} minutes", profile.patience.as_secs().div_ceil(60)))),
+                Err(_) => Err(given_up(format!("within {} minutes", profile.sign_in_timeout.as_secs().div_ceil(60)))),
             },
             _ = waiting.wait_for(|count| *count == 0) => {
                 self.account.is_abandoned.store(true, Ordering::Relaxed);
                 Err(given_up("before the request was cancelled".to_owned()))
             }
         };
-        let error = result.as_ref().err().filter(|error| error.kind() != AuthErrorKind::Away);
-        tell(profile, &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() });
+        let error = result.as_ref().err().filter(|error| error.kind() != AuthErrorKind::Redirected);
+        report_step(
+            profile,
+            &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() },
+        );
         result
     }
 }
 
-pub(in crate::auth) fn now(profile: &Profile) -> u64 {
+pub(in crate::auth) fn now(profile: &OAuthConfig) -> u64 {
     profile.clock.since_epoch().as_secs()
 }
 
 /// Sends one request and reports it to `on_step`.
 pub(in crate::auth) async fn send(
-    exchange: &Exchange,
-    profile: &Profile,
+    exchange: &FlowRequest,
+    profile: &OAuthConfig,
     server: &Target,
     egress: &Egress,
-) -> Result<Reply, AuthError> {
+) -> Result<FlowResponse, AuthError> {
     let began = Instant::now();
-    let result = match tokio::time::timeout(PATIENCE, fetch(exchange, server, egress)).await {
+    let result = match tokio::time::timeout(RESPONSE_TIMEOUT, fetch(exchange, server, egress)).await {
         // Some servers send errors with a success status.
-        Ok(Ok(reply)) if !reply.is_success() || reply.has_error() => Ok(exchange.without_secrets(reply)),
+        Ok(Ok(reply)) if !reply.is_success() || reply.has_error() => Ok(exchange.redact(reply)),
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(reason)) => Err(unreachable(exchange, &reason)),
-        Err(_) => Err(unreachable(exchange, &format!("no response within {} seconds", PATIENCE.as_secs()))),
+        Err(_) => {
+            Err(unreachable(exchange, &format!("no response within {} seconds", RESPONSE_TIMEOUT.as_secs())))
+        }
     };
     let url = exchange.url().split('?').next().unwrap_or_default();
     tracing::debug!(purpose = %exchange.purpose(), url, status = result.as_ref().ok().map(|reply| reply.status), "auth");
-    tell(
+    report_step(
         profile,
         &AuthStep {
             purpose: Some(exchange.purpose()),
@@ -153,54 +165,59 @@ pub(in crate::auth) async fn send(
     result
 }
 
-fn tell(profile: &Profile, step: &AuthStep<'_>) {
+fn report_step(profile: &OAuthConfig, step: &AuthStep<'_>) {
     if let Some(told) = &profile.on_step {
-        crate::client::guarded(|| told(step));
+        crate::client::catch_hook_panic(|| told(step));
     }
 }
 
-fn unreachable(exchange: &Exchange, reason: &str) -> AuthError {
-    let url = crate::auth::error::quoted(exchange.url().split('?').next().unwrap_or_default());
+fn unreachable(exchange: &FlowRequest, reason: &str) -> AuthError {
+    let url = crate::auth::error::sanitize(exchange.url().split('?').next().unwrap_or_default());
     AuthError::new(AuthErrorKind::Unreachable, format!("{} at `{url}` failed: {reason}", exchange.purpose()))
 }
 
-async fn fetch(exchange: &Exchange, server: &Target, egress: &Egress) -> Result<Reply, String> {
-    let target =
-        if exchange.is_typed() { Target::typed(exchange.url()) } else { server.learned(exchange.url()) };
+async fn fetch(exchange: &FlowRequest, server: &Target, egress: &Egress) -> Result<FlowResponse, String> {
+    let target = if exchange.is_configured() {
+        Target::configured(exchange.url())
+    } else {
+        server.discovered(exchange.url())
+    };
     let target = target.map_err(|error| {
         egress.deny(&host_of(exchange.url()), None, &error.to_string());
         error.to_string()
     })?;
     let mut response = attempt(exchange, &target, egress).await?;
     if matches!(&response, Err(error) if matches!(error.kind(), EgressErrorKind::Refused(_)))
-        && target.trust() == (Trust::Learned { home: None })
+        && target.source() == (UrlSource::Discovered { reached_class: None })
     {
         // The URL may be on the network of the server, which has not been contacted yet.
-        egress.reach(server).await.map_err(|error| error.to_string())?;
+        egress.preconnect(server).await.map_err(|error| error.to_string())?;
         response = attempt(exchange, &target, egress).await?;
     }
     let response = response.map_err(|error| error.to_string())?;
     let status = response.status().as_u16();
-    let nonce = response.headers().get(dpop::NONCE).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
-    let body = response.into_body().read_to_end(MOST).await.map_err(|error| error.to_string())?;
-    Ok(Reply { status, body: body.to_vec(), nonce })
+    let nonce =
+        response.headers().get(dpop::NONCE_HEADER).and_then(|nonce| nonce.to_str().ok()).map(str::to_owned);
+    let body =
+        response.into_body().read_to_end(MAX_RESPONSE_BYTES).await.map_err(|error| error.to_string())?;
+    Ok(FlowResponse { status, body: body.to_vec(), nonce })
 }
 
-type Attempt = Result<Response<ResponseBody>, EgressError>;
+type SendResult = Result<Response<ResponseBody>, EgressError>;
 
-async fn attempt(exchange: &Exchange, target: &Target, egress: &Egress) -> Result<Attempt, String> {
-    let request = written(exchange)?;
+async fn attempt(exchange: &FlowRequest, target: &Target, egress: &Egress) -> Result<SendResult, String> {
+    let request = http_request(exchange)?;
     Ok(match exchange.method() {
         // A `POST` contains secrets, so its redirects are not followed.
         "POST" => egress.send(request, target).await,
         _ => egress
-            .follow(request, target, Redirects::same_origin(REDIRECTS))
+            .follow(request, target, Redirects::same_origin(MAX_REDIRECTS))
             .await
             .map(|(response, _)| response),
     })
 }
 
-fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
+fn http_request(exchange: &FlowRequest) -> Result<Request<Body>, String> {
     let body = exchange.body().map(|(_, body)| Body::from(body.expose().to_owned()));
     let mut request = Request::new(body.unwrap_or_default());
     *request.method_mut() = if exchange.body().is_some() { Method::POST } else { Method::GET };
@@ -218,16 +235,17 @@ fn written(exchange: &Exchange) -> Result<Request<Body>, String> {
     Ok(request)
 }
 
-fn person(profile: &Profile) -> Result<&dyn crate::auth::Person, AuthError> {
-    let nobody = || AuthError::new(AuthErrorKind::Nobody, "sign-in required, but no redirect handler is set");
-    profile.person.as_deref().ok_or_else(nobody)
+fn redirect_handler(profile: &OAuthConfig) -> Result<&dyn crate::auth::RedirectHandler, AuthError> {
+    let nobody =
+        || AuthError::new(AuthErrorKind::SignInRequired, "sign-in required, but no redirect handler is set");
+    profile.redirect_handler.as_deref().ok_or_else(nobody)
 }
 
-async fn assertion(profile: &Profile, audience: String) -> Result<Secret, AuthError> {
+async fn assertion(profile: &OAuthConfig, audience: String) -> Result<Secret, AuthError> {
     match &profile.grant {
-        Grant::Workload(assertion) => assertion(audience).await,
-        Grant::Enterprise(provider) => (provider.id_token)().await,
-        Grant::Person | Grant::Client => {
+        GrantType::Workload(assertion) => assertion(audience).await,
+        GrantType::Enterprise(provider) => (provider.id_token)().await,
+        GrantType::AuthorizationCode | GrantType::ClientCredentials => {
             Err(AuthError::new(AuthErrorKind::Setup, "no assertion provider is configured for this client"))
         }
     }

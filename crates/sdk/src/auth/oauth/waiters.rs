@@ -3,16 +3,16 @@
 use tokio::sync::watch;
 
 /// Guard that counts one waiting request while it exists.
-pub(in crate::auth) struct Waits<'a>(&'a watch::Sender<usize>);
+pub(in crate::auth) struct WaiterCount<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Waits<'a> {
+impl<'a> WaiterCount<'a> {
     pub(in crate::auth) fn new(waiting: &'a watch::Sender<usize>) -> Self {
         waiting.send_modify(|count| *count += 1);
-        Waits(waiting)
+        WaiterCount(waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }

@@ -12,31 +12,31 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::Person;
+use super::RedirectHandler;
 use crate::auth::error::{AuthError, AuthErrorKind};
 use crate::auth::{AuthFuture, boxed, form_urlencoded};
 use crate::lock::lock;
 
 const PATH: &str = "/callback";
 /// Maximum length of a request head, in bytes, and how long it may take to arrive.
-const LONGEST: usize = 16 << 10;
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_REQUEST_LEN: usize = 16 << 10;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of pending sign-ins, beyond which the oldest is dropped, and of concurrent connections of one.
-const MOST: usize = 16;
+const MAX_PENDING: usize = 16;
 
 /// Redirect handler for a user at this machine. The callback of [`Self::new`] shows or opens the URL.
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
     port: u16,
     /// Listeners by redirect URI, the newest first.
-    listening: Mutex<VecDeque<(String, TcpListener)>>,
+    listeners: Mutex<VecDeque<(String, TcpListener)>>,
 }
 
 impl Loopback {
     /// Creates a handler. `show` receives the URL that the user has to open. Never pass the URL to a shell.
     pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Loopback { show: Box::new(show), port: 0, listening: Mutex::default() }
+        Loopback { show: Box::new(show), port: 0, listeners: Mutex::default() }
     }
 
     /// Sets the port, for clients that are registered with it. Default: any free port.
@@ -46,46 +46,47 @@ impl Loopback {
         self
     }
 
-    fn take(&self, uri: &str) -> Option<TcpListener> {
-        let mut listening = lock(&self.listening);
+    fn take_listener(&self, uri: &str) -> Option<TcpListener> {
+        let mut listening = lock(&self.listeners);
         let place = listening.iter().position(|(known, _)| known == uri)?;
         listening.remove(place).map(|(_, listener)| listener)
     }
 }
 
-impl Person for Loopback {
+impl RedirectHandler for Loopback {
     fn redirect_uri(&self) -> AuthFuture<'_, String> {
         boxed(async {
             let listener =
-                TcpListener::bind(("127.0.0.1", self.port)).await.map_err(|error| not_heard(&error))?;
-            let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
+                TcpListener::bind(("127.0.0.1", self.port)).await.map_err(|error| redirect_error(&error))?;
+            let port = listener.local_addr().map_err(|error| redirect_error(&error))?.port();
             let uri = format!("http://127.0.0.1:{port}{PATH}");
-            let mut listening = lock(&self.listening);
-            listening.truncate(MOST - 1);
+            let mut listening = lock(&self.listeners);
+            listening.truncate(MAX_PENDING - 1);
             listening.push_front((uri.clone(), listener));
             Ok(uri)
         })
     }
 
-    fn visit(&self, url: String) -> AuthFuture<'_, String> {
+    fn redirect(&self, url: String) -> AuthFuture<'_, String> {
         boxed(async move {
             let query = url.split_once('?').map_or("", |(_, query)| query);
             let find = |wanted: &str| {
                 form_urlencoded::decode(query).find(|(name, _)| name == wanted).map(|(_, value)| value)
             };
             let state: Arc<str> = find("state").unwrap_or_default().into();
-            let listener = find("redirect_uri").and_then(|uri| self.take(&uri));
-            let listener = listener.ok_or_else(|| not_heard(&io::Error::other("the listener is closed")))?;
-            let port = listener.local_addr().map_err(|error| not_heard(&error))?.port();
+            let listener = find("redirect_uri").and_then(|uri| self.take_listener(&uri));
+            let listener =
+                listener.ok_or_else(|| redirect_error(&io::Error::other("the listener is closed")))?;
+            let port = listener.local_addr().map_err(|error| redirect_error(&error))?.port();
             (self.show)(&url);
             // Browsers open speculative connections: serve all concurrently, so that none blocks the others.
             let mut heard = JoinSet::new();
             loop {
                 tokio::select! {
-                    accepted = listener.accept(), if heard.len() < MOST => {
-                        let (stream, _) = accepted.map_err(|error| not_heard(&error))?;
+                    accepted = listener.accept(), if heard.len() < MAX_PENDING => {
+                        let (stream, _) = accepted.map_err(|error| redirect_error(&error))?;
                         let state = state.clone();
-                        heard.spawn(async move { tokio::time::timeout(PATIENCE, hear(stream, port, &state)).await });
+                        heard.spawn(async move { tokio::time::timeout(REQUEST_TIMEOUT, read_redirect(stream, port, &state)).await });
                     }
                     Some(ended) = heard.join_next() => {
                         if let Ok(Ok(Some(redirect))) = ended {
@@ -98,24 +99,27 @@ impl Person for Loopback {
     }
 }
 
-fn not_heard(error: &io::Error) -> AuthError {
-    AuthError::new(AuthErrorKind::Person, format!("cannot receive the redirect on this machine: {error}"))
+fn redirect_error(error: &io::Error) -> AuthError {
+    AuthError::new(
+        AuthErrorKind::UserAbandoned,
+        format!("cannot receive the redirect on this machine: {error}"),
+    )
 }
 
 /// Reads one request. Returns its path and query if it is the expected redirect.
-async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
+async fn read_redirect(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let mut bytes = [0; 1024];
         let read = stream.read(&mut bytes).await.ok().filter(|read| *read > 0)?;
         head.extend_from_slice(&bytes[..read]);
-        if head.len() > LONGEST {
+        if head.len() > MAX_REQUEST_LEN {
             return None;
         }
     }
-    let found = std::str::from_utf8(&head).ok().and_then(|head| callback(head, port, state));
+    let found = std::str::from_utf8(&head).ok().and_then(|head| parse_redirect(head, port, state));
     let (status, text) = match found {
-        Some(answer) if is_refusal(answer) => {
+        Some(answer) if is_error_redirect(answer) => {
             ("200 OK", "Sign-in failed. Return to the application for details.")
         }
         Some(_) => ("200 OK", "Sign-in response received. Return to the application."),
@@ -134,7 +138,7 @@ async fn hear(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
 }
 
 /// Returns the path and query of a request if it is the redirect of this sign-in.
-fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
+fn parse_redirect<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
     let mut lines = head.split("\r\n");
     let target = lines.next()?.strip_prefix("GET ")?.strip_suffix(" HTTP/1.1")?;
     let mut hosts =
@@ -147,7 +151,7 @@ fn callback<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> {
 }
 
 /// Returns whether the redirect reports an error.
-fn is_refusal(target: &str) -> bool {
+fn is_error_redirect(target: &str) -> bool {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     form_urlencoded::decode(query).any(|(name, _)| name == "error")
 }
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_the_answer_is_heard() {
-        let heard = |head: &str| callback(head, 7, "s").is_some();
+        let heard = |head: &str| parse_redirect(head, 7, "s").is_some();
         assert!(heard("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
         assert!(heard("GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"));
         for other in [
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_from_a_sign_in() {
-        assert!(is_refusal("/callback?state=s&error=access_denied"));
-        assert!(!is_refusal("/callback?code=error&state=s"));
+        assert!(is_error_redirect("/callback?state=s&error=access_denied"));
+        assert!(!is_error_redirect("/callback?code=error&state=s"));
     }
 }

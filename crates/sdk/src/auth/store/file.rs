@@ -17,12 +17,12 @@ use crate::auth::secret::Secret;
 use crate::auth::{AuthFuture, boxed};
 use crate::jose::encode;
 
-const NONCE: usize = 24;
+const NONCE_LEN: usize = 24;
 /// Maximum size of a record, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// How long to wait for a lock held by another process, and how often to poll it.
-const PATIENCE: Duration = Duration::from_mins(1);
-const LOOK: Duration = Duration::from_millis(20);
+const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Token store in a directory, encrypted with XChaCha20-Poly1305. The key is in a file that only its owner can read.
 #[derive(Clone)]
@@ -38,22 +38,22 @@ impl FileStore {
     pub fn open(directory: impl Into<PathBuf>, key_file: impl AsRef<Path>) -> Result<Self, AuthError> {
         let (directory, key_file) = (directory.into(), key_file.as_ref());
         let open = || -> io::Result<_> {
-            make_directory(&directory)?;
-            key_file.parent().map_or(Ok(()), make_directory)?;
-            let key = read_key(key_file)?;
+            create_private_dir(&directory)?;
+            key_file.parent().map_or(Ok(()), create_private_dir)?;
+            let key = load_or_create_key(key_file)?;
             Ok(XChaCha20Poly1305::new(&(*key).into()))
         };
-        let cipher = open().map_err(|error| failed(&directory, "opened", &error))?;
+        let cipher = open().map_err(|error| store_error(&directory, "opened", &error))?;
         Ok(FileStore(Arc::new(Inner { directory, cipher })))
     }
 }
 
-fn failed(path: &Path, what: &str, error: &io::Error) -> AuthError {
+fn store_error(path: &Path, what: &str, error: &io::Error) -> AuthError {
     let text = format!("the token store `{}` cannot be {what}: {error}", path.display());
     AuthError::new(AuthErrorKind::Store, text)
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -62,7 +62,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Options for a file that only its owner can read.
-fn private() -> OpenOptions {
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
     #[cfg(unix)]
@@ -70,18 +70,20 @@ fn private() -> OpenOptions {
     options
 }
 
-fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
+fn load_or_create_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
     match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut *key).map_err(io::Error::other)?;
             // Write to a temporary file and link it: a concurrent process finds a complete key, or loses the race.
-            let beside = path.with_extension(crate::server::unguessable());
+            let beside = path.with_extension(crate::server::random_id());
             write_new(&beside, &[&*key])?;
             let linked = fs::hard_link(&beside, path);
             fs::remove_file(&beside)?;
             match linked {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return read_key(path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return load_or_create_key(path);
+                }
                 linked => linked?,
             }
         }
@@ -103,7 +105,7 @@ fn read_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
 
 /// Creates a file and syncs it to disk.
 fn write_new(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = private().create_new(true).open(path)?;
+    let mut file = private_file_options().create_new(true).open(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     file.sync_all()
 }
@@ -117,11 +119,11 @@ impl Inner {
     fn load(&self, key: &str) -> io::Result<Option<Secret>> {
         let mut sealed = Vec::new();
         match File::open(self.path(key, "sealed")) {
-            Ok(file) => file.take(LONGEST).read_to_end(&mut sealed)?,
+            Ok(file) => file.take(MAX_RECORD_BYTES).read_to_end(&mut sealed)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let opened = sealed.split_first_chunk::<NONCE>().and_then(|(nonce, sealed)| {
+        let opened = sealed.split_first_chunk::<NONCE_LEN>().and_then(|(nonce, sealed)| {
             let payload = Payload { msg: sealed, aad: key.as_bytes() };
             String::from_utf8(self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()?).ok()
         });
@@ -134,12 +136,12 @@ impl Inner {
 
     /// Writes to a temporary file and renames it, so that a complete record always exists.
     fn save(&self, key: &str, record: &Secret) -> io::Result<()> {
-        let mut nonce = [0; NONCE];
+        let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;
         let payload = Payload { msg: record.expose().as_bytes(), aad: key.as_bytes() };
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.map_err(|_| io::Error::other("encryption failed"))?;
-        let beside = self.path(key, &crate::server::unguessable());
+        let beside = self.path(key, &crate::server::random_id());
         write_new(&beside, &[&nonce, &sealed])?;
         fs::rename(&beside, self.path(key, "sealed"))?;
         // On Unix the directory must be synced, too.
@@ -155,7 +157,7 @@ impl Inner {
 
     /// Returns the lock unless another process holds it.
     fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
-        let file = private().create(true).truncate(false).open(self.path(key, "lock"))?;
+        let file = private_file_options().create(true).truncate(false).open(self.path(key, "lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -174,7 +176,7 @@ impl FileStore {
         let inner = self.0.clone();
         boxed(async move {
             let done = tokio::task::spawn_blocking(move || {
-                work(&inner).map_err(|error| failed(&inner.directory, what, &error))
+                work(&inner).map_err(|error| store_error(&inner.directory, what, &error))
             });
             done.await.unwrap_or_else(|error| Err(AuthError::new(AuthErrorKind::Store, error.to_string())))
         })
@@ -205,11 +207,11 @@ impl TokenStore for FileStore {
                 if let Some(lock) = self.blocking("locked", move |inner| inner.try_lock(&key)).await? {
                     return Ok(Box::new(lock) as Box<dyn Send>);
                 }
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > LOCK_TIMEOUT {
                     let held = io::Error::other("another process has held the lock for a minute");
-                    return Err(failed(&self.0.directory, "locked", &held));
+                    return Err(store_error(&self.0.directory, "locked", &held));
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(LOCK_POLL_INTERVAL).await;
             }
         })
     }

@@ -4,28 +4,28 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::error::{AuthError, AuthErrorKind, place};
-use crate::auth::flow::client_identity::Identity;
+use crate::auth::error::{AuthError, AuthErrorKind, error_position};
+use crate::auth::flow::client_identity::ClientIdentity;
 use crate::auth::scopes::Scopes;
 use crate::auth::secret::{self, Secret};
 use crate::jose::SigningKey;
 
 /// How many seconds before expiry a token is refreshed, at most a quarter of its lifetime.
-const EARLY: u64 = 30;
+const REFRESH_MARGIN: u64 = 30;
 
 /// Tokens and client identity that one authorization server issued for one server. They are never used with another
 /// authorization server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(in crate::auth) struct Record {
+pub(in crate::auth) struct TokenRecord {
     pub(in crate::auth) issuer: String,
     /// The exact resource identifier of the token.
     pub(in crate::auth) resource: String,
     pub(in crate::auth) token_endpoint: String,
     pub(in crate::auth) revocation_endpoint: Option<String>,
-    pub(in crate::auth) identity: Identity,
-    #[serde(default, with = "secret::kept")]
+    pub(in crate::auth) identity: ClientIdentity,
+    #[serde(default, with = "secret::optional")]
     pub(in crate::auth) access_token: Option<Secret>,
-    #[serde(default, with = "secret::kept")]
+    #[serde(default, with = "secret::optional")]
     pub(in crate::auth) refresh_token: Option<Secret>,
     /// Expiry in seconds since the Unix epoch.
     pub(in crate::auth) expires_at: Option<u64>,
@@ -37,7 +37,7 @@ pub(in crate::auth) struct Record {
     pub(in crate::auth) granted: String,
     /// Whether the token is bound to the key.
     pub(in crate::auth) dpop: bool,
-    #[serde(default, with = "secret::kept")]
+    #[serde(default, with = "secret::optional")]
     key: Option<Secret>,
     /// The parsed key.
     #[serde(skip)]
@@ -45,19 +45,19 @@ pub(in crate::auth) struct Record {
 }
 
 /// Part of a record that does not change with a refresh.
-pub(in crate::auth) struct Origin {
+pub(in crate::auth) struct GrantOrigin {
     pub(in crate::auth) issuer: String,
     pub(in crate::auth) resource: String,
     pub(in crate::auth) token_endpoint: String,
     pub(in crate::auth) revocation_endpoint: Option<String>,
-    pub(in crate::auth) identity: Identity,
+    pub(in crate::auth) identity: ClientIdentity,
 }
 
-impl Record {
+impl TokenRecord {
     /// Creates a record without tokens.
-    pub(in crate::auth) fn new(origin: Origin, requested: &Scopes, key: Option<SigningKey>) -> Self {
+    pub(in crate::auth) fn new(origin: GrantOrigin, requested: &Scopes, key: Option<SigningKey>) -> Self {
         let stored = key.as_ref().and_then(SigningKey::to_pkcs8_der);
-        Record {
+        TokenRecord {
             issuer: origin.issuer,
             resource: origin.resource,
             token_endpoint: origin.token_endpoint,
@@ -75,15 +75,15 @@ impl Record {
         }
     }
 
-    /// Parses the output of [`Self::write`].
-    pub(in crate::auth) fn read(text: &Secret) -> Result<Self, AuthError> {
+    /// Parses the output of [`Self::serialize`].
+    pub(in crate::auth) fn parse(text: &Secret) -> Result<Self, AuthError> {
         let unreadable = |what: String| {
             let text = format!("the stored token cannot be read ({what}): sign out and sign in again");
             AuthError::new(AuthErrorKind::Store, text)
         };
         // Report positions only: the text around them is secret.
-        let mut record: Record =
-            serde_json::from_str(text.expose()).map_err(|error| unreadable(place(&error)))?;
+        let mut record: TokenRecord =
+            serde_json::from_str(text.expose()).map_err(|error| unreadable(error_position(&error)))?;
         if let Some(key) = &record.key {
             let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("invalid key".to_owned()))?;
             let key = SigningKey::from_pkcs8_der(&der, crate::jose::Algorithm::Es256);
@@ -92,7 +92,7 @@ impl Record {
         Ok(record)
     }
 
-    pub(in crate::auth) fn write(&self) -> Result<Secret, AuthError> {
+    pub(in crate::auth) fn serialize(&self) -> Result<Secret, AuthError> {
         let text = serde_json::to_string(self);
         text.map(Secret::from)
             .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be serialized"))
@@ -103,13 +103,13 @@ impl Record {
     }
 
     /// Sets the lifetime of the token, in seconds.
-    pub(in crate::auth) fn live_for(&mut self, life: Option<u64>, now: u64) {
+    pub(in crate::auth) fn set_lifetime(&mut self, life: Option<u64>, now: u64) {
         self.expires_at = life.map(|life| now.saturating_add(life));
-        self.renew_at = life.map(|life| now.saturating_add(life - EARLY.min(life / 4)));
+        self.renew_at = life.map(|life| now.saturating_add(life - REFRESH_MARGIN.min(life / 4)));
     }
 
     /// Returns whether the token has expired.
-    pub(in crate::auth) fn is_over(&self, now: u64) -> bool {
+    pub(in crate::auth) fn is_expired(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 
@@ -119,13 +119,13 @@ impl Record {
     }
 
     /// Returns whether the token should be refreshed and has a refresh token.
-    pub(in crate::auth) fn can_be_renewed(&self, now: u64) -> bool {
+    pub(in crate::auth) fn can_refresh(&self, now: u64) -> bool {
         self.is_stale(now) && self.refresh_token.is_some()
     }
 
     /// Removes the tokens and retains the client identity.
     pub(in crate::auth) fn without_tokens(self) -> Self {
-        Record {
+        TokenRecord {
             access_token: None,
             refresh_token: None,
             expires_at: None,
@@ -135,7 +135,7 @@ impl Record {
         }
     }
 
-    pub(in crate::auth) fn is_same_token(&self, other: &Record) -> bool {
+    pub(in crate::auth) fn is_same_token(&self, other: &TokenRecord) -> bool {
         self.access_token == other.access_token
     }
 }
@@ -143,25 +143,25 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::flow::client_identity::Method;
+    use crate::auth::flow::client_identity::ClientAuthMethod;
 
     #[test]
     fn tokens_are_renewed_before_they_run_out() {
         let text = String::new;
-        let origin = Origin {
+        let origin = GrantOrigin {
             issuer: text(),
             resource: text(),
             token_endpoint: text(),
             revocation_endpoint: None,
-            identity: Identity::new("a", None, Method::None),
+            identity: ClientIdentity::new("a", None, ClientAuthMethod::None),
         };
-        let mut record = Record::new(origin, &Scopes::default(), None);
+        let mut record = TokenRecord::new(origin, &Scopes::default(), None);
         for (life, early) in [(3_600, 30), (20, 5), (1, 0)] {
-            record.live_for(Some(life), 100);
+            record.set_lifetime(Some(life), 100);
             assert!(!record.is_stale(100 + life - early - 1) && record.is_stale(100 + life - early));
-            assert!(!record.is_over(100 + life - 1) && record.is_over(100 + life));
+            assert!(!record.is_expired(100 + life - 1) && record.is_expired(100 + life));
         }
-        record.live_for(None, 100);
-        assert!(!record.is_stale(u64::MAX) && !record.is_over(u64::MAX));
+        record.set_lifetime(None, 100);
+        assert!(!record.is_stale(u64::MAX) && !record.is_expired(u64::MAX));
     }
 }

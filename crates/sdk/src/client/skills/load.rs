@@ -9,7 +9,8 @@ use linchpin_protocol::model::{ReadResourceResult, Skill, SkillResource, SkillRe
 
 use crate::client::{Client, ClientError};
 use crate::skills::{
-    MAX_BYTES, MAX_FILES, SKILL_MD, body, check_name, digest, encode_path, normalize, parse, root, same,
+    MAX_BYTES, MAX_FILES, SKILL_MD, body, check_equal, check_name, digest, encode_path, normalize, parse,
+    skill_root,
 };
 
 /// A skill whose `SKILL.md` was read and matches its entry.
@@ -18,17 +19,17 @@ pub struct LoadedSkill {
     client: Client,
     entry: Skill,
     text: String,
-    room: Room,
+    budget: ReadBudget,
 }
 
 /// Remaining bytes that may be read from files without a declared size.
 #[derive(Debug)]
-struct Room(AtomicU64);
+struct ReadBudget(AtomicU64);
 
-impl Room {
+impl ReadBudget {
     fn spend(&self, bytes: u64) -> Result<(), String> {
-        let left = |room: u64| room.checked_sub(bytes);
-        let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        let remaining = |room: u64| room.checked_sub(bytes);
+        let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, remaining);
         spent.map(|_| ()).map_err(|_| format!("read more than {MAX_BYTES} bytes of this skill"))
     }
 }
@@ -58,18 +59,18 @@ impl Client {
     ///
     /// The text of a skill is written by the server; do not treat it as instructions of the user.
     pub async fn load(&self, skill: &Skill) -> Result<LoadedSkill, ClientError> {
-        let bad = |fault: String| ClientError::BadSkill { uri: skill.uri.clone(), fault };
-        check_entry(skill).map_err(bad)?;
+        let invalid = |fault: String| ClientError::BadSkill { uri: skill.uri.clone(), reason: fault };
+        check_entry(skill).map_err(invalid)?;
         let loaded = LoadedSkill {
             client: self.clone(),
             entry: skill.clone(),
             text: String::new(),
-            room: Room(AtomicU64::new(MAX_BYTES)),
+            budget: ReadBudget(AtomicU64::new(MAX_BYTES)),
         };
         let file = loaded.fetch(&skill.uri).await?;
-        let text = String::from_utf8(file.bytes).map_err(|_| bad("it is not valid UTF-8".into()))?;
-        let head = parse(&text).map_err(bad)?;
-        same(&head, &skill.frontmatter).map_err(bad)?;
+        let text = String::from_utf8(file.bytes).map_err(|_| invalid("it is not valid UTF-8".into()))?;
+        let head = parse(&text).map_err(invalid)?;
+        check_equal(&head, &skill.frontmatter).map_err(invalid)?;
         Ok(LoadedSkill { text, ..loaded })
     }
 }
@@ -102,34 +103,34 @@ impl LoadedSkill {
 
     /// Reads a file by its path relative to the skill's directory, as used in `SKILL.md`: `references/GUIDE.md`.
     pub async fn read(&self, path: &str) -> Result<SkillFile, ClientError> {
-        let bad = |fault: String| ClientError::BadSkill { uri: self.entry.uri.clone(), fault };
-        let path = normalize(path).and_then(|path| encode_path(&path)).map_err(bad)?;
-        let root = root(&self.entry.uri).unwrap_or_default();
+        let invalid = |fault: String| ClientError::BadSkill { uri: self.entry.uri.clone(), reason: fault };
+        let path = normalize(path).and_then(|path| encode_path(&path)).map_err(invalid)?;
+        let root = skill_root(&self.entry.uri).unwrap_or_default();
         self.fetch(&format!("{root}/{path}")).await
     }
 
     /// Reads a file and verifies it against the entry.
     async fn fetch(&self, uri: &str) -> Result<SkillFile, ClientError> {
-        let bad = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), fault };
-        let promised = match &self.entry.resources {
+        let invalid = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), reason: fault };
+        let declared = match &self.entry.resources {
             SkillResources::Dynamic => None,
             SkillResources::Files(files) => {
                 let file = files.iter().find(|file| file.uri == uri);
-                Some(file.ok_or_else(|| bad("the skill entry does not list this file".into()))?)
+                Some(file.ok_or_else(|| invalid("the skill entry does not list this file".into()))?)
             }
         };
         let result = self.client.read(uri).await?;
-        let file = opened(uri, result).map_err(bad)?;
-        match promised {
-            Some(promised) => check_file(promised, &file.bytes).map_err(bad)?,
-            None => self.room.spend(file.bytes.len() as u64).map_err(bad)?,
+        let file = extract_file(uri, result).map_err(invalid)?;
+        match declared {
+            Some(declared) => check_file(declared, &file.bytes).map_err(invalid)?,
+            None => self.budget.spend(file.bytes.len() as u64).map_err(invalid)?,
         }
         Ok(file)
     }
 }
 
 /// Extracts the contents of a file as bytes.
-fn opened(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
+fn extract_file(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
     let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
     let (Some(file), None) = (contents.next(), contents.next()) else {
         return Err("the response must contain exactly this file".into());
@@ -142,11 +143,11 @@ fn opened(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
     Ok(SkillFile { uri: file.uri, mime_type: file.mime_type, bytes })
 }
 
-fn check_file(promised: &SkillResource, bytes: &[u8]) -> Result<(), String> {
-    if promised.size != bytes.len() as u64 {
-        return Err(format!("its size is {} bytes, but the skill entry says {}", bytes.len(), promised.size));
+fn check_file(declared: &SkillResource, bytes: &[u8]) -> Result<(), String> {
+    if declared.size != bytes.len() as u64 {
+        return Err(format!("its size is {} bytes, but the skill entry says {}", bytes.len(), declared.size));
     }
-    if promised.digest != digest(bytes) {
+    if declared.digest != digest(bytes) {
         return Err("its digest does not match the skill entry".into());
     }
     Ok(())
@@ -156,7 +157,7 @@ fn check_file(promised: &SkillResource, bytes: &[u8]) -> Result<(), String> {
 fn check_entry(skill: &Skill) -> Result<(), String> {
     let name = &skill.frontmatter.name;
     check_name(name)?;
-    let root = root(&skill.uri).ok_or_else(|| format!("its URI must end with /{SKILL_MD}"))?;
+    let root = skill_root(&skill.uri).ok_or_else(|| format!("its URI must end with /{SKILL_MD}"))?;
     if root.rsplit('/').next() != Some(name) {
         return Err(format!("its directory must be named `{name}` like the skill"));
     }
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_much() {
-        let room = Room(AtomicU64::new(MAX_BYTES));
+        let room = ReadBudget(AtomicU64::new(MAX_BYTES));
         assert_eq!((room.spend(MAX_BYTES - 1), room.spend(1)), (Ok(()), Ok(())));
         assert!(room.spend(1).unwrap_err().contains("more than 16777216 bytes"));
         assert_eq!(room.spend(0), Ok(()));

@@ -6,7 +6,7 @@ mod load;
 use linchpin_protocol::model::{
     GetSkillParams, ReadResourceDirectoryParams, ReadResourceDirectoryResult, Resource, Skill, extension,
 };
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 use linchpin_protocol::{Method, wire};
 use serde_json::Value;
 
@@ -15,47 +15,47 @@ use super::{Call, Client, Item, Pages};
 pub use load::{LoadedSkill, SkillFile};
 
 /// MIME type of a directory.
-const FOLDER: &str = "inode/directory";
+const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Child {
+pub enum DirectoryEntry {
     /// A file.
     File(Resource),
-    /// A directory, which [`Client::folder`] can list.
-    Folder(Resource),
+    /// A directory, which [`Client::directory`] can list.
+    Directory(Resource),
 }
 
-impl Child {
+impl DirectoryEntry {
     /// Returns the resource of the entry.
     pub fn resource(&self) -> &Resource {
-        let (Child::File(resource) | Child::Folder(resource)) = self;
+        let (DirectoryEntry::File(resource) | DirectoryEntry::Directory(resource)) = self;
         resource
     }
 }
 
-impl From<Resource> for Child {
+impl From<Resource> for DirectoryEntry {
     fn from(resource: Resource) -> Self {
-        let folder = resource.mime_type.as_deref() == Some(FOLDER);
-        if folder { Child::Folder(resource) } else { Child::File(resource) }
+        let folder = resource.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE);
+        if folder { DirectoryEntry::Directory(resource) } else { DirectoryEntry::File(resource) }
     }
 }
 
-impl Item for Child {
+impl Item for DirectoryEntry {
     type Page = ReadResourceDirectoryResult;
     const METHOD: Method = Method::ReadResourceDirectory;
     const MEMBER: &'static str = "resources";
 
-    fn open(page: Self::Page) -> (Vec<Self>, Option<String>) {
-        (page.resources.into_iter().map(Child::from).collect(), page.next_cursor)
+    fn into_parts(page: Self::Page) -> (Vec<Self>, Option<String>) {
+        (page.resources.into_iter().map(DirectoryEntry::from).collect(), page.next_cursor)
     }
 
-    fn entry(text: &str) -> Result<Self, Invalid> {
-        wire::decode::<Resource>(text).map(Child::from)
+    fn decode_entry(text: &str) -> Result<Self, InvalidValue> {
+        wire::decode::<Resource>(text).map(DirectoryEntry::from)
     }
 
-    fn offered(client: &Client) -> bool {
-        client.reads_directories()
+    fn is_supported(client: &Client) -> bool {
+        client.can_list_directories()
     }
 }
 
@@ -67,21 +67,21 @@ impl Client {
 
     /// Gets a skill by the URI of its `SKILL.md`, listed or not. Names do not identify a skill: they are not unique.
     pub fn skill(&self, uri: impl Into<String>) -> Call<Skill> {
-        self.send(Method::GetSkill, &GetSkillParams { uri: uri.into(), meta: None })
+        self.typed_call(Method::GetSkill, &GetSkillParams { uri: uri.into(), meta: None })
     }
 
     /// Lists the entries of a directory of a skill.
-    pub fn folder(&self, uri: impl Into<String>) -> Pages<Child> {
-        Pages::within(self.clone(), uri.into())
+    pub fn directory(&self, uri: impl Into<String>) -> Pages<DirectoryEntry> {
+        Pages::in_directory(self.clone(), uri.into())
     }
 
     /// Returns whether the server declares an extension.
-    pub fn offers(&self, extension: &str) -> bool {
-        self.capabilities().extensions.as_ref().is_some_and(|offered| offered.contains_key(extension))
+    pub fn has_extension(&self, extension: &str) -> bool {
+        self.capabilities().extensions.as_ref().is_some_and(|extensions| extensions.contains_key(extension))
     }
 
     /// Returns whether the server supports listing directories.
-    pub(crate) fn reads_directories(&self) -> bool {
+    pub(crate) fn can_list_directories(&self) -> bool {
         let settings = self.capabilities().extensions.as_ref().and_then(|all| all.get(extension::SKILLS));
         settings.and_then(|settings| settings.get("directoryRead")) == Some(&Value::Bool(true))
     }
@@ -90,6 +90,6 @@ impl Client {
         &self,
         params: &ReadResourceDirectoryParams,
     ) -> Call<ReadResourceDirectoryResult> {
-        self.send(Method::ReadResourceDirectory, params)
+        self.typed_call(Method::ReadResourceDirectory, params)
     }
 }

@@ -8,23 +8,23 @@ use serde_json::Value;
 use super::super::clock::Clock;
 use super::super::identity::check_scope_name;
 use super::super::{BoxFuture, Identity};
-use super::dpop::Proofs;
-use super::issuer_keys::Keys;
-use super::jwt::Jwt;
-use super::protected_resource::{Lookup, Resource, Verifier};
-use super::token_cache::Cache;
+use super::dpop::DpopVerifier;
+use super::issuer_keys::IssuerKeys;
+use super::jwt::JwtVerifier;
+use super::protected_resource::{ProtectedResource, TokenLookup, TokenVerifier};
+use super::token_cache::TokenCache;
 use super::{issuer_metadata, resource_metadata};
 use crate::Result;
 use crate::auth::{Algorithm, Secret};
 use crate::egress::{Egress, Target};
 
-const ALGORITHMS: [Algorithm; 5] =
+const DEFAULT_ALGORITHMS: [Algorithm; 5] =
     [Algorithm::Rs256, Algorithm::Ps256, Algorithm::Es256, Algorithm::Es384, Algorithm::EdDsa];
-const SKEW: Duration = Duration::from_secs(30);
-const KEYS: &str = "URL of the keys";
-const LONGEST_SKEW: Duration = Duration::from_mins(1);
+const DEFAULT_SKEW: Duration = Duration::from_secs(30);
+const JWKS_URL: &str = "URL of the keys";
+const MAX_SKEW: Duration = Duration::from_mins(1);
 
-/// Accepted access tokens and their authorization server, for [`Http::auth`](crate::Http::auth).
+/// Accepted access tokens and their authorization server, for [`Http::auth`](crate::HttpEndpoint::auth).
 ///
 /// ```no_run
 /// # async fn example() -> linchpin::Result {
@@ -44,7 +44,7 @@ const LONGEST_SKEW: Duration = Duration::from_mins(1);
 pub struct Auth {
     pub(super) issuers: Vec<String>,
     pub(super) resource: String,
-    source: Source,
+    source: KeySource,
     pub(super) required: Vec<String>,
     pub(super) supported: Option<Vec<String>>,
     implied: Vec<(String, Vec<String>)>,
@@ -59,11 +59,11 @@ pub struct Auth {
 }
 
 /// Source of the verification keys, or the lookup function for opaque tokens.
-enum Source {
+enum KeySource {
     Discover,
     Uri(String),
     Fixed(Value),
-    Opaque(Lookup),
+    Opaque(TokenLookup),
     /// The builder was called with a lookup function and with keys.
     Contradiction,
 }
@@ -81,7 +81,7 @@ impl Auth {
     /// Accepts JWTs that `issuer` has signed for `resource`, the URL of the endpoint as clients know it. The keys are
     /// discovered through the metadata of the issuer.
     pub fn jwt(issuer: impl Into<String>, resource: impl Into<String>) -> Self {
-        Self::new(vec![issuer.into()], resource.into(), Source::Discover)
+        Self::new(vec![issuer.into()], resource.into(), KeySource::Discover)
     }
 
     /// Accepts opaque tokens that `lookup` resolves to an identity.
@@ -98,12 +98,12 @@ impl Auth {
         F: Fn(Secret) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Option<Identity>>> + Send + 'static,
     {
-        let lookup: Lookup = Box::new(move |token| -> BoxFuture<_> { Box::pin(lookup(token)) });
+        let lookup: TokenLookup = Box::new(move |token| -> BoxFuture<_> { Box::pin(lookup(token)) });
         let issuers = issuers.into_iter().map(Into::into).collect();
-        Self::new(issuers, resource.into(), Source::Opaque(lookup))
+        Self::new(issuers, resource.into(), KeySource::Opaque(lookup))
     }
 
-    fn new(issuers: Vec<String>, resource: String, source: Source) -> Self {
+    fn new(issuers: Vec<String>, resource: String, source: KeySource) -> Self {
         Auth {
             issuers,
             resource,
@@ -112,8 +112,8 @@ impl Auth {
             supported: None,
             implied: Vec::new(),
             audiences: Vec::new(),
-            algorithms: ALGORITHMS.to_vec(),
-            skew: SKEW,
+            algorithms: DEFAULT_ALGORITHMS.to_vec(),
+            skew: DEFAULT_SKEW,
             egress: None,
             clock: None,
             dpop: None,
@@ -167,17 +167,17 @@ impl Auth {
 
     /// Sets the URL of the JWK set, for an issuer without metadata.
     pub fn jwks_uri(self, url: impl Into<String>) -> Self {
-        self.with_keys(Source::Uri(url.into()))
+        self.with_keys(KeySource::Uri(url.into()))
     }
 
     /// Sets the keys as a JWK set; nothing is fetched.
     pub fn keys(self, set: Value) -> Self {
-        self.with_keys(Source::Fixed(set))
+        self.with_keys(KeySource::Fixed(set))
     }
 
-    fn with_keys(mut self, source: Source) -> Self {
+    fn with_keys(mut self, source: KeySource) -> Self {
         self.source = match self.source {
-            Source::Opaque(_) => Source::Contradiction,
+            KeySource::Opaque(_) => KeySource::Contradiction,
             _ => source,
         };
         self
@@ -214,17 +214,17 @@ impl Auth {
     }
 
     /// Builds the protected resource and returns it with the host name that clients use.
-    pub(crate) fn finish(self, clock: Clock) -> Result<(Resource, String), String> {
-        let target = secure("resource", &self.resource)?;
-        let issuers = self.issuers.iter().map(|issuer| secure("issuer", issuer));
+    pub(crate) fn build(self, clock: Clock) -> Result<(ProtectedResource, String), String> {
+        let target = parse_secure_url("resource", &self.resource)?;
+        let issuers = self.issuers.iter().map(|issuer| parse_secure_url("issuer", issuer));
         let issuers = issuers.collect::<Result<Vec<_>, _>>()?;
         let issuer =
             issuers.into_iter().next().ok_or("an authorization server is required: set its issuer")?;
         let implied = self.implied.iter().flat_map(|(scope, others)| std::iter::once(scope).chain(others));
         let mut scopes = self.required.iter().chain(self.supported.iter().flatten()).chain(implied);
         scopes.try_for_each(|scope| check_scope_name(scope))?;
-        if self.skew > LONGEST_SKEW {
-            return Err(format!("the clock skew must be at most {} seconds", LONGEST_SKEW.as_secs()));
+        if self.skew > MAX_SKEW {
+            return Err(format!("the clock skew must be at most {} seconds", MAX_SKEW.as_secs()));
         }
         if self.algorithms.is_empty() {
             return Err("at least one algorithm must be accepted".into());
@@ -232,42 +232,42 @@ impl Auth {
         let origin = target.origin();
         let host = origin.split_once("://").map_or(&*origin, |(_, host)| host).to_owned();
         let verifier_target = target.clone();
-        let resource = Resource {
+        let resource = ProtectedResource {
             metadata_url: format!("{origin}{}", resource_metadata::path(&target)),
             metadata_paths: resource_metadata::paths(&target),
-            document: resource_metadata::document(&self),
+            metadata: resource_metadata::document(&self),
             target,
-            dpop: self.dpop.map(|dpop| (dpop, Proofs::new())),
+            dpop: self.dpop.map(|dpop| (dpop, DpopVerifier::new())),
             clock: self.clock.clone().unwrap_or(clock),
-            required: self.required.clone(),
-            implied: self.implied.clone(),
+            required_scopes: self.required.clone(),
+            implied_scopes: self.implied.clone(),
             verifier: self.verifier(issuer, &verifier_target)?,
         };
         Ok((resource, host))
     }
 
-    fn verifier(self, issuer: Target, resource: &Target) -> Result<Verifier, String> {
+    fn verifier(self, issuer: Target, resource: &Target) -> Result<TokenVerifier, String> {
         let egress = self.egress.unwrap_or_default();
         let only = Some(&self.issuers).filter(|issuers| issuers.len() == 1).map(|issuers| issuers[0].clone());
         let name: Arc<str> = self.issuers.into_iter().next().unwrap_or_default().into();
         let keys = match self.source {
-            Source::Opaque(lookup) => return Ok(Verifier::Opaque(lookup, only)),
-            Source::Contradiction => {
+            KeySource::Opaque(lookup) => return Ok(TokenVerifier::Opaque(lookup, only)),
+            KeySource::Contradiction => {
                 return Err("`Auth::opaque` does not use keys: use `Auth::jwt`".into());
             }
-            Source::Fixed(set) => Keys::fixed(issuer_metadata::keys(&set)?),
-            Source::Uri(url) => {
-                let target = secure(KEYS, &url)?;
-                Keys::fetched(move || {
+            KeySource::Fixed(set) => IssuerKeys::fixed(issuer_metadata::parse_keys(&set)?),
+            KeySource::Uri(url) => {
+                let target = parse_secure_url(JWKS_URL, &url)?;
+                IssuerKeys::fetched(move || {
                     let (egress, target) = (egress.clone(), target.clone());
-                    Box::pin(async move { issuer_metadata::fetch(&egress, &target).await })
+                    Box::pin(async move { issuer_metadata::fetch_keys(&egress, &target).await })
                 })
             }
-            Source::Discover => {
+            KeySource::Discover => {
                 let name = name.clone();
-                Keys::fetched(move || {
+                IssuerKeys::fetched(move || {
                     let (egress, issuer, name) = (egress.clone(), issuer.clone(), name.clone());
-                    Box::pin(async move { issuer_metadata::discover(&egress, &issuer, &name).await })
+                    Box::pin(async move { issuer_metadata::discover_keys(&egress, &issuer, &name).await })
                 })
             }
         };
@@ -279,20 +279,20 @@ impl Auth {
         }
         audiences.push(self.resource);
         let (algorithms, skew) = (self.algorithms, self.skew);
-        let jwt = Jwt { issuer: name.to_string(), audiences, algorithms, skew, keys };
-        Ok(Verifier::Jwt(Box::new(jwt), Cache::default()))
+        let jwt = JwtVerifier { issuer: name.to_string(), audiences, algorithms, skew, keys };
+        Ok(TokenVerifier::Jwt(Box::new(jwt), TokenCache::default()))
     }
 }
 
 /// Parses a URL that token verification depends on: it must use https, except on this machine.
-fn secure(what: &str, url: &str) -> Result<Target, String> {
-    let target = Target::typed(url).map_err(|error| format!("the {what}: {error}"))?;
+fn parse_secure_url(what: &str, url: &str) -> Result<Target, String> {
+    let target = Target::configured(url).map_err(|error| format!("the {what}: {error}"))?;
     if !target.is_secure() {
         return Err(format!(
             "the {what} {target} must use https; plain http is accepted only for this machine"
         ));
     }
-    if what != KEYS && url.contains(['?', '#']) {
+    if what != JWKS_URL && url.contains(['?', '#']) {
         return Err(format!("the {what} {target} must not have a query or a fragment"));
     }
     Ok(target)

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use ::http::{HeaderValue, StatusCode};
 
-use super::dpop::ALGORITHMS;
+use super::dpop::PROOF_ALGORITHMS;
 use super::presented_token::Scheme;
-use super::protected_resource::Resource;
+use super::protected_resource::ProtectedResource;
 use crate::jose::Algorithm;
 
 /// Response to a rejected request.
@@ -20,18 +20,18 @@ pub(crate) struct Rejection {
 
 /// Error parameters of a challenge.
 #[derive(Clone, Copy)]
-struct Fault<'a> {
+struct ChallengeError<'a> {
     scheme: Scheme,
     code: &'static str,
     text: &'a str,
 }
 
-impl Resource {
+impl ProtectedResource {
     pub(super) fn no_token(&self) -> Rejection {
         Rejection {
             status: StatusCode::UNAUTHORIZED,
             text: "authentication required: send an access token".into(),
-            challenges: self.challenges(&self.required, None),
+            challenges: self.challenges(&self.required_scopes, None),
         }
     }
 
@@ -55,14 +55,15 @@ impl Resource {
         text: impl Into<Cow<'static, str>>,
     ) -> Rejection {
         let text = text.into();
-        let challenges = self.challenges(&self.required, Some(Fault { scheme, code, text: &text }));
+        let challenges =
+            self.challenges(&self.required_scopes, Some(ChallengeError { scheme, code, text: &text }));
         Rejection { status, text, challenges }
     }
 
     /// The token is valid but lacks scopes; `scopes` are all scopes that this request needs.
-    pub(super) fn insufficient(&self, scheme: Scheme, scopes: &[String]) -> Rejection {
+    pub(super) fn insufficient_scope(&self, scheme: Scheme, scopes: &[String]) -> Rejection {
         let text = "the token lacks scopes that this request needs";
-        let fault = Fault { scheme, code: "insufficient_scope", text };
+        let fault = ChallengeError { scheme, code: "insufficient_scope", text };
         let challenges = self.challenges(scopes, Some(fault));
         Rejection { status: StatusCode::FORBIDDEN, text: text.into(), challenges }
     }
@@ -78,13 +79,14 @@ impl Resource {
     }
 
     /// Returns one challenge for each supported scheme. The error is in the challenge of the scheme that was used.
-    fn challenges(&self, scopes: &[String], fault: Option<Fault<'_>>) -> Vec<HeaderValue> {
+    fn challenges(&self, scopes: &[String], fault: Option<ChallengeError<'_>>) -> Vec<HeaderValue> {
         let schemes = self.schemes();
         let used =
             fault.map(|fault| fault.scheme).filter(|used| schemes.contains(used)).unwrap_or(schemes[0]);
         let challenge = |scheme: &Scheme| {
             let fault = fault.filter(|_| *scheme == used);
-            let algorithms = (*scheme == Scheme::Dpop).then(|| ALGORITHMS.map(Algorithm::name).join(" "));
+            let algorithms =
+                (*scheme == Scheme::Dpop).then(|| PROOF_ALGORITHMS.map(Algorithm::name).join(" "));
             let scopes = (!scopes.is_empty()).then(|| scopes.join(" "));
             let parameters = [
                 ("algs", algorithms),

@@ -7,60 +7,60 @@ use ::http::HeaderMap;
 use ::http::request::Parts;
 use serde_json::Value;
 
-use super::replay_cache::{Again, Replay};
-use crate::auth::PROOF;
+use super::replay_cache::{ReplayCache, ReplayError};
+use crate::auth::PROOF_HEADER;
 use crate::egress::Target;
-use crate::jose::{Algorithm, PublicKey, Token, digest, thumbprint};
+use crate::jose::{Algorithm, CompactJws, PublicKey, digest, thumbprint};
 
 /// Tolerated clock skew of a client, in both directions.
-const SKEW: Duration = Duration::from_mins(1);
+const PROOF_SKEW: Duration = Duration::from_mins(1);
 /// How long used proofs are remembered; longer than a proof can be accepted (twice the skew).
-const WINDOW: Duration = Duration::from_secs(125);
-const MAX_ID: usize = 512;
+const REPLAY_WINDOW: Duration = Duration::from_secs(125);
+const MAX_JTI_LEN: usize = 512;
 
 /// Accepted algorithms of proofs. All of them, unlike for tokens: clients generate the keys, and most support only one
 /// type.
-pub(super) const ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
+pub(super) const PROOF_ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
 
-pub(super) struct Proofs(Replay);
+pub(super) struct DpopVerifier(ReplayCache);
 
 /// Reason why a proof is rejected.
-pub(super) enum Doubt {
-    Wrong(Cow<'static, str>),
+pub(super) enum ProofError {
+    Invalid(Cow<'static, str>),
     /// The replay cache is full, so reuse cannot be ruled out.
-    Busy,
+    Unavailable,
 }
 
-impl<T: Into<Cow<'static, str>>> From<T> for Doubt {
+impl<T: Into<Cow<'static, str>>> From<T> for ProofError {
     fn from(text: T) -> Self {
-        Doubt::Wrong(text.into())
+        ProofError::Invalid(text.into())
     }
 }
 
-impl Proofs {
+impl DpopVerifier {
     pub(super) fn new() -> Self {
-        Proofs(Replay::new(WINDOW))
+        DpopVerifier(ReplayCache::new(REPLAY_WINDOW))
     }
 
     /// Verifies that the sender of `token` to `target` holds the key with this thumbprint, and that the proof is not
     /// reused.
-    pub(super) fn check(
+    pub(super) fn verify(
         &self,
         parts: &Parts,
         token: &str,
         key: &str,
         target: &Target,
         now: Duration,
-    ) -> Result<(), Doubt> {
-        let proof = Token::parse(only(&parts.headers)?)
+    ) -> Result<(), ProofError> {
+        let proof = CompactJws::parse(single_proof(&parts.headers)?)
             .map_err(|error| error.to_string().replace("token", "proof"))?;
         let header = proof.header();
-        if header.kind.as_deref() != Some("dpop+jwt") {
+        if header.typ.as_deref() != Some("dpop+jwt") {
             return Err("the typ of the proof must be dpop+jwt".into());
         }
         let jwk = header.jwk.as_ref().ok_or("the proof has no jwk")?;
         let public = PublicKey::from_jwk(jwk).map_err(|error| error.to_string())?;
-        let claims = proof.verify(&public, &ALGORITHMS).map_err(|error| error.to_string())?;
+        let claims = proof.verify(&public, &PROOF_ALGORITHMS).map_err(|error| error.to_string())?;
         if thumbprint(jwk).ok().as_deref() != Some(key) {
             return Err("the proof is signed by another key than the token is bound to".into());
         }
@@ -68,27 +68,27 @@ impl Proofs {
         if text("htm") != Some(parts.method.as_str()) {
             return Err("htm of the proof does not match the request method".into());
         }
-        if !text("htu").is_some_and(|url| is_same(url, target)) {
+        if !text("htu").is_some_and(|url| matches_target(url, target)) {
             return Err("htu of the proof does not match the URL of this server".into());
         }
         let off = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
-        if off.is_none_or(|off| off > SKEW.as_secs_f64()) {
+        if off.is_none_or(|off| off > PROOF_SKEW.as_secs_f64()) {
             return Err("iat of the proof must be within 60 seconds of the current time".into());
         }
         if text("ath") != Some(&digest(token)) {
             return Err("ath of the proof does not match the token".into());
         }
-        let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_ID);
-        match self.0.note(key, id.ok_or("the proof has no jti")?) {
+        let id = text("jti").filter(|id| !id.is_empty() && id.len() <= MAX_JTI_LEN);
+        match self.0.record(key, id.ok_or("the proof has no jti")?) {
             Ok(()) => Ok(()),
-            Err(Again::Used) => Err("the proof has already been used".into()),
-            Err(Again::Full) => Err(Doubt::Busy),
+            Err(ReplayError::Used) => Err("the proof has already been used".into()),
+            Err(ReplayError::Full) => Err(ProofError::Unavailable),
         }
     }
 }
 
-fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
-    let mut values = headers.get_all(PROOF).iter();
+fn single_proof(headers: &HeaderMap) -> Result<&str, ProofError> {
+    let mut values = headers.get_all(PROOF_HEADER).iter();
     let first = values.next().ok_or("the proof is missing: send it in the DPoP header")?;
     if values.next().is_some() {
         return Err("the DPoP header occurs more than once".into());
@@ -97,6 +97,6 @@ fn only(headers: &HeaderMap) -> Result<&str, Doubt> {
 }
 
 /// Compares a URL with that of the server, ignoring the query.
-fn is_same(url: &str, target: &Target) -> bool {
-    Target::typed(url).is_ok_and(|url| url.same_origin(target) && url.path() == target.path())
+fn matches_target(url: &str, target: &Target) -> bool {
+    Target::configured(url).is_ok_and(|url| url.same_origin(target) && url.path() == target.path())
 }

@@ -8,93 +8,93 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::super::{BoxFuture, start};
-use super::Refused;
+use super::super::{BoxFuture, spawn};
+use super::TokenError;
 use crate::jose::{Algorithm, PublicKey};
 use crate::lock::lock;
 
 /// Timeout of a fetch, including metadata and redirects.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long keys are fresh: default, minimum and maximum.
-const FRESH: Duration = Duration::from_hours(1);
-const SHORTEST_FRESH: Duration = Duration::from_mins(5);
-const LONGEST_FRESH: Duration = Duration::from_hours(24);
+const DEFAULT_FRESHNESS: Duration = Duration::from_hours(1);
+const MIN_FRESHNESS: Duration = Duration::from_mins(5);
+const MAX_FRESHNESS: Duration = Duration::from_hours(24);
 /// How long keys are used after they are no longer fresh, if fetching fails.
-const STALE: Duration = Duration::from_hours(6);
+const MAX_STALENESS: Duration = Duration::from_hours(6);
 /// Minimum time between two fetches, and the maximum backoff after failures.
-const PAUSE: Duration = Duration::from_secs(30);
+const FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// Backoff after the first failure; it doubles with each further failure.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Fetched keys.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct KeySet {
     pub(super) keys: Vec<PublicKey>,
     /// The `max-age` of the response, if present.
     pub(super) max_age: Option<Duration>,
 }
 
-type Fetch = Box<dyn Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync>;
+type Fetch = Box<dyn Fn() -> BoxFuture<Result<KeySet, String>> + Send + Sync>;
 
 /// Verification keys of an issuer. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Keys(Arc<Inner>);
+pub(super) struct IssuerKeys(Arc<Inner>);
 
 struct Inner {
     /// `None` for fixed keys.
     fetch: Option<Fetch>,
-    state: Mutex<State>,
+    state: Mutex<KeyState>,
     fetched: Notify,
 }
 
-struct State {
-    known: Option<Known>,
+struct KeyState {
+    keys: Option<FetchedKeys>,
     is_fetching: bool,
     /// Earliest time of the next fetch.
-    next: Instant,
+    next_fetch: Instant,
     failures: u32,
 }
 
-struct Known {
+struct FetchedKeys {
     keys: Arc<[PublicKey]>,
     fresh_until: Option<Instant>,
 }
 
-impl Known {
+impl FetchedKeys {
     fn is_fresh(&self, now: Instant) -> bool {
         self.fresh_until.is_none_or(|until| now < until)
     }
 
     fn is_usable(&self, now: Instant) -> bool {
-        self.fresh_until.is_none_or(|until| now < until + STALE)
+        self.fresh_until.is_none_or(|until| now < until + MAX_STALENESS)
     }
 }
 
 /// Next step of a key lookup.
-enum Step {
+enum KeyLookup {
     /// Keys that may have signed the token.
     Found(Vec<PublicKey>),
     Fetch,
     Wait,
-    Give(Refused),
+    Fail(TokenError),
 }
 
-impl Keys {
+impl IssuerKeys {
     /// Creates a set of keys that never changes.
     pub(super) fn fixed(keys: Vec<PublicKey>) -> Self {
-        Self::with(None, Some(Known { keys: keys.into(), fresh_until: None }))
+        Self::new(None, Some(FetchedKeys { keys: keys.into(), fresh_until: None }))
     }
 
     /// Creates a set of keys that is fetched on demand.
     pub(super) fn fetched(
-        fetch: impl Fn() -> BoxFuture<Result<Fetched, String>> + Send + Sync + 'static,
+        fetch: impl Fn() -> BoxFuture<Result<KeySet, String>> + Send + Sync + 'static,
     ) -> Self {
-        Self::with(Some(Box::new(fetch)), None)
+        Self::new(Some(Box::new(fetch)), None)
     }
 
-    fn with(fetch: Option<Fetch>, known: Option<Known>) -> Self {
-        let state = State { known, is_fetching: false, next: Instant::now(), failures: 0 };
-        Keys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
+    fn new(fetch: Option<Fetch>, known: Option<FetchedKeys>) -> Self {
+        let state = KeyState { keys: known, is_fetching: false, next_fetch: Instant::now(), failures: 0 };
+        IssuerKeys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
     }
 
     /// Returns the keys that may have signed a token: the keys with this id, or all if `id` is `None`.
@@ -102,16 +102,16 @@ impl Keys {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Vec<PublicKey>, Refused> {
+    ) -> Result<Vec<PublicKey>, TokenError> {
         let mut waited = false;
         loop {
             let mut fetched = std::pin::pin!(self.0.fetched.notified());
             fetched.as_mut().enable();
-            match self.0.look(id, algorithm, waited) {
-                Step::Found(keys) => return Ok(keys),
-                Step::Fetch => self.start(),
-                Step::Wait => {}
-                Step::Give(refused) => return Err(refused),
+            match self.0.lookup(id, algorithm, waited) {
+                KeyLookup::Found(keys) => return Ok(keys),
+                KeyLookup::Fetch => self.start_fetch(),
+                KeyLookup::Wait => {}
+                KeyLookup::Fail(refused) => return Err(refused),
             }
             fetched.await;
             waited = true;
@@ -119,9 +119,10 @@ impl Keys {
     }
 
     /// Fetches in a separate task, so that other callers still get the keys if this request is cancelled.
-    fn start(&self) {
-        let mut guard = Fetching { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
-        start(&Handle::current(), async move {
+    fn start_fetch(&self) {
+        let mut guard =
+            FetchGuard { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
+        spawn(&Handle::current(), async move {
             if let Some(fetch) = &guard.inner.fetch {
                 let too_long =
                     || Err(format!("the fetch took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
@@ -133,11 +134,11 @@ impl Keys {
 }
 
 impl Inner {
-    fn look(&self, id: Option<&str>, algorithm: Algorithm, waited: bool) -> Step {
+    fn lookup(&self, id: Option<&str>, algorithm: Algorithm, waited: bool) -> KeyLookup {
         let now = Instant::now();
         let mut state = lock(&self.state);
-        let may_fetch = self.fetch.is_some() && !state.is_fetching && now >= state.next;
-        let usable = state.known.as_ref().filter(|known| known.is_usable(now));
+        let may_fetch = self.fetch.is_some() && !state.is_fetching && now >= state.next_fetch;
+        let usable = state.keys.as_ref().filter(|known| known.is_usable(now));
         let is_named = |key: &PublicKey| id.zip(key.id()).is_none_or(|(id, own)| id == own);
         let fits = |key: &&PublicKey| key.fits(algorithm) && is_named(key);
         let found: Vec<_> =
@@ -146,37 +147,37 @@ impl Inner {
         let is_fresh = usable.is_some_and(|known| known.is_fresh(now));
         let no_more = waited || !(may_fetch || state.is_fetching);
         let step = if !found.is_empty() && (is_fresh || no_more) {
-            Step::Found(found)
+            KeyLookup::Found(found)
         } else if no_more {
             // After a failed fetch the key may be a new one, so the token cannot be called invalid.
-            Step::Give(match usable.filter(|_| state.failures == 0) {
-                Some(_) => Refused::token("the token is signed with an unknown key"),
-                None => Refused::Unavailable,
+            KeyLookup::Fail(match usable.filter(|_| state.failures == 0) {
+                Some(_) => TokenError::token("the token is signed with an unknown key"),
+                None => TokenError::Unavailable,
             })
         } else if may_fetch {
-            Step::Fetch
+            KeyLookup::Fetch
         } else {
-            Step::Wait
+            KeyLookup::Wait
         };
-        state.is_fetching |= matches!(step, Step::Fetch);
+        state.is_fetching |= matches!(step, KeyLookup::Fetch);
         step
     }
 
-    fn finish(&self, result: Result<Fetched, String>) {
+    fn finish_fetch(&self, result: Result<KeySet, String>) {
         let now = Instant::now();
         let mut state = lock(&self.state);
         state.is_fetching = false;
         match result {
-            Ok(Fetched { keys, max_age }) => {
-                let fresh = max_age.unwrap_or(FRESH).clamp(SHORTEST_FRESH, LONGEST_FRESH);
-                state.known = Some(Known { keys: keys.into(), fresh_until: Some(now + fresh) });
+            Ok(KeySet { keys, max_age }) => {
+                let fresh = max_age.unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+                state.keys = Some(FetchedKeys { keys: keys.into(), fresh_until: Some(now + fresh) });
                 state.failures = 0;
-                state.next = now + PAUSE;
+                state.next_fetch = now + FETCH_INTERVAL;
             }
             Err(error) => {
-                let pause = FIRST_PAUSE * (1 << state.failures.min(5));
+                let pause = INITIAL_BACKOFF * (1 << state.failures.min(5));
                 state.failures += 1;
-                state.next = now + pause.min(PAUSE);
+                state.next_fetch = now + pause.min(FETCH_INTERVAL);
                 tracing::warn!(error, "failed to fetch the keys of the issuer");
             }
         }
@@ -186,13 +187,13 @@ impl Inner {
 }
 
 /// Guard of a running fetch: wakes all waiting callers even if the fetch is cancelled or panics.
-struct Fetching {
+struct FetchGuard {
     inner: Arc<Inner>,
-    result: Result<Fetched, String>,
+    result: Result<KeySet, String>,
 }
 
-impl Drop for Fetching {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.inner.finish(std::mem::replace(&mut self.result, Err(String::new())));
+        self.inner.finish_fetch(std::mem::replace(&mut self.result, Err(String::new())));
     }
 }

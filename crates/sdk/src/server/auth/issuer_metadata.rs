@@ -7,26 +7,26 @@ use ::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use linchpin_jsonrpc::{Limits, check};
 use serde_json::Value;
 
-use super::issuer_keys::Fetched;
+use super::issuer_keys::KeySet;
 use crate::auth::locations;
 use crate::egress::{Body, Egress, Redirects, Target};
 use crate::jose::PublicKey;
 
 /// Maximum size of a document, in bytes.
-const MAX_DOCUMENT: usize = 1 << 20;
+const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 /// Maximum number of keys read from a set; the rest is ignored.
 const MAX_KEYS: usize = 64;
-const REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 
 /// Fetches the keys of an issuer from the `jwks_uri` of its metadata.
-pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Result<Fetched, String> {
+pub(super) async fn discover_keys(egress: &Egress, issuer: &Target, name: &str) -> Result<KeySet, String> {
     let mut failure = None;
     for url in locations(issuer) {
-        let target = issuer.learned(&url).map_err(|error| error.to_string())?;
-        match keys_uri(egress, &target, name).await {
+        let target = issuer.discovered(&url).map_err(|error| error.to_string())?;
+        match fetch_jwks_uri(egress, &target, name).await {
             Ok(Some(uri)) => {
-                let keys = target.learned(&uri).map_err(|error| error.to_string())?;
-                return fetch(egress, &keys).await;
+                let keys = target.discovered(&uri).map_err(|error| error.to_string())?;
+                return fetch_keys(egress, &keys).await;
             }
             Ok(None) => {}
             Err(error) => failure = failure.or(Some(error)),
@@ -38,8 +38,8 @@ pub(super) async fn discover(egress: &Egress, issuer: &Target, name: &str) -> Re
 }
 
 /// Returns the `jwks_uri` of the metadata at `target`; `None` if there is no metadata.
-async fn keys_uri(egress: &Egress, target: &Target, issuer: &str) -> Result<Option<String>, String> {
-    let Some((document, _)) = get(egress, target).await? else { return Ok(None) };
+async fn fetch_jwks_uri(egress: &Egress, target: &Target, issuer: &str) -> Result<Option<String>, String> {
+    let Some((document, _)) = get_json(egress, target).await? else { return Ok(None) };
     if document.get("issuer").and_then(Value::as_str) != Some(issuer) {
         return Err(format!("the metadata at {target} belongs to another issuer"));
     }
@@ -48,14 +48,14 @@ async fn keys_uri(egress: &Egress, target: &Target, issuer: &str) -> Result<Opti
 }
 
 /// Fetches the keys at a URL.
-pub(super) async fn fetch(egress: &Egress, target: &Target) -> Result<Fetched, String> {
+pub(super) async fn fetch_keys(egress: &Egress, target: &Target) -> Result<KeySet, String> {
     let (document, max_age) =
-        get(egress, target).await?.ok_or_else(|| format!("no keys found at {target}"))?;
-    Ok(Fetched { keys: keys(&document).map_err(|error| format!("{error} at {target}"))?, max_age })
+        get_json(egress, target).await?.ok_or_else(|| format!("no keys found at {target}"))?;
+    Ok(KeySet { keys: parse_keys(&document).map_err(|error| format!("{error} at {target}"))?, max_age })
 }
 
 /// Returns the usable keys of a JWK set. Unusable keys are skipped, because a set may contain keys for other purposes.
-pub(super) fn keys(set: &Value) -> Result<Vec<PublicKey>, String> {
+pub(super) fn parse_keys(set: &Value) -> Result<Vec<PublicKey>, String> {
     let all = set.get("keys").and_then(Value::as_array).ok_or("no JWK set found")?;
     let usable: Vec<_> = all.iter().take(MAX_KEYS).filter_map(|key| PublicKey::from_jwk(key).ok()).collect();
     if usable.is_empty() {
@@ -65,10 +65,10 @@ pub(super) fn keys(set: &Value) -> Result<Vec<PublicKey>, String> {
 }
 
 /// Fetches a JSON document with its `max-age`; `None` for a 4xx response.
-async fn get(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
+async fn get_json(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
     let mut request = Request::new(Body::empty());
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let followed = egress.follow(request, target, Redirects::same_origin(REDIRECTS)).await;
+    let followed = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
     let (response, _) = followed.map_err(|error| error.to_string())?;
     if response.status().is_client_error() {
         return Ok(None);
@@ -77,7 +77,8 @@ async fn get(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<D
         return Err(format!("{target} responded with {}", response.status().as_u16()));
     }
     let max_age = max_age(response.headers());
-    let body = response.into_body().read_to_end(MAX_DOCUMENT).await.map_err(|error| error.to_string())?;
+    let body =
+        response.into_body().read_to_end(MAX_DOCUMENT_BYTES).await.map_err(|error| error.to_string())?;
     let text = std::str::from_utf8(&body).ok().filter(|text| check(text, Limits::default()).is_ok());
     let document = text.and_then(|text| serde_json::from_str(text).ok());
     document.map(|document| Some((document, max_age))).ok_or_else(|| format!("{target} is not JSON"))

@@ -6,52 +6,54 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 use super::super::Identity;
-use super::Refused;
-use super::issuer_keys::Keys;
-use crate::jose::{Algorithm, Token};
+use super::TokenError;
+use super::issuer_keys::IssuerKeys;
+use crate::jose::{Algorithm, CompactJws};
 
 /// Maximum number of keys tried for a token without `kid`: each attempt costs time, and any client can cause it.
-const MAX_TRIES: usize = 16;
+const MAX_KEY_ATTEMPTS: usize = 16;
 
-pub(super) struct Jwt {
+pub(super) struct JwtVerifier {
     pub(super) issuer: String,
     /// The resource and its other accepted audiences.
     pub(super) audiences: Vec<String>,
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) skew: Duration,
-    pub(super) keys: Keys,
+    pub(super) keys: IssuerKeys,
 }
 
 type Claims = Map<String, Value>;
-type Read<T> = Result<T, Cow<'static, str>>;
+type ClaimResult<T> = Result<T, Cow<'static, str>>;
 
-impl Jwt {
+impl JwtVerifier {
     /// Verifies a token and returns its identity. `now` is the time since the Unix epoch.
-    pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, Refused> {
-        let token = Token::parse(token).map_err(|error| Refused::token(error.to_string()))?;
+    pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, TokenError> {
+        let token = CompactJws::parse(token).map_err(|error| TokenError::token(error.to_string()))?;
         let header = token.header();
-        if !header.kind.as_deref().is_none_or(is_access_token) {
-            return Err(Refused::token("the token is not an access token: its typ must be at+jwt or JWT"));
+        if !header.typ.as_deref().is_none_or(is_access_token) {
+            return Err(TokenError::token("the token is not an access token: its typ must be at+jwt or JWT"));
         }
         if !self.algorithms.contains(&header.algorithm) {
-            return Err(Refused::Token(format!("the algorithm {} is not accepted", header.algorithm).into()));
+            return Err(TokenError::Token(
+                format!("the algorithm {} is not accepted", header.algorithm).into(),
+            ));
         }
         // Check the claims first, so that an invalid token never causes a fetch.
-        self.check(token.unverified_claims(), now).map_err(Refused::Token)?;
+        self.check_claims(token.unverified_claims(), now).map_err(TokenError::Token)?;
         let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
         let mut wrong = None;
-        for key in keys.iter().take(MAX_TRIES) {
+        for key in keys.iter().take(MAX_KEY_ATTEMPTS) {
             match token.verify(key, &self.algorithms) {
-                Ok(claims) => return identity(claims).map_err(Refused::Token),
+                Ok(claims) => return identity(claims).map_err(TokenError::Token),
                 Err(error) => wrong = Some(error),
             }
         }
         let text = wrong.map_or_else(|| "the signature is invalid".to_owned(), |error| error.to_string());
-        Err(Refused::token(text))
+        Err(TokenError::token(text))
     }
 
-    fn check(&self, claims: &Claims, now: Duration) -> Read<()> {
-        if text(claims, "iss")?.ok_or("the token has no issuer")? != self.issuer {
+    fn check_claims(&self, claims: &Claims, now: Duration) -> ClaimResult<()> {
+        if string_claim(claims, "iss")?.ok_or("the token has no issuer")? != self.issuer {
             return Err("the token is from another issuer".into());
         }
         let is_ours = |audience: &Value| {
@@ -66,13 +68,13 @@ impl Jwt {
             return Err("the token is for another audience".into());
         }
         let (now, skew) = (now.as_secs_f64(), self.skew.as_secs_f64());
-        if time(claims, "exp")?.ok_or("the token has no expiry")? + skew <= now {
+        if time_claim(claims, "exp")?.ok_or("the token has no expiry")? + skew <= now {
             return Err("the token has expired".into());
         }
-        if time(claims, "nbf")?.is_some_and(|begin| begin > now + skew) {
+        if time_claim(claims, "nbf")?.is_some_and(|begin| begin > now + skew) {
             return Err("the token is not valid yet".into());
         }
-        if time(claims, "iat")?.is_some_and(|issued| issued > now + skew) {
+        if time_claim(claims, "iat")?.is_some_and(|issued| issued > now + skew) {
             return Err("the token was issued in the future".into());
         }
         Ok(())
@@ -83,7 +85,7 @@ fn is_access_token(kind: &str) -> bool {
     ["at+jwt", "application/at+jwt", "JWT"].iter().any(|known| known.eq_ignore_ascii_case(kind))
 }
 
-fn text<'a>(claims: &'a Claims, name: &str) -> Read<Option<&'a str>> {
+fn string_claim<'a>(claims: &'a Claims, name: &str) -> ClaimResult<Option<&'a str>> {
     match claims.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -92,7 +94,7 @@ fn text<'a>(claims: &'a Claims, name: &str) -> Read<Option<&'a str>> {
 }
 
 /// Returns a claim as seconds since the Unix epoch.
-fn time(claims: &Claims, name: &str) -> Read<Option<f64>> {
+fn time_claim(claims: &Claims, name: &str) -> ClaimResult<Option<f64>> {
     match claims.get(name).map(Value::as_f64) {
         None => Ok(None),
         Some(Some(time)) => Ok(Some(time)),
@@ -101,34 +103,34 @@ fn time(claims: &Claims, name: &str) -> Read<Option<f64>> {
 }
 
 /// Builds the identity from verified claims.
-fn identity(claims: &Claims) -> Read<Identity> {
+fn identity(claims: &Claims) -> ClaimResult<Identity> {
     // Issuers use different claims for the client id.
     let mut client_id = None;
     for name in ["client_id", "azp", "cid", "appid"] {
-        client_id = client_id.or(text(claims, name)?.filter(|id| !id.is_empty()));
+        client_id = client_id.or(string_claim(claims, name)?.filter(|id| !id.is_empty()));
     }
     // `sub` has no fallback: with the client id in its place, all users of one client would share one identity.
-    let subject = text(claims, "sub")?.filter(|subject| !subject.is_empty());
+    let subject = string_claim(claims, "sub")?.filter(|subject| !subject.is_empty());
     let mut identity = Identity::new(subject.ok_or("the token has no subject")?).with_scopes(scopes(claims)?);
-    if let Some(issuer) = text(claims, "iss")? {
+    if let Some(issuer) = string_claim(claims, "iss")? {
         identity = identity.with_issuer(issuer);
     }
     if let Some(client_id) = client_id {
         identity = identity.with_client_id(client_id);
     }
-    if let Some(expires) = time(claims, "exp")?.and_then(|time| Duration::try_from_secs_f64(time).ok())
+    if let Some(expires) = time_claim(claims, "exp")?.and_then(|time| Duration::try_from_secs_f64(time).ok())
         && let Some(expires) = UNIX_EPOCH.checked_add(expires)
     {
         identity = identity.with_expiry(expires);
     }
-    if let Some(key) = bound_to(claims)? {
+    if let Some(key) = bound_key(claims)? {
         identity = identity.bound_to_key(key);
     }
     Ok(claims.iter().fold(identity, |identity, (name, value)| identity.with_claim(name, value.clone())))
 }
 
 /// Returns `scope` (RFC 9068), or `scp`, which some issuers use instead.
-fn scopes(claims: &Claims) -> Read<Vec<&str>> {
+fn scopes(claims: &Claims) -> ClaimResult<Vec<&str>> {
     let wrong = || Cow::from("the scopes of the token must be strings");
     match claims.get("scope").or_else(|| claims.get("scp")) {
         None => Ok(Vec::new()),
@@ -139,7 +141,7 @@ fn scopes(claims: &Claims) -> Read<Vec<&str>> {
 }
 
 /// Returns the thumbprint of the key that the token is bound to (`cnf.jkt`).
-fn bound_to(claims: &Claims) -> Read<Option<&str>> {
+fn bound_key(claims: &Claims) -> ClaimResult<Option<&str>> {
     let Some(bound) = claims.get("cnf") else { return Ok(None) };
     let key = bound.as_object().filter(|bound| bound.len() == 1).and_then(|bound| bound.get("jkt")?.as_str());
     key.map(Some).ok_or_else(|| "the token has an unsupported cnf claim".into())

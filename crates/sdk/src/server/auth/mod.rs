@@ -7,7 +7,7 @@
 //! ```
 //!
 //! This module knows nothing about MCP or sessions. The endpoint calls it twice: first to authenticate the sender,
-//! which yields an [`Identity`](super::Identity) or a [`Rejection`], then to check the scopes once the request is
+//! which yields an [`ClientIdentity`](super::Identity) or a [`Rejection`], then to check the scopes once the request is
 //! parsed. Tokens are verified and not stored; the cache is keyed by digest. `docs/design/authorization-server.md`
 //! explains the design.
 
@@ -28,19 +28,19 @@ mod tests;
 
 pub use builder::{Auth, Dpop};
 pub(crate) use challenge::Rejection;
-pub(crate) use protected_resource::Resource;
+pub(crate) use protected_resource::ProtectedResource;
 
 /// Reason why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Refused {
+enum TokenError {
     /// The token is invalid. The text is sent to the client.
     Token(std::borrow::Cow<'static, str>),
     /// The token cannot be verified at the moment.
     Unavailable,
 }
 
-impl Refused {
+impl TokenError {
     fn token(text: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-        Refused::Token(text.into())
+        TokenError::Token(text.into())
     }
 }

@@ -5,7 +5,7 @@ use ::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ::http::request::Parts;
 
 /// Maximum length of a token, in bytes.
-const MAX_TOKEN: usize = 16 << 10;
+const MAX_TOKEN_LEN: usize = 16 << 10;
 
 /// Authentication scheme of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +24,13 @@ impl Scheme {
 }
 
 /// Token as presented by the client. It is never printed.
-pub(super) struct Credentials<'a> {
+pub(super) struct PresentedToken<'a> {
     pub(super) scheme: Scheme,
     pub(super) token: &'a str,
 }
 
 /// Extracts the token of a request; `Err` if the request is malformed.
-pub(super) fn read(parts: &Parts) -> Result<Option<Credentials<'_>>, &'static str> {
+pub(super) fn extract(parts: &Parts) -> Result<Option<PresentedToken<'_>>, &'static str> {
     let in_query = |query: &str| query.split('&').any(|pair| pair.split('=').next() == Some("access_token"));
     if parts.uri.query().is_some_and(in_query) {
         return Err("send the token in the Authorization header, not in the URL");
@@ -53,11 +53,11 @@ pub(super) fn read(parts: &Parts) -> Result<Option<Credentials<'_>>, &'static st
     let Some(scheme) = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(scheme)) else {
         return Ok(None); // another scheme
     };
-    check(token.trim_start_matches(' ')).map(|token| Some(Credentials { scheme, token }))
+    validate_syntax(token.trim_start_matches(' ')).map(|token| Some(PresentedToken { scheme, token }))
 }
 
-fn check(token: &str) -> Result<&str, &'static str> {
-    if token.len() > MAX_TOKEN {
+fn validate_syntax(token: &str) -> Result<&str, &'static str> {
+    if token.len() > MAX_TOKEN_LEN {
         return Err("the token is longer than 16384 bytes");
     }
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);

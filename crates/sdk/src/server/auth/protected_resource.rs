@@ -7,54 +7,58 @@ use ::http::request::Parts;
 
 use super::super::clock::Clock;
 use super::super::{BoxFuture, Identity};
-use super::Refused;
+use super::TokenError;
 use super::builder::Dpop;
 use super::challenge::Rejection;
-use super::dpop::{Doubt, Proofs};
-use super::jwt::Jwt;
-use super::presented_token::{self, Credentials, Scheme};
-use super::token_cache::{Cache, Known, mark};
+use super::dpop::{DpopVerifier, ProofError};
+use super::jwt::JwtVerifier;
+use super::presented_token::{self, PresentedToken, Scheme};
+use super::token_cache::{TokenCache, VerifiedToken, token_digest};
 use crate::Result;
-use crate::auth::{PROOF, Secret};
+use crate::auth::{PROOF_HEADER, Secret};
 use crate::egress::Target;
 
 /// Resolves an opaque token to an identity.
-pub(super) type Lookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
+pub(super) type TokenLookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
 
 /// Token verification by signature or by lookup.
-pub(super) enum Verifier {
-    Jwt(Box<Jwt>, Cache),
+pub(super) enum TokenVerifier {
+    Jwt(Box<JwtVerifier>, TokenCache),
     /// Lookup function, and the issuer of all its tokens if there is only one.
-    Opaque(Lookup, Option<String>),
+    Opaque(TokenLookup, Option<String>),
 }
 
 /// Protected resource (RFC 9728) that an endpoint represents.
-pub(crate) struct Resource {
+pub(crate) struct ProtectedResource {
     /// The URL of the endpoint.
     pub(super) target: Target,
     pub(super) metadata_url: String,
     pub(super) metadata_paths: Vec<String>,
-    pub(super) document: Vec<u8>,
+    pub(super) metadata: Vec<u8>,
     /// Scopes that every request requires.
-    pub(super) required: Vec<String>,
+    pub(super) required_scopes: Vec<String>,
     /// Scopes implied by another scope.
-    pub(super) implied: Vec<(String, Vec<String>)>,
-    pub(super) verifier: Verifier,
-    pub(super) dpop: Option<(Dpop, Proofs)>,
+    pub(super) implied_scopes: Vec<(String, Vec<String>)>,
+    pub(super) verifier: TokenVerifier,
+    pub(super) dpop: Option<(Dpop, DpopVerifier)>,
     pub(super) clock: Clock,
 }
 
-impl Resource {
+impl ProtectedResource {
     /// Authenticates the sender of a request. `path` is the request path if it is not that of the endpoint.
-    pub(crate) async fn authenticate(&self, parts: &Parts, path: Option<&str>) -> Result<Known, Rejection> {
-        let credentials = presented_token::read(parts).map_err(|text| self.invalid_request(text))?;
+    pub(crate) async fn authenticate(
+        &self,
+        parts: &Parts,
+        path: Option<&str>,
+    ) -> Result<VerifiedToken, Rejection> {
+        let credentials = presented_token::extract(parts).map_err(|text| self.invalid_request(text))?;
         let is_known = |scheme| scheme == Scheme::Bearer || self.dpop.is_some();
-        let Some(Credentials { scheme, token }) = credentials.filter(|sent| is_known(sent.scheme)) else {
+        let Some(PresentedToken { scheme, token }) = credentials.filter(|sent| is_known(sent.scheme)) else {
             return Err(self.no_token());
         };
         let known = self.verify(token).await.map_err(|refused| match refused {
-            Refused::Token(text) => self.invalid_token(scheme, text),
-            Refused::Unavailable => Self::unavailable(),
+            TokenError::Token(text) => self.invalid_token(scheme, text),
+            TokenError::Unavailable => Self::unavailable(),
         })?;
         match (scheme, known.identity.key()) {
             (Scheme::Bearer, None) if self.requires_proof() => {
@@ -81,36 +85,39 @@ impl Resource {
     }
 
     /// Verifies a token.
-    async fn verify(&self, token: &str) -> Result<Known, Refused> {
+    async fn verify(&self, token: &str) -> Result<VerifiedToken, TokenError> {
         let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {
-            Verifier::Jwt(jwt, cache) => {
-                let mark = mark(token);
+            TokenVerifier::Jwt(jwt, cache) => {
+                let mark = token_digest(token);
                 if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity)) {
                     return Ok(known);
                 }
-                let known =
-                    Known::from(self.with_implied(jwt.verify(token, self.clock.since_epoch()).await?));
-                cache.add(mark, token.len(), known.clone());
+                let known = VerifiedToken::from(
+                    self.with_implied_scopes(jwt.verify(token, self.clock.since_epoch()).await?),
+                );
+                cache.insert(mark, token.len(), known.clone());
                 Ok(known)
             }
-            Verifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
+            TokenVerifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
                 Ok(Some(identity)) if identity.issuer().is_none() && issuer.is_none() => {
                     tracing::error!("the token lookup named no issuer, but several issuers are configured");
-                    Err(Refused::Unavailable)
+                    Err(TokenError::Unavailable)
                 }
-                Ok(Some(identity)) if has_expired(&identity) => Err(Refused::token("the token has expired")),
+                Ok(Some(identity)) if has_expired(&identity) => {
+                    Err(TokenError::token("the token has expired"))
+                }
                 Ok(Some(identity)) => {
                     let identity = match issuer.as_ref().filter(|_| identity.issuer().is_none()) {
                         Some(issuer) => identity.with_issuer(issuer),
                         None => identity,
                     };
-                    Ok(Known::from(self.with_implied(identity)))
+                    Ok(VerifiedToken::from(self.with_implied_scopes(identity)))
                 }
-                Ok(None) => Err(Refused::token("the token is unknown")),
+                Ok(None) => Err(TokenError::token("the token is unknown")),
                 Err(error) => {
                     tracing::error!(%error, "token lookup failed");
-                    Err(Refused::Unavailable)
+                    Err(TokenError::Unavailable)
                 }
             },
         }
@@ -119,18 +126,18 @@ impl Resource {
     /// Returns how long an identity is still valid; `None` if it does not expire.
     pub(crate) fn time_left(&self, identity: &Identity) -> Option<Duration> {
         let skew = match &self.verifier {
-            Verifier::Jwt(jwt, _) => jwt.skew,
-            Verifier::Opaque(..) => Duration::ZERO,
+            TokenVerifier::Jwt(jwt, _) => jwt.skew,
+            TokenVerifier::Opaque(..) => Duration::ZERO,
         };
         let expiry = identity.expiry()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         Some(expiry.saturating_add(skew).saturating_sub(self.clock.since_epoch()))
     }
 
     /// Adds all scopes implied by the granted ones.
-    fn with_implied(&self, mut identity: Identity) -> Identity {
+    fn with_implied_scopes(&self, mut identity: Identity) -> Identity {
         loop {
             let follows = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
-            let more = self.implied.iter().filter(follows).flat_map(|(_, more)| more);
+            let more = self.implied_scopes.iter().filter(follows).flat_map(|(_, more)| more);
             let more: Vec<_> = more.filter(|scope| !identity.has_scope(scope)).cloned().collect();
             if more.is_empty() {
                 return identity;
@@ -151,42 +158,42 @@ impl Resource {
             Some(Ok(elsewhere)) => Cow::Owned(elsewhere),
             _ => Cow::Borrowed(&self.target),
         };
-        proofs.check(parts, token, key, &target, self.clock.since_epoch()).map_err(|doubt| match doubt {
-            Doubt::Wrong(text) => self.invalid_proof(text),
-            Doubt::Busy => Self::unavailable(),
+        proofs.verify(parts, token, key, &target, self.clock.since_epoch()).map_err(|doubt| match doubt {
+            ProofError::Invalid(text) => self.invalid_proof(text),
+            ProofError::Unavailable => Self::unavailable(),
         })
     }
 
     /// Checks that a token has the scopes `more` in addition to those that every request requires.
-    pub(crate) fn permit(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
-        if identity.has_all(&self.required) && identity.has_all(more) {
+    pub(crate) fn check_scopes(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
+        if identity.has_all(&self.required_scopes) && identity.has_all(more) {
             return Ok(());
         }
         let scheme = if identity.key().is_some() { Scheme::Dpop } else { Scheme::Bearer };
-        let mut all = self.required.clone();
+        let mut all = self.required_scopes.clone();
         for scope in more {
             if !all.contains(scope) {
                 all.push(scope.clone());
             }
         }
-        Err(self.insufficient(scheme, &all))
+        Err(self.insufficient_scope(scheme, &all))
     }
 
     /// Removes the credentials from a request, so that no handler can see or forward them, and inserts the identity.
-    pub(crate) fn consume(parts: &mut Parts, known: &Known) {
+    pub(crate) fn strip_credentials(parts: &mut Parts, known: &VerifiedToken) {
         parts.headers.remove(::http::header::AUTHORIZATION);
-        parts.headers.remove(PROOF);
+        parts.headers.remove(PROOF_HEADER);
         parts.extensions.insert(known.identity.clone());
     }
 
     /// Returns the metadata document if this is one of its paths.
-    pub(crate) fn document_at(&self, path: &str) -> Option<&[u8]> {
-        self.metadata_paths.iter().any(|own| own == path).then_some(&*self.document)
+    pub(crate) fn metadata_at(&self, path: &str) -> Option<&[u8]> {
+        self.metadata_paths.iter().any(|own| own == path).then_some(&*self.metadata)
     }
 
     /// Returns the paths of the metadata document.
     #[cfg(feature = "axum")]
-    pub(crate) fn paths(&self) -> &[String] {
+    pub(crate) fn metadata_paths(&self) -> &[String] {
         &self.metadata_paths
     }
 

@@ -7,58 +7,59 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::token_cache::{Mark, mark};
+use super::token_cache::{TokenDigest, token_digest};
 use crate::lock::lock;
 
 /// Maximum number of proofs per generation.
-const MOST: usize = 1 << 19;
+const MAX_PROOFS: usize = 1 << 19;
 
-pub(super) struct Replay {
-    seen: Mutex<Seen>,
+pub(super) struct ReplayCache {
+    generations: Mutex<Generations>,
     /// How long a proof can be accepted.
     window: Duration,
-    most: usize,
+    max_proofs: usize,
 }
 
-struct Seen {
-    now: HashSet<[u8; 16]>,
-    before: HashSet<[u8; 16]>,
-    since: Instant,
+struct Generations {
+    current: HashSet<[u8; 16]>,
+    previous: HashSet<[u8; 16]>,
+    started_at: Instant,
 }
 
 /// Reason why a proof is rejected.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum ReplayError {
     Used,
     /// The cache is full; entries are never evicted early.
     Full,
 }
 
-impl Replay {
+impl ReplayCache {
     pub(super) fn new(window: Duration) -> Self {
-        let seen = Seen { now: HashSet::new(), before: HashSet::new(), since: Instant::now() };
-        Replay { seen: Mutex::new(seen), window, most: MOST }
+        let seen =
+            Generations { current: HashSet::new(), previous: HashSet::new(), started_at: Instant::now() };
+        ReplayCache { generations: Mutex::new(seen), window, max_proofs: MAX_PROOFS }
     }
 
     /// Records the use of a proof by this key.
-    pub(super) fn note(&self, key: &str, id: &str) -> Result<(), Again> {
-        let whole: Mark = mark(&format!("{key}.{id}"));
+    pub(super) fn record(&self, key: &str, id: &str) -> Result<(), ReplayError> {
+        let whole: TokenDigest = token_digest(&format!("{key}.{id}"));
         let mut short = [0; 16];
         short.copy_from_slice(&whole[..16]);
-        let mut seen = lock(&self.seen);
-        if seen.since.elapsed() > self.window {
-            let is_old = seen.since.elapsed() > self.window * 2;
-            let passed = std::mem::take(&mut seen.now);
-            seen.before = if is_old { HashSet::new() } else { passed };
-            seen.since = Instant::now();
+        let mut seen = lock(&self.generations);
+        if seen.started_at.elapsed() > self.window {
+            let is_old = seen.started_at.elapsed() > self.window * 2;
+            let passed = std::mem::take(&mut seen.current);
+            seen.previous = if is_old { HashSet::new() } else { passed };
+            seen.started_at = Instant::now();
         }
-        if seen.before.contains(&short) || seen.now.contains(&short) {
-            return Err(Again::Used);
+        if seen.previous.contains(&short) || seen.current.contains(&short) {
+            return Err(ReplayError::Used);
         }
-        if seen.now.len() >= self.most {
-            return Err(Again::Full);
+        if seen.current.len() >= self.max_proofs {
+            return Err(ReplayError::Full);
         }
-        seen.now.insert(short);
+        seen.current.insert(short);
         Ok(())
     }
 }
@@ -70,21 +71,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_is_forgotten_before_its_time_and_everything_after() {
         let window = Duration::from_secs(100);
-        let replay = Replay { most: 3, ..Replay::new(window) };
-        assert_eq!(replay.note("k", "1"), Ok(()));
-        assert_eq!(replay.note("k", "1"), Err(Again::Used));
-        assert_eq!(replay.note("l", "1"), Ok(()), "another key has ids of its own");
+        let replay = ReplayCache { max_proofs: 3, ..ReplayCache::new(window) };
+        assert_eq!(replay.record("k", "1"), Ok(()));
+        assert_eq!(replay.record("k", "1"), Err(ReplayError::Used));
+        assert_eq!(replay.record("l", "1"), Ok(()), "another key has ids of its own");
         tokio::time::advance(Duration::from_secs(99)).await;
-        assert_eq!(replay.note("k", "2"), Ok(()));
-        assert_eq!(replay.note("k", "3"), Err(Again::Full));
+        assert_eq!(replay.record("k", "2"), Ok(()));
+        assert_eq!(replay.record("k", "3"), Err(ReplayError::Full));
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(33)).await;
-            assert_eq!(replay.note("k", "2"), Err(Again::Used));
+            assert_eq!(replay.record("k", "2"), Err(ReplayError::Used));
         }
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(replay.note("k", "3"), Ok(()), "free space after the window");
+        assert_eq!(replay.record("k", "3"), Ok(()), "free space after the window");
         tokio::time::advance(Duration::from_secs(201)).await;
-        assert_eq!(replay.note("k", "2"), Ok(()));
-        assert_eq!(lock(&replay.seen).before.len(), 0);
+        assert_eq!(replay.record("k", "2"), Ok(()));
+        assert_eq!(lock(&replay.generations).previous.len(), 0);
     }
 }

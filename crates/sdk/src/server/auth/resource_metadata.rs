@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::builder::{Auth, Dpop};
-use super::dpop::ALGORITHMS;
+use super::dpop::PROOF_ALGORITHMS;
 use crate::auth::WELL_KNOWN;
 use crate::egress::Target;
 use crate::jose::Algorithm;
@@ -30,7 +30,7 @@ pub(super) fn document(auth: &Auth) -> Vec<u8> {
     }
     document.insert("bearer_methods_supported".into(), Value::from_iter(["header"]));
     if let Some(dpop) = auth.dpop {
-        let algorithms = Value::from_iter(ALGORITHMS.map(Algorithm::name));
+        let algorithms = Value::from_iter(PROOF_ALGORITHMS.map(Algorithm::name));
         document.insert("dpop_signing_alg_values_supported".into(), algorithms);
         document.insert("dpop_bound_access_tokens_required".into(), (dpop == Dpop::Required).into());
     }

@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use tokio::time::advance;
 
 use super::super::BoxFuture;
-use super::Refused;
-use super::issuer_keys::{Fetched, Keys};
+use super::TokenError;
+use super::issuer_keys::{IssuerKeys, KeySet};
 use crate::jose::{Algorithm, PublicKey, SigningKey};
 use crate::lock::lock;
 
@@ -18,15 +18,15 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// Issuer whose responses the test controls.
 #[derive(Clone)]
-struct Issuer {
+struct TestIssuer {
     fetches: Arc<AtomicUsize>,
-    answer: Arc<Mutex<Answer>>,
+    answer: Arc<Mutex<IssuerResponse>>,
     /// Each permit lets one fetch finish.
     gate: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
-enum Answer {
+enum IssuerResponse {
     Keys(Vec<&'static str>, Option<Duration>),
     Fails,
     Silent,
@@ -38,16 +38,16 @@ fn key(id: &str) -> PublicKey {
     PublicKey::from_jwk(&jwk).unwrap()
 }
 
-impl Issuer {
+impl TestIssuer {
     fn new(ids: &[&'static str]) -> Self {
-        Issuer {
+        TestIssuer {
             fetches: Arc::default(),
-            answer: Arc::new(Mutex::new(Answer::Keys(ids.to_vec(), None))),
+            answer: Arc::new(Mutex::new(IssuerResponse::Keys(ids.to_vec(), None))),
             gate: Arc::new(Semaphore::new(usize::MAX >> 4)),
         }
     }
 
-    fn answer(&self, answer: Answer) {
+    fn answer(&self, answer: IssuerResponse) {
         *lock(&self.answer) = answer;
     }
 
@@ -55,37 +55,37 @@ impl Issuer {
         self.fetches.load(Ordering::SeqCst)
     }
 
-    fn keys(&self) -> Keys {
+    fn keys(&self) -> IssuerKeys {
         let issuer = self.clone();
-        Keys::fetched(move || -> BoxFuture<_> {
+        IssuerKeys::fetched(move || -> BoxFuture<_> {
             let issuer = issuer.clone();
             issuer.fetches.fetch_add(1, Ordering::SeqCst);
             Box::pin(async move {
                 issuer.gate.acquire().await.map_err(|error| error.to_string())?.forget();
                 let answer = lock(&issuer.answer).clone();
                 match answer {
-                    Answer::Keys(ids, max_age) => {
-                        Ok(Fetched { keys: ids.into_iter().map(key).collect(), max_age })
+                    IssuerResponse::Keys(ids, max_age) => {
+                        Ok(KeySet { keys: ids.into_iter().map(key).collect(), max_age })
                     }
-                    Answer::Fails => Err("no".to_owned()),
-                    Answer::Silent => std::future::pending().await,
+                    IssuerResponse::Fails => Err("no".to_owned()),
+                    IssuerResponse::Silent => std::future::pending().await,
                 }
             })
         })
     }
 }
 
-async fn find(keys: &Keys, id: &str) -> Result<usize, Refused> {
+async fn find(keys: &IssuerKeys, id: &str) -> Result<usize, TokenError> {
     keys.find(Some(id), Algorithm::Es256).await.map(|found| found.len())
 }
 
-fn unknown() -> Result<usize, Refused> {
-    Err(Refused::token("the token is signed with an unknown key"))
+fn unknown() -> Result<usize, TokenError> {
+    Err(TokenError::token("the token is signed with an unknown key"))
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_are_served_by_one_fetch() {
-    let issuer = Issuer { gate: Arc::new(Semaphore::new(0)), ..Issuer::new(&["a"]) };
+    let issuer = TestIssuer { gate: Arc::new(Semaphore::new(0)), ..TestIssuer::new(&["a"]) };
     let keys = issuer.keys();
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..1_000 {
@@ -102,7 +102,7 @@ async fn all_who_wait_are_served_by_one_fetch() {
 
 #[tokio::test(start_paused = true)]
 async fn unknown_keys_are_looked_for_now_and_then() {
-    let issuer = Issuer::new(&["a"]);
+    let issuer = TestIssuer::new(&["a"]);
     let keys = issuer.keys();
     assert_eq!(find(&keys, "a").await, Ok(1));
     for minute in 0..10 {
@@ -112,28 +112,28 @@ async fn unknown_keys_are_looked_for_now_and_then() {
         advance(30 * SECOND).await;
     }
     assert_eq!(issuer.fetches(), 10, "the first, and one every 30 seconds");
-    issuer.answer(Answer::Keys(vec!["a", "b"], None));
+    issuer.answer(IssuerResponse::Keys(vec!["a", "b"], None));
     assert_eq!(find(&keys, "b").await, Ok(1));
     assert_eq!(find(&keys, "a").await, Ok(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_issuer_that_fails_is_asked_ever_less_often() {
-    let issuer = Issuer::new(&["a"]);
-    issuer.answer(Answer::Fails);
+    let issuer = TestIssuer::new(&["a"]);
+    issuer.answer(IssuerResponse::Fails);
     let keys = issuer.keys();
     let mut at = Vec::new();
     for second in 0..200_u64 {
         let before = issuer.fetches();
-        assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
-        assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
+        assert_eq!(find(&keys, "a").await, Err(TokenError::Unavailable));
+        assert_eq!(find(&keys, "a").await, Err(TokenError::Unavailable));
         if issuer.fetches() > before {
             at.push(second);
         }
         advance(SECOND).await;
     }
     assert_eq!(at, [0, 1, 3, 7, 15, 31, 61, 91, 121, 151, 181]);
-    issuer.answer(Answer::Keys(vec!["a"], None));
+    issuer.answer(IssuerResponse::Keys(vec!["a"], None));
     advance(30 * SECOND).await;
     assert_eq!(find(&keys, "a").await, Ok(1));
 }
@@ -146,8 +146,8 @@ async fn keys_are_fresh_for_as_long_as_is_said_within_bounds() {
         (Some(2 * HOUR), 2 * HOUR),
         (Some(1_000 * HOUR), 24 * HOUR),
     ] {
-        let issuer = Issuer::new(&["a"]);
-        issuer.answer(Answer::Keys(vec!["a"], said));
+        let issuer = TestIssuer::new(&["a"]);
+        issuer.answer(IssuerResponse::Keys(vec!["a"], said));
         let keys = issuer.keys();
         assert_eq!(find(&keys, "a").await, Ok(1));
         advance(fresh.saturating_sub(SECOND)).await;
@@ -162,8 +162,8 @@ async fn keys_are_fresh_for_as_long_as_is_said_within_bounds() {
 
 #[tokio::test(start_paused = true)]
 async fn old_keys_are_used_for_a_while_when_nobody_answers() {
-    for answer in [Answer::Fails, Answer::Silent] {
-        let issuer = Issuer::new(&["a"]);
+    for answer in [IssuerResponse::Fails, IssuerResponse::Silent] {
+        let issuer = TestIssuer::new(&["a"]);
         let keys = issuer.keys();
         assert_eq!(find(&keys, "a").await, Ok(1));
         issuer.answer(answer);
@@ -172,26 +172,26 @@ async fn old_keys_are_used_for_a_while_when_nobody_answers() {
             assert_eq!(find(&keys, "a").await, Ok(1));
         }
         assert!(issuer.fetches() > 1);
-        assert_eq!(find(&keys, "b").await, Err(Refused::Unavailable), "waits once");
+        assert_eq!(find(&keys, "b").await, Err(TokenError::Unavailable), "waits once");
         advance(140 * SECOND).await;
-        assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
+        assert_eq!(find(&keys, "a").await, Err(TokenError::Unavailable));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_new_key_is_not_denied_while_nobody_answers() {
-    let issuer = Issuer::new(&["old"]);
+    let issuer = TestIssuer::new(&["old"]);
     let keys = issuer.keys();
     assert_eq!(find(&keys, "old").await, Ok(1));
-    issuer.answer(Answer::Fails);
+    issuer.answer(IssuerResponse::Fails);
     assert_eq!(find(&keys, "new").await, unknown(), "fetched a moment ago");
     advance(30 * SECOND).await;
     for _ in 0..3 {
-        assert_eq!(find(&keys, "new").await, Err(Refused::Unavailable));
+        assert_eq!(find(&keys, "new").await, Err(TokenError::Unavailable));
         assert_eq!(find(&keys, "old").await, Ok(1));
     }
     assert_eq!(issuer.fetches(), 2);
-    issuer.answer(Answer::Keys(vec!["old", "new"], None));
+    issuer.answer(IssuerResponse::Keys(vec!["old", "new"], None));
     advance(SECOND).await;
     assert_eq!(find(&keys, "new").await, Ok(1));
     assert_eq!(find(&keys, "newer").await, unknown());
@@ -199,17 +199,17 @@ async fn a_new_key_is_not_denied_while_nobody_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_issuer_is_given_up() {
-    let issuer = Issuer::new(&["a"]);
-    issuer.answer(Answer::Silent);
+    let issuer = TestIssuer::new(&["a"]);
+    issuer.answer(IssuerResponse::Silent);
     let keys = issuer.keys();
     let begun = tokio::time::Instant::now();
-    assert_eq!(find(&keys, "a").await, Err(Refused::Unavailable));
+    assert_eq!(find(&keys, "a").await, Err(TokenError::Unavailable));
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
 #[tokio::test]
 async fn fixed_keys_are_all_there_is() {
-    let keys = Keys::fixed(vec![key("a"), key("b"), key("b")]);
+    let keys = IssuerKeys::fixed(vec![key("a"), key("b"), key("b")]);
     assert_eq!(find(&keys, "b").await, Ok(2));
     assert_eq!(find(&keys, "c").await, unknown());
     assert_eq!(keys.find(None, Algorithm::Es256).await.unwrap().len(), 3);

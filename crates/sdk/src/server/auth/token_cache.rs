@@ -12,70 +12,70 @@ use super::super::Identity;
 use crate::lock::lock;
 
 /// How long a token is accepted without being verified again.
-const LONGEST: Duration = Duration::from_mins(5);
-const MAX_COUNT: usize = 4_096;
+const MAX_TOKEN_AGE: Duration = Duration::from_mins(5);
+const MAX_ENTRIES: usize = 4_096;
 /// Maximum total length of the cached tokens; their identities take about as much memory.
 const MAX_BYTES: usize = 8 << 20;
 
 /// SHA-256 digest of a token.
-pub(super) type Mark = [u8; 32];
+pub(super) type TokenDigest = [u8; 32];
 
-pub(super) fn mark(token: &str) -> Mark {
+pub(super) fn token_digest(token: &str) -> TokenDigest {
     Sha256::digest(token).into()
 }
 
 /// Identity behind a verified token.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct VerifiedToken {
     pub(crate) identity: Arc<Identity>,
     /// The principal that the sessions and tasks of this identity are bound to.
     pub(crate) principal: Arc<str>,
 }
 
-impl From<Identity> for Known {
+impl From<Identity> for VerifiedToken {
     fn from(identity: Identity) -> Self {
-        Known { principal: identity.principal().into(), identity: Arc::new(identity) }
+        VerifiedToken { principal: identity.principal().into(), identity: Arc::new(identity) }
     }
 }
 
 #[derive(Default)]
-pub(super) struct Cache(Mutex<Table>);
+pub(super) struct TokenCache(Mutex<CacheTable>);
 
 #[derive(Default)]
-struct Table {
-    known: HashMap<Mark, (Known, Instant)>,
+struct CacheTable {
+    entries: HashMap<TokenDigest, (VerifiedToken, Instant)>,
     /// Entries in insertion order, with the length of the token.
-    order: VecDeque<(Mark, Instant, usize)>,
+    order: VecDeque<(TokenDigest, Instant, usize)>,
     bytes: usize,
 }
 
-impl Cache {
-    pub(super) fn find(&self, mark: &Mark) -> Option<Known> {
+impl TokenCache {
+    pub(super) fn find(&self, mark: &TokenDigest) -> Option<VerifiedToken> {
         let table = lock(&self.0);
-        let (known, since) = table.known.get(mark)?;
-        (since.elapsed() < LONGEST).then(|| known.clone())
+        let (known, since) = table.entries.get(mark)?;
+        (since.elapsed() < MAX_TOKEN_AGE).then(|| known.clone())
     }
 
-    pub(super) fn add(&self, mark: Mark, length: usize, known: Known) {
+    pub(super) fn insert(&self, mark: TokenDigest, length: usize, known: VerifiedToken) {
         let now = Instant::now();
         let mut table = lock(&self.0);
-        table.shrink(now, length);
-        if table.known.insert(mark, (known, now)).is_none() {
+        table.evict(now, length);
+        if table.entries.insert(mark, (known, now)).is_none() {
             table.order.push_back((mark, now, length));
             table.bytes += length;
         }
     }
 }
 
-impl Table {
+impl CacheTable {
     /// Evicts expired entries, then the oldest ones until `more` bytes fit.
-    fn shrink(&mut self, now: Instant, more: usize) {
+    fn evict(&mut self, now: Instant, more: usize) {
         while let Some((mark, since, length)) = self.order.front() {
-            let full = self.known.len() >= MAX_COUNT || self.bytes + more > MAX_BYTES;
-            if !full && now.duration_since(*since) < LONGEST {
+            let full = self.entries.len() >= MAX_ENTRIES || self.bytes + more > MAX_BYTES;
+            if !full && now.duration_since(*since) < MAX_TOKEN_AGE {
                 return;
             }
-            self.known.remove(mark);
+            self.entries.remove(mark);
             self.bytes -= length;
             self.order.pop_front();
         }
@@ -86,32 +86,32 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn known(name: &str) -> Known {
+    fn known(name: &str) -> VerifiedToken {
         Identity::new(name).into()
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_bounded_in_number_and_bytes_and_time() {
-        let cache = Cache::default();
-        for number in 0..3 * MAX_COUNT {
-            cache.add(mark(&number.to_string()), 100, known("ada"));
+        let cache = TokenCache::default();
+        for number in 0..3 * MAX_ENTRIES {
+            cache.insert(token_digest(&number.to_string()), 100, known("ada"));
         }
-        assert_eq!(lock(&cache.0).known.len(), MAX_COUNT);
-        assert_eq!(lock(&cache.0).order.len(), MAX_COUNT);
-        assert!(cache.find(&mark("0")).is_none(), "the oldest is evicted");
-        assert!(cache.find(&mark(&(3 * MAX_COUNT - 1).to_string())).is_some());
+        assert_eq!(lock(&cache.0).entries.len(), MAX_ENTRIES);
+        assert_eq!(lock(&cache.0).order.len(), MAX_ENTRIES);
+        assert!(cache.find(&token_digest("0")).is_none(), "the oldest is evicted");
+        assert!(cache.find(&token_digest(&(3 * MAX_ENTRIES - 1).to_string())).is_some());
         for number in 0..2_000 {
-            cache.add(mark(&format!("long {number}")), 16 << 10, known("bob"));
+            cache.insert(token_digest(&format!("long {number}")), 16 << 10, known("bob"));
         }
         let (count, bytes) = {
             let table = lock(&cache.0);
-            (table.known.len(), table.bytes)
+            (table.entries.len(), table.bytes)
         };
         assert!(bytes <= MAX_BYTES && count == MAX_BYTES / (16 << 10), "{count} {bytes}");
-        tokio::time::advance(LONGEST).await;
-        assert!(cache.find(&mark("long 1999")).is_none());
-        cache.add(mark("new"), 1, known("eve"));
+        tokio::time::advance(MAX_TOKEN_AGE).await;
+        assert!(cache.find(&token_digest("long 1999")).is_none());
+        cache.insert(token_digest("new"), 1, known("eve"));
         let table = lock(&cache.0);
-        assert_eq!((table.known.len(), table.bytes), (1, 1));
+        assert_eq!((table.entries.len(), table.bytes), (1, 1));
     }
 }

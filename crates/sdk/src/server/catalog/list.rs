@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use linchpin_protocol::Revision;
 
-use crate::server::Listed;
+use crate::server::DefinitionRef;
 use crate::server::definitions::shared_state::{RequiredState, StateMap};
 
 /// Definition with a unique name.
-pub(crate) trait Entry {
+pub(crate) trait CatalogEntry {
     fn key(&self) -> &Arc<str>;
-    fn listed(&self) -> Listed<'_>;
+    fn listed(&self) -> DefinitionRef<'_>;
 
     /// Returns the types of state that the handler takes, and the state of the mounted server it belongs to.
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
@@ -19,7 +19,7 @@ pub(crate) trait Entry {
     }
 }
 
-pub(crate) struct List<T> {
+pub(crate) struct CatalogList<T> {
     /// In order of registration, each with a permanent number that cursors refer to.
     items: Vec<(u64, Arc<T>)>,
     index: HashMap<Arc<str>, usize>,
@@ -34,7 +34,7 @@ pub(crate) struct Page<'a, T> {
     pub(crate) next_cursor: Option<String>,
 }
 
-impl<T: Entry> List<T> {
+impl<T: CatalogEntry> CatalogList<T> {
     /// Adds an item. Fails with its name if the name is already used.
     pub(crate) fn insert(&mut self, item: Arc<T>) -> Result<(), Arc<str>> {
         if self.index.contains_key(item.key()) {
@@ -106,9 +106,9 @@ impl<T: Entry> List<T> {
     }
 }
 
-impl<T> Clone for List<T> {
+impl<T> Clone for CatalogList<T> {
     fn clone(&self) -> Self {
-        List {
+        CatalogList {
             items: self.items.clone(),
             index: self.index.clone(),
             next: self.next,
@@ -117,9 +117,9 @@ impl<T> Clone for List<T> {
     }
 }
 
-impl<T> Default for List<T> {
+impl<T> Default for CatalogList<T> {
     fn default() -> Self {
-        List { items: Vec::new(), index: HashMap::new(), next: 0, encoded: Default::default() }
+        CatalogList { items: Vec::new(), index: HashMap::new(), next: 0, encoded: Default::default() }
     }
 }
 
@@ -131,13 +131,13 @@ mod tests {
 
     struct Named(Arc<str>, Prompt);
 
-    impl Entry for Named {
+    impl CatalogEntry for Named {
         fn key(&self) -> &Arc<str> {
             &self.0
         }
 
-        fn listed(&self) -> Listed<'_> {
-            Listed::Prompt(&self.1)
+        fn listed(&self) -> DefinitionRef<'_> {
+            DefinitionRef::Prompt(&self.1)
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn cursors_stay_good_while_the_list_changes() {
-        let mut list = List::default();
+        let mut list = CatalogList::default();
         for name in ["a", "b", "c", "d"] {
             list.insert(Arc::new(Named(name.into(), Prompt::default()))).unwrap();
         }

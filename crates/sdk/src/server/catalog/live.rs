@@ -10,32 +10,32 @@ use tokio::runtime::Handle;
 use super::Catalog;
 use crate::Result;
 use crate::lock::lock;
-use crate::server::{Caller, spawn};
+use crate::server::{ClientState, spawn};
 
 /// Changes within this time are announced together.
-const QUIET: Duration = Duration::from_millis(20);
+const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
 
 /// List that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ListKind {
     Tools,
     Resources,
     Prompts,
 }
 
 #[derive(Default)]
-pub(crate) struct Live {
+pub(crate) struct LiveCatalog {
     catalog: RwLock<Arc<Catalog>>,
     /// Clients to notify, by their address in memory.
-    callers: Mutex<HashMap<usize, Weak<Caller>>>,
+    clients: Mutex<HashMap<usize, Weak<ClientState>>>,
     /// Runtime of the last connection, for changes made outside of any runtime.
     runtime: Mutex<Option<Handle>>,
-    changes: Mutex<Vec<Kind>>,
+    pending_changes: Mutex<Vec<ListKind>>,
     /// Values that must live as long as the server.
-    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    held_values: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-impl Live {
+impl LiveCatalog {
     pub(crate) fn snapshot(&self) -> Arc<Catalog> {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -47,35 +47,35 @@ impl Live {
     }
 
     /// Holds a value for as long as the server lives.
-    pub(crate) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
-        lock(&self.kept).push(value);
+    pub(crate) fn hold(&self, value: Arc<dyn Any + Send + Sync>) {
+        lock(&self.held_values).push(value);
     }
 
     /// Subscribes a client to change notifications.
-    pub(crate) fn watch(&self, caller: &Arc<Caller>) {
+    pub(crate) fn add_client(&self, caller: &Arc<ClientState>) {
         if let Ok(runtime) = Handle::try_current() {
             *lock(&self.runtime) = Some(runtime);
         }
-        lock(&self.callers).insert(address(caller), Arc::downgrade(caller));
+        lock(&self.clients).insert(address(caller), Arc::downgrade(caller));
     }
 
     /// Removes a client that is gone. A remaining weak pointer would hold its memory.
-    pub(crate) fn forget(&self, caller: &Caller) {
-        let mut callers = lock(&self.callers);
+    pub(crate) fn remove_client(&self, caller: &ClientState) {
+        let mut callers = lock(&self.clients);
         callers.remove(&address(caller));
         if callers.capacity() > 64 && callers.capacity() > 8 * callers.len() {
             callers.shrink_to_fit();
         }
     }
 
-    pub(crate) fn callers(&self) -> Vec<Arc<Caller>> {
-        lock(&self.callers).values().filter_map(Weak::upgrade).collect()
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientState>> {
+        lock(&self.clients).values().filter_map(Weak::upgrade).collect()
     }
 
     /// Announces a changed list to all clients after a short delay, together with other changes in that time.
-    pub(crate) fn announce(self: &Arc<Self>, kind: Kind) {
+    pub(crate) fn announce(self: &Arc<Self>, kind: ListKind) {
         {
-            let mut changes = lock(&self.changes);
+            let mut changes = lock(&self.pending_changes);
             if changes.contains(&kind) {
                 return;
             }
@@ -84,11 +84,11 @@ impl Live {
                 return; // the task of the first change announces all
             }
         }
-        let telling = Telling(self.clone());
+        let notifier = ChangeNotifier(self.clone());
         if let Some(runtime) = self.runtime() {
-            spawn::start(&runtime, async move {
-                tokio::time::sleep(QUIET).await;
-                drop(telling);
+            spawn::spawn(&runtime, async move {
+                tokio::time::sleep(ANNOUNCE_DELAY).await;
+                drop(notifier);
             });
         }
     }
@@ -97,10 +97,10 @@ impl Live {
         Handle::try_current().ok().or_else(|| lock(&self.runtime).clone())
     }
 
-    fn tell(&self) {
-        let changes = std::mem::take(&mut *lock(&self.changes));
+    fn notify_clients(&self) {
+        let changes = std::mem::take(&mut *lock(&self.pending_changes));
         let runtime = self.runtime();
-        for caller in self.callers() {
+        for caller in self.clients() {
             for &kind in &changes {
                 caller.list_changed(kind, runtime.as_ref());
             }
@@ -108,15 +108,15 @@ impl Live {
     }
 }
 
-fn address(caller: &Caller) -> usize {
+fn address(caller: &ClientState) -> usize {
     std::ptr::from_ref(caller).addr()
 }
 
 /// Announces the changes when it is dropped: after the delay, or immediately if there is no runtime (any more).
-struct Telling(Arc<Live>);
+struct ChangeNotifier(Arc<LiveCatalog>);
 
-impl Drop for Telling {
+impl Drop for ChangeNotifier {
     fn drop(&mut self) {
-        self.0.tell();
+        self.0.notify_clients();
     }
 }

@@ -6,8 +6,8 @@ mod live;
 
 use std::sync::Arc;
 
-pub(crate) use list::{Entry, List};
-pub(crate) use live::{Kind, Live};
+pub(crate) use list::{CatalogEntry, CatalogList};
+pub(crate) use live::{ListKind, LiveCatalog};
 
 use super::definitions::prompt::PromptEntry;
 use super::definitions::resource::{ResourceEntry, TemplateEntry};
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 
 /// Definition that can be registered.
 #[doc(hidden)]
-pub enum Item {
+pub enum CatalogItem {
     Tool(Arc<ToolEntry>),
     Resource(Arc<ResourceEntry>),
     Template(Arc<TemplateEntry>),
@@ -26,15 +26,15 @@ pub enum Item {
     Skill(Arc<SkillEntry>),
 }
 
-impl Item {
+impl CatalogItem {
     /// Adds the types of state that the handler takes.
     pub(crate) fn require_state(&mut self, required: &[RequiredState]) {
         let list = match self {
-            Item::Tool(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
-            Item::Resource(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
-            Item::Template(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
-            Item::Prompt(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
-            Item::Skill(_) => None,
+            CatalogItem::Tool(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            CatalogItem::Resource(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            CatalogItem::Template(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            CatalogItem::Prompt(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),
+            CatalogItem::Skill(_) => None,
         };
         if let Some(list) = list {
             list.extend(required);
@@ -46,7 +46,7 @@ impl Item {
 pub trait Register {
     /// Returns the completed item, or the error in its definition.
     #[doc(hidden)]
-    fn register(self) -> Result<Item>;
+    fn register(self) -> Result<CatalogItem>;
 }
 
 /// Value that can be added to a server: a completed [`crate::Tool`], [`crate::Resource`],
@@ -61,37 +61,37 @@ pub trait Register {
 pub trait Addable<Form> {
     /// Returns the completed item, or the error in its definition.
     #[doc(hidden)]
-    fn into_item(self) -> Result<Item>;
+    fn into_item(self) -> Result<CatalogItem>;
 }
 
 /// Form of a completed item.
 #[doc(hidden)]
-pub struct Finished;
+pub struct CompletedForm;
 
 /// Form of a function with one of the attribute macros.
 #[doc(hidden)]
-pub struct Annotated;
+pub struct AnnotatedForm;
 
-impl<R: Register> Addable<Finished> for R {
-    fn into_item(self) -> Result<Item> {
+impl<R: Register> Addable<CompletedForm> for R {
+    fn into_item(self) -> Result<CatalogItem> {
         self.register()
     }
 }
 
 // With a second implementation, rustc explains a function without an attribute by the message of the trait; with a
 // single candidate it would report the number of its parameters.
-impl<F, R> Addable<Annotated> for F
+impl<F, R> Addable<AnnotatedForm> for F
 where
     F: FnOnce() -> R,
     R: Register,
 {
-    fn into_item(self) -> Result<Item> {
+    fn into_item(self) -> Result<CatalogItem> {
         self().register()
     }
 }
 
-impl Register for Result<Item> {
-    fn register(self) -> Result<Item> {
+impl Register for Result<CatalogItem> {
+    fn register(self) -> Result<CatalogItem> {
         self
     }
 }
@@ -99,43 +99,43 @@ impl Register for Result<Item> {
 /// Snapshot of all registered definitions.
 #[derive(Clone, Default)]
 pub(crate) struct Catalog {
-    pub(crate) tools: List<ToolEntry>,
-    pub(crate) resources: List<ResourceEntry>,
-    pub(crate) templates: List<TemplateEntry>,
-    pub(crate) prompts: List<PromptEntry>,
-    pub(crate) skills: List<SkillEntry>,
+    pub(crate) tools: CatalogList<ToolEntry>,
+    pub(crate) resources: CatalogList<ResourceEntry>,
+    pub(crate) templates: CatalogList<TemplateEntry>,
+    pub(crate) prompts: CatalogList<PromptEntry>,
+    pub(crate) skills: CatalogList<SkillEntry>,
 }
 
 impl Catalog {
-    pub(crate) fn add(&mut self, item: Item) -> Result<Kind> {
-        let taken = |what: &str, name: &str| Error::setup(format!("duplicate {what} `{name}`"));
+    pub(crate) fn add(&mut self, item: CatalogItem) -> Result<ListKind> {
+        let duplicate = |what: &str, name: &str| Error::setup(format!("duplicate {what} `{name}`"));
         match item {
-            Item::Tool(entry) => {
-                self.tools.insert(entry).map_err(|name| taken("tool", &name))?;
-                Ok(Kind::Tools)
+            CatalogItem::Tool(entry) => {
+                self.tools.insert(entry).map_err(|name| duplicate("tool", &name))?;
+                Ok(ListKind::Tools)
             }
-            Item::Resource(entry) => {
-                self.resources.insert(entry).map_err(|name| taken("resource", &name))?;
-                Ok(Kind::Resources)
+            CatalogItem::Resource(entry) => {
+                self.resources.insert(entry).map_err(|name| duplicate("resource", &name))?;
+                Ok(ListKind::Resources)
             }
-            Item::Template(entry) => {
-                self.templates.insert(entry).map_err(|name| taken("resource template", &name))?;
-                Ok(Kind::Resources)
+            CatalogItem::Template(entry) => {
+                self.templates.insert(entry).map_err(|name| duplicate("resource template", &name))?;
+                Ok(ListKind::Resources)
             }
-            Item::Prompt(entry) => {
-                self.prompts.insert(entry).map_err(|name| taken("prompt", &name))?;
-                Ok(Kind::Prompts)
+            CatalogItem::Prompt(entry) => {
+                self.prompts.insert(entry).map_err(|name| duplicate("prompt", &name))?;
+                Ok(ListKind::Prompts)
             }
-            Item::Skill(entry) => {
+            CatalogItem::Skill(entry) => {
                 skills::add(self, entry)?;
-                Ok(Kind::Resources)
+                Ok(ListKind::Resources)
             }
         }
     }
 
     /// Removes a resource, unless it is a file of a skill.
     pub(crate) fn remove_resource(&mut self, uri: &str) -> bool {
-        let free = self.resources.find(uri).is_some_and(|resource| !resource.of_skill);
+        let free = self.resources.find(uri).is_some_and(|resource| !resource.is_skill_file);
         free && self.resources.remove(uri)
     }
 
@@ -154,25 +154,25 @@ impl Catalog {
         for tool in other.tools.iter() {
             let name = prefixed(&tool.name);
             check_name("tool", &name)?;
-            self.add(Item::Tool(Arc::new(tool.clone().mounted(name, state))))?;
+            self.add(CatalogItem::Tool(Arc::new(tool.clone().mounted(name, state))))?;
         }
         for prompt in other.prompts.iter() {
-            self.add(Item::Prompt(Arc::new(prompt.clone().mounted(prefixed(&prompt.name), state))))?;
+            self.add(CatalogItem::Prompt(Arc::new(prompt.clone().mounted(prefixed(&prompt.name), state))))?;
         }
         for skill in other.skills.iter() {
-            self.add(Item::Skill(Arc::new(skill.clone().mounted(state))))?;
+            self.add(CatalogItem::Skill(Arc::new(skill.clone().mounted(state))))?;
         }
-        for resource in other.resources.iter().filter(|resource| !resource.of_skill) {
-            self.add(Item::Resource(Arc::new(resource.clone().mounted(state))))?;
+        for resource in other.resources.iter().filter(|resource| !resource.is_skill_file) {
+            self.add(CatalogItem::Resource(Arc::new(resource.clone().mounted(state))))?;
         }
         for template in other.templates.iter() {
-            self.add(Item::Template(Arc::new(template.clone().mounted(state))))?;
+            self.add(CatalogItem::Template(Arc::new(template.clone().mounted(state))))?;
         }
         Ok(())
     }
 }
 
-fn check_state<T: Entry>(what: &str, items: &List<T>, server: &StateMap) -> Result<()> {
+fn check_state<T: CatalogEntry>(what: &str, items: &CatalogList<T>, server: &StateMap) -> Result<()> {
     for item in items.iter() {
         let (required, own) = item.required_state();
         let is_missing = |required: &&RequiredState| {

@@ -10,17 +10,17 @@ use linchpin_protocol::wire::{session_era, stateless_era};
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 
 use super::super::identity::{Identity, check_scopes};
-use super::{Connection, NOBODY, Pending};
-use crate::http::text;
+use super::{Connection, PendingRequest, UNKNOWN_CLIENT};
+use crate::http::decode_string;
 use crate::lock::lock;
 use crate::server::definitions::tool::ToolEntry;
-use crate::server::request::context::Client;
+use crate::server::request::context::ClientInfo;
 
 /// Request that was admitted.
 pub(super) enum Admitted {
-    Request(Revision, Arc<Client>),
+    Request(Revision, Arc<ClientInfo>),
     /// The request opened the session; this is its result.
-    Opened(Revision, Box<InitializeResult>),
+    SessionOpened(Revision, Box<InitializeResult>),
 }
 
 impl Connection {
@@ -32,30 +32,32 @@ impl Connection {
         params: &Params<'_>,
         meta: Option<&RequestMeta>,
     ) -> Result<Admitted, ProtocolError> {
-        let spoken = &self.service().settings().revisions;
-        let speaks = |era: Era| spoken.iter().any(|revision| revision.era() == era);
-        let is_stateless = |meta: &RequestMeta| stateless_era::is_stateless(meta) && speaks(Era::Stateless);
+        let supported = &self.service().settings().revisions;
+        let supports = |era: Era| supported.iter().any(|revision| revision.era() == era);
+        let is_stateless = |meta: &RequestMeta| stateless_era::is_stateless(meta) && supports(Era::Stateless);
         let (revision, client) = if meta.is_some_and(is_stateless) || self.claims_stateless() {
             let nothing = RequestMeta::default();
             let meta = meta.unwrap_or(&nothing);
             self.check_version_header(meta)?;
-            let revision = stateless_era::check(meta, spoken)?;
+            let revision = stateless_era::check(meta, supported)?;
             self.check_headers(method, params)?;
             (revision, Self::stateless_client(meta))
         } else if let Some(session) = self.session() {
             (session.revision(), session.client().clone())
         } else {
-            match (Method::find(method), session_era::negotiate("", spoken)) {
-                (Some(Method::Initialize), _) => return self.open(params),
-                (Some(Method::Ping), Some(newest)) => return Ok(Admitted::Request(newest, NOBODY.clone())),
-                (_, Some(newest)) if self.is_one_shot() => {
-                    let revision = self.lone_revision().unwrap_or(newest);
-                    return Ok(Admitted::Request(revision, NOBODY.clone()));
+            match (Method::find(method), session_era::negotiate("", supported)) {
+                (Some(Method::Initialize), _) => return self.open_session(params),
+                (Some(Method::Ping), Some(newest)) => {
+                    return Ok(Admitted::Request(newest, UNKNOWN_CLIENT.clone()));
                 }
-                _ => return Err(ProtocolError::InvalidRequest(too_early(method, speaks))),
+                (_, Some(newest)) if self.is_one_shot() => {
+                    let revision = self.sessionless_revision().unwrap_or(newest);
+                    return Ok(Admitted::Request(revision, UNKNOWN_CLIENT.clone()));
+                }
+                _ => return Err(ProtocolError::InvalidRequest(before_initialize(method, supports))),
             }
         };
-        self.caller.last.store(revision as u8, Ordering::Relaxed);
+        self.caller.last_revision.store(revision as u8, Ordering::Relaxed);
         self.check_id(&lock(&self.caller.in_flight), id, method)?;
         Ok(Admitted::Request(revision, client))
     }
@@ -66,7 +68,7 @@ impl Connection {
         if self.identity().is_none() || method != Method::CallTool.name() {
             return Ok(());
         }
-        let Some(name) = params.find("name").and_then(text) else { return Ok(()) };
+        let Some(name) = params.find("name").and_then(decode_string) else { return Ok(()) };
         self.check_tool(self.service().catalog().tools.find(&name))
     }
 
@@ -77,29 +79,29 @@ impl Connection {
 
     /// Returns the identity of the sender, if known.
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
-        self.http_identity().or_else(|| self.service().known_identity())
+        self.http_identity().or_else(|| self.service().client_identity())
     }
 
-    pub(super) fn open(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
+    pub(super) fn open_session(&self, params: &Params<'_>) -> Result<Admitted, ProtocolError> {
         let (session, result) = self.service().initialize(params, &self.caller.outbox)?;
         let revision = session.revision();
-        self.caller.last.store(revision as u8, Ordering::Relaxed);
+        self.caller.last_revision.store(revision as u8, Ordering::Relaxed);
         if !self.is_one_shot() {
             let _ = self.caller.session.set(session);
-            self.watch();
+            self.subscribe_to_changes();
         }
-        Ok(Admitted::Opened(revision, Box::new(result)))
+        Ok(Admitted::SessionOpened(revision, Box::new(result)))
     }
 
-    fn stateless_client(meta: &RequestMeta) -> Arc<Client> {
+    fn stateless_client(meta: &RequestMeta) -> Arc<ClientInfo> {
         let capabilities = meta.client_capabilities.clone().unwrap_or_default();
-        Arc::new(Client { info: meta.client_info.clone(), capabilities })
+        Arc::new(ClientInfo { info: meta.client_info.clone(), capabilities })
     }
 
     /// Checks that a request may run beside those in flight.
     pub(super) fn check_id(
         &self,
-        in_flight: &HashMap<Id<'static>, Pending>,
+        in_flight: &HashMap<Id<'static>, PendingRequest>,
         id: &Id<'_>,
         method: &str,
     ) -> Result<(), ProtocolError> {
@@ -122,10 +124,10 @@ impl Connection {
 }
 
 /// Returns the error text for a request before initialization.
-fn too_early(method: &str, speaks: impl Fn(Era) -> bool) -> String {
+fn before_initialize(method: &str, supports: impl Fn(Era) -> bool) -> String {
     let initialize = "send initialize first";
     let stateless = "put io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta";
-    match (speaks(Era::Session), speaks(Era::Stateless)) {
+    match (supports(Era::Session), supports(Era::Stateless)) {
         (true, true) => format!("{method} was sent before initialize: {initialize}, or {stateless}"),
         (true, false) => format!("{method} was sent before initialize: {initialize}"),
         (false, _) => format!("{method} does not state its revision: {stateless}"),

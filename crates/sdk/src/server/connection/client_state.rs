@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use linchpin_jsonrpc::{Id, Outbox, Peer, Reply, write};
+use linchpin_jsonrpc::{Id, Outbox, Peer, ResponsePayload, write};
 use linchpin_protocol::encode::{Encode, Encoder};
 use linchpin_protocol::model::{CancelledParams, ResourceUpdatedParams, TaskStatusParams};
 use linchpin_protocol::{Method, Revision};
@@ -12,14 +12,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::super::Service;
-use super::super::catalog::Kind;
+use super::super::catalog::ListKind;
 use super::super::session::Session;
-use super::super::subscriptions::{Streams, changed};
-use super::{NO_REVISION, Pending};
-use crate::server::spawn::start;
+use super::super::subscriptions::{SubscriptionStreams, change_method};
+use super::{NO_REVISION, PendingRequest};
+use crate::server::spawn::spawn;
 
 /// State of one client, for the lifetime of its connection or session.
-pub(crate) struct Caller {
+pub(crate) struct ClientState {
     pub(super) service: Service,
     /// Outbox of messages that belong to no request.
     pub(super) outbox: Arc<Outbox>,
@@ -28,41 +28,41 @@ pub(crate) struct Caller {
     /// Unique name of the connection, which identifies its tasks if there is no principal.
     pub(super) name: OnceLock<String>,
     pub(super) session: OnceLock<Session>,
-    pub(super) streams: Streams,
+    pub(super) streams: SubscriptionStreams,
     /// Requests in flight, for cancellation.
-    pub(super) in_flight: Mutex<HashMap<Id<'static>, Pending>>,
+    pub(super) in_flight: Mutex<HashMap<Id<'static>, PendingRequest>>,
     /// Number of futures that are being driven.
     pub(super) active: AtomicUsize,
     pub(super) idle: Notify,
     /// Bit set of the changed lists to announce when the outbox has room.
-    behind: AtomicU8,
-    is_watching: AtomicBool,
+    deferred_changes: AtomicU8,
+    is_subscribed_to_changes: AtomicBool,
     /// Revision of the last message that stated one, for the format of errors about messages without one.
-    pub(super) last: AtomicU8,
+    pub(super) last_revision: AtomicU8,
 }
 
-impl Caller {
+impl ClientState {
     pub(super) fn new(service: Service, outbox: Arc<Outbox>) -> Self {
-        Caller {
+        ClientState {
             service,
             outbox,
             peer: OnceLock::new(),
             name: OnceLock::new(),
             session: OnceLock::new(),
-            streams: Streams::default(),
+            streams: SubscriptionStreams::default(),
             in_flight: Mutex::default(),
             active: AtomicUsize::new(0),
             idle: Notify::new(),
-            behind: AtomicU8::new(0),
-            is_watching: AtomicBool::new(false),
-            last: AtomicU8::new(NO_REVISION),
+            deferred_changes: AtomicU8::new(0),
+            is_subscribed_to_changes: AtomicBool::new(false),
+            last_revision: AtomicU8::new(NO_REVISION),
         }
     }
 
     /// Subscribes the client to change notifications.
-    pub(super) fn watch(self: &Arc<Self>) {
-        if !self.is_watching.swap(true, Ordering::AcqRel) {
-            self.service.live().watch(self);
+    pub(super) fn subscribe_to_changes(self: &Arc<Self>) {
+        if !self.is_subscribed_to_changes.swap(true, Ordering::AcqRel) {
+            self.service.live().add_client(self);
         }
     }
 
@@ -73,13 +73,14 @@ impl Caller {
     }
 
     pub(super) fn peer(&self) -> &Peer {
-        self.peer
-            .get_or_init(|| Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, withdraw))
+        self.peer.get_or_init(|| {
+            Peer::new(self.outbox.clone(), self.service.settings().max_in_flight, cancel_server_request)
+        })
     }
 
     /// Delivers a response of the client. Returns `false` if no request waits for it.
-    pub(super) fn answer(&self, id: Option<&Id<'_>>, reply: Reply<'_>) -> bool {
-        self.peer.get().is_some_and(|peer| peer.answer(id, reply))
+    pub(super) fn deliver_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
+        self.peer.get().is_some_and(|peer| peer.accept_response(id, reply))
     }
 
     /// Ends the sending of requests to the client.
@@ -94,22 +95,24 @@ impl Caller {
 
     /// Notifies the client of a changed list. If its outbox is full, the notification is sent when there is room:
     /// without it the client would use an outdated list permanently.
-    pub(crate) fn list_changed(self: &Arc<Self>, kind: Kind, runtime: Option<&Handle>) {
-        let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else { return self.tell_changed(kind) };
+    pub(crate) fn list_changed(self: &Arc<Self>, kind: ListKind, runtime: Option<&Handle>) {
+        let Some(runtime) = runtime.filter(|_| self.outbox.is_full()) else {
+            return self.notify_list_changed(kind);
+        };
         let bit = 1 << kind as u8;
-        if self.behind.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+        if self.deferred_changes.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
             let caller = self.clone();
-            start(runtime, async move {
-                caller.outbox.room().await;
-                caller.behind.fetch_and(!bit, Ordering::AcqRel);
-                caller.tell_changed(kind);
+            spawn(runtime, async move {
+                caller.outbox.wait_for_space().await;
+                caller.deferred_changes.fetch_and(!bit, Ordering::AcqRel);
+                caller.notify_list_changed(kind);
             });
         }
     }
 
-    fn tell_changed(&self, kind: Kind) {
+    fn notify_list_changed(&self, kind: ListKind) {
         if self.session.get().is_some_and(Session::is_initialized) {
-            self.notify(|out| write::notification(changed(kind).name(), out, |_| ()));
+            self.notify(|out| write::notification(change_method(kind).name(), out, |_| ()));
         }
         self.streams.list_changed(kind, |message| self.notify(message));
     }
@@ -133,23 +136,23 @@ impl Caller {
     }
 }
 
-impl Drop for Caller {
+impl Drop for ClientState {
     fn drop(&mut self) {
-        if *self.is_watching.get_mut() {
-            self.service.live().forget(self);
+        if *self.is_subscribed_to_changes.get_mut() {
+            self.service.live().remove_client(self);
         }
     }
 }
 
 /// Sends a notification, unless the client reads too slowly.
 pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
-    if !outbox.offer(message) {
+    if !outbox.try_send(message) {
         tracing::debug!("notification dropped: the client reads too slowly or is gone");
     }
 }
 
 /// Notifies the client that a server request was cancelled.
-fn withdraw(outbox: &Outbox, id: &Id<'_>, reason: &str) {
+fn cancel_server_request(outbox: &Outbox, id: &Id<'_>, reason: &str) {
     let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
     let params = CancelledParams { request_id, reason, meta: None };
     notify(outbox, |out| {

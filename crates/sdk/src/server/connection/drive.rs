@@ -8,29 +8,29 @@ use linchpin_jsonrpc::Id;
 use linchpin_protocol::{Error as ProtocolError, Revision};
 
 use super::super::BoxFuture;
-use super::{Caller, Connection, Pending};
+use super::{ClientState, Connection, PendingRequest};
 use crate::lock::lock;
 use crate::server::definitions::tool::ToolEntry;
-use crate::server::input::rounds::{Binding, Round};
+use crate::server::input::rounds::{RoundGuard, StateBinding};
 use crate::server::request::cancellation::Cancel;
 use crate::server::request::context::Context;
-use crate::server::request::scope::Scope;
-use crate::server::request::work::{Outcome, Work};
+use crate::server::request::scope::RequestScope;
+use crate::server::request::work::{RequestFuture, RequestOutcome};
 
 /// Running call: the handler's future and everything that must outlive the request that started it.
 pub(crate) struct Invocation {
-    pub(crate) work: Work,
+    pub(crate) work: RequestFuture,
     pub(crate) cancel: Arc<Cancel>,
     pub(crate) context: Option<Context>,
     pub(crate) method: String,
     pub(crate) target: Option<Arc<str>>,
     pub(crate) revision: Revision,
     /// Binding of the request state, if the call may request input between two requests.
-    pub(crate) binding: Option<Binding>,
+    pub(crate) binding: Option<StateBinding>,
 }
 
 impl Invocation {
-    pub(super) fn new(scope: &Scope<'_>, work: Work, binding: Option<Binding>) -> Self {
+    pub(super) fn new(scope: &RequestScope<'_>, work: RequestFuture, binding: Option<StateBinding>) -> Self {
         Invocation {
             work,
             cancel: scope.cancel(),
@@ -43,8 +43,8 @@ impl Invocation {
     }
 
     /// Returns whether the call waits for input that must come with another request.
-    pub(crate) fn asks(&self) -> bool {
-        self.binding.is_some() && self.context.as_ref().is_some_and(|context| context.questions().has_open())
+    pub(crate) fn needs_input(&self) -> bool {
+        self.binding.is_some() && self.context.as_ref().is_some_and(|context| context.mailbox().has_open())
     }
 
     /// Returns the tool, once resolved.
@@ -58,22 +58,22 @@ impl Invocation {
 }
 
 /// Reason why driving a call stopped.
-enum Step {
-    Done(Outcome),
-    Asks,
-    GivenUp,
+enum DriveStep {
+    Done(RequestOutcome),
+    NeedsInput,
+    Cancelled,
 }
 
 impl Connection {
     /// Adds a request to the table of requests in flight, where a cancellation finds it. Fails if another request with
     /// its id was added since it was admitted.
-    pub(crate) fn enter(
+    pub(crate) fn insert_in_flight(
         &self,
         id: &Id<'static>,
         method: &str,
         cancel: &Arc<Cancel>,
     ) -> Result<InFlight, ProtocolError> {
-        let pending = Pending { cancel: cancel.clone(), answers: self.answers.clone() };
+        let pending = PendingRequest { cancel: cancel.clone(), responses: self.responses.clone() };
         let mut in_flight = lock(&self.caller.in_flight);
         self.check_id(&in_flight, id, method)?;
         in_flight.insert(id.clone(), pending);
@@ -86,47 +86,47 @@ impl Connection {
         id: Id<'static>,
         entry: InFlight,
         mut call: Invocation,
-        begun: Option<Instant>,
-        round: Option<Round>,
+        started: Option<Instant>,
+        round: Option<RoundGuard>,
     ) -> BoxFuture<()> {
         let cancel = call.cancel.clone();
         Box::pin(async move {
             let step = {
-                let mut given_up = std::pin::pin!(cancel.given_up());
+                let mut given_up = std::pin::pin!(cancel.cancelled_unobserved());
                 let next = std::future::poll_fn(|cx| {
-                    call.context.iter().for_each(|context| context.questions().watch(cx.waker()));
+                    call.context.iter().for_each(|context| context.mailbox().set_driver_waker(cx.waker()));
                     match call.work.poll(cx) {
-                        Poll::Ready(outcome) => Poll::Ready(Step::Done(outcome)),
-                        Poll::Pending if call.asks() => Poll::Ready(Step::Asks),
-                        Poll::Pending => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+                        Poll::Ready(outcome) => Poll::Ready(DriveStep::Done(outcome)),
+                        Poll::Pending if call.needs_input() => Poll::Ready(DriveStep::NeedsInput),
+                        Poll::Pending => given_up.as_mut().poll(cx).map(|()| DriveStep::Cancelled),
                     }
                 });
                 next.await
             };
-            if matches!(step, Step::GivenUp) {
+            if matches!(step, DriveStep::Cancelled) {
                 return;
             }
-            if let Step::Done(outcome) = &step {
-                self.service().observe(&call.method, call.target(), begun, call.revision, outcome);
+            if let DriveStep::Done(outcome) = &step {
+                self.service().observe(&call.method, call.target(), started, call.revision, outcome);
             }
-            self.answers.room().await;
-            if !cancel.answer() {
+            self.responses.wait_for_space().await;
+            if !cancel.claim_response() {
                 return; // a cancelled request must not be answered
             }
             drop(entry); // the client may reuse the id once it has the response
             let revision = call.revision;
             let outcome = match step {
-                Step::Done(outcome) => self.round_done(outcome, revision, call.tool(), round),
-                _ => self.ask_round(call, begun, round),
+                DriveStep::Done(outcome) => self.finish_round(outcome, revision, call.tool(), round),
+                _ => self.request_input(call, started, round),
             };
-            self.send_answer(|out| self.write_answer(&id, revision, &outcome, out));
+            self.send_response(|out| self.write_response(&id, revision, &outcome, out));
         })
     }
 }
 
 /// Guard of an entry in the table of requests in flight.
 pub(crate) struct InFlight {
-    caller: Arc<Caller>,
+    caller: Arc<ClientState>,
     id: Id<'static>,
 }
 

@@ -10,7 +10,7 @@ use linchpin_protocol::model::{LogLevel, RequestMeta};
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 
 use super::super::identity::Identity;
-use super::{Caller, Connection, Reach, Service};
+use super::{ClientState, Connection, ReplyChannel, Service};
 use crate::http::header_names;
 use crate::server::http::mirrored_headers;
 
@@ -21,7 +21,7 @@ impl Connection {
 
     /// Returns a connection of the same client for one request.
     pub(crate) fn request_part(&self, outbox: Arc<Outbox>, http: Arc<Parts>) -> Arc<Self> {
-        let part = Self::of(self.caller.clone(), outbox, Reach::Request);
+        let part = Self::with_state(self.caller.clone(), outbox, ReplyChannel::Request);
         Arc::new(Connection { http: Some(http), ..part })
     }
 
@@ -29,17 +29,22 @@ impl Connection {
     pub(crate) fn for_request(
         service: Service,
         outbox: Arc<Outbox>,
-        reach: Reach,
+        reach: ReplyChannel,
         http: Arc<Parts>,
     ) -> Arc<Self> {
-        let caller = Arc::new(Caller::new(service, outbox.clone()));
-        Arc::new(Connection { http: Some(http), ..Self::of(caller, outbox, reach) })
+        let caller = Arc::new(ClientState::new(service, outbox.clone()));
+        Arc::new(Connection { http: Some(http), ..Self::with_state(caller, outbox, reach) })
     }
 
     /// Restores a session from its saved state. Returns `None` if that is no longer possible.
-    pub(crate) fn reopen(&self, initialize: &str, level: LogLevel, subscriptions: Vec<String>) -> Option<()> {
+    pub(crate) fn restore_session(
+        &self,
+        initialize: &str,
+        level: LogLevel,
+        subscriptions: Vec<String>,
+    ) -> Option<()> {
         let params = Params::parse(initialize, Limits::default()).ok()?;
-        self.open(&params).ok()?;
+        self.open_session(&params).ok()?;
         let session = self.session()?;
         session.set_initialized();
         session.set_log_level(level);
@@ -60,25 +65,25 @@ impl Connection {
     }
 
     /// Returns the scopes that the request requires and its sender lacks.
-    pub(crate) fn lacking_scopes(&self) -> Option<&[String]> {
-        self.lacking.get().map(Vec::as_slice)
+    pub(crate) fn missing_scopes(&self) -> Option<&[String]> {
+        self.missing_scopes.get().map(Vec::as_slice)
     }
 
     /// Returns the same connection for a message that arrived with this HTTP request.
-    pub(crate) fn by(&self, http: Arc<Parts>) -> Arc<Self> {
-        let part = Self::of(self.caller.clone(), self.outbox.clone(), self.reach);
+    pub(crate) fn with_http_request(&self, http: Arc<Parts>) -> Arc<Self> {
+        let part = Self::with_state(self.caller.clone(), self.outbox.clone(), self.reach);
         Arc::new(Connection { http: Some(http), ..part })
     }
 
     /// Returns the outbox of messages that belong to no request.
-    pub(crate) fn lasting(&self) -> &Arc<Outbox> {
+    pub(crate) fn shared_outbox(&self) -> &Arc<Outbox> {
         &self.caller.outbox
     }
 
     /// Closes the stream of this request, for the client to reopen after `pause`.
-    pub(crate) fn hang_up(&self, pause: Duration) {
-        if self.reach == Reach::Request {
-            self.outbox.hang_up(pause);
+    pub(crate) fn close_stream(&self, pause: Duration) {
+        if self.reach == ReplyChannel::Request {
+            self.outbox.request_reconnect(pause);
         }
     }
 
@@ -88,8 +93,8 @@ impl Connection {
     }
 
     /// Returns whether the request was rejected before its handler ran.
-    pub(crate) fn was_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+    pub(crate) fn was_rejected(&self) -> bool {
+        self.is_rejected.load(Ordering::Relaxed)
     }
 
     /// Ends the sending of requests to the client.
@@ -98,7 +103,7 @@ impl Connection {
     }
 
     /// Closes the stream of this request. The client may still be reachable on other streams.
-    pub(crate) fn cut(&self) {
+    pub(crate) fn close_outbox(&self) {
         self.outbox.close();
     }
 
@@ -114,9 +119,9 @@ impl Connection {
     }
 
     /// Returns the revision of a session-era request without a session.
-    pub(crate) fn lone_revision(&self) -> Option<Revision> {
+    pub(crate) fn sessionless_revision(&self) -> Option<Revision> {
         self.http.as_ref().filter(|_| self.is_one_shot())?;
-        let revision = self.named_revision().unwrap_or(Revision::WITHOUT_HEADER);
+        let revision = self.named_revision().unwrap_or(Revision::HTTP_DEFAULT);
         Some(revision).filter(|revision| self.service().settings().revisions.contains(revision))
     }
 

@@ -23,7 +23,7 @@ impl Connection {
         false
     }
 
-    pub(crate) fn lone_revision(&self) -> Option<Revision> {
+    pub(crate) fn sessionless_revision(&self) -> Option<Revision> {
         None
     }
 

@@ -6,16 +6,16 @@ use std::task::{self, Waker};
 
 use linchpin_jsonrpc::{Id, Params};
 use linchpin_protocol::model::CancelledParams;
-use linchpin_protocol::wire::{self, Invalid, stateless_era};
+use linchpin_protocol::wire::{self, InvalidValue, stateless_era};
 use linchpin_protocol::{Method, Revision};
 
 use super::super::BoxFuture;
 use super::super::session::Session;
 use super::client_state::notify;
-use super::{Connection, NOBODY};
+use super::{Connection, UNKNOWN_CLIENT};
 use crate::lock::lock;
-use crate::server::request::scope::Scope;
-use crate::server::request::work::{caught, run_caught};
+use crate::server::request::scope::RequestScope;
+use crate::server::request::work::{catch_panic, run_unit_catching_panics};
 
 impl Connection {
     pub(super) fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
@@ -29,26 +29,26 @@ impl Connection {
         let handler = self.service().settings().notifications.get(method)?;
         let meta = stateless_era::request_meta(params).ok().flatten();
         let revision = self.session().map_or(Revision::LATEST, Session::revision);
-        let client = self.session().map_or(&*NOBODY, Session::client).clone();
+        let client = self.session().map_or(&*UNKNOWN_CLIENT, Session::client).clone();
         let id = Id::Number(0);
-        let scope = Scope::new(self, (&id, method, params), revision, &client, meta.as_ref());
-        match caught(|| handler.call(params.text().unwrap_or("{}"), &scope)) {
+        let scope = RequestScope::new(self, (&id, method, params), revision, &client, meta.as_ref());
+        match catch_panic(|| handler.call(params.text().unwrap_or("{}"), &scope)) {
             Ok(Ok(work)) => {
                 let (service, method) = (self.service().clone(), method.to_owned());
                 let mut work: BoxFuture<()> = Box::pin(async move {
-                    if let Err(panicked) = run_caught(work).await {
+                    if let Err(panicked) = run_unit_catching_panics(work).await {
                         service.report(&panicked, &method, None);
                     }
                 });
                 let done = work.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_ready();
-                let most = self.service().settings().max_in_flight;
-                if !done && self.caller.active.load(Ordering::Acquire) >= most {
+                let limit = self.service().settings().max_in_flight;
+                if !done && self.caller.active.load(Ordering::Acquire) >= limit {
                     tracing::warn!("notification dropped: too many requests in flight");
                     return None;
                 }
                 (!done).then_some(work)
             }
-            Ok(Err(Invalid { path, reason })) => {
+            Ok(Err(InvalidValue { path, reason })) => {
                 tracing::warn!(method, path, reason, "malformed notification");
                 None
             }
@@ -72,7 +72,7 @@ impl Connection {
     /// Sends a notification, unless the client reads too slowly or cannot receive notifications.
     pub(crate) fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if !self.is_one_shot() {
-            notify(self.way(), message);
+            notify(self.outgoing(), message);
         }
     }
 }

@@ -8,7 +8,7 @@ use linchpin_protocol::model::{CompleteParams, CompleteResult, Completion};
 
 use super::handler::Handler;
 use crate::server::BoxFuture;
-use crate::server::request::scope::Scope;
+use crate::server::request::scope::RequestScope;
 use crate::{Error, Result};
 
 /// Maximum number of values in one result, set by the protocol.
@@ -16,7 +16,7 @@ const MAX_VALUES: usize = 100;
 
 /// Completion request: the typed text and the arguments that are already chosen.
 #[derive(Debug, Clone)]
-pub struct Completing {
+pub struct CompletionRequest {
     /// Text typed so far.
     pub value: String,
     /// Other arguments, by name.
@@ -30,17 +30,17 @@ pub struct Completing {
 )]
 pub trait CompletionInput: Send {
     #[doc(hidden)]
-    fn from_request(request: Completing) -> Self;
+    fn from_request(request: CompletionRequest) -> Self;
 }
 
 impl CompletionInput for String {
-    fn from_request(request: Completing) -> Self {
+    fn from_request(request: CompletionRequest) -> Self {
         request.value
     }
 }
 
-impl CompletionInput for Completing {
-    fn from_request(request: Completing) -> Self {
+impl CompletionInput for CompletionRequest {
+    fn from_request(request: CompletionRequest) -> Self {
         request
     }
 }
@@ -67,39 +67,48 @@ impl<S: Into<String>> CompletionOutput for Result<Vec<S>, Error> {
     }
 }
 
-trait Complete: Send + Sync {
-    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>>;
+trait CompletionHandler: Send + Sync {
+    fn complete(
+        &self,
+        request: CompletionRequest,
+        scope: &RequestScope<'_>,
+    ) -> BoxFuture<Result<Vec<String>>>;
 }
 
-struct Typed<H, Form>(H, PhantomData<fn() -> Form>);
+struct TypedCompletion<H, Form>(H, PhantomData<fn() -> Form>);
 
-impl<H, Form> Complete for Typed<H, Form>
+impl<H, Form> CompletionHandler for TypedCompletion<H, Form>
 where
     H: Handler<Form>,
     H::Args: CompletionInput,
     H::Output: CompletionOutput,
 {
-    fn complete(&self, request: Completing, scope: &Scope<'_>) -> BoxFuture<Result<Vec<String>>> {
+    fn complete(
+        &self,
+        request: CompletionRequest,
+        scope: &RequestScope<'_>,
+    ) -> BoxFuture<Result<Vec<String>>> {
         let work = self.0.call(H::Args::from_request(request), scope);
         Box::pin(async move { work.await.into_values() })
     }
 }
 
 /// Forwards completions to a remote server.
-pub(in crate::server) trait Forward: Send + Sync {
-    fn complete(&self, params: CompleteParams, scope: &Scope<'_>) -> BoxFuture<Result<CompleteResult>>;
+pub(in crate::server) trait RemoteCompleter: Send + Sync {
+    fn complete(&self, params: CompleteParams, scope: &RequestScope<'_>)
+    -> BoxFuture<Result<CompleteResult>>;
 }
 
 /// Completion handlers of one prompt or template, by argument.
 #[derive(Clone, Default)]
 pub(crate) struct Completers {
-    by_argument: HashMap<String, Arc<dyn Complete>>,
-    forward: Option<Arc<dyn Forward>>,
+    by_argument: HashMap<String, Arc<dyn CompletionHandler>>,
+    remote: Option<Arc<dyn RemoteCompleter>>,
 }
 
 impl Completers {
-    pub(in crate::server) fn forward(to: Arc<dyn Forward>) -> Self {
-        Completers { by_argument: HashMap::new(), forward: Some(to) }
+    pub(in crate::server) fn remote(to: Arc<dyn RemoteCompleter>) -> Self {
+        Completers { by_argument: HashMap::new(), remote: Some(to) }
     }
 
     pub(crate) fn add<Form, H>(&mut self, argument: String, handler: H)
@@ -109,11 +118,11 @@ impl Completers {
         H::Output: CompletionOutput,
         Form: 'static,
     {
-        self.by_argument.insert(argument, Arc::new(Typed(handler, PhantomData)));
+        self.by_argument.insert(argument, Arc::new(TypedCompletion(handler, PhantomData)));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_argument.is_empty() && self.forward.is_none()
+        self.by_argument.is_empty() && self.remote.is_none()
     }
 
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &str> {
@@ -124,21 +133,21 @@ impl Completers {
     pub(crate) fn complete(
         &self,
         params: CompleteParams,
-        scope: &Scope<'_>,
+        scope: &RequestScope<'_>,
     ) -> BoxFuture<Result<CompleteResult>> {
-        if let Some(forward) = &self.forward {
+        if let Some(forward) = &self.remote {
             return forward.complete(params, scope);
         }
         let Some(completer) = self.by_argument.get(&params.argument.name) else {
-            return Box::pin(async { Ok(limited(Vec::new())) });
+            return Box::pin(async { Ok(truncated_result(Vec::new())) });
         };
         let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
-        let work = completer.complete(Completing { value: params.argument.value, arguments }, scope);
-        Box::pin(async move { work.await.map(limited) })
+        let work = completer.complete(CompletionRequest { value: params.argument.value, arguments }, scope);
+        Box::pin(async move { work.await.map(truncated_result) })
     }
 }
 
-fn limited(mut values: Vec<String>) -> CompleteResult {
+fn truncated_result(mut values: Vec<String>) -> CompleteResult {
     let total = values.len();
     values.truncate(MAX_VALUES);
     let has_more = Some(total > MAX_VALUES);

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::wire::{InvalidValue, decode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::handler::Handler;
 use super::output::Json;
 use crate::server::BoxFuture;
-use crate::server::request::scope::Scope;
+use crate::server::request::scope::RequestScope;
 use crate::{Error, Result};
 
 /// Result of a custom method.
@@ -53,33 +53,41 @@ pub(crate) type RequestHandler = Arc<dyn CustomRequest>;
 pub(crate) type NotificationHandler = Arc<dyn CustomNotification>;
 
 pub(crate) trait CustomRequest: Send + Sync {
-    fn call(&self, params: &str, scope: &Scope<'_>) -> Result<BoxFuture<Result<Box<RawValue>>>, Invalid>;
+    fn call(
+        &self,
+        params: &str,
+        scope: &RequestScope<'_>,
+    ) -> Result<BoxFuture<Result<Box<RawValue>>>, InvalidValue>;
 }
 
 pub(crate) trait CustomNotification: Send + Sync {
-    fn call(&self, params: &str, scope: &Scope<'_>) -> Result<BoxFuture<()>, Invalid>;
+    fn call(&self, params: &str, scope: &RequestScope<'_>) -> Result<BoxFuture<()>, InvalidValue>;
 }
 
-pub(crate) struct Typed<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
+pub(crate) struct TypedCustomHandler<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
 
-impl<H, Form> CustomRequest for Typed<H, Form>
+impl<H, Form> CustomRequest for TypedCustomHandler<H, Form>
 where
     H: Handler<Form>,
     H::Args: DeserializeOwned,
     H::Output: IntoJson,
 {
-    fn call(&self, params: &str, scope: &Scope<'_>) -> Result<BoxFuture<Result<Box<RawValue>>>, Invalid> {
+    fn call(
+        &self,
+        params: &str,
+        scope: &RequestScope<'_>,
+    ) -> Result<BoxFuture<Result<Box<RawValue>>>, InvalidValue> {
         let work = self.0.call(decode(params)?, scope);
         Ok(Box::pin(async move { work.await.into_json() }))
     }
 }
 
-impl<H, Form> CustomNotification for Typed<H, Form>
+impl<H, Form> CustomNotification for TypedCustomHandler<H, Form>
 where
     H: Handler<Form, Output = ()>,
     H::Args: DeserializeOwned,
 {
-    fn call(&self, params: &str, scope: &Scope<'_>) -> Result<BoxFuture<()>, Invalid> {
+    fn call(&self, params: &str, scope: &RequestScope<'_>) -> Result<BoxFuture<()>, InvalidValue> {
         Ok(Box::pin(self.0.call(decode(params)?, scope)))
     }
 }

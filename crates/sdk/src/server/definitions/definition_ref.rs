@@ -4,7 +4,7 @@ use linchpin_protocol::model;
 
 /// Definition of a tool, resource, template, prompt or skill.
 #[derive(Debug, Clone, Copy)]
-pub enum Listed<'a> {
+pub enum DefinitionRef<'a> {
     /// A tool.
     Tool(&'a model::Tool),
     /// A resource.
@@ -17,16 +17,16 @@ pub enum Listed<'a> {
     Skill(&'a model::Skill),
 }
 
-impl<'a> Listed<'a> {
+impl<'a> DefinitionRef<'a> {
     /// Returns its identifier: the name of a tool or prompt, the URI of a resource or skill, the URI template of a
     /// template.
     pub fn name(&self) -> &'a str {
         match self {
-            Listed::Tool(tool) => &tool.name,
-            Listed::Resource(resource) => &resource.uri,
-            Listed::ResourceTemplate(template) => &template.uri_template,
-            Listed::Prompt(prompt) => &prompt.name,
-            Listed::Skill(skill) => &skill.uri,
+            DefinitionRef::Tool(tool) => &tool.name,
+            DefinitionRef::Resource(resource) => &resource.uri,
+            DefinitionRef::ResourceTemplate(template) => &template.uri_template,
+            DefinitionRef::Prompt(prompt) => &prompt.name,
+            DefinitionRef::Skill(skill) => &skill.uri,
         }
     }
 }

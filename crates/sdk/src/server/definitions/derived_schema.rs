@@ -5,33 +5,33 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// Returns the schema of the input of a handler.
-pub(crate) fn of_input<T: JsonSchema>() -> Typed {
-    let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_deserialize());
-    let unproven = find_unproven(&schema, "");
-    tidy(&mut schema);
+pub(crate) fn of_input<T: JsonSchema>() -> DerivedSchema {
+    let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_deserialize());
+    let unproven = find_unenforced(&schema, "");
+    clean_up(&mut schema);
     let exact = schema.clone();
     drop_null(&mut schema);
-    Typed { schema, exact, unproven }
+    DerivedSchema { schema, decoding_schema: exact, unenforced: unproven }
 }
 
 /// Returns the schema of the output of a handler.
-pub(crate) fn of_output<T: JsonSchema>() -> Typed {
-    let mut schema = generate::<T>(SchemaSettings::draft2020_12().for_serialize());
-    let unproven = find_unproven(&schema, "");
-    tidy(&mut schema);
-    Typed { exact: schema.clone(), schema, unproven }
+pub(crate) fn of_output<T: JsonSchema>() -> DerivedSchema {
+    let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_serialize());
+    let unproven = find_unenforced(&schema, "");
+    clean_up(&mut schema);
+    DerivedSchema { decoding_schema: schema.clone(), schema, unenforced: unproven }
 }
 
 /// Schema derived from a type, with the path of the first constraint that the type does not enforce.
-pub struct Typed {
+pub struct DerivedSchema {
     /// Schema that clients see.
     pub(crate) schema: Value,
     /// Schema that decoding accepts: the same, plus `null` for optional values.
-    pub(crate) exact: Value,
-    pub(crate) unproven: Option<String>,
+    pub(crate) decoding_schema: Value,
+    pub(crate) unenforced: Option<String>,
 }
 
-fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
+fn derive_schema<T: JsonSchema>(settings: SchemaSettings) -> Value {
     let settings = settings.with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
@@ -45,7 +45,7 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
 
 /// Removes number formats, which are specific to Rust, and writes the schema `true` as an empty object, because older
 /// revisions allow only objects.
-fn tidy(schema: &mut Value) {
+fn clean_up(schema: &mut Value) {
     if let Some(object) = schema.as_object_mut()
         && object.get("format").and_then(Value::as_str).is_some_and(|format| bounds(format).is_some())
     {
@@ -55,7 +55,7 @@ fn tidy(schema: &mut Value) {
         if *subschema == Value::Bool(true) {
             *subschema = Value::Object(Map::new());
         }
-        tidy(subschema);
+        clean_up(subschema);
     });
 }
 
@@ -110,7 +110,7 @@ fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
 }
 
 /// Returns the path of the first keyword that decoding into the type does not enforce.
-fn find_unproven(schema: &Value, path: &str) -> Option<String> {
+fn find_unenforced(schema: &Value, path: &str) -> Option<String> {
     let object = schema.as_object()?;
     for (key, value) in object {
         let here = || format!("{path}/{key}");
@@ -124,14 +124,14 @@ fn find_unproven(schema: &Value, path: &str) -> Option<String> {
                 let fixed = object.get("prefixItems").and_then(Value::as_array).map(Vec::len);
                 (fixed.is_none_or(|length| value.as_u64() != u64::try_from(length).ok())).then(here)
             }
-            "items" | "additionalProperties" => find_unproven(value, &here()),
+            "items" | "additionalProperties" => find_unenforced(value, &here()),
             "anyOf" | "oneOf" | "allOf" | "prefixItems" => value.as_array().and_then(|list| {
                 list.iter()
                     .enumerate()
-                    .find_map(|(index, item)| find_unproven(item, &format!("{}/{index}", here())))
+                    .find_map(|(index, item)| find_unenforced(item, &format!("{}/{index}", here())))
             }),
             "properties" | "$defs" => value.as_object().and_then(|map| {
-                map.iter().find_map(|(name, item)| find_unproven(item, &format!("{}/{name}", here())))
+                map.iter().find_map(|(name, item)| find_unenforced(item, &format!("{}/{name}", here())))
             }),
             _ if key.starts_with("x-") => None,
             _ => Some(here()),
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_plain_struct_is_tidy_and_proven() {
         let typed = of_input::<Plain>();
-        assert_eq!(typed.unproven, None);
+        assert_eq!(typed.unenforced, None);
         assert_eq!(
             typed.schema,
             json!({
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn constraints_that_decoding_cannot_prove_are_found() {
-        assert_eq!(of_input::<Bounded>().unproven.unwrap(), "/properties/count/minimum");
-        assert_eq!(of_input::<Patterned>().unproven.unwrap(), "/properties/name/minLength");
+        assert_eq!(of_input::<Bounded>().unenforced.unwrap(), "/properties/count/minimum");
+        assert_eq!(of_input::<Patterned>().unenforced.unwrap(), "/properties/name/minLength");
     }
 }

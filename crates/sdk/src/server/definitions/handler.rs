@@ -2,7 +2,7 @@
 
 use super::args::NoArgs;
 use crate::server::Context;
-use crate::server::request::scope::Scope;
+use crate::server::request::scope::RequestScope;
 
 /// An async function or closure that handles a request. `Form` is inferred from its parameters:
 /// `|| async { … }`, `|args| async { … }` or `|args, cx: Context| async { … }`.
@@ -21,7 +21,7 @@ pub trait Handler<Form>: Send + Sync + 'static {
 
     /// Calls the handler.
     #[doc(hidden)]
-    fn call(&self, args: Self::Args, scope: &Scope<'_>) -> Self::Future;
+    fn call(&self, args: Self::Args, scope: &RequestScope<'_>) -> Self::Future;
 }
 
 impl<F, Fut> Handler<()> for F
@@ -33,7 +33,7 @@ where
     type Output = Fut::Output;
     type Future = Fut;
 
-    fn call(&self, _: NoArgs, _: &Scope<'_>) -> Fut {
+    fn call(&self, _: NoArgs, _: &RequestScope<'_>) -> Fut {
         self()
     }
 }
@@ -48,7 +48,7 @@ where
     type Output = Fut::Output;
     type Future = Fut;
 
-    fn call(&self, args: A, _: &Scope<'_>) -> Fut {
+    fn call(&self, args: A, _: &RequestScope<'_>) -> Fut {
         self(args)
     }
 }
@@ -63,7 +63,7 @@ where
     type Output = Fut::Output;
     type Future = Fut;
 
-    fn call(&self, args: A, scope: &Scope<'_>) -> Fut {
+    fn call(&self, args: A, scope: &RequestScope<'_>) -> Fut {
         self(args, scope.context())
     }
 }

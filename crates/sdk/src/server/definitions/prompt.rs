@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use linchpin_protocol::model::{self, GetPromptResult, PromptArgument};
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 
 use super::args::Args;
 use super::common_fields::describe;
@@ -14,10 +14,10 @@ use super::derived_schema;
 use super::handler::Handler;
 use super::output::IntoPrompt;
 use super::shared_state::{RequiredState, StateMap};
-use super::string_args::Texts;
-use crate::server::catalog::{Entry, Item, Register};
-use crate::server::request::scope::Scope;
-use crate::server::{BoxFuture, Listed};
+use super::string_args::StringArgs;
+use crate::server::catalog::{CatalogEntry, CatalogItem, Register};
+use crate::server::request::scope::RequestScope;
+use crate::server::{BoxFuture, DefinitionRef};
 use crate::{Error, Result};
 
 /// Builder of a prompt. [`Prompt::handler`] completes it.
@@ -85,15 +85,17 @@ impl Prompt {
         H::Output: IntoPrompt,
         Form: 'static,
     {
-        let texts = Texts::new(&derived_schema::of_input::<H::Args>());
-        self.finish(texts, |texts| Arc::new(Typed { handler, texts, form: PhantomData::<fn() -> Form> }))
+        let texts = StringArgs::new(&derived_schema::of_input::<H::Args>());
+        self.finish(texts, |texts| {
+            Arc::new(TypedPromptHandler { handler, texts, form: PhantomData::<fn() -> Form> })
+        })
     }
 
     fn finish(
         mut self,
-        texts: Result<Texts, String>,
-        fill: impl FnOnce(Texts) -> Arc<dyn Fill>,
-    ) -> Result<Item> {
+        texts: Result<StringArgs, String>,
+        fill: impl FnOnce(StringArgs) -> Arc<dyn PromptHandler>,
+    ) -> Result<CatalogItem> {
         let name: Arc<str> = (&*self.definition.name).into();
         let refuse =
             |reason: String| Error::setup(format!("the prompt `{name}` cannot be registered: {reason}"));
@@ -133,7 +135,7 @@ impl Prompt {
         }
         self.definition.arguments = (!arguments.is_empty()).then_some(arguments);
         let (definition, completers) = (self.definition, self.completers);
-        Ok(Item::Prompt(Arc::new(PromptEntry {
+        Ok(CatalogItem::Prompt(Arc::new(PromptEntry {
             name,
             definition,
             fill: fill(texts),
@@ -145,25 +147,33 @@ impl Prompt {
 }
 
 /// Future of a prompt result.
-pub(crate) type Filling = BoxFuture<Result<GetPromptResult>>;
+pub(crate) type PromptFuture = BoxFuture<Result<GetPromptResult>>;
 
-pub(in crate::server) trait Fill: Send + Sync {
-    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid>;
+pub(in crate::server) trait PromptHandler: Send + Sync {
+    fn fill(
+        &self,
+        arguments: &BTreeMap<String, String>,
+        scope: &RequestScope<'_>,
+    ) -> Result<PromptFuture, InvalidValue>;
 }
 
-struct Typed<H, Form> {
+struct TypedPromptHandler<H, Form> {
     handler: H,
-    texts: Texts,
+    texts: StringArgs,
     form: PhantomData<fn() -> Form>,
 }
 
-impl<H, Form> Fill for Typed<H, Form>
+impl<H, Form> PromptHandler for TypedPromptHandler<H, Form>
 where
     H: Handler<Form>,
     H::Args: Args,
     H::Output: IntoPrompt,
 {
-    fn fill(&self, arguments: &BTreeMap<String, String>, scope: &Scope<'_>) -> Result<Filling, Invalid> {
+    fn fill(
+        &self,
+        arguments: &BTreeMap<String, String>,
+        scope: &RequestScope<'_>,
+    ) -> Result<PromptFuture, InvalidValue> {
         let work = self.handler.call(self.texts.decode(arguments)?, scope);
         Ok(Box::pin(async move { work.await.into_prompt() }))
     }
@@ -174,7 +184,7 @@ where
 pub struct PromptEntry {
     pub(crate) name: Arc<str>,
     pub(crate) definition: model::Prompt,
-    fill: Arc<dyn Fill>,
+    fill: Arc<dyn PromptHandler>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.
@@ -185,7 +195,7 @@ impl PromptEntry {
     /// Creates a prompt of a remote server.
     pub(in crate::server) fn remote(
         definition: model::Prompt,
-        fill: Arc<dyn Fill>,
+        fill: Arc<dyn PromptHandler>,
         completers: Completers,
     ) -> Self {
         let name = (&*definition.name).into();
@@ -193,16 +203,16 @@ impl PromptEntry {
     }
 
     /// Checks that all required arguments are present and calls the handler.
-    pub(crate) fn begin(
+    pub(crate) fn start(
         &self,
         arguments: &BTreeMap<String, String>,
-        scope: &Scope<'_>,
-    ) -> Result<Filling, Invalid> {
+        scope: &RequestScope<'_>,
+    ) -> Result<PromptFuture, InvalidValue> {
         let declared = self.definition.arguments.iter().flatten();
         for argument in declared.filter(|argument| argument.required == Some(true)) {
             if !arguments.contains_key(&argument.name) {
                 let reason = format!("missing argument `{}`", argument.name);
-                return Err(Invalid { path: String::new(), reason });
+                return Err(InvalidValue { path: String::new(), reason });
             }
         }
         self.fill.fill(arguments, scope)
@@ -217,13 +227,13 @@ impl PromptEntry {
     }
 }
 
-impl Entry for PromptEntry {
+impl CatalogEntry for PromptEntry {
     fn key(&self) -> &Arc<str> {
         &self.name
     }
 
-    fn listed(&self) -> Listed<'_> {
-        Listed::Prompt(&self.definition)
+    fn listed(&self) -> DefinitionRef<'_> {
+        DefinitionRef::Prompt(&self.definition)
     }
 
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use linchpin_protocol::model::{self, Annotations, ReadResourceResult};
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 
 use super::args::{Args, NoArgs};
 use super::common_fields::describe;
@@ -13,11 +13,11 @@ use super::derived_schema;
 use super::handler::Handler;
 use super::output::IntoResource;
 use super::shared_state::{RequiredState, StateMap};
-use super::string_args::Texts;
+use super::string_args::StringArgs;
 use super::uri_template::UriTemplate;
-use crate::server::catalog::{Entry, Item, Register};
-use crate::server::request::scope::Scope;
-use crate::server::{BoxFuture, Context, Listed};
+use crate::server::catalog::{CatalogEntry, CatalogItem, Register};
+use crate::server::request::scope::RequestScope;
+use crate::server::{BoxFuture, Context, DefinitionRef};
 use crate::{Error, Result};
 
 /// Builder of a resource. [`Resource::handler`] completes it.
@@ -75,12 +75,12 @@ impl Resource {
             )));
         }
         let mime_type = self.definition.mime_type.clone();
-        let read = Arc::new(Plain { handler, mime_type, form: PhantomData::<fn() -> Form> });
-        Ok(Item::Resource(Arc::new(ResourceEntry {
+        let read = Arc::new(PlainResourceHandler { handler, mime_type, form: PhantomData::<fn() -> Form> });
+        Ok(CatalogItem::Resource(Arc::new(ResourceEntry {
             uri,
             definition: self.definition,
             read,
-            of_skill: false,
+            is_skill_file: false,
             state: None,
             required_state: Vec::new(),
         })))
@@ -95,41 +95,41 @@ impl Resource {
 )]
 pub trait ResourceArgs: Send {
     #[doc(hidden)]
-    fn from_scope(scope: &Scope<'_>) -> Self;
+    fn from_scope(scope: &RequestScope<'_>) -> Self;
 }
 
 impl ResourceArgs for NoArgs {
-    fn from_scope(_: &Scope<'_>) -> Self {
+    fn from_scope(_: &RequestScope<'_>) -> Self {
         NoArgs {}
     }
 }
 
 impl ResourceArgs for Context {
-    fn from_scope(scope: &Scope<'_>) -> Self {
+    fn from_scope(scope: &RequestScope<'_>) -> Self {
         scope.context()
     }
 }
 
 /// Future of a read result.
-pub(crate) type Reading = BoxFuture<Result<ReadResourceResult>>;
+pub(crate) type ResourceFuture = BoxFuture<Result<ReadResourceResult>>;
 
-pub(in crate::server) trait Read: Send + Sync {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+pub(in crate::server) trait ResourceHandler: Send + Sync {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture;
 }
 
-struct Plain<H, Form> {
+struct PlainResourceHandler<H, Form> {
     handler: H,
     mime_type: Option<String>,
     form: PhantomData<fn() -> Form>,
 }
 
-impl<H, Form> Read for Plain<H, Form>
+impl<H, Form> ResourceHandler for PlainResourceHandler<H, Form>
 where
     H: Handler<Form>,
     H::Args: ResourceArgs,
     H::Output: IntoResource,
 {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
         let work = self.handler.call(H::Args::from_scope(scope), scope);
         let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
         Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) })
@@ -141,9 +141,9 @@ where
 pub struct ResourceEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Resource,
-    read: Arc<dyn Read>,
+    read: Arc<dyn ResourceHandler>,
     /// Whether it is a file of a skill, added and removed with it.
-    pub(crate) of_skill: bool,
+    pub(crate) is_skill_file: bool,
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
@@ -151,18 +151,18 @@ pub struct ResourceEntry {
 
 impl ResourceEntry {
     /// Creates a resource of a remote server.
-    pub(in crate::server) fn remote(definition: model::Resource, read: Arc<dyn Read>) -> Self {
+    pub(in crate::server) fn remote(definition: model::Resource, read: Arc<dyn ResourceHandler>) -> Self {
         let uri = (&*definition.uri).into();
-        ResourceEntry { uri, definition, read, of_skill: false, state: None, required_state: Vec::new() }
+        ResourceEntry { uri, definition, read, is_skill_file: false, state: None, required_state: Vec::new() }
     }
 
     /// Creates a file of a skill.
     #[cfg(feature = "skills")]
-    pub(in crate::server) fn of_skill(definition: model::Resource, read: Arc<dyn Read>) -> Self {
-        ResourceEntry { of_skill: true, ..Self::remote(definition, read) }
+    pub(in crate::server) fn skill_file(definition: model::Resource, read: Arc<dyn ResourceHandler>) -> Self {
+        ResourceEntry { is_skill_file: true, ..Self::remote(definition, read) }
     }
 
-    pub(crate) fn read(&self, scope: &Scope<'_>) -> Reading {
+    pub(crate) fn read(&self, scope: &RequestScope<'_>) -> ResourceFuture {
         self.read.read(&self.uri, scope)
     }
 
@@ -173,13 +173,13 @@ impl ResourceEntry {
     }
 }
 
-impl Entry for ResourceEntry {
+impl CatalogEntry for ResourceEntry {
     fn key(&self) -> &Arc<str> {
         &self.uri
     }
 
-    fn listed(&self) -> Listed<'_> {
-        Listed::Resource(&self.definition)
+    fn listed(&self) -> DefinitionRef<'_> {
+        DefinitionRef::Resource(&self.definition)
     }
 
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
@@ -228,18 +228,18 @@ impl ResourceTemplate {
         H::Output: IntoResource,
         Form: 'static,
     {
-        let texts = Texts::new(&derived_schema::of_input::<H::Args>());
+        let texts = StringArgs::new(&derived_schema::of_input::<H::Args>());
         let mime_type = self.definition.mime_type.clone();
         self.finish(texts, |texts| {
-            Arc::new(Variables { handler, texts, mime_type, form: PhantomData::<fn() -> Form> })
+            Arc::new(TypedTemplateHandler { handler, texts, mime_type, form: PhantomData::<fn() -> Form> })
         })
     }
 
     fn finish(
         self,
-        texts: Result<Texts, String>,
-        read: impl FnOnce(Texts) -> Arc<dyn ReadMatch>,
-    ) -> Result<Item> {
+        texts: Result<StringArgs, String>,
+        read: impl FnOnce(StringArgs) -> Arc<dyn TemplateHandler>,
+    ) -> Result<CatalogItem> {
         let key: Arc<str> = (&*self.definition.uri_template).into();
         let refuse = |reason: String| {
             Error::setup(format!("the resource template `{key}` cannot be registered: {reason}"))
@@ -258,7 +258,7 @@ impl ResourceTemplate {
                 "there is a completion for `{argument}`, which is not a variable of the template"
             )));
         }
-        Ok(Item::Template(Arc::new(TemplateEntry {
+        Ok(CatalogItem::Template(Arc::new(TemplateEntry {
             key,
             definition: self.definition,
             template,
@@ -272,24 +272,34 @@ impl ResourceTemplate {
 
 pub(in crate::server) type Values = std::collections::BTreeMap<String, String>;
 
-pub(in crate::server) trait ReadMatch: Send + Sync {
-    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid>;
+pub(in crate::server) trait TemplateHandler: Send + Sync {
+    fn read(
+        &self,
+        uri: &str,
+        values: &Values,
+        scope: &RequestScope<'_>,
+    ) -> Result<ResourceFuture, InvalidValue>;
 }
 
-struct Variables<H, Form> {
+struct TypedTemplateHandler<H, Form> {
     handler: H,
-    texts: Texts,
+    texts: StringArgs,
     mime_type: Option<String>,
     form: PhantomData<fn() -> Form>,
 }
 
-impl<H, Form> ReadMatch for Variables<H, Form>
+impl<H, Form> TemplateHandler for TypedTemplateHandler<H, Form>
 where
     H: Handler<Form>,
     H::Args: Args,
     H::Output: IntoResource,
 {
-    fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+    fn read(
+        &self,
+        uri: &str,
+        values: &Values,
+        scope: &RequestScope<'_>,
+    ) -> Result<ResourceFuture, InvalidValue> {
         let work = self.handler.call(self.texts.decode(values)?, scope);
         let (uri, mime_type) = (uri.to_owned(), self.mime_type.clone());
         Ok(Box::pin(async move { work.await.into_result(&uri, mime_type.as_deref()) }))
@@ -302,7 +312,7 @@ pub struct TemplateEntry {
     pub(crate) key: Arc<str>,
     pub(crate) definition: model::ResourceTemplate,
     template: UriTemplate,
-    read: Arc<dyn ReadMatch>,
+    read: Arc<dyn TemplateHandler>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.
@@ -314,12 +324,12 @@ impl TemplateEntry {
     /// literal prefix, and the remote server decides.
     pub(in crate::server) fn remote(
         definition: model::ResourceTemplate,
-        read: Arc<dyn ReadMatch>,
+        read: Arc<dyn TemplateHandler>,
         completers: Completers,
     ) -> Result<Self> {
         let text = &definition.uri_template;
-        let begins = || format!("{}{{+rest}}", text.split('{').next().unwrap_or_default());
-        let template = UriTemplate::parse(text).or_else(|_| UriTemplate::parse(&begins()));
+        let literal_prefix = || format!("{}{{+rest}}", text.split('{').next().unwrap_or_default());
+        let template = UriTemplate::parse(text).or_else(|_| UriTemplate::parse(&literal_prefix()));
         let template = template.map_err(|reason| {
             Error::setup(format!("the resource template `{text}` cannot be registered: {reason}"))
         })?;
@@ -331,7 +341,12 @@ impl TemplateEntry {
         self.template.matches(uri)
     }
 
-    pub(crate) fn read(&self, uri: &str, values: &Values, scope: &Scope<'_>) -> Result<Reading, Invalid> {
+    pub(crate) fn read(
+        &self,
+        uri: &str,
+        values: &Values,
+        scope: &RequestScope<'_>,
+    ) -> Result<ResourceFuture, InvalidValue> {
         self.read.read(uri, values, scope)
     }
 
@@ -342,13 +357,13 @@ impl TemplateEntry {
     }
 }
 
-impl Entry for TemplateEntry {
+impl CatalogEntry for TemplateEntry {
     fn key(&self) -> &Arc<str> {
         &self.key
     }
 
-    fn listed(&self) -> Listed<'_> {
-        Listed::ResourceTemplate(&self.definition)
+    fn listed(&self) -> DefinitionRef<'_> {
+        DefinitionRef::ResourceTemplate(&self.definition)
     }
 
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
@@ -357,18 +372,18 @@ impl Entry for TemplateEntry {
 }
 
 /// Reader of URIs that match no resource and no template.
-pub(crate) trait CatchAll: Send + Sync {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading;
+pub(crate) trait FallbackReader: Send + Sync {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture;
 }
 
-pub(crate) struct CatchAllHandler<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
+pub(crate) struct FallbackHandler<H, Form>(pub(crate) H, pub(crate) PhantomData<fn() -> Form>);
 
-impl<H, Form> CatchAll for CatchAllHandler<H, Form>
+impl<H, Form> FallbackReader for FallbackHandler<H, Form>
 where
     H: Handler<Form, Args = String>,
     H::Output: IntoResource,
 {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
         let work = self.0.call(uri.to_owned(), scope);
         let uri = uri.to_owned();
         Box::pin(async move { work.await.into_result(&uri, None) })

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::wire::{InvalidValue, decode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::derived_schema::Typed;
+use super::derived_schema::DerivedSchema;
 use super::validator::Validator;
 
 /// How the value of a field is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Simple {
+pub(crate) enum StringFieldKind {
     Text,
     Json,
 }
@@ -24,35 +24,38 @@ pub(crate) struct Field {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) required: bool,
-    simple: Simple,
+    kind: StringFieldKind,
 }
 
 /// Decoder of a type from strings.
-pub(crate) struct Texts {
+pub(crate) struct StringArgs {
     pub(crate) fields: Vec<Field>,
-    check: Option<Validator>,
+    validator: Option<Validator>,
 }
 
-impl Texts {
+impl StringArgs {
     /// Creates the decoder for a schema. Fails if one of its fields cannot be parsed from a string.
-    pub(crate) fn new(typed: &Typed) -> Result<Self, String> {
-        Ok(Texts { fields: fields(&typed.schema)?, check: Validator::for_typed(typed)? })
+    pub(crate) fn new(typed: &DerivedSchema) -> Result<Self, String> {
+        Ok(StringArgs { fields: fields(&typed.schema)?, validator: Validator::for_typed(typed)? })
     }
 
     /// Decodes strings into the type.
-    pub(crate) fn decode<T: DeserializeOwned>(&self, texts: &BTreeMap<String, String>) -> Result<T, Invalid> {
+    pub(crate) fn decode<T: DeserializeOwned>(
+        &self,
+        texts: &BTreeMap<String, String>,
+    ) -> Result<T, InvalidValue> {
         let value = |(name, text): (&String, &String)| {
             let field = self.fields.iter().find(|field| field.name == *name);
-            let simple = field.map_or(Simple::Text, |field| field.simple);
+            let simple = field.map_or(StringFieldKind::Text, |field| field.kind);
             let value = match (simple, serde_json::from_str(text)) {
-                (Simple::Json, Ok(value @ (Value::Number(_) | Value::Bool(_)))) => value,
+                (StringFieldKind::Json, Ok(value @ (Value::Number(_) | Value::Bool(_)))) => value,
                 _ => Value::String(text.clone()), // decoding reports the expected type
             };
             (name.clone(), value)
         };
         let object = Value::Object(texts.iter().map(value).collect());
-        if let Some(check) = &self.check {
-            check.check(&object).map_err(|reason| Invalid { path: String::new(), reason })?;
+        if let Some(check) = &self.validator {
+            check.check(&object).map_err(|reason| InvalidValue { path: String::new(), reason })?;
         }
         decode(&object.to_string())
     }
@@ -65,8 +68,8 @@ fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(Vec::new()) };
     let field = |(name, property): (&String, &Value)| {
         let simple = match property.get("type").and_then(Value::as_str) {
-            Some("string") => Simple::Text,
-            Some("integer" | "number" | "boolean") => Simple::Json,
+            Some("string") => StringFieldKind::Text,
+            Some("integer" | "number" | "boolean") => StringFieldKind::Json,
             _ => {
                 return Err(format!(
                     "the field `{name}` must be a string, a number, a boolean or an enum of strings"
@@ -75,7 +78,7 @@ fn fields(schema: &Value) -> Result<Vec<Field>, String> {
         };
         let text = |key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
         let (title, description) = (text("title"), text("description"));
-        Ok(Field { name: name.clone(), title, description, required: is_required(name), simple })
+        Ok(Field { name: name.clone(), title, description, required: is_required(name), kind: simple })
     };
     properties.iter().map(field).collect()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use linchpin_protocol::model::{
     self, CallToolResult, OutputSchema, TaskSupport, ToolAnnotations, ToolExecution,
 };
-use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::wire::{InvalidValue, decode};
 use serde_json::Value;
 
 use super::args::Args;
@@ -18,10 +18,10 @@ use super::output::IntoToolOutput;
 use super::shared_state::{RequiredState, StateMap};
 use super::validator::Validator;
 use crate::http::header_annotation;
-use crate::server::catalog::{Item, Register, check_name};
+use crate::server::catalog::{CatalogItem, Register, check_name};
 use crate::server::identity::check_scope_name;
-use crate::server::request::scope::Scope;
-use crate::server::{BoxFuture, Listed};
+use crate::server::request::scope::RequestScope;
+use crate::server::{BoxFuture, DefinitionRef};
 use crate::{Error, Result};
 
 /// Builder of a tool. [`Tool::handler`] completes it.
@@ -154,7 +154,7 @@ impl Tool {
     /// Requires scopes: a call whose identity lacks any of them is rejected before the handler runs, in every revision.
     /// Over HTTP, the challenge names the scopes that the client must request.
     ///
-    /// Applies only to callers with an [`Identity`](crate::Identity). Callers on stdio and in memory have none and may
+    /// Applies only to callers with an [`ClientIdentity`](crate::Identity). Callers on stdio and in memory have none and may
     /// call every tool.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
@@ -169,7 +169,7 @@ impl Tool {
         H::Output: IntoToolOutput,
         Form: 'static,
     {
-        let typed = Typed { handler, form: PhantomData::<fn() -> Form> };
+        let typed = TypedToolHandler { handler, form: PhantomData::<fn() -> Form> };
         let input = (!self.raw).then(derived_schema::of_input::<H::Args>);
         let output = H::Output::output_schema();
         self.finish(Box::new(typed), input, output)
@@ -178,10 +178,10 @@ impl Tool {
     /// Does everything that does not depend on the type of the handler, so that it is compiled once.
     fn finish(
         mut self,
-        call: Box<dyn Call>,
-        input: Option<derived_schema::Typed>,
-        output: Option<derived_schema::Typed>,
-    ) -> Result<Item> {
+        call: Box<dyn ToolHandler>,
+        input: Option<derived_schema::DerivedSchema>,
+        output: Option<derived_schema::DerivedSchema>,
+    ) -> Result<CatalogItem> {
         let name: Arc<str> = (&*self.definition.name).into();
         let refuse =
             |reason: String| Error::setup(format!("the tool `{name}` cannot be registered: {reason}"));
@@ -202,22 +202,24 @@ impl Tool {
             ));
         }
         for (parameter, name) in &self.headers {
-            header_annotation::mark(&mut self.definition.input_schema, parameter, name).map_err(refuse)?;
+            header_annotation::annotate(&mut self.definition.input_schema, parameter, name)
+                .map_err(refuse)?;
         }
-        header_annotation::find(&self.definition.input_schema).map_err(refuse)?;
+        header_annotation::find_annotations(&self.definition.input_schema).map_err(refuse)?;
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
             (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
             (None, Some(typed)) => {
-                output_proven = typed.unproven.is_none();
-                let check =
-                    Validator::for_typed(&typed).map_err(refuse)?.or_else(|| Validator::for_nulls(&typed));
+                output_proven = typed.unenforced.is_none();
+                let check = Validator::for_typed(&typed)
+                    .map_err(refuse)?
+                    .or_else(|| Validator::for_non_finite(&typed));
                 self.definition.output_schema = Some(OutputSchema(typed.schema));
                 check
             }
             (None, None) => None,
         };
-        Ok(Item::Tool(Arc::new(ToolEntry {
+        Ok(CatalogItem::Tool(Arc::new(ToolEntry {
             name,
             #[cfg(feature = "http-server")]
             mirror: mirror(&self.definition),
@@ -228,7 +230,7 @@ impl Tool {
             scopes: self.scopes.into(),
             input_check,
             output_check,
-            output_proven,
+            output_guaranteed: output_proven,
             state: None,
             required_state: Vec::new(),
         })))
@@ -237,15 +239,15 @@ impl Tool {
 
 /// Returns the parameters that clients mirror into headers, or none if a remote tool declares them wrongly.
 #[cfg(feature = "http-server")]
-fn mirror(definition: &model::Tool) -> crate::http::param_headers::Mirror {
-    crate::http::param_headers::Mirror::of(&definition.input_schema).unwrap_or_default()
+fn mirror(definition: &model::Tool) -> crate::http::param_headers::ParamHeaders {
+    crate::http::param_headers::ParamHeaders::from_schema(&definition.input_schema).unwrap_or_default()
 }
 
 /// Registered tool.
 pub struct ToolEntry {
     pub(crate) name: Arc<str>,
     pub(crate) definition: model::Tool,
-    call: Box<dyn Call>,
+    call: Box<dyn ToolHandler>,
     timeout: Option<Duration>,
     pub(crate) asks_first: bool,
     /// Scopes that a caller must have.
@@ -253,10 +255,10 @@ pub struct ToolEntry {
     input_check: Option<Validator>,
     output_check: Option<Validator>,
     /// Whether the type guarantees the output schema, as long as no number has become `null`.
-    output_proven: bool,
+    output_guaranteed: bool,
     /// Parameters that clients mirror into headers.
     #[cfg(feature = "http-server")]
-    pub(crate) mirror: crate::http::param_headers::Mirror,
+    pub(crate) mirror: crate::http::param_headers::ParamHeaders,
     /// State of the mounted server that the tool belongs to.
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.
@@ -265,7 +267,7 @@ pub struct ToolEntry {
 
 impl ToolEntry {
     /// Creates a tool of a remote server, which does its own checks.
-    pub(in crate::server) fn remote(definition: model::Tool, call: Box<dyn Call>) -> ToolEntry {
+    pub(in crate::server) fn remote(definition: model::Tool, call: Box<dyn ToolHandler>) -> ToolEntry {
         ToolEntry {
             name: (&*definition.name).into(),
             #[cfg(feature = "http-server")]
@@ -277,7 +279,7 @@ impl ToolEntry {
             scopes: Box::default(),
             input_check: None,
             output_check: None,
-            output_proven: true,
+            output_guaranteed: true,
             state: None,
             required_state: Vec::new(),
         }
@@ -296,11 +298,11 @@ impl ToolEntry {
             asks_first: self.asks_first,
             scopes: self.scopes.clone(),
             required_state: self.required_state.clone(),
-            call: Box::new(Mounted(self)),
+            call: Box::new(MountedTool(self)),
             timeout: None,
             input_check: None,
             output_check: None,
-            output_proven: true,
+            output_guaranteed: true,
             state,
         }
     }
@@ -321,28 +323,33 @@ impl ToolEntry {
     }
 
     /// Checks the arguments and starts the call. The error describes invalid arguments for the model.
-    pub(crate) fn begin(self: &Arc<Self>, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        arguments: &str,
+        scope: &RequestScope<'_>,
+    ) -> Result<ToolFuture, InvalidValue> {
         if let Some(check) = &self.input_check {
             let value: Value = decode(arguments)?;
-            check.check(&value).map_err(|reason| Invalid { path: String::new(), reason })?;
+            check.check(&value).map_err(|reason| InvalidValue { path: String::new(), reason })?;
         }
         let work = self.call.call(arguments, scope)?;
         let Some(timeout) = self.timeout else { return Ok(work) };
         let (name, context) = (self.name.clone(), scope.context.get().cloned());
         Ok(Box::pin(async move {
             let mut work = work;
-            let begun = tokio::time::Instant::now();
-            let mut deadline = begun + timeout;
+            let started = tokio::time::Instant::now();
+            let mut deadline = started + timeout;
             loop {
                 if let Ok(result) = tokio::time::timeout_at(deadline, &mut work).await {
                     return result;
                 }
                 // The time that the client takes to respond does not count against the tool.
-                let waited = context.as_ref().map_or(Duration::ZERO, |context| context.questions().waited());
-                if begun + timeout + waited <= deadline {
+                let waited =
+                    context.as_ref().map_or(Duration::ZERO, |context| context.mailbox().total_wait());
+                if started + timeout + waited <= deadline {
                     return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
                 }
-                deadline = begun + timeout + waited;
+                deadline = started + timeout + waited;
             }
         }))
     }
@@ -354,18 +361,18 @@ impl ToolEntry {
             return Ok(());
         }
         let Some(structured) = &mut result.structured_content else {
-            return Err(self.broken("it returned no structured content"));
+            return Err(self.output_mismatch("it returned no structured content"));
         };
         structured.object_schema = schema.is_object();
-        let proven = self.output_proven && !structured.json.get().contains("null");
+        let proven = self.output_guaranteed && !structured.json.get().contains("null");
         if let Some(check) = self.output_check.as_ref().filter(|_| !proven) {
             let value = serde_json::from_str(structured.json.get())?;
-            check.check(&value).map_err(|fault| self.broken(&fault))?;
+            check.check(&value).map_err(|fault| self.output_mismatch(&fault))?;
         }
         Ok(())
     }
 
-    fn broken(&self, fault: &str) -> Error {
+    fn output_mismatch(&self, fault: &str) -> Error {
         Error::setup(format!(
             "the result of the tool `{}` does not match its output schema: {fault}",
             self.name
@@ -374,37 +381,37 @@ impl ToolEntry {
 }
 
 /// Future of a tool call.
-pub(crate) type Work = BoxFuture<Result<CallToolResult>>;
+pub(crate) type ToolFuture = BoxFuture<Result<CallToolResult>>;
 
 /// Type-erased handler.
-pub(in crate::server) trait Call: Send + Sync {
-    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid>;
+pub(in crate::server) trait ToolHandler: Send + Sync {
+    fn call(&self, arguments: &str, scope: &RequestScope<'_>) -> Result<ToolFuture, InvalidValue>;
 }
 
-struct Typed<H, Form> {
+struct TypedToolHandler<H, Form> {
     handler: H,
     form: PhantomData<fn() -> Form>,
 }
 
-impl<Form, H> Call for Typed<H, Form>
+impl<Form, H> ToolHandler for TypedToolHandler<H, Form>
 where
     H: Handler<Form>,
     H::Args: Args,
     H::Output: IntoToolOutput,
 {
-    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+    fn call(&self, arguments: &str, scope: &RequestScope<'_>) -> Result<ToolFuture, InvalidValue> {
         let work = self.handler.call(decode(arguments)?, scope);
         Ok(Box::pin(async move { work.await.into_output() }))
     }
 }
 
 /// Tool of a mounted server, which applies its own checks and timeout.
-struct Mounted(Arc<ToolEntry>);
+struct MountedTool(Arc<ToolEntry>);
 
-impl Call for Mounted {
-    fn call(&self, arguments: &str, scope: &Scope<'_>) -> Result<Work, Invalid> {
+impl ToolHandler for MountedTool {
+    fn call(&self, arguments: &str, scope: &RequestScope<'_>) -> Result<ToolFuture, InvalidValue> {
         let entry = self.0.clone();
-        let work = entry.begin(arguments, scope)?;
+        let work = entry.start(arguments, scope)?;
         Ok(Box::pin(async move {
             let mut result = work.await?;
             entry.check_output(&mut result)?;
@@ -413,13 +420,13 @@ impl Call for Mounted {
     }
 }
 
-impl crate::server::catalog::Entry for ToolEntry {
+impl crate::server::catalog::CatalogEntry for ToolEntry {
     fn key(&self) -> &Arc<str> {
         &self.name
     }
 
-    fn listed(&self) -> Listed<'_> {
-        Listed::Tool(&self.definition)
+    fn listed(&self) -> DefinitionRef<'_> {
+        DefinitionRef::Tool(&self.definition)
     }
 
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {

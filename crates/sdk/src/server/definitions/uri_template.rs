@@ -48,7 +48,7 @@ impl UriTemplate {
         if let Some(names) = inside.strip_prefix('?') {
             self.query = Some(Vec::new());
             for name in names.split(',') {
-                let name = self.checked(name)?;
+                let name = self.checked_name(name)?;
                 self.query.get_or_insert_default().push(name);
             }
             return Ok(());
@@ -60,12 +60,12 @@ impl UriTemplate {
         if matches!(self.parts.last(), Some(Part::Variable { .. })) {
             return Err(format!("{{{inside}}} follows another variable: put text between them"));
         }
-        let name = self.checked(name)?;
+        let name = self.checked_name(name)?;
         self.parts.push(Part::Variable { name, slashes });
         Ok(())
     }
 
-    fn checked(&self, name: &str) -> Result<String, String> {
+    fn checked_name(&self, name: &str) -> Result<String, String> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(allowed) {
             return Err(format!("{{{name}}} is not a variable: use {{name}}, {{+name}} or {{?name,name}}"));

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::derived_schema::Typed;
+use super::derived_schema::DerivedSchema;
 
 /// Validator of one schema, compiled at registration.
 pub(crate) struct Validator {
@@ -13,17 +13,17 @@ pub(crate) struct Validator {
 
 impl Validator {
     /// Returns a validator for a derived schema, if the type does not enforce all of it.
-    pub(crate) fn for_typed(typed: &Typed) -> Result<Option<Self>, String> {
-        match &typed.unproven {
+    pub(crate) fn for_typed(typed: &DerivedSchema) -> Result<Option<Self>, String> {
+        match &typed.unenforced {
             None => Ok(None),
-            Some(place) => Self::new(&typed.exact, place).map(Some),
+            Some(place) => Self::new(&typed.decoding_schema, place).map(Some),
         }
     }
 
     /// Returns a validator for a schema that its type enforces with one exception: a number that is not finite becomes
     /// `null` in JSON. Returns `None` without the feature.
-    pub(crate) fn for_nulls(typed: &Typed) -> Option<Self> {
-        if cfg!(feature = "validate") { Self::new(&typed.exact, "").ok() } else { None }
+    pub(crate) fn for_non_finite(typed: &DerivedSchema) -> Option<Self> {
+        if cfg!(feature = "validate") { Self::new(&typed.decoding_schema, "").ok() } else { None }
     }
 
     #[cfg(feature = "validate")]
@@ -45,7 +45,7 @@ impl Validator {
     /// Validates a value. The error lists up to five violations with their positions.
     #[cfg(feature = "validate")]
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
-        let faults = self.schema.faults(value, 5);
+        let faults = self.schema.errors(value, 5);
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
     }

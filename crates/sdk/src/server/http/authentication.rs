@@ -12,51 +12,54 @@ use linchpin_jsonrpc::{Limits, Message, parse};
 use linchpin_protocol::Method as Protocol;
 use tokio::time::Instant;
 
-use super::super::auth::{Rejection, Resource};
+use super::super::auth::{ProtectedResource, Rejection};
 use super::super::catalog::Catalog;
 use super::super::{Connection, Identity};
 use super::endpoint::Endpoint;
-use super::options::Refusal;
-use super::responses::{self, Reply};
-use crate::http::text;
+use super::options::PrincipalError;
+use super::responses::{self, HttpResponse};
+use crate::http::decode_string;
 
 impl Endpoint {
     /// Authenticates a request and removes its credentials.
-    pub(super) async fn identify(&self, parts: &mut Parts) -> Result<Option<Arc<str>>, Box<Reply>> {
+    pub(super) async fn authenticate(
+        &self,
+        parts: &mut Parts,
+    ) -> Result<Option<Arc<str>>, Box<HttpResponse>> {
         let Some(auth) = &self.options.auth else {
-            let Some(identify) = &self.options.identify else { return Ok(None) };
-            return Ok(identify(parts).map_err(turned_away)?.map(Into::into));
+            let Some(identify) = &self.options.principal_resolver else { return Ok(None) };
+            return Ok(identify(parts).map_err(principal_error_response)?.map(Into::into));
         };
         let elsewhere = Some(parts.uri.path()).filter(|path| *path != self.options.path);
-        let known = auth.authenticate(parts, elsewhere).await.map_err(rejected)?;
+        let known = auth.authenticate(parts, elsewhere).await.map_err(rejection_response)?;
         if parts.method != Method::POST {
-            auth.permit(&known.identity, &[]).map_err(rejected)?; // the scopes of a POST are known only after parsing
+            auth.check_scopes(&known.identity, &[]).map_err(rejection_response)?; // the scopes of a POST are known only after parsing
         }
-        Resource::consume(parts, &known);
+        ProtectedResource::strip_credentials(parts, &known);
         Ok(Some(known.principal))
     }
 
     /// Checks all scopes that a message needs, before anything is executed.
-    pub(super) fn permit(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<Reply>> {
+    pub(super) fn check_scopes(&self, parts: &Parts, message: &Message<'_>) -> Result<(), Box<HttpResponse>> {
         let Some(auth) = &self.options.auth else { return Ok(()) };
         let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
-            return Err(turned_away(Refusal::Unauthorized));
+            return Err(principal_error_response(PrincipalError::Unauthorized));
         };
         let mut needed = Vec::new();
         collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
-        auth.permit(identity, &needed).map_err(rejected)
+        auth.check_scopes(identity, &needed).map_err(rejection_response)
     }
 
     /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
     /// or a layer selected another tool.
-    pub(super) fn late_challenge(&self, connection: &Connection) -> Option<Reply> {
-        let lacking = connection.lacking_scopes()?;
-        let permitted = self.options.auth.as_ref()?.permit(connection.identity()?, lacking);
-        permitted.err().map(|rejection| *rejected(rejection))
+    pub(super) fn scope_challenge(&self, connection: &Connection) -> Option<HttpResponse> {
+        let lacking = connection.missing_scopes()?;
+        let permitted = self.options.auth.as_ref()?.check_scopes(connection.identity()?, lacking);
+        permitted.err().map(|rejection| *rejection_response(rejection))
     }
 
     /// Ends an open-ended stream when the token that opened it expires.
-    pub(super) fn end_with_token(&self, parts: &Parts, reply: &mut Reply) {
+    pub(super) fn end_at_token_expiry(&self, parts: &Parts, reply: &mut HttpResponse) {
         let Some((auth, identity)) = self.options.auth.as_ref().zip(parts.extensions.get::<Arc<Identity>>())
         else {
             return;
@@ -68,8 +71,8 @@ impl Endpoint {
     }
 
     /// Serves the protected resource metadata if this is its path. It is public, also for browsers.
-    pub(super) fn metadata(&self, parts: &Parts) -> Option<Reply> {
-        let document = self.options.auth.as_ref()?.document_at(parts.uri.path())?;
+    pub(super) fn metadata(&self, parts: &Parts) -> Option<HttpResponse> {
+        let document = self.options.auth.as_ref()?.metadata_at(parts.uri.path())?;
         let mut reply = match parts.method {
             Method::GET => responses::json(StatusCode::OK, document.to_vec()),
             Method::HEAD => responses::json(StatusCode::OK, Vec::new()),
@@ -81,7 +84,7 @@ impl Endpoint {
                 headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
                 reply
             }
-            _ => responses::not_allowed("GET, HEAD, OPTIONS"),
+            _ => responses::method_not_allowed("GET, HEAD, OPTIONS"),
         };
         let headers = reply.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -94,7 +97,7 @@ impl Endpoint {
 fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, needed: &mut Vec<String>) {
     match message {
         Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
-            let tool = params.find("name").and_then(text).and_then(|name| catalog.tools.find(&name));
+            let tool = params.find("name").and_then(decode_string).and_then(|name| catalog.tools.find(&name));
             needed.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
         }
         Message::Batch(messages) => {
@@ -107,10 +110,10 @@ fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, need
     }
 }
 
-fn rejected(rejection: Rejection) -> Box<Reply> {
+fn rejection_response(rejection: Rejection) -> Box<HttpResponse> {
     let Rejection { status, text, challenges } = rejection;
     tracing::debug!(status = status.as_u16(), reason = &*text, "request rejected");
-    let mut reply = responses::refuse(status, &text);
+    let mut reply = responses::error(status, &text);
     for challenge in challenges {
         reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
     }
@@ -120,13 +123,13 @@ fn rejected(rejection: Rejection) -> Box<Reply> {
     Box::new(reply)
 }
 
-fn turned_away(refusal: Refusal) -> Box<Reply> {
+fn principal_error_response(refusal: PrincipalError) -> Box<HttpResponse> {
     Box::new(match refusal {
-        Refusal::Unauthorized => {
-            let mut reply = responses::refuse(StatusCode::UNAUTHORIZED, "authentication required");
+        PrincipalError::Unauthorized => {
+            let mut reply = responses::error(StatusCode::UNAUTHORIZED, "authentication required");
             reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             reply
         }
-        Refusal::Forbidden => responses::refuse(StatusCode::FORBIDDEN, "access denied"),
+        PrincipalError::Forbidden => responses::error(StatusCode::FORBIDDEN, "access denied"),
     })
 }

@@ -2,13 +2,13 @@
 
 use axum::Router;
 
-use super::{Http, HttpService};
+use super::{HttpEndpoint, HttpService};
 use crate::Result;
 
-impl Http {
+impl HttpEndpoint {
     /// Returns the endpoint as a router, to be merged with others.
     ///
-    /// `axum::serve` has no timeouts: put it behind a proxy that has them, or use [`Http::bind`].
+    /// `axum::serve` has no timeouts: put it behind a proxy that has them, or use [`HttpEndpoint::bind`].
     pub fn into_router(self) -> Result<Router> {
         let service: HttpService = self.into_service()?;
         let paths: Vec<_> = service.paths().map(str::to_owned).collect();

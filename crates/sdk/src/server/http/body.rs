@@ -15,18 +15,18 @@ use bytes::{Buf, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::listener::watchdog::{BodyPace, BodyWatch};
-use super::listener::{Addresses, Origin, client_network};
-use super::options::BODY_TIMEOUT;
+use super::listener::watchdog::{BodyRateHandle, BodyRateReport};
+use super::listener::{ConnectionAddresses, RequestOrigin, client_network};
+use super::options::DEFAULT_BODY_TIMEOUT;
 use super::streams::body::StreamBody;
 use crate::lock::lock;
 
 /// Body of a response.
 #[derive(Debug, Default)]
-pub struct Body(Kind);
+pub struct Body(BodyKind);
 
 #[derive(Debug, Default)]
-enum Kind {
+enum BodyKind {
     #[default]
     Empty,
     Full(Bytes),
@@ -35,12 +35,12 @@ enum Kind {
 
 impl Body {
     pub(super) fn stream(stream: StreamBody) -> Self {
-        Body(Kind::Stream(Box::new(stream)))
+        Body(BodyKind::Stream(Box::new(stream)))
     }
 
     /// Sets the time at which a stream ends; other bodies ignore it.
     pub(super) fn end_at(&mut self, end: Instant) {
-        if let Kind::Stream(stream) = &mut self.0 {
+        if let BodyKind::Stream(stream) = &mut self.0 {
             stream.end_at(end);
         }
     }
@@ -48,7 +48,7 @@ impl Body {
 
 impl From<Vec<u8>> for Body {
     fn from(bytes: Vec<u8>) -> Self {
-        Body(Kind::Full(bytes.into()))
+        Body(BodyKind::Full(bytes.into()))
     }
 }
 
@@ -61,51 +61,53 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
-            Kind::Empty => Poll::Ready(None),
-            Kind::Full(bytes) => {
+            BodyKind::Empty => Poll::Ready(None),
+            BodyKind::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.0 = Kind::Empty;
+                self.0 = BodyKind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Stream(stream) => stream.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Stream(stream) => {
+                stream.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Empty)
+        matches!(self.0, BodyKind::Empty)
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Stream(_) => SizeHint::default(),
+            BodyKind::Empty => SizeHint::with_exact(0),
+            BodyKind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            BodyKind::Stream(_) => SizeHint::default(),
         }
     }
 }
 
 /// Reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
+pub enum BodyReadError {
     /// The body is larger than the limit.
     TooLarge,
     /// The body was not received in time.
     TooSlow,
     /// The body is incomplete, or does not match its headers.
-    Broken,
+    Incomplete,
     /// Too many bytes of other bodies are being received or in use.
-    NoRoom,
+    BudgetExceeded,
 }
 
 /// Reader of request bodies, with limits on the size and time of each body and on the total size. One sender cannot use
 /// up the total.
-pub struct Bodies(Budget);
+pub struct BodyReader(BodyBudget);
 
-impl Bodies {
+impl BodyReader {
     /// Creates a reader for at most `most` bytes of bodies that are being received or in use. One sender may use at
     /// most as many bytes as are left for all others, so half of them if no other sender is active.
-    pub fn new(most: usize) -> Self {
-        Bodies(Budget::new(most))
+    pub fn new(max_bytes: usize) -> Self {
+        BodyReader(BodyBudget::new(max_bytes))
     }
 
     /// Reads the body of a request, of at most `most` bytes. The sender is the client address that a
@@ -113,26 +115,45 @@ impl Bodies {
     ///
     /// A body has 10 s, plus 1 s for every 16 KiB received; at most 10 s of unused time accumulate. The budget is
     /// released when the returned body is dropped.
-    pub async fn read<B>(&self, parts: &Parts, body: B, most: usize) -> Result<Whole<'_>, Unread>
+    pub async fn read<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+        max_bytes: usize,
+    ) -> Result<ReadBody<'_>, BodyReadError>
     where
         B: HttpBody<Data: Buf>,
     {
-        read(Source { parts, origin: None, subject: None }, body, most, &self.0, BODY_TIMEOUT).await
+        read(
+            BodySource { parts, origin: None, subject: None },
+            body,
+            max_bytes,
+            &self.0,
+            DEFAULT_BODY_TIMEOUT,
+        )
+        .await
     }
 
     /// Like [`Self::read`], for an authenticated sender.
-    pub async fn read_of<B>(
+    pub async fn read_from<B>(
         &self,
         subject: impl Into<Arc<str>>,
         parts: &Parts,
         body: B,
-        most: usize,
-    ) -> Result<Whole<'_>, Unread>
+        max_bytes: usize,
+    ) -> Result<ReadBody<'_>, BodyReadError>
     where
         B: HttpBody<Data: Buf>,
     {
         let subject = subject.into();
-        read(Source { parts, origin: None, subject: Some(&subject) }, body, most, &self.0, BODY_TIMEOUT).await
+        read(
+            BodySource { parts, origin: None, subject: Some(&subject) },
+            body,
+            max_bytes,
+            &self.0,
+            DEFAULT_BODY_TIMEOUT,
+        )
+        .await
     }
 }
 
@@ -150,69 +171,70 @@ pub(super) enum Sender {
 /// Origin of a body. The sender is looked up only for bodies that need budget: most are small and arrive with their
 /// head.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct BodySource<'a> {
     pub(super) parts: &'a Parts,
     /// Connection of the request. Default: the one among the extensions.
-    pub(super) origin: Option<&'a Origin>,
+    pub(super) origin: Option<&'a RequestOrigin>,
     /// Authenticated subject of the request.
     pub(super) subject: Option<&'a Arc<str>>,
 }
 
-impl Source<'_> {
+impl BodySource<'_> {
     fn sender(&self) -> Sender {
         if let Some(subject) = self.subject {
             return Sender::Subject(subject.clone());
         }
         let addresses = self.origin.map(|origin| &origin.addresses).or_else(|| self.parts.extensions.get());
-        let network = |addresses: &Addresses| client_network(addresses.peer.ip());
+        let network = |addresses: &ConnectionAddresses| client_network(addresses.peer.ip());
         addresses.map(network).map_or(Sender::Unknown, Sender::Address)
     }
 
-    fn pace(&self) -> BodyPace<'_> {
+    fn pace(&self) -> BodyRateReport<'_> {
         let watch = self.origin.map(|origin| &origin.watch);
-        BodyPace(watch.or_else(|| self.parts.extensions.get::<BodyWatch>()))
+        BodyRateReport(watch.or_else(|| self.parts.extensions.get::<BodyRateHandle>()))
     }
 }
 
 /// Budget for the bytes of all bodies that are being received or in use. Without it, many clients that stall before the
 /// end of a body, or call a slow tool, could use up all memory.
-pub(super) struct Budget {
-    most: usize,
-    held: Mutex<Holdings>,
+pub(super) struct BodyBudget {
+    max_bytes: usize,
+    usage: Mutex<BudgetUsage>,
 }
 
 #[derive(Default)]
-struct Holdings {
+struct BudgetUsage {
     all: usize,
     by_sender: HashMap<Sender, usize>,
 }
 
-impl Budget {
-    pub(super) fn new(most: usize) -> Self {
-        Budget { most, held: Mutex::default() }
+impl BodyBudget {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        BodyBudget { max_bytes, usage: Mutex::default() }
     }
 }
 
 /// Reservation of one body.
-struct Held<'a> {
-    budget: &'a Budget,
+struct BudgetReservation<'a> {
+    budget: &'a BodyBudget,
     /// `Unknown` while nothing is reserved.
     sender: Sender,
     bytes: usize,
 }
 
-impl Held<'_> {
+impl BudgetReservation<'_> {
     /// Reserves more bytes, if afterwards at least as much is left for others as the sender holds.
-    fn grow(&mut self, source: Source<'_>, bytes: usize) -> Result<(), Unread> {
+    fn reserve(&mut self, source: BodySource<'_>, bytes: usize) -> Result<(), BodyReadError> {
         if self.bytes == 0 {
             self.sender = source.sender();
         }
-        let mut held = lock(&self.budget.held);
-        let left = self.budget.most.checked_sub(held.all + bytes).ok_or(Unread::NoRoom)?;
+        let mut held = lock(&self.budget.usage);
+        let left =
+            self.budget.max_bytes.checked_sub(held.all + bytes).ok_or(BodyReadError::BudgetExceeded)?;
         if self.sender != Sender::Unknown {
             let own = held.by_sender.get(&self.sender).copied().unwrap_or_default() + bytes;
             if own > left {
-                return Err(Unread::NoRoom);
+                return Err(BodyReadError::BudgetExceeded);
             }
             held.by_sender.insert(self.sender.clone(), own);
         }
@@ -222,12 +244,12 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BudgetReservation<'_> {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
         }
-        let mut held = lock(&self.budget.held);
+        let mut held = lock(&self.budget.usage);
         held.all -= self.bytes;
         if let Some(own) = held.by_sender.get_mut(&self.sender) {
             *own -= self.bytes;
@@ -239,92 +261,94 @@ impl Drop for Held<'_> {
 }
 
 /// Received body with its reservation.
-pub struct Whole<'a> {
+pub struct ReadBody<'a> {
     /// The content.
     pub bytes: Bytes,
-    _held: Held<'a>,
+    _held: BudgetReservation<'a>,
 }
 
 /// Bodies up to this size reserve nothing if they arrive in one piece. Most do, and a shared counter would be written
 /// for each. The default of 16,384 connections times this size is not more than the budget.
-const SMALL: usize = 16 << 10;
+const MAX_UNRESERVED_BYTES: usize = 16 << 10;
 
 /// An oversized body is read and discarded up to this multiple of the limit: a client that is cut off while writing
 /// would not read the error response.
-const SKIPPED: usize = 4;
+const OVERSIZE_FACTOR: usize = 4;
 
 /// Bytes that earn a body one second: a slow sender can finish, but a trickle does not prolong the deadline.
-const PACE: u32 = 16 << 10;
+const BYTES_PER_SECOND: u32 = 16 << 10;
 /// Interval of checking how much has arrived.
-const CHECK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Upper bound of the timeout, so that it can be added to an instant.
-const FOREVER: Duration = Duration::from_hours(24 * 365);
+const MAX_BODY_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
 /// Reads a body of at most `cap` bytes. A body that is not available at once has `patience` to arrive, plus the time
 /// earned by received bytes. An oversized body that the client sends only after `100 Continue` is not requested.
 pub(super) async fn read<'a, B>(
-    source: Source<'_>,
+    source: BodySource<'_>,
     body: B,
-    cap: usize,
-    budget: &'a Budget,
-    patience: Duration,
-) -> Result<Whole<'a>, Unread>
+    max_bytes: usize,
+    budget: &'a BodyBudget,
+    timeout: Duration,
+) -> Result<ReadBody<'a>, BodyReadError>
 where
     B: HttpBody<Data: Buf>,
 {
     let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let come = &AtomicUsize::new(0);
+    let received = &AtomicUsize::new(0);
     let mut reading = std::pin::pin!(async move {
-        let (mut body, most) = (std::pin::pin!(body), cap.saturating_mul(SKIPPED));
-        if length <= cap {
-            let held = Held { budget, sender: Sender::Unknown, bytes: 0 };
-            let read = collect(source, body.as_mut(), cap, held, come).await;
-            if !matches!(read, Err(Unread::TooLarge)) {
+        let (mut body, max_bytes) = (std::pin::pin!(body), max_bytes.saturating_mul(OVERSIZE_FACTOR));
+        if length <= max_bytes {
+            let held = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
+            let read = collect(source, body.as_mut(), max_bytes, held, received).await;
+            if !matches!(read, Err(BodyReadError::TooLarge)) {
                 return read;
             }
         }
-        if length <= cap || (length <= most && !source.parts.headers.contains_key(EXPECT)) {
-            skip(body, most).await;
+        if length <= max_bytes || (length <= max_bytes && !source.parts.headers.contains_key(EXPECT)) {
+            discard(body, max_bytes).await;
         }
-        Err(Unread::TooLarge)
+        Err(BodyReadError::TooLarge)
     });
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
-        Poll::Pending => in_time(reading, patience, come, source.pace()).await,
+        Poll::Pending => with_deadline(reading, timeout, received, source.pace()).await,
     }
 }
 
 /// Waits for `reading` until its deadline. Received bytes extend the deadline, to at most `patience` from now: a sender
 /// that stalls after a fast start is cut off as soon as one that never started. A second in which less than a second is
 /// earned is reported as slow.
-async fn in_time<T>(
-    mut reading: Pin<&mut impl Future<Output = Result<T, Unread>>>,
-    patience: Duration,
-    come: &AtomicUsize,
-    pace: BodyPace<'_>,
-) -> Result<T, Unread> {
-    let patience = patience.min(FOREVER); // so that it can be added to an instant
-    let (mut now, mut counted) = (Instant::now(), come.load(Ordering::Relaxed));
-    let mut deadline = now + patience;
+async fn with_deadline<T>(
+    mut reading: Pin<&mut impl Future<Output = Result<T, BodyReadError>>>,
+    timeout: Duration,
+    received: &AtomicUsize,
+    pace: BodyRateReport<'_>,
+) -> Result<T, BodyReadError> {
+    let timeout = timeout.min(MAX_BODY_TIMEOUT); // so that it can be added to an instant
+    let (mut now, mut counted) = (Instant::now(), received.load(Ordering::Relaxed));
+    let mut deadline = now + timeout;
     while now < deadline {
-        if let Ok(read) = tokio::time::timeout_at(deadline.min(now + CHECK), reading.as_mut()).await {
+        if let Ok(read) = tokio::time::timeout_at(deadline.min(now + CHECK_INTERVAL), reading.as_mut()).await
+        {
             return read;
         }
-        let all = come.load(Ordering::Relaxed);
+        let all = received.load(Ordering::Relaxed);
         let arrived = u32::try_from(all - counted).unwrap_or(u32::MAX);
         (now, counted) = (Instant::now(), all);
-        pace.report(arrived < PACE);
-        deadline = (deadline + Duration::from_secs(1).saturating_mul(arrived) / PACE).min(now + patience);
+        pace.report(arrived < BYTES_PER_SECOND);
+        deadline =
+            (deadline + Duration::from_secs(1).saturating_mul(arrived) / BYTES_PER_SECOND).min(now + timeout);
     }
-    Err(Unread::TooSlow)
+    Err(BodyReadError::TooSlow)
 }
 
 /// Reads and discards up to `most` bytes.
-async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
+async fn discard<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, max_bytes: usize) {
     let mut skipped = 0;
-    while skipped <= most
+    while skipped <= max_bytes
         && let Some(Ok(frame)) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await
     {
         skipped += frame.data_ref().map_or(1, Buf::remaining);
@@ -333,34 +357,34 @@ async fn skip<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, most: usize) {
 
 /// Reads up to `cap` bytes and counts the received bytes in `come`.
 async fn collect<'a, B>(
-    source: Source<'_>,
+    source: BodySource<'_>,
     mut body: Pin<&mut B>,
-    cap: usize,
-    mut held: Held<'a>,
-    come: &AtomicUsize,
-) -> Result<Whole<'a>, Unread>
+    max_bytes: usize,
+    mut held: BudgetReservation<'a>,
+    received: &AtomicUsize,
+) -> Result<ReadBody<'a>, BodyReadError>
 where
     B: HttpBody<Data: Buf>,
 {
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        let Ok(mut data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
-        if data.remaining() > cap - (first.len() + all.len()).min(cap) {
-            return Err(Unread::TooLarge);
+        let Ok(mut data) = frame.map_err(|_| BodyReadError::Incomplete)?.into_data() else { continue };
+        if data.remaining() > max_bytes - (first.len() + all.len()).min(max_bytes) {
+            return Err(BodyReadError::TooLarge);
         }
-        come.store(first.len() + all.len() + data.remaining(), Ordering::Relaxed);
+        received.store(first.len() + all.len() + data.remaining(), Ordering::Relaxed);
         // Most bodies arrive in one piece, which is not copied.
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
-            if first.len() > SMALL || !body.is_end_stream() {
-                held.grow(source, first.len())?;
+            if first.len() > MAX_UNRESERVED_BYTES || !body.is_end_stream() {
+                held.reserve(source, first.len())?;
             }
             continue;
         }
         if all.is_empty() {
             all.extend_from_slice(&std::mem::take(&mut first));
         }
-        held.grow(source, data.remaining())?;
+        held.reserve(source, data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             all.extend_from_slice(chunk);
@@ -368,14 +392,14 @@ where
             data.advance(count);
         }
     }
-    Ok(Whole { bytes: if all.is_empty() { first } else { all.into() }, _held: held })
+    Ok(ReadBody { bytes: if all.is_empty() { first } else { all.into() }, _held: held })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::{Connections, Options};
+    use super::super::options::{ConnectionLimits, EndpointOptions};
     use super::*;
-    use crate::server::http::listener::watchdog::Watch;
+    use crate::server::http::listener::watchdog::ConnectionWatchdog;
 
     const LONG: Duration = Duration::from_mins(1);
 
@@ -383,8 +407,8 @@ mod tests {
         ::http::Request::new(()).into_parts().0
     }
 
-    fn unknown(parts: &Parts) -> Source<'_> {
-        Source { parts, origin: None, subject: None }
+    fn unknown(parts: &Parts) -> BodySource<'_> {
+        BodySource { parts, origin: None, subject: None }
     }
 
     /// Body in pieces that arrive at once or one per second. It never ends if it `hangs`.
@@ -416,11 +440,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn dribblers_are_cut_and_slow_senders_are_not() {
-        let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
+        let (budget, timeout) = (BodyBudget::new(usize::MAX), EndpointOptions::default().body_timeout);
         for (bytes, left, read_after, expected) in [
-            (1, 100, 10, Err(Unread::TooSlow)),
-            (1_000, 100, 10, Err(Unread::TooSlow)),
-            (8 << 10, 100, 19, Err(Unread::TooSlow)),
+            (1, 100, 10, Err(BodyReadError::TooSlow)),
+            (1_000, 100, 10, Err(BodyReadError::TooSlow)),
+            (8 << 10, 100, 19, Err(BodyReadError::TooSlow)),
             (17 << 10, 100, 100, Ok((100 * 17) << 10)),
             (1, 9, 9, Ok(9)),
         ] {
@@ -428,101 +452,107 @@ mod tests {
             let second = Duration::from_secs(1);
             let seconds = Some(tokio::time::interval_at(begun + second, second));
             let body = Pieces { bytes, left, hangs: false, seconds };
-            let read = read(unknown(&parts()), body, 4 << 20, &budget, patience).await;
+            let read = read(unknown(&parts()), body, 4 << 20, &budget, timeout).await;
             assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
         }
     }
 
-    fn size(read: Result<Whole<'_>, Unread>) -> Result<usize, Unread> {
+    fn size(read: Result<ReadBody<'_>, BodyReadError>) -> Result<usize, BodyReadError> {
         read.map(|body| body.bytes.len())
     }
 
     #[tokio::test(start_paused = true)]
     async fn all_bodies_together_are_bounded() {
-        let budget = Budget::new(100);
+        let budget = BodyBudget::new(100);
         let parts = parts();
         let body = |left, hangs| {
             let body = Pieces { bytes: 10, left, hangs, seconds: None };
             read(unknown(&parts), body, 1_000, &budget, LONG)
         };
         assert_eq!(size(body(10, false).await), Ok(100));
-        assert_eq!(size(body(11, false).await), Err(Unread::NoRoom));
+        assert_eq!(size(body(11, false).await), Err(BodyReadError::BudgetExceeded));
         {
             let mut stuck = std::pin::pin!(body(6, true));
             let polled = std::future::poll_fn(|cx| Poll::Ready(stuck.as_mut().poll(cx))).await;
             assert!(polled.is_pending());
-            assert_eq!(size(body(5, false).await), Err(Unread::NoRoom));
+            assert_eq!(size(body(5, false).await), Err(BodyReadError::BudgetExceeded));
             assert_eq!(size(body(4, false).await), Ok(40));
-            assert_eq!(size(stuck.await), Err(Unread::TooSlow));
+            assert_eq!(size(stuck.await), Err(BodyReadError::TooSlow));
         }
         let kept = body(7, false).await;
-        assert_eq!(size(body(4, false).await), Err(Unread::NoRoom), "bytes in use are reserved");
+        assert_eq!(
+            size(body(4, false).await),
+            Err(BodyReadError::BudgetExceeded),
+            "bytes in use are reserved"
+        );
         assert_eq!(size(body(3, false).await), Ok(30));
         drop(kept);
         assert_eq!(size(body(10, false).await), Ok(100));
-        assert_eq!(lock(&budget.held).all, 0);
+        assert_eq!(lock(&budget.usage).all, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn time_that_was_earned_is_not_saved_up() {
-        let (budget, patience) = (Budget::new(usize::MAX), Options::default().body_timeout);
+        let (budget, timeout) = (BodyBudget::new(usize::MAX), EndpointOptions::default().body_timeout);
         let begun = Instant::now();
         let body = Pieces { bytes: 4 << 20, left: 1, hangs: true, seconds: None };
-        let read = read(unknown(&parts()), body, 8 << 20, &budget, patience).await;
-        assert_eq!((size(read), begun.elapsed()), (Err(Unread::TooSlow), patience));
+        let read = read(unknown(&parts()), body, 8 << 20, &budget, timeout).await;
+        assert_eq!((size(read), begun.elapsed()), (Err(BodyReadError::TooSlow), timeout));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_makes_room_while_its_body_is_slow() {
-        let (watch, budget) = (Watch::new(Connections::default()), Budget::new(usize::MAX));
+        let (watch, budget) =
+            (ConnectionWatchdog::new(ConnectionLimits::default()), BodyBudget::new(usize::MAX));
         let second = Duration::from_secs(1);
         for (bytes, left, hangs, is_slow) in
             [(1, 0, true, true), (1, 5, false, true), (8 << 10, 5, false, true), (17 << 10, 5, false, false)]
         {
             let guest = watch.admit([192, 0, 2, 1].into()).unwrap();
-            guest.watched.begin();
+            guest.activity.start_request();
             let mut parts = parts();
-            parts.extensions.insert(BodyWatch(guest.watched.clone()));
+            parts.extensions.insert(BodyRateHandle(guest.activity.clone()));
             let seconds = Some(tokio::time::interval_at(Instant::now() + second / 2, second));
             let body = Pieces { bytes, left, hangs, seconds };
-            let mut reading = std::pin::pin!(read(unknown(&parts), body, 4 << 20, &budget, BODY_TIMEOUT));
+            let mut reading =
+                std::pin::pin!(read(unknown(&parts), body, 4 << 20, &budget, DEFAULT_BODY_TIMEOUT));
             assert!(tokio::time::timeout(second * 3 / 4, reading.as_mut()).await.is_err());
-            assert_eq!(guest.watched.idle_since(), None, "{bytes} bytes in the first second");
+            assert_eq!(guest.activity.idle_since(), None, "{bytes} bytes in the first second");
             assert!(tokio::time::timeout(second, reading.as_mut()).await.is_err());
-            assert_eq!(guest.watched.idle_since().is_some(), is_slow, "{bytes} bytes each second");
+            assert_eq!(guest.activity.idle_since().is_some(), is_slow, "{bytes} bytes each second");
             assert_eq!(reading.await.is_err(), hangs);
-            assert_eq!(guest.watched.idle_since(), None, "the request is being served");
+            assert_eq!(guest.activity.idle_since(), None, "the request is being served");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_sender_leaves_as_much_as_it_takes() {
-        let (budget, parts) = (Budget::new(64), parts());
+        let (budget, parts) = (BodyBudget::new(64), parts());
         let subjects = ["a", "b", "c", "d"].map(Arc::<str>::from);
         let body = |sender: &str, left| {
             let body = Pieces { bytes: 4, left, hangs: false, seconds: None };
             let subject = subjects.iter().find(|subject| ***subject == *sender);
-            read(Source { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG)
+            read(BodySource { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG)
         };
         let mut held = Vec::new();
         for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
-            assert_eq!(size(body(sender, share + 1).await), Err(Unread::NoRoom), "{sender}");
+            assert_eq!(size(body(sender, share + 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
             for _ in 0..share {
                 held.push(body(sender, 1).await.ok().unwrap());
             }
-            assert_eq!(size(body(sender, 1).await), Err(Unread::NoRoom), "{sender}");
+            assert_eq!(size(body(sender, 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
         }
         assert_eq!(size(body("d", 1).await), Ok(4), "others still have budget");
         drop(held);
         assert_eq!(size(body("a", 8).await), Ok(32));
-        assert!(lock(&budget.held).by_sender.is_empty());
+        assert!(lock(&budget.usage).by_sender.is_empty());
     }
 
     #[test]
     fn an_anonymous_sender_is_an_address() {
         let sender = |peer: &str| {
             let mut parts = parts();
-            parts.extensions.insert(Addresses { peer: peer.parse().unwrap(), local: None });
+            parts.extensions.insert(ConnectionAddresses { peer: peer.parse().unwrap(), local: None });
             unknown(&parts).sender()
         };
         assert_eq!(sender("192.0.2.1:1"), sender("[::ffff:192.0.2.1]:2"));

@@ -9,29 +9,32 @@ use tokio::net::TcpListener;
 
 use super::body::Body;
 use super::endpoint::Endpoint;
-use super::listener::{Answer, Listener, Origin};
-use super::responses::Reply;
+use super::listener::{HttpHandler, Listener, RequestOrigin};
+use super::responses::HttpResponse;
 use crate::Result;
 
-/// HTTP endpoint bound to an address. [`Listening::run`] serves it.
+/// HTTP endpoint bound to an address. [`BoundEndpoint::run`] serves it.
 #[must_use = "nothing is served until it runs"]
-pub struct Listening {
+pub struct BoundEndpoint {
     listener: Listener,
     endpoint: Arc<Endpoint>,
 }
 
-impl Answer for Arc<Endpoint> {
+impl HttpHandler for Arc<Endpoint> {
     type Body = Body;
 
-    async fn answer(self, request: Request<Incoming>, origin: Origin) -> Reply {
-        self.handle(request, Some(origin)).await
+    async fn handle(self, request: Request<Incoming>, origin: RequestOrigin) -> HttpResponse {
+        Endpoint::handle(&self, request, Some(origin)).await
     }
 }
 
-impl Listening {
+impl BoundEndpoint {
     pub(super) fn new(socket: TcpListener, endpoint: Arc<Endpoint>) -> Result<Self> {
-        let patience = endpoint.service.settings().shutdown_timeout;
-        Ok(Listening { listener: Listener::new(socket, endpoint.options.connections, patience)?, endpoint })
+        let timeout = endpoint.service.settings().shutdown_timeout;
+        Ok(BoundEndpoint {
+            listener: Listener::new(socket, endpoint.options.connections, timeout)?,
+            endpoint,
+        })
     }
 
     /// Returns the bound address.
@@ -46,12 +49,12 @@ impl Listening {
 
     /// Serves until the process receives Ctrl-C or SIGTERM, then until all running requests are done.
     pub async fn run(self) -> Result<()> {
-        self.run_until(super::listener::shutdown_signal::asked_to_end()).await
+        self.run_until(super::listener::shutdown_signal::shutdown_signal()).await
     }
 
     /// Serves until `end` completes, then until all running requests are done.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
-        let Listening { listener, endpoint } = self;
+        let BoundEndpoint { listener, endpoint } = self;
         let end = async {
             end.await;
             endpoint.close();

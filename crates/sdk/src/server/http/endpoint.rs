@@ -17,46 +17,51 @@ use linchpin_protocol::wire::error_object;
 use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use tokio::runtime::Handle;
 
-use super::super::{Service, start};
-use super::body::Budget;
-use super::listener::Origin;
+use super::super::{Service, spawn};
+use super::body::BodyBudget;
+use super::listener::RequestOrigin;
 use super::mirrored_headers;
-use super::options::Options;
+use super::options::EndpointOptions;
 use super::requests::{get, legacy_sse, post};
-use super::responses::{self, Reply};
-use super::sessions::Sessions;
+use super::responses::{self, HttpResponse};
+use super::sessions::SessionRegistry;
 use super::sessions::id::SessionId;
 use super::sessions::store;
 use crate::http::header_names;
 
 /// Maximum total size of the messages that are being received or processed, in bytes.
-const MAX_BODIES: usize = 256 << 20;
-const ALLOWED: &str = "GET, POST, DELETE";
+const MAX_TOTAL_BODY_BYTES: usize = 256 << 20;
+const ALLOWED_METHODS: &str = "GET, POST, DELETE";
 
 /// State shared by all requests of an endpoint.
 pub(super) struct Endpoint {
     pub(super) service: Service,
-    pub(super) options: Options,
-    pub(super) sessions: Sessions,
-    pub(super) legacy: legacy_sse::Lines,
-    pub(super) bodies: Budget,
+    pub(super) options: EndpointOptions,
+    pub(super) sessions: SessionRegistry,
+    pub(super) legacy_sessions: legacy_sse::LegacySessions,
+    pub(super) bodies: BodyBudget,
     is_reaping: AtomicBool,
 }
 
 impl Endpoint {
-    pub(super) fn new(service: Service, mut options: Options) -> Arc<Self> {
+    pub(super) fn new(service: Service, mut options: EndpointOptions) -> Arc<Self> {
         if !service.settings().revisions.iter().any(|revision| revision.era() == Era::Session) {
             options.sessions = false;
             options.legacy = None;
         }
-        let sessions = Sessions::new(options.bounds);
-        let (legacy, is_reaping) = (legacy_sse::Lines::default(), AtomicBool::new(false));
-        let bodies = Budget::new(MAX_BODIES.max(service.settings().max_message.saturating_mul(2)));
-        Arc::new(Endpoint { service, options, sessions, legacy, bodies, is_reaping })
+        let sessions = SessionRegistry::new(options.session_limits);
+        let (legacy, is_reaping) = (legacy_sse::LegacySessions::default(), AtomicBool::new(false));
+        let bodies =
+            BodyBudget::new(MAX_TOTAL_BODY_BYTES.max(service.settings().max_message.saturating_mul(2)));
+        Arc::new(Endpoint { service, options, sessions, legacy_sessions: legacy, bodies, is_reaping })
     }
 
     /// Serves one request. `origin` is its connection, if known and not among the extensions.
-    pub(super) async fn handle<B>(self: &Arc<Self>, request: Request<B>, origin: Option<Origin>) -> Reply
+    pub(super) async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        origin: Option<RequestOrigin>,
+    ) -> HttpResponse
     where
         B: HttpBody<Data: Buf> + Send,
     {
@@ -73,12 +78,12 @@ impl Endpoint {
             None => self.options.guard.check(&parts, local),
         };
         if let Err(stranger) = checked {
-            return responses::refuse(StatusCode::FORBIDDEN, stranger.text());
+            return responses::error(StatusCode::FORBIDDEN, stranger.message());
         }
         if let Some(metadata) = metadata {
             return metadata;
         }
-        match parts.headers.get(ORIGIN).filter(|origin| self.lets_read(origin)).cloned() {
+        match parts.headers.get(ORIGIN).filter(|origin| self.is_cors_origin(origin)).cloned() {
             None => self.route(parts, body, origin.as_ref()).await,
             Some(page) => {
                 let mut reply = match parts.method {
@@ -97,23 +102,23 @@ impl Endpoint {
         }
     }
 
-    fn lets_read(&self, origin: &HeaderValue) -> bool {
-        origin.to_str().is_ok_and(|origin| self.options.guard.is_allowed(origin))
+    fn is_cors_origin(&self, origin: &HeaderValue) -> bool {
+        origin.to_str().is_ok_and(|origin| self.options.guard.is_origin_allowed(origin))
     }
 
     async fn route<B: HttpBody<Data: Buf> + Send>(
         self: &Arc<Self>,
         mut parts: Parts,
         body: B,
-        origin: Option<&Origin>,
-    ) -> Reply {
+        origin: Option<&RequestOrigin>,
+    ) -> HttpResponse {
         let path = parts.uri.path();
         let is_legacy = self.options.legacy.as_deref() == Some(path);
         if path != self.options.path && !is_legacy {
-            return responses::nothing_here(&self.options.path);
+            return responses::not_found(&self.options.path);
         }
-        let line = legacy_sse::take_line(self, &mut parts);
-        let principal = match self.identify(&mut parts).await {
+        let line = legacy_sse::take_session_id(self, &mut parts);
+        let principal = match self.authenticate(&mut parts).await {
             Ok(principal) => principal,
             Err(refusal) => return *refusal,
         };
@@ -121,40 +126,43 @@ impl Endpoint {
             Method::POST => post::post(self, parts, body, origin, line, principal).await,
             Method::GET => {
                 let mut reply = get::get(self, &parts, principal).await;
-                self.end_with_token(&parts, &mut reply);
+                self.end_at_token_expiry(&parts, &mut reply);
                 reply
             }
             Method::DELETE => self.delete(&parts, principal.as_deref()).await,
-            _ => responses::not_allowed(ALLOWED),
+            _ => responses::method_not_allowed(ALLOWED_METHODS),
         }
     }
 
     /// Returns the session id of a request without a body; `Err` if the revision has no sessions.
-    pub(super) fn session_of<'a>(&self, parts: &'a Parts) -> Result<Option<&'a HeaderValue>, Box<Reply>> {
+    pub(super) fn session_of<'a>(
+        &self,
+        parts: &'a Parts,
+    ) -> Result<Option<&'a HeaderValue>, Box<HttpResponse>> {
         let spoken = &self.service.settings().revisions;
         let named = mirrored_headers::named_revision(parts, spoken).map_err(bad_request)?;
         if named.is_some_and(|revision| revision.era() == Era::Stateless) {
-            return Err(Box::new(responses::not_allowed("POST")));
+            return Err(Box::new(responses::method_not_allowed("POST")));
         }
         mirrored_headers::session_id(parts).map_err(bad_request)
     }
 
-    async fn delete(&self, parts: &Parts, principal: Option<&str>) -> Reply {
+    async fn delete(&self, parts: &Parts, principal: Option<&str>) -> HttpResponse {
         if !self.options.sessions {
-            return responses::not_allowed("POST");
+            return responses::method_not_allowed("POST");
         }
         let id = match self.session_of(parts) {
             Ok(Some(id)) => SessionId::parse(id.as_bytes()),
             Ok(None) => {
                 let text = "the header Mcp-Session-Id is required to end a session";
-                return responses::refuse(StatusCode::BAD_REQUEST, text);
+                return responses::error(StatusCode::BAD_REQUEST, text);
             }
             Err(refusal) => return *refusal,
         };
-        let Some(id) = id else { return no_session() };
+        let Some(id) = id else { return session_not_found() };
         let is_here = self.sessions.find(&id, principal).is_some();
-        if !is_here && !store::knows(self, &id, principal).await {
-            return no_session();
+        if !is_here && !store::is_stored(self, &id, principal).await {
+            return session_not_found();
         }
         store::end(self, &id);
         responses::empty(StatusCode::NO_CONTENT)
@@ -167,52 +175,52 @@ impl Endpoint {
     }
 
     /// Starts the reaper of idle sessions with the first session.
-    pub(super) fn reap_later(self: &Arc<Self>) {
+    pub(super) fn start_reaper(self: &Arc<Self>) {
         if !self.is_reaping.swap(true, Ordering::Relaxed) {
-            start(&Handle::current(), reap(Arc::downgrade(self), self.options.bounds.ttl));
+            spawn(&Handle::current(), reap(Arc::downgrade(self), self.options.session_limits.ttl));
         }
     }
 
     /// Ends all streams gracefully, for shutdown.
     pub(super) fn close(&self) {
-        self.service.live().callers().iter().for_each(|caller| caller.close_streams());
+        self.service.live().clients().iter().for_each(|caller| caller.close_streams());
         self.sessions.close_streams();
-        self.legacy.close(self.service.settings().shutdown_timeout);
+        self.legacy_sessions.close(self.service.settings().shutdown_timeout);
     }
 }
 
 /// Minimum interval of the session reaper.
-const SHORTEST_REAP: Duration = Duration::from_secs(1);
+const MIN_REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
-    let pause = (ttl / 8).max(SHORTEST_REAP);
+    let pause = (ttl / 8).max(MIN_REAP_INTERVAL);
     loop {
         tokio::time::sleep(pause).await;
         let Some(endpoint) = endpoint.upgrade() else { return };
         for session in endpoint.sessions.reap() {
-            endpoint.options.events.forget(&session.key);
+            endpoint.options.events.delete(&session.key);
         }
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
-fn bad_request(error: ProtocolError) -> Box<Reply> {
-    Box::new(responses::refuse_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
+fn bad_request(error: ProtocolError) -> Box<HttpResponse> {
+    Box::new(responses::error_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
 }
 
 /// Response for a session that does not exist or belongs to another principal.
-pub(super) fn no_session() -> Reply {
-    responses::refuse(
+pub(super) fn session_not_found() -> HttpResponse {
+    responses::error(
         StatusCode::NOT_FOUND,
         "unknown or expired session: open a new one with initialize, without Mcp-Session-Id",
     )
 }
 
 /// Response to a CORS preflight request.
-fn preflight() -> Reply {
+fn preflight() -> HttpResponse {
     let mut reply = responses::empty(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED_METHODS));
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
         // `*` does not cover Authorization, and old browsers do not support it.

@@ -7,9 +7,9 @@ use linchpin_protocol::model::RequestMeta;
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 
 use super::super::catalog::Catalog;
-use crate::http::{header_names, header_value, text};
+use crate::http::{decode_string, header_names, header_value};
 
-type Checked = Result<(), ProtocolError>;
+type HeaderCheck = Result<(), ProtocolError>;
 
 fn mismatch(text: impl Into<String>) -> ProtocolError {
     ProtocolError::HeaderMismatch(text.into())
@@ -26,12 +26,15 @@ fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderVa
 }
 
 /// Returns the revision that the request names, if any.
-pub(super) fn named_revision(parts: &Parts, spoken: &[Revision]) -> Result<Option<Revision>, ProtocolError> {
+pub(super) fn named_revision(
+    parts: &Parts,
+    supported: &[Revision],
+) -> Result<Option<Revision>, ProtocolError> {
     let Some(said) = single(parts, &header_names::PROTOCOL_VERSION)? else { return Ok(None) };
-    let named = said.to_str().ok().and_then(Revision::find).filter(|named| spoken.contains(named));
+    let named = said.to_str().ok().and_then(Revision::find).filter(|named| supported.contains(named));
     named.map(Some).ok_or_else(|| {
         let requested = String::from_utf8_lossy(said.as_bytes()).into();
-        ProtocolError::UnsupportedVersion { requested, supported: spoken.to_vec() }
+        ProtocolError::UnsupportedVersion { requested, supported: supported.to_vec() }
     })
 }
 
@@ -42,7 +45,7 @@ pub(super) fn session_id(parts: &Parts) -> Result<Option<&HeaderValue>, Protocol
 }
 
 /// Checks that the version header matches the body.
-pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
+pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> HeaderCheck {
     let said = single(parts, &header_names::PROTOCOL_VERSION)?.map(HeaderValue::as_bytes);
     match (said, &meta.protocol_version) {
         (None, _) => Err(mismatch("the header MCP-Protocol-Version is missing")),
@@ -54,7 +57,7 @@ pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> Checked {
 }
 
 /// Checks that the other headers match the body.
-pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> Checked {
+pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> HeaderCheck {
     match single(parts, &header_names::METHOD)? {
         None => return Err(mismatch("the header Mcp-Method is missing")),
         Some(said) if said.as_bytes() != method.as_bytes() => {
@@ -63,7 +66,8 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
         Some(_) => {}
     }
     let known = Method::find(method);
-    let Some(name) = known.and_then(Method::named_by).and_then(|member| text(params.find(member)?)) else {
+    let Some(name) = known.and_then(Method::named_by).and_then(|member| decode_string(params.find(member)?))
+    else {
         return Ok(()); // nothing is mirrored, or the parameters are invalid and rejected later
     };
     let said =

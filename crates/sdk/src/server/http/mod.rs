@@ -30,21 +30,21 @@ use std::time::Duration;
 use ::http::request::Parts;
 use ::http::uri::PathAndQuery;
 
-pub use body::{Bodies, Body, Unread, Whole};
-pub use bound::Listening;
+pub use body::{Body, BodyReadError, BodyReader, ReadBody};
+pub use bound::BoundEndpoint;
 #[cfg(feature = "tls")]
 pub use listener::tls::Tls;
-pub use listener::{Addresses, Listener, client_network};
-pub use options::Refusal;
-pub use origin_guard::{Guard, Stranger};
+pub use listener::{ConnectionAddresses, Listener, client_network};
+pub use options::PrincipalError;
+pub use origin_guard::{OriginError, OriginGuard};
 pub use service::HttpService;
 pub use sessions::id::SessionKey;
 pub use sessions::store::{SavedSession, SessionStore};
-pub use streams::event_store::{EventStore, KeptEvent};
+pub use streams::event_store::{EventStore, StoredEvent};
 
 use self::endpoint::Endpoint;
-use self::options::Options;
-use super::request::observe::{has_subscriber, print};
+use self::options::EndpointOptions;
+use super::request::observe::{has_subscriber, print_to_stderr};
 use super::{Server, Service};
 use crate::{Error, Result};
 
@@ -59,8 +59,8 @@ impl Server {
     }
 
     /// Returns a builder for the HTTP endpoint. Errors in the server definition are reported when it is bound.
-    pub fn http(self) -> Http {
-        Http { service: self.build(), options: Options::default(), fault: None }
+    pub fn http(self) -> HttpEndpoint {
+        HttpEndpoint { service: self.build(), options: EndpointOptions::default(), error: None }
     }
 }
 
@@ -72,18 +72,18 @@ impl Service {
         let url = listening.url();
         tracing::info!(server.name = name, url, "serving");
         if !has_subscriber() {
-            print(format_args!("{name}: serving at {url}"));
+            print_to_stderr(format_args!("{name}: serving at {url}"));
         }
         listening.run().await
     }
 
     /// See [`Server::http`].
-    pub fn http(&self) -> Http {
-        Http { service: Ok(self.clone()), options: Options::default(), fault: None }
+    pub fn http(&self) -> HttpEndpoint {
+        HttpEndpoint { service: Ok(self.clone()), options: EndpointOptions::default(), error: None }
     }
 }
 
-/// Builder of an HTTP endpoint, completed by [`Http::bind`], [`Http::into_service`] or `into_router`.
+/// Builder of an HTTP endpoint, completed by [`HttpEndpoint::bind`], [`HttpEndpoint::into_service`] or `into_router`.
 ///
 /// ```no_run
 /// # async fn example() -> linchpin::Result {
@@ -100,14 +100,14 @@ impl Service {
 /// # }
 /// ```
 #[must_use = "nothing is served until it is bound"]
-pub struct Http {
+pub struct HttpEndpoint {
     service: Result<Service>,
-    options: Options,
+    options: EndpointOptions,
     /// The first invalid setting.
-    fault: Option<String>,
+    error: Option<String>,
 }
 
-impl Http {
+impl HttpEndpoint {
     /// Sets the path of the endpoint. Default: `/mcp`.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.options.path = path.into();
@@ -115,13 +115,13 @@ impl Http {
         if !parsed.is_some_and(|parsed| parsed.path() == self.options.path && parsed.path().starts_with('/'))
         {
             let text = "is not a valid path: it must start with / and contain only path characters";
-            self.fail(format!("{:?} {text}", self.options.path));
+            self.set_error(format!("{:?} {text}", self.options.path));
         }
         self
     }
 
-    fn fail(&mut self, fault: String) {
-        self.fault.get_or_insert(fault);
+    fn set_error(&mut self, fault: String) {
+        self.error.get_or_insert(fault);
     }
 
     /// Also serves clients of the first revision (HTTP+SSE), at the path of the endpoint and at `/sse`.
@@ -134,7 +134,7 @@ impl Http {
     /// allow only that port.
     pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
         if let Err(fault) = self.options.guard.allow_host(host.as_ref()) {
-            self.fail(fault);
+            self.set_error(fault);
         }
         self
     }
@@ -149,7 +149,7 @@ impl Http {
     /// Allows pages of this origin to use the server: `https://app.example.com`. Default: only the server's own origin.
     pub fn allow_origin(mut self, origin: impl AsRef<str>) -> Self {
         if let Err(fault) = self.options.guard.allow_origin(origin.as_ref()) {
-            self.fail(fault);
+            self.set_error(fault);
         }
         self
     }
@@ -176,20 +176,20 @@ impl Http {
 
     /// Sets how long a session may be idle. Default: 30 min.
     pub fn session_ttl(mut self, time: Duration) -> Self {
-        self.options.bounds.ttl = time;
+        self.options.session_limits.ttl = time;
         self
     }
 
     /// Sets the maximum number of sessions. Default: 10,000. At the limit, a new session evicts the one that is idle
     /// for longest.
     pub fn max_sessions(mut self, most: usize) -> Self {
-        self.options.bounds.most = most.max(1);
+        self.options.session_limits.max = most.max(1);
         self
     }
 
     /// Sets the maximum number of sessions per principal. Default: 100.
     pub fn max_sessions_per_principal(mut self, most: usize) -> Self {
-        self.options.bounds.most_of_one = most.max(1);
+        self.options.session_limits.max_per_principal = most.max(1);
         self
     }
 
@@ -197,14 +197,14 @@ impl Http {
     /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
     /// response is read too slowly. If there are none, new connections are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
-        self.options.connections.most = most.max(1);
+        self.options.connections.max = most.max(1);
         self
     }
 
     /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
     /// since many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
-        self.options.connections.most_of_one_address = most.max(1);
+        self.options.connections.max_per_address = most.max(1);
         self
     }
 
@@ -232,9 +232,9 @@ impl Http {
     /// principal are not accessible to another. `Ok(None)` accepts an anonymous request.
     pub fn principal(
         mut self,
-        identify: impl Fn(&Parts) -> Result<Option<String>, Refusal> + Send + Sync + 'static,
+        identify: impl Fn(&Parts) -> Result<Option<String>, PrincipalError> + Send + Sync + 'static,
     ) -> Self {
-        self.options.identify = Some(Arc::new(identify));
+        self.options.principal_resolver = Some(Arc::new(identify));
         self
     }
 
@@ -251,9 +251,9 @@ impl Http {
     }
 
     fn endpoint(self) -> Result<Arc<Endpoint>> {
-        let both = self.options.auth.is_some() && self.options.identify.is_some();
+        let both = self.options.auth.is_some() && self.options.principal_resolver.is_some();
         let both = both.then(|| "set either `auth` or `principal`, not both".to_owned());
-        if let Some(fault) = self.fault.or(both) {
+        if let Some(fault) = self.error.or(both) {
             return Err(Error::setup(fault));
         }
         let service = self.service?;
@@ -268,10 +268,10 @@ impl Http {
         Ok(Endpoint::new(service, self.options))
     }
 
-    /// Binds an address; [`Listening::run`] serves it. Port 0 selects a free port.
-    pub async fn bind(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Listening> {
+    /// Binds an address; [`BoundEndpoint::run`] serves it. Port 0 selects a free port.
+    pub async fn bind(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<BoundEndpoint> {
         let endpoint = self.endpoint()?;
-        Listening::new(listener::bind(address).await?, endpoint)
+        BoundEndpoint::new(listener::bind(address).await?, endpoint)
     }
 
     /// Returns the endpoint as a `tower` service. Connection timeouts are up to the surrounding server.

@@ -8,41 +8,41 @@ use ::http::uri::Authority;
 use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Names of this machine, which DNS cannot redirect.
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Allowed hosts and origins: those of this machine, and the configured ones.
 #[derive(Debug, Clone, Default)]
-pub struct Guard {
-    hosts: Vec<Host>,
+pub struct OriginGuard {
+    hosts: Vec<AllowedHost>,
     origins: Vec<String>,
     any_host: bool,
 }
 
 /// Allowed host, with a port if only that port is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Host {
+struct AllowedHost {
     name: String,
     port: Option<u16>,
 }
 
 /// Reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stranger {
+pub enum OriginError {
     /// The `Host` is not allowed.
     Host,
     /// The `Origin` is not allowed.
     Origin,
 }
 
-impl Stranger {
+impl OriginError {
     /// Returns the error text for the client.
-    pub fn text(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
-            Stranger::Host => {
+            OriginError::Host => {
                 "this Host is not allowed: the operator of the server can allow it with `allow_host`"
             }
-            Stranger::Origin => {
+            OriginError::Origin => {
                 "this Origin is not allowed: the operator of the server can allow it with `allow_origin`"
             }
         }
@@ -50,7 +50,7 @@ impl Stranger {
 }
 
 /// Parses a host with an optional port; `None` if it is neither a name nor an address.
-fn parse(text: &str) -> Option<Host> {
+fn parse(text: &str) -> Option<AllowedHost> {
     let authority: Authority = text.parse().ok()?;
     if text.contains('@') {
         return None;
@@ -62,7 +62,7 @@ fn parse(text: &str) -> Option<Host> {
         None if rest.is_empty() => None,
         None => return None,
     };
-    (!name.is_empty()).then_some(Host { name, port })
+    (!name.is_empty()).then_some(AllowedHost { name, port })
 }
 
 fn parse_port(port: &str) -> Option<u16> {
@@ -71,13 +71,13 @@ fn parse_port(port: &str) -> Option<u16> {
 }
 
 /// Returns the value of a header; `Err` if it occurs more than once or is not visible ASCII.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ()> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(HeaderValue::to_str).transpose().map_err(|_| ())?;
     if values.next().is_some() { Err(()) } else { Ok(first) }
 }
 
-impl Guard {
+impl OriginGuard {
     /// Allows requests for this host: a name, or a name and a port. Returns an error if it is invalid.
     pub fn allow_host(&mut self, host: &str) -> Result<(), String> {
         let parsed =
@@ -107,36 +107,36 @@ impl Guard {
     }
 
     /// Checks the host of a request and returns it. `local` is the address at which the request arrived, if known.
-    pub fn check_host<'a>(&self, parts: &'a Parts, local: Option<IpAddr>) -> Result<&'a str, Stranger> {
-        let host = only(&parts.headers, &header::HOST).map_err(|()| Stranger::Host)?;
+    pub fn check_host<'a>(&self, parts: &'a Parts, local: Option<IpAddr>) -> Result<&'a str, OriginError> {
+        let host = single_value(&parts.headers, &header::HOST).map_err(|()| OriginError::Host)?;
         let named = parts.uri.authority().map(Authority::as_str);
         // HTTP/2 and absolute-form targets contain the host, too: at least one must be present, and all must be
         // allowed.
-        let host = host.or(named).ok_or(Stranger::Host)?;
+        let host = host.or(named).ok_or(OriginError::Host)?;
         for each in named.into_iter().chain([host]) {
-            if !self.knows(each, local) {
-                return Err(Stranger::Host);
+            if !self.is_host_allowed(each, local) {
+                return Err(OriginError::Host);
             }
         }
         Ok(host)
     }
 
     /// Checks the host and the origin of a request. `local` is the address at which the request arrived, if known.
-    pub fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), Stranger> {
+    pub fn check(&self, parts: &Parts, local: Option<IpAddr>) -> Result<(), OriginError> {
         let host = self.check_host(parts, local)?;
-        match only(&parts.headers, &header::ORIGIN).map_err(|()| Stranger::Origin)? {
-            Some(origin) if self.trusts(origin, host) => Ok(()),
-            Some(_) => Err(Stranger::Origin),
-            None if from_elsewhere(&parts.headers) => Err(Stranger::Origin),
+        match single_value(&parts.headers, &header::ORIGIN).map_err(|()| OriginError::Origin)? {
+            Some(origin) if self.is_origin_trusted(origin, host) => Ok(()),
+            Some(_) => Err(OriginError::Origin),
+            None if is_cross_site(&parts.headers) => Err(OriginError::Origin),
             None => Ok(()),
         }
     }
 
-    fn knows(&self, host: &str, local: Option<IpAddr>) -> bool {
+    fn is_host_allowed(&self, host: &str, local: Option<IpAddr>) -> bool {
         if self.any_host {
             return parse(host).is_some();
         }
-        let is_local = |name: &str| LOCAL.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let is_local = |name: &str| LOCAL_HOSTS.iter().any(|known| known.eq_ignore_ascii_case(name));
         let name_of = |text: &str| text.rsplit_once(':').map_or(text.len(), |(name, _)| name.len());
         // Fast path without parsing: `localhost:1234`.
         if let Some((name, port)) = host.split_at_checked(name_of(host))
@@ -156,21 +156,21 @@ impl Guard {
     }
 
     /// Returns whether the origin is that of the endpoint itself or an allowed one.
-    fn trusts(&self, origin: &str, host: &str) -> bool {
+    fn is_origin_trusted(&self, origin: &str, host: &str) -> bool {
         let same = origin.split_once("://").is_some_and(|(scheme, from)| {
             matches!(scheme, "http" | "https") && from.eq_ignore_ascii_case(host)
         });
-        same || self.is_allowed(origin)
+        same || self.is_origin_allowed(origin)
     }
 
     /// Returns whether pages of this origin may read responses (CORS).
-    pub(super) fn is_allowed(&self, origin: &str) -> bool {
+    pub(super) fn is_origin_allowed(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 }
 
 /// Returns whether the browser reports that a page of another site sent the request.
-fn from_elsewhere(headers: &HeaderMap) -> bool {
+fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get(SEC_FETCH_SITE).is_some_and(|site| matches!(site.as_bytes(), b"cross-site" | b"same-site"))
 }
 
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    fn check(guard: &Guard, headers: &[(&str, &str)]) -> Result<(), Stranger> {
+    fn check(guard: &OriginGuard, headers: &[(&str, &str)]) -> Result<(), OriginError> {
         let request = headers
             .iter()
             .fold(Request::post("/mcp"), |request, (name, value)| request.header(*name, *value));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn names_of_this_machine_are_let_in_and_others_are_not() {
-        let guard = Guard::default();
+        let guard = OriginGuard::default();
         for host in [
             "localhost",
             "localhost:80",
@@ -220,15 +220,15 @@ mod tests {
             "127.0.0.1:",
             "2130706433",
         ] {
-            assert_eq!(check(&guard, &[("host", host)]), Err(Stranger::Host), "{host}");
+            assert_eq!(check(&guard, &[("host", host)]), Err(OriginError::Host), "{host}");
         }
-        assert_eq!(check(&guard, &[]), Err(Stranger::Host));
-        assert_eq!(check(&guard, &[("host", "localhost"), ("host", "localhost")]), Err(Stranger::Host));
+        assert_eq!(check(&guard, &[]), Err(OriginError::Host));
+        assert_eq!(check(&guard, &[("host", "localhost"), ("host", "localhost")]), Err(OriginError::Host));
     }
 
     #[test]
     fn pages_of_others_are_turned_away() {
-        let guard = Guard::default();
+        let guard = OriginGuard::default();
         let host = ("host", "localhost:8080");
         assert_eq!(check(&guard, &[host, ("origin", "http://localhost:8080")]), Ok(()));
         for origin in [
@@ -243,26 +243,26 @@ mod tests {
             "http://user@localhost:8080",
             "",
         ] {
-            assert_eq!(check(&guard, &[host, ("origin", origin)]), Err(Stranger::Origin), "{origin}");
+            assert_eq!(check(&guard, &[host, ("origin", origin)]), Err(OriginError::Origin), "{origin}");
         }
         let twice = [host, ("origin", "http://localhost:8080"), ("origin", "http://evil.example")];
-        assert_eq!(check(&guard, &twice), Err(Stranger::Origin));
-        assert_eq!(check(&guard, &[host, ("sec-fetch-site", "cross-site")]), Err(Stranger::Origin));
+        assert_eq!(check(&guard, &twice), Err(OriginError::Origin));
+        assert_eq!(check(&guard, &[host, ("sec-fetch-site", "cross-site")]), Err(OriginError::Origin));
         assert_eq!(check(&guard, &[host, ("sec-fetch-site", "same-origin")]), Ok(()));
     }
 
     #[test]
     fn what_was_allowed_is_let_in() {
-        let mut guard = Guard::default();
+        let mut guard = OriginGuard::default();
         guard.allow_host("mcp.example:8443").unwrap();
         guard.allow_host("other.example").unwrap();
         guard.allow_origin("https://app.example").unwrap();
         assert_eq!(check(&guard, &[("host", "mcp.example:8443"), ("origin", "https://app.example")]), Ok(()));
         assert_eq!(check(&guard, &[("host", "OTHER.example:1")]), Ok(()));
-        assert_eq!(check(&guard, &[("host", "mcp.example:8444")]), Err(Stranger::Host));
+        assert_eq!(check(&guard, &[("host", "mcp.example:8444")]), Err(OriginError::Host));
         assert_eq!(
             check(&guard, &[("host", "other.example"), ("origin", "http://app.example")]),
-            Err(Stranger::Origin)
+            Err(OriginError::Origin)
         );
         assert!(guard.allow_host("a b").is_err() && guard.allow_origin("app.example").is_err());
     }

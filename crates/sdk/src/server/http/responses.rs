@@ -8,58 +8,58 @@ use linchpin_jsonrpc::{ErrorObject, code};
 use super::body::Body;
 use super::streams::body::StreamBody;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const CONTENT_TYPE_JSON: HeaderValue = HeaderValue::from_static("application/json");
+const CONTENT_TYPE_SSE: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// HTTP response.
-pub(super) type Reply = Response<Body>;
+pub(super) type HttpResponse = Response<Body>;
 
 /// Response with one message.
-pub(super) fn json(status: StatusCode, message: Vec<u8>) -> Reply {
+pub(super) fn json(status: StatusCode, message: Vec<u8>) -> HttpResponse {
     let mut reply = Response::new(Body::from(message));
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, JSON);
+    reply.headers_mut().insert(CONTENT_TYPE, CONTENT_TYPE_JSON);
     reply
 }
 
 /// Response with a stream of messages.
-pub(super) fn events(stream: StreamBody) -> Reply {
+pub(super) fn events(stream: StreamBody) -> HttpResponse {
     let mut reply = Response::new(Body::stream(stream));
     let headers = reply.headers_mut();
-    headers.insert(CONTENT_TYPE, EVENTS);
+    headers.insert(CONTENT_TYPE, CONTENT_TYPE_SSE);
     headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     reply
 }
 
 /// Response without a body.
-pub(super) fn empty(status: StatusCode) -> Reply {
+pub(super) fn empty(status: StatusCode) -> HttpResponse {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;
     reply
 }
 
 /// 202 response to a message that has no response of its own.
-pub(super) fn accepted() -> Reply {
+pub(super) fn accepted() -> HttpResponse {
     empty(StatusCode::ACCEPTED)
 }
 
 /// Error response that belongs to no particular message.
-pub(super) fn refuse(status: StatusCode, message: &str) -> Reply {
-    refuse_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
+pub(super) fn error(status: StatusCode, message: &str) -> HttpResponse {
+    error_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
 }
 
-/// Like [`refuse`], with a given error object.
-pub(super) fn refuse_with(status: StatusCode, error: &ErrorObject) -> Reply {
+/// Like [`error`], with a given error object.
+pub(super) fn error_with(status: StatusCode, error: &ErrorObject) -> HttpResponse {
     let mut out = Vec::with_capacity(256);
     write::error(None, UnknownId::Absent, error, &mut out);
     json(status, out)
 }
 
 /// 404 response for other paths than the endpoint's, as plain text because the client may not speak MCP.
-pub(super) fn nothing_here(path: &str) -> Reply {
+pub(super) fn not_found(path: &str) -> HttpResponse {
     let mut reply = Response::new(Body::from(format!("Not found. The endpoint is {path}.\n").into_bytes()));
     *reply.status_mut() = StatusCode::NOT_FOUND;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
@@ -67,9 +67,9 @@ pub(super) fn nothing_here(path: &str) -> Reply {
 }
 
 /// 405 response.
-pub(super) fn not_allowed(allow: &'static str) -> Reply {
+pub(super) fn method_not_allowed(allow: &'static str) -> HttpResponse {
     let text = format!("method not allowed: use one of {allow}");
-    let mut reply = refuse(StatusCode::METHOD_NOT_ALLOWED, &text);
+    let mut reply = error(StatusCode::METHOD_NOT_ALLOWED, &text);
     reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     reply
 }

@@ -24,7 +24,7 @@ impl HttpService {
     #[cfg(feature = "axum")]
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         let options = &self.0.options;
-        let metadata = options.auth.iter().flat_map(|auth| auth.paths()).map(String::as_str);
+        let metadata = options.auth.iter().flat_map(|auth| auth.metadata_paths()).map(String::as_str);
         std::iter::once(&*options.path).chain(options.legacy.as_deref()).chain(metadata)
     }
 

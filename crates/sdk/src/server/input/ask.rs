@@ -8,20 +8,20 @@ use linchpin_protocol::encode::{Encode, Encoder, to_value};
 use linchpin_protocol::model::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitMode, ElicitParams, ElicitResult, Root,
 };
-use linchpin_protocol::wire::{Invalid, decode};
+use linchpin_protocol::wire::{InvalidValue, decode};
 use linchpin_protocol::{Era, Method, Revision};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::elicitation_form;
-use super::mailbox::Asked;
+use super::mailbox::PendingResponse;
 use super::url_elicitation::UrlElicitation;
 use crate::server::definitions::args::Args;
 use crate::server::definitions::derived_schema;
 use crate::server::request::context::related_to;
 use crate::server::{Context, Validator};
-use crate::server_request::{Question, Reply};
+use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
 
 impl Context {
@@ -77,12 +77,12 @@ impl Context {
     ///     Ok(format!("Hello, {}!", user.name))
     /// }
     /// ```
-    pub fn named<'a>(&'a self, name: &'a str) -> Asking<'a> {
-        Asking { cx: self, name: Some(name) }
+    pub fn named<'a>(&'a self, name: &'a str) -> NamedRequest<'a> {
+        NamedRequest { cx: self, name: Some(name) }
     }
 
-    fn unnamed(&self) -> Asking<'_> {
-        Asking { cx: self, name: None }
+    fn unnamed(&self) -> NamedRequest<'_> {
+        NamedRequest { cx: self, name: None }
     }
 
     /// Runs `work` once per call and logs its result. If the handler is replayed from its start, because the response
@@ -93,43 +93,43 @@ impl Context {
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = Result<T>>,
     {
-        if let Some(before) = self.questions().find_step(name)? {
-            return Ok(serde_json::from_str(&before)?);
+        if let Some(logged) = self.mailbox().find_step(name)? {
+            return Ok(serde_json::from_str(&logged)?);
         }
         let result = work().await?;
-        self.questions().note_step(name, serde_json::to_string(&result)?);
+        self.mailbox().record_step(name, serde_json::to_string(&result)?);
         Ok(result)
     }
 
     /// Returns whether this request can be sent to the client now.
-    pub(crate) fn can_ask(&self, question: &Question) -> bool {
-        question.lacks(self.capabilities(), self.revision()).is_none()
-            && question.unfit_field(self.revision()).is_none()
-            && self.way_to_ask().is_ok()
+    pub(crate) fn can_request(&self, question: &ServerRequest) -> bool {
+        question.missing_capability(self.capabilities(), self.revision()).is_none()
+            && question.unsupported_field(self.revision()).is_none()
+            && self.check_reachable().is_ok()
     }
 
-    pub(crate) async fn ask(&self, question: Question) -> Result<Reply> {
-        self.ask_named(None, question).await
+    pub(crate) async fn send_server_request(&self, question: ServerRequest) -> Result<ClientResult> {
+        self.send_named_request(None, question).await
     }
 
-    async fn ask_named(&self, name: Option<&str>, question: Question) -> Result<Reply> {
-        if let Some(required) = question.lacks(self.capabilities(), self.revision()) {
-            return Err(self.lacking(&question, required));
+    async fn send_named_request(&self, name: Option<&str>, question: ServerRequest) -> Result<ClientResult> {
+        if let Some(required) = question.missing_capability(self.capabilities(), self.revision()) {
+            return Err(self.missing_capability(&question, required));
         }
-        if let Some(field) = question.unfit_field(self.revision()) {
+        if let Some(field) = question.unsupported_field(self.revision()) {
             return Err(Error::tool(format!(
                 "cannot send the request to this client: the field `{field}` is a multiple choice, which its revision does not support"
             )));
         }
-        self.way_to_ask()?;
-        let _waiting = self.questions().wait();
+        self.check_reachable()?;
+        let _waiting = self.mailbox().start_wait();
         match self.revision().era() {
-            Era::Session => self.push(question).await,
-            Era::Stateless => Asked::new(self, question, name).await,
+            Era::Session => self.send_rpc(question).await,
+            Era::Stateless => PendingResponse::new(self, question, name).await,
         }
     }
 
-    fn lacking(&self, question: &Question, required: Value) -> Error {
+    fn missing_capability(&self, question: &ServerRequest, required: Value) -> Error {
         match self.revision().era() {
             Era::Stateless => Error::missing_capability(required),
             Era::Session => Error::tool(format!(
@@ -140,14 +140,14 @@ impl Context {
     }
 
     /// Checks that a server request can reach the client and its response can come back.
-    fn way_to_ask(&self) -> Result<()> {
+    fn check_reachable(&self) -> Result<()> {
         match self.revision().era() {
             Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => {
                 Err(Error::tool(
                     "cannot send a request to this client: it has no session, and only the response reaches it",
                 ))
             }
-            Era::Stateless if !self.may_take_rounds() => Err(Error::tool(
+            Era::Stateless if !self.may_request_input() => Err(Error::tool(
                 "cannot request input here: only tools, prompts and resources can do so without a session",
             )),
             Era::Stateless if !cfg!(feature = "rounds") => Err(Error::tool(
@@ -158,9 +158,9 @@ impl Context {
     }
 
     /// Sends the server request as a JSON-RPC request.
-    async fn push(&self, question: Question) -> Result<Reply> {
+    async fn send_rpc(&self, question: ServerRequest) -> Result<ClientResult> {
         let over = || Error::tool("cannot send a request to the client: the call has already ended");
-        let connection = self.connection().filter(|_| !self.end().is_over()).ok_or_else(over)?;
+        let connection = self.connection().filter(|_| !self.cancellation().has_ended()).ok_or_else(over)?;
         let method = question.method();
         if connection.is_full() {
             return Err(Error::tool(
@@ -168,17 +168,17 @@ impl Context {
             ));
         }
         let revision = self.revision();
-        let timeout: Duration = self.service().settings().question_timeout;
+        let timeout: Duration = self.service().settings().input_timeout;
         let task = self.task_id();
         let call = connection.peer().request(method.name(), Duration::MAX, |_, out| {
-            write_question(&question, task, revision, out);
+            write_server_request(&question, task, revision, out);
         });
         let failed = |error: CallError| {
             Error::tool(format!("the client did not respond to {}: {error}", method.name()))
         };
         let answer = tokio::time::timeout(timeout, call.map_err(failed)?).await;
         let text = answer.unwrap_or(Err(CallError::TimedOut(timeout))).map_err(failed)?;
-        question.reply(&text).map_err(|Invalid { path, reason }| {
+        question.decode_result(&text).map_err(|InvalidValue { path, reason }| {
             Error::tool(format!(
                 "the client's response to {} is malformed at \"{path}\": {reason}",
                 method.name()
@@ -190,12 +190,12 @@ impl Context {
 /// Named server request, see [`Context::named`].
 #[derive(Clone, Copy)]
 #[must_use = "no request is sent until a method is called and awaited"]
-pub struct Asking<'a> {
+pub struct NamedRequest<'a> {
     cx: &'a Context,
     name: Option<&'a str>,
 }
 
-impl Asking<'_> {
+impl NamedRequest<'_> {
     /// Elicits a value of a type with `#[args]` from the user, in a form.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl Asking<'_> {
     pub async fn elicit<T: Args>(self, message: impl Into<String>) -> Result<T> {
         let result = self.elicit_with(form_params::<T>(message.into())?).await?;
         match result.action {
-            ElicitAction::Accept => filled_in(result),
+            ElicitAction::Accept => decode_content(result),
             ElicitAction::Decline => Err(Error::tool("the user declined the elicitation")),
             ElicitAction::Cancel => Err(Error::tool("the user cancelled the elicitation")),
         }
@@ -213,11 +213,11 @@ impl Asking<'_> {
     /// Like [`Self::elicit`], but returns `default` if the client cannot elicit input or the user declines or cancels.
     pub async fn try_elicit<T: Args>(self, message: impl Into<String>, default: T) -> Result<T> {
         let params = form_params::<T>(message.into())?;
-        if !self.cx.can_ask(&Question::Elicit(Box::new(params.clone()))) {
+        if !self.cx.can_request(&ServerRequest::Elicit(Box::new(params.clone()))) {
             return Ok(default);
         }
         let result = self.elicit_with(params).await?;
-        if result.action == ElicitAction::Accept { filled_in(result) } else { Ok(default) }
+        if result.action == ElicitAction::Accept { decode_content(result) } else { Ok(default) }
     }
 
     /// Sends the user to a web page, for data that must not pass through the client: a secret, a payment, a consent.
@@ -229,10 +229,10 @@ impl Asking<'_> {
         url: impl Into<String>,
     ) -> Result<UrlElicitation> {
         let url = url.into();
-        if !is_safe(&url) {
+        if !is_safe_url(&url) {
             return Err(Error::setup(format!("the URL {url} is not safe for an elicitation: use https")));
         }
-        let id = crate::server::unguessable();
+        let id = crate::server::random_id();
         let params = ElicitParams {
             mode: Some(ElicitMode::Url),
             message: message.into(),
@@ -251,31 +251,31 @@ impl Asking<'_> {
 
     /// Elicits input from the user with full control over the parameters and the result.
     pub async fn elicit_with(self, params: ElicitParams) -> Result<ElicitResult> {
-        match self.cx.ask_named(self.name, Question::Elicit(Box::new(params))).await? {
-            Reply::Elicit(result) => Ok(result),
-            _ => Err(mismatch()),
+        match self.cx.send_named_request(self.name, ServerRequest::Elicit(Box::new(params))).await? {
+            ClientResult::Elicit(result) => Ok(result),
+            _ => Err(kind_mismatch()),
         }
     }
 
     /// Samples the client's model with a text or a conversation.
     pub async fn sample(self, params: impl Into<CreateMessageParams>) -> Result<CreateMessageResult> {
-        match self.cx.ask_named(self.name, Question::Sample(Box::new(params.into()))).await? {
-            Reply::Sample(result) => Ok(*result),
-            _ => Err(mismatch()),
+        match self.cx.send_named_request(self.name, ServerRequest::Sample(Box::new(params.into()))).await? {
+            ClientResult::Sample(result) => Ok(*result),
+            _ => Err(kind_mismatch()),
         }
     }
 
     /// Returns the root folders of the client.
     pub async fn roots(self) -> Result<Vec<Root>> {
-        match self.cx.ask_named(self.name, Question::Roots).await? {
-            Reply::Roots(result) => Ok(result.roots),
-            _ => Err(mismatch()),
+        match self.cx.send_named_request(self.name, ServerRequest::Roots).await? {
+            ClientResult::Roots(result) => Ok(result.roots),
+            _ => Err(kind_mismatch()),
         }
     }
 }
 
 /// Appends the parameters of a server request, with a reference to its task if it has one.
-fn write_question(question: &Question, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+fn write_server_request(question: &ServerRequest, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
     let Some(task) = task else { return question.encode(&mut Encoder { out, revision }) };
     related_to(task, to_value(question, revision)).encode(&mut Encoder { out, revision });
 }
@@ -293,7 +293,7 @@ fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
 }
 
 /// Decodes the content of an accepted elicitation.
-fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
+fn decode_content<T: Args>(result: ElicitResult) -> Result<T> {
     let content = Value::Object(result.content.unwrap_or_default());
     let check = Validator::for_typed(&derived_schema::of_input::<T>()).map_err(Error::setup)?;
     if let Some(check) = check {
@@ -301,18 +301,18 @@ fn filled_in<T: Args>(result: ElicitResult) -> Result<T> {
             .check(&content)
             .map_err(|fault| Error::tool(format!("the elicited content is invalid: {fault}")))?;
     }
-    decode(&content.to_string()).map_err(|Invalid { path, reason }| {
+    decode(&content.to_string()).map_err(|InvalidValue { path, reason }| {
         let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
         Error::tool(format!("the elicited content is invalid{place}: {reason}"))
     })
 }
 
-fn mismatch() -> Error {
+fn kind_mismatch() -> Error {
     Error::setup("the response does not match the kind of the request")
 }
 
 /// Returns whether the connection to a page is encrypted or stays on this machine.
-fn is_safe(url: &str) -> bool {
+fn is_safe_url(url: &str) -> bool {
     let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let ends = |rest: &str| {
@@ -323,19 +323,19 @@ fn is_safe(url: &str) -> bool {
 }
 
 /// Returns whether the result of a method may be `input_required`.
-pub(crate) fn takes_rounds(method: &str) -> bool {
+pub(crate) fn takes_input(method: &str) -> bool {
     Method::find(method).is_some_and(Method::takes_input)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_safe;
+    use super::is_safe_url;
 
     #[test]
     fn users_are_sent_only_to_safe_pages() {
         for url in ["https://example.com/pay", "http://localhost", "http://127.0.0.1:80/a?b", "http://[::1]/"]
         {
-            assert!(is_safe(url), "{url}");
+            assert!(is_safe_url(url), "{url}");
         }
         let unsafe_pages = [
             "http://example.com",
@@ -345,7 +345,7 @@ mod tests {
             "",
         ];
         for url in unsafe_pages {
-            assert!(!is_safe(url), "{url}");
+            assert!(!is_safe_url(url), "{url}");
         }
     }
 }

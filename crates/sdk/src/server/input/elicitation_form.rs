@@ -8,7 +8,7 @@ use crate::server::definitions::derived_schema;
 use crate::{Error, Result};
 
 /// Schema keywords that a form field may have.
-const MEMBERS: [&str; 14] = [
+const FIELD_KEYWORDS: [&str; 14] = [
     "type",
     "title",
     "description",
@@ -25,7 +25,7 @@ const MEMBERS: [&str; 14] = [
     "default",
 ];
 /// Words in field names that suggest a secret, which must not be elicited in a form: clients and logs see it.
-const SECRETS: [&str; 9] = [
+const SECRET_WORDS: [&str; 9] = [
     "password",
     "passwd",
     "passphrase",
@@ -58,16 +58,16 @@ pub(crate) fn of<T: Args>() -> Result<ElicitSchema> {
 
 fn field(name: &str, property: Value) -> Result<Value> {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
-    if SECRETS.iter().any(|secret| plain.contains(secret)) {
+    if SECRET_WORDS.iter().any(|secret| plain.contains(secret)) {
         return Err(Error::setup(format!(
             "a form must not request a secret such as `{name}`: send the user to a page with cx.elicit_url"
         )));
     }
-    let Value::Object(mut members) = property else { return Err(not_flat(name)) };
-    titles(&mut members, "oneOf");
+    let Value::Object(mut members) = property else { return Err(unsupported_field(name)) };
+    set_choice_titles(&mut members, "oneOf");
     let items = members.get_mut("items").and_then(Value::as_object_mut);
     if let Some(items) = items {
-        titles(items, "oneOf");
+        set_choice_titles(items, "oneOf");
         if let Some(choices) = items.remove("oneOf") {
             items.remove("type");
             items.insert("anyOf".into(), choices);
@@ -83,12 +83,12 @@ fn field(name: &str, property: Value) -> Result<Value> {
         }
         _ => false,
     };
-    members.retain(|key, _| MEMBERS.contains(&&**key));
-    if flat { Ok(Value::Object(members)) } else { Err(not_flat(name)) }
+    members.retain(|key, _| FIELD_KEYWORDS.contains(&&**key));
+    if flat { Ok(Value::Object(members)) } else { Err(unsupported_field(name)) }
 }
 
 /// Turns choices with a description, as derived from types, into choices with a title.
-fn titles(members: &mut Map<String, Value>, key: &str) {
+fn set_choice_titles(members: &mut Map<String, Value>, key: &str) {
     let Some(Value::Array(choices)) = members.get_mut(key) else { return };
     for choice in choices {
         let value = choice.get("const").cloned().unwrap_or_default();
@@ -97,7 +97,7 @@ fn titles(members: &mut Map<String, Value>, key: &str) {
     }
 }
 
-fn not_flat(name: &str) -> Error {
+fn unsupported_field(name: &str) -> Error {
     Error::setup(format!(
         "the field `{name}` cannot be in a form: use strings, numbers, booleans and choices"
     ))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::InputRequest;
-use linchpin_protocol::wire::Invalid;
+use linchpin_protocol::wire::InvalidValue;
 use linchpin_protocol::{Error as ProtocolError, Revision};
 use tokio::time::Instant;
 
@@ -17,13 +17,13 @@ use crate::lock::lock;
 use crate::server::Context;
 #[cfg(feature = "rounds")]
 use crate::server::definitions::tool::ToolEntry;
-use crate::server_request::{Question, Reply};
-use crate::siphash::mark_of;
+use crate::server_request::{ClientResult, ServerRequest};
+use crate::siphash::stable_hash;
 use crate::{Error, Result};
 
 /// Replay log of a call: its server requests, their responses and the results of its steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Log {
+pub(crate) struct ReplayLog {
     /// Fingerprint of each server request, by its key: a replayed call must send the same requests.
     pub(crate) asked: BTreeMap<String, u64>,
     /// Responses as JSON, by the keys of the server requests.
@@ -39,70 +39,70 @@ pub(crate) struct Log {
 }
 
 #[derive(Default)]
-pub(crate) struct Questions(Mutex<State>);
+pub(crate) struct InputMailbox(Mutex<MailboxState>);
 
 #[derive(Default)]
-struct State {
-    open: BTreeMap<String, Open>,
-    log: Log,
+struct MailboxState {
+    open: BTreeMap<String, OpenServerRequest>,
+    log: ReplayLog,
     /// Number of server requests in the log when this run of the call started, and the keys of the answered ones.
-    known: usize,
-    answered: BTreeSet<String>,
+    logged_count: usize,
+    answered_before: BTreeSet<String>,
     /// Whether a server request differs from the earlier request of the same name.
-    strayed: bool,
+    has_diverged: bool,
     /// Keys of the server requests since the start of this run, and names of the steps that ran or were found in the
     /// log.
-    taken: BTreeSet<String>,
-    stepped: BTreeSet<String>,
+    used_keys: BTreeSet<String>,
+    used_steps: BTreeSet<String>,
     /// Whether the tool has run steps, and whether it has ended. Steps before and after it belong to layers.
     tool_has_steps: bool,
     tool_has_ended: bool,
     /// Waker of the task that drives the call: a handler may send a server request from its own task, whose waker does
     /// not wake the driver.
-    watcher: Option<Waker>,
+    driver_waker: Option<Waker>,
     /// Total time the call has waited for its client, and the start and number of the current waits.
-    waited: Duration,
-    waiting: Option<(Instant, usize)>,
+    total_wait: Duration,
+    current_wait: Option<(Instant, usize)>,
 }
 
-struct Open {
-    question: Question,
+struct OpenServerRequest {
+    question: ServerRequest,
     waker: Waker,
 }
 
-impl State {
+impl MailboxState {
     /// Returns the key of a server request. A replayed call may reach its requests in another order: a request that was
     /// sent before retains its key.
-    fn key(&mut self, question: &Question) -> String {
-        let mark = mark(question);
-        let is_same = |key: &String| self.log.asked.get(key) == Some(&mark) && !self.taken.contains(key);
-        let before = (1..=self.known).map(numbered).find(is_same);
-        let key = before.unwrap_or_else(|| numbered(self.log.asked.len() + 1));
+    fn unnamed_key(&mut self, question: &ServerRequest) -> String {
+        let mark = fingerprint(question);
+        let is_same = |key: &String| self.log.asked.get(key) == Some(&mark) && !self.used_keys.contains(key);
+        let before = (1..=self.logged_count).map(numbered_key).find(is_same);
+        let key = before.unwrap_or_else(|| numbered_key(self.log.asked.len() + 1));
         self.log.asked.insert(key.clone(), mark);
-        self.taken.insert(key.clone());
+        self.used_keys.insert(key.clone());
         key
     }
 
     /// Returns the key of a named server request, or `None` if the name cannot be used.
-    fn named(&mut self, name: &str, question: &Question) -> Option<String> {
-        if is_number(name) || !self.taken.insert(name.to_owned()) {
+    fn named_key(&mut self, name: &str, question: &ServerRequest) -> Option<String> {
+        if is_reserved_name(name) || !self.used_keys.insert(name.to_owned()) {
             return None;
         }
         if let Some(answer) = self.log.offered.remove(name) {
             self.log.answers.entry(name.to_owned()).or_insert(answer);
         }
-        let mark = mark(question);
+        let mark = fingerprint(question);
         let before = self.log.asked.insert(name.to_owned(), mark);
-        if before != Some(mark) && self.answered.contains(name) {
-            self.strayed = true;
+        if before != Some(mark) && self.answered_before.contains(name) {
+            self.has_diverged = true;
             self.log.answers.remove(name);
         }
         Some(name.to_owned())
     }
 
     /// Records a step that ran or was found in the log.
-    fn step(&mut self, name: &str) {
-        self.stepped.insert(name.to_owned());
+    fn record_step(&mut self, name: &str) {
+        self.used_steps.insert(name.to_owned());
         self.tool_has_steps |= !self.tool_has_ended;
     }
 
@@ -110,36 +110,41 @@ impl State {
         self.log.answers.contains_key(key)
     }
 
-    fn wake_watcher(&self) {
-        if let Some(watcher) = &self.watcher {
+    fn wake_driver(&self) {
+        if let Some(watcher) = &self.driver_waker {
             watcher.wake_by_ref();
         }
     }
 }
 
-fn numbered(number: usize) -> String {
+fn numbered_key(number: usize) -> String {
     format!("q{number}")
 }
 
 /// Returns whether a name has the form of the keys of unnamed requests (`q1`, `q2`, …).
-fn is_number(name: &str) -> bool {
+fn is_reserved_name(name: &str) -> bool {
     name.strip_prefix('q').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-impl Questions {
+impl InputMailbox {
     /// Creates the state of a replayed call.
-    pub(crate) fn with(log: Log) -> Self {
+    pub(crate) fn from_log(log: ReplayLog) -> Self {
         let answered = log.answers.keys().cloned().collect();
-        Questions(Mutex::new(State { known: log.asked.len(), answered, log, ..State::default() }))
+        InputMailbox(Mutex::new(MailboxState {
+            logged_count: log.asked.len(),
+            answered_before: answered,
+            log,
+            ..MailboxState::default()
+        }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MailboxState> {
         lock(&self.0)
     }
 
     /// Sets the waker that is woken whenever the call starts or stops waiting.
-    pub(crate) fn watch(&self, watcher: &Waker) {
-        self.state().watcher = Some(watcher.clone());
+    pub(crate) fn set_driver_waker(&self, watcher: &Waker) {
+        self.state().driver_waker = Some(watcher.clone());
     }
 
     /// Returns whether a server request waits for its response.
@@ -155,14 +160,16 @@ impl Questions {
     }
 
     /// Returns whether the replay has diverged: the call sends a new request and does not use a response it received.
-    pub(crate) fn has_strayed(&self) -> bool {
+    pub(crate) fn has_diverged(&self) -> bool {
         let state = self.state();
-        state.strayed || state.log.asked.len() > state.known && !state.answered.is_subset(&state.taken)
+        state.has_diverged
+            || state.log.asked.len() > state.logged_count
+                && !state.answered_before.is_subset(&state.used_keys)
     }
 
     /// Returns whether the call waits for its client, in either era.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.state().waiting.is_some()
+        self.state().current_wait.is_some()
     }
 
     /// Returns the open server requests as input requests.
@@ -177,18 +184,18 @@ impl Questions {
         let state = self.state();
         for (key, answer) in answers {
             if let Some(open) = state.open.get(key) {
-                open.question.reply(answer).map_err(|invalid| malformed(key, invalid))?;
+                open.question.decode_result(answer).map_err(|invalid| malformed_response(key, invalid))?;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn log(&self) -> Log {
+    pub(crate) fn log(&self) -> ReplayLog {
         self.state().log.clone()
     }
 
     /// Delivers responses; those without an open request are ignored.
-    pub(crate) fn give(&self, answers: BTreeMap<String, String>) {
+    pub(crate) fn deliver(&self, answers: BTreeMap<String, String>) {
         let mut state = self.state();
         for (key, answer) in answers {
             if let Some(open) = state.open.get(&key).filter(|_| !state.is_answered(&key)) {
@@ -201,21 +208,21 @@ impl Questions {
     /// Returns the result of a step that ran before this run of the call started.
     pub(crate) fn find_step(&self, name: &str) -> Result<Option<String>> {
         let mut state = self.state();
-        if state.stepped.contains(name) {
+        if state.used_steps.contains(name) {
             return Err(Error::setup(format!(
                 "the step `{name}` has already run: use a unique name for each step of a call"
             )));
         }
         let before = state.log.steps.get(name).cloned();
         if before.is_some() {
-            state.step(name);
+            state.record_step(name);
         }
         Ok(before)
     }
 
-    pub(crate) fn note_step(&self, name: &str, result: String) {
+    pub(crate) fn record_step(&self, name: &str, result: String) {
         let mut state = self.state();
-        state.step(name);
+        state.record_step(name);
         state.log.steps.insert(name.to_owned(), result);
     }
 
@@ -239,9 +246,9 @@ impl Questions {
     /// was repeatable when the state was sealed. If no tool had started, because a layer sent the request, the tool
     /// must be safe to run twice.
     #[cfg(feature = "rounds")]
-    pub(crate) fn may_begin(&self, tool: &ToolEntry) -> bool {
+    pub(crate) fn may_start(&self, tool: &ToolEntry) -> bool {
         let state = self.state();
-        if state.known == 0 {
+        if state.logged_count == 0 {
             return true;
         }
         match &state.log.tool {
@@ -251,104 +258,105 @@ impl Questions {
     }
 
     /// Returns how long the call has waited for its client.
-    pub(crate) fn waited(&self) -> Duration {
+    pub(crate) fn total_wait(&self) -> Duration {
         let state = self.state();
-        state.waited + state.waiting.map_or(Duration::ZERO, |(since, _)| since.elapsed())
+        state.total_wait + state.current_wait.map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
     /// Counts the time until the returned guard is dropped as waiting for the client.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
+    pub(crate) fn start_wait(&self) -> ClientWait<'_> {
         let mut state = self.state();
-        let (since, count) = state.waiting.unwrap_or((Instant::now(), 0));
-        state.waiting = Some((since, count + 1));
-        state.wake_watcher();
-        Waiting(self)
+        let (since, count) = state.current_wait.unwrap_or((Instant::now(), 0));
+        state.current_wait = Some((since, count + 1));
+        state.wake_driver();
+        ClientWait(self)
     }
 }
 
 /// Guard of a wait for the client.
-pub(crate) struct Waiting<'a>(&'a Questions);
+pub(crate) struct ClientWait<'a>(&'a InputMailbox);
 
-impl Drop for Waiting<'_> {
+impl Drop for ClientWait<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.waiting = match state.waiting {
+        state.current_wait = match state.current_wait {
             Some((since, 1)) => {
-                state.waited += since.elapsed();
+                state.total_wait += since.elapsed();
                 None
             }
             waiting => waiting.map(|(since, count)| (since, count - 1)),
         };
-        state.wake_watcher();
+        state.wake_driver();
     }
 }
 
 /// Future of the response to an input request. The request is sent when the future is first polled, so that joined
 /// requests are sent together.
-pub(crate) struct Asked<'a> {
+pub(crate) struct PendingResponse<'a> {
     cx: &'a Context,
-    question: Question,
+    question: ServerRequest,
     name: Option<&'a str>,
     key: Option<String>,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn new(cx: &'a Context, question: Question, name: Option<&'a str>) -> Self {
-        Asked { cx, question, name, key: None }
+impl<'a> PendingResponse<'a> {
+    pub(crate) fn new(cx: &'a Context, question: ServerRequest, name: Option<&'a str>) -> Self {
+        PendingResponse { cx, question, name, key: None }
     }
 }
 
-fn unusable(name: &str) -> Error {
+fn invalid_name(name: &str) -> Error {
     Error::setup(format!(
         "invalid request name `{name}`: use each name once per call, and not q1, q2 and so on, which are reserved"
     ))
 }
 
-fn malformed(key: &str, Invalid { path, reason }: Invalid) -> ProtocolError {
+fn malformed_response(key: &str, InvalidValue { path, reason }: InvalidValue) -> ProtocolError {
     ProtocolError::invalid(format!("/inputResponses/{key}{path}"), reason)
 }
 
 /// Returns the fingerprint of a server request. It is part of the sealed state, so every build must compute the same.
-fn mark(question: &Question) -> u64 {
-    mark_of(&[question.method().name().as_bytes(), &to_vec(question, Revision::LATEST)])
+fn fingerprint(question: &ServerRequest) -> u64 {
+    stable_hash(&[question.method().name().as_bytes(), &to_vec(question, Revision::LATEST)])
 }
 
-impl Future for Asked<'_> {
-    type Output = Result<Reply>;
+impl Future for PendingResponse<'_> {
+    type Output = Result<ClientResult>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<Reply>> {
-        let questions = self.cx.questions();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<ClientResult>> {
+        let questions = self.cx.mailbox();
         let mut state = questions.state();
         let key = match (&self.key, self.name) {
             (Some(key), _) => key.clone(),
-            (None, None) => state.key(&self.question),
-            (None, Some(name)) => match state.named(name, &self.question) {
+            (None, None) => state.unnamed_key(&self.question),
+            (None, Some(name)) => match state.named_key(name, &self.question) {
                 Some(key) => key,
-                None => return Poll::Ready(Err(unusable(name))),
+                None => return Poll::Ready(Err(invalid_name(name))),
             },
         };
         self.key = Some(key.clone());
         let Some(answer) = state.log.answers.get(&key) else {
-            let open = Open { question: self.question.clone(), waker: cx.waker().clone() };
+            let open = OpenServerRequest { question: self.question.clone(), waker: cx.waker().clone() };
             if state.open.insert(key, open).is_none() {
-                state.wake_watcher();
+                state.wake_driver();
             }
             return Poll::Pending;
         };
-        let reply = self.question.reply(answer).map_err(|invalid| malformed(&key, invalid).into());
+        let reply =
+            self.question.decode_result(answer).map_err(|invalid| malformed_response(&key, invalid).into());
         state.open.remove(&key);
         self.key = None;
         Poll::Ready(reply)
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingResponse<'_> {
     fn drop(&mut self) {
         if let Some(key) = &self.key {
-            let mut state = self.cx.questions().state();
+            let mut state = self.cx.mailbox().state();
             state.open.remove(key); // no task waits for the response
             if self.name.is_some() {
-                state.taken.remove(key); // the name may be used again
+                state.used_keys.remove(key); // the name may be used again
             }
         }
     }
@@ -360,6 +368,6 @@ mod tests {
 
     #[test]
     fn marks_of_questions_are_the_same_in_every_build() {
-        assert_eq!(mark(&Question::Roots), mark_of(&[b"roots/list", b"{}"]));
+        assert_eq!(fingerprint(&ServerRequest::Roots), stable_hash(&[b"roots/list", b"{}"]));
     }
 }

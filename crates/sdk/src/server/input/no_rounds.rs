@@ -7,20 +7,23 @@ use linchpin_jsonrpc::Params;
 use linchpin_protocol::Revision;
 
 use crate::server::BoxFuture;
-use crate::server::connection::{Connection, Fresh, Invocation, Retry};
+use crate::server::connection::{Connection, Invocation, NewCall, RetryRequest};
 use crate::server::definitions::tool::ToolEntry;
-use crate::server::request::scope::Scope;
-use crate::server::request::work::Outcome;
+use crate::server::request::scope::RequestScope;
+use crate::server::request::work::RequestOutcome;
 
 /// Placeholder without the feature `rounds`; never constructed.
-pub(crate) enum Binding {}
+pub(crate) enum StateBinding {}
 
 /// Placeholder without the feature `rounds`; never constructed.
-pub(crate) enum Round {}
+pub(crate) enum RoundGuard {}
 
 /// Ignores input responses: no call requests input.
 #[expect(clippy::unnecessary_wraps, reason = "same signature with and without the feature")]
-pub(crate) fn take_offers(_: &Scope<'_>, _: &Params<'_>) -> Result<(), linchpin_protocol::Error> {
+pub(crate) fn take_early_responses(
+    _: &RequestScope<'_>,
+    _: &Params<'_>,
+) -> Result<(), linchpin_protocol::Error> {
     Ok(())
 }
 
@@ -28,45 +31,45 @@ pub(crate) fn take_offers(_: &Scope<'_>, _: &Params<'_>) -> Result<(), linchpin_
 pub(crate) const LOST: &str = "";
 
 /// Always `true`: no call is replayed.
-pub(crate) fn may_begin(_: &Scope<'_>, _: &Arc<ToolEntry>) -> bool {
+pub(crate) fn may_start(_: &RequestScope<'_>, _: &Arc<ToolEntry>) -> bool {
     true
 }
 
 #[derive(Default)]
-pub(crate) struct Parking {}
+pub(crate) struct ParkedCalls {}
 
-impl Parking {
+impl ParkedCalls {
     #[expect(clippy::unused_self, reason = "same signature with and without the feature")]
     pub(crate) fn clear(&self) {}
 }
 
 #[expect(clippy::unused_self, reason = "same signature with and without the feature")]
 impl Connection {
-    pub(in crate::server) fn binding(&self, _: &Scope<'_>, _: &Params<'_>) -> Option<Binding> {
+    pub(in crate::server) fn binding(&self, _: &RequestScope<'_>, _: &Params<'_>) -> Option<StateBinding> {
         None
     }
 
-    pub(in crate::server) fn ask_round(
+    pub(in crate::server) fn request_input(
         &self,
         call: Invocation,
         _: Option<Instant>,
-        _: Option<Round>,
-    ) -> Outcome {
+        _: Option<RoundGuard>,
+    ) -> RequestOutcome {
         drop(call);
-        Outcome::from(Err(crate::Error::setup("the feature `rounds` is not enabled")))
+        RequestOutcome::from(Err(crate::Error::setup("the feature `rounds` is not enabled")))
     }
 
-    pub(in crate::server) fn round_done(
+    pub(in crate::server) fn finish_round(
         &self,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         _: Revision,
         _: Option<&Arc<ToolEntry>>,
-        _: Option<Round>,
-    ) -> Outcome {
+        _: Option<RoundGuard>,
+    ) -> RequestOutcome {
         outcome
     }
 
-    pub(in crate::server) fn resume(&self, _: &Retry<'_>) -> Result<Option<BoxFuture<()>>, Fresh> {
-        Err(Fresh)
+    pub(in crate::server) fn resume(&self, _: &RetryRequest<'_>) -> Result<Option<BoxFuture<()>>, NewCall> {
+        Err(NewCall)
     }
 }

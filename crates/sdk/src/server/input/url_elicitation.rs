@@ -27,7 +27,7 @@ impl UrlElicitation {
     pub fn complete(self) {
         if self.cx.revision().has(Feature::ElicitationIds) {
             let params = ElicitationCompleteParams { elicitation_id: self.id, meta: None };
-            self.cx.send_late(Method::ElicitationComplete.name(), &params);
+            self.cx.send_after_end(Method::ElicitationComplete.name(), &params);
         }
     }
 }

@@ -11,18 +11,18 @@ use crate::server::session::Session;
 use crate::server::{BoxFuture, Connection};
 
 /// Maximum number of messages in a batch: all responses are buffered until the last one is complete.
-const MAX_BATCH: usize = 1_000;
+const MAX_BATCH_LEN: usize = 1_000;
 
 impl Connection {
     pub(in crate::server) fn batch(self: &Arc<Self>, messages: &[&str]) -> Option<BoxFuture<()>> {
-        let revision = self.session().map(Session::revision).or_else(|| self.lone_revision());
+        let revision = self.session().map(Session::revision).or_else(|| self.sessionless_revision());
         if !revision.is_some_and(|revision| revision.has(Feature::Batches)) {
             return self.refuse_batch("this revision does not support batches: send one message at a time");
         }
-        if self.is_part() {
+        if self.is_batch() {
             return self.refuse_batch("a batch must not contain another batch");
         }
-        if messages.len() > MAX_BATCH {
+        if messages.len() > MAX_BATCH_LEN {
             return self.refuse_batch("a batch may contain at most 1,000 messages: split it");
         }
         let answers = Arc::new(Outbox::new(usize::MAX, || ()));
@@ -41,9 +41,9 @@ impl Connection {
             let mut lines = Vec::new();
             answers.take(&mut lines);
             if lines.pop().is_some() {
-                connection.answers().room().await;
+                connection.responses().wait_for_space().await;
                 lines.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b',');
-                connection.send_answer(|out| {
+                connection.send_response(|out| {
                     out.push(b'[');
                     out.extend_from_slice(&lines);
                     out.push(b']');
@@ -54,8 +54,8 @@ impl Connection {
 
     fn refuse_batch(&self, message: &str) -> Option<BoxFuture<()>> {
         let error = ErrorObject { code: code::INVALID_REQUEST, message: message.into(), data: None };
-        self.note_failure(error.code);
-        self.answers().append(|out| write::error(None, self.unknown_id(), &error, out));
+        self.record_failure(error.code);
+        self.responses().append(|out| write::error(None, self.unknown_id(), &error, out));
         None
     }
 }

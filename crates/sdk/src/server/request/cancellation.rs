@@ -13,7 +13,7 @@ const CANCELLED: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Cancel {
     state: AtomicU8,
-    watched: AtomicBool,
+    is_observed: AtomicBool,
     notify: Notify,
 }
 
@@ -24,15 +24,15 @@ impl Cancel {
     }
 
     /// Cancels the request, unless it has already ended. The closure runs before waiters are notified.
-    pub(crate) fn cancel_with(&self, say: impl FnOnce()) {
+    pub(crate) fn cancel_with(&self, before_notify: impl FnOnce()) {
         if self.end(CANCELLED) {
-            say();
+            before_notify();
             self.notify.notify_waiters();
         }
     }
 
     /// Claims the right to respond. Returns `false` if the request has already ended.
-    pub(crate) fn answer(&self) -> bool {
+    pub(crate) fn claim_response(&self) -> bool {
         self.end(ANSWERED)
     }
 
@@ -46,7 +46,7 @@ impl Cancel {
     }
 
     /// Returns whether the request was answered or cancelled: no further message may be sent for it.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) != RUNNING
     }
 
@@ -55,13 +55,13 @@ impl Cancel {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.watched.store(true, Ordering::Relaxed);
+        self.is_observed.store(true, Ordering::Relaxed);
         self.has_been_cancelled()
     }
 
     /// Waits for the cancellation on behalf of the handler, which then decides itself when to finish.
-    pub(crate) async fn watch(&self) {
-        self.watched.store(true, Ordering::Relaxed);
+    pub(crate) async fn observe(&self) {
+        self.is_observed.store(true, Ordering::Relaxed);
         self.cancelled().await;
     }
 
@@ -74,9 +74,9 @@ impl Cancel {
     }
 
     /// Completes when the request was cancelled and its handler does not observe the cancellation.
-    pub(crate) async fn given_up(&self) {
+    pub(crate) async fn cancelled_unobserved(&self) {
         self.cancelled().await;
-        if self.watched.load(Ordering::Relaxed) {
+        if self.is_observed.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
     }

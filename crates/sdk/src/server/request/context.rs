@@ -13,13 +13,13 @@ use linchpin_protocol::{Era, Method, Revision};
 use serde_json::{Value, json};
 
 use super::cancellation::Cancel;
-use super::scope::Scope;
+use super::scope::RequestScope;
 use crate::lock::lock;
 use crate::server::definitions::shared_state::StateMap;
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::identity::Identity;
-use crate::server::input::ask::takes_rounds;
-use crate::server::input::mailbox::Questions;
+use crate::server::input::ask::takes_input;
+use crate::server::input::mailbox::InputMailbox;
 use crate::server::session::Session;
 use crate::server::{Connection, Service};
 use crate::{Error, Result};
@@ -30,7 +30,7 @@ pub struct Context(Arc<Inner>);
 
 /// Name and capabilities of the client that sent a request.
 #[derive(Debug, Default)]
-pub(crate) struct Client {
+pub(crate) struct ClientInfo {
     pub(crate) info: Option<Implementation>,
     pub(crate) capabilities: ClientCapabilities,
 }
@@ -38,11 +38,11 @@ pub(crate) struct Client {
 struct Inner {
     service: Service,
     revision: Revision,
-    client: Arc<Client>,
-    route: Mutex<Route>,
+    client: Arc<ClientInfo>,
+    current_request: Mutex<CurrentRequest>,
     /// Whether the result may be `input_required` (stateless era).
-    takes_rounds: bool,
-    questions: Questions,
+    takes_input: bool,
+    mailbox: InputMailbox,
     /// Task that the call runs as.
     task: OnceLock<Arc<str>>,
     identity: Option<Arc<Identity>>,
@@ -61,37 +61,37 @@ struct Inner {
 
 /// Request that is being served. A call that needs input ends this request and resumes with the retry request.
 #[derive(Clone)]
-pub(crate) struct Route {
+pub(crate) struct CurrentRequest {
     /// `None` while the call waits for the retry request.
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) id: Id<'static>,
     pub(crate) meta: Arc<RequestMeta>,
 }
 
-fn known<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
+fn to_once_lock<T: Clone>(cell: &OnceCell<T>) -> OnceLock<T> {
     cell.get().cloned().map(OnceLock::from).unwrap_or_default()
 }
 
 impl Context {
-    pub(crate) fn new(scope: &Scope<'_>) -> Self {
+    pub(crate) fn new(scope: &RequestScope<'_>) -> Self {
         Context(Arc::new(Inner {
-            service: scope.service.without_hold(),
+            service: scope.service.without_parked_guard(),
             revision: scope.revision,
             client: scope.client.clone(),
-            route: Mutex::new(Route {
+            current_request: Mutex::new(CurrentRequest {
                 connection: Some(scope.connection.clone()),
                 id: scope.id.clone().into_owned(),
                 meta: Arc::new(scope.meta.cloned().unwrap_or_default()),
             }),
-            takes_rounds: takes_rounds(scope.method),
-            questions: Questions::with(scope.log.take().unwrap_or_default()),
+            takes_input: takes_input(scope.method),
+            mailbox: InputMailbox::from_log(scope.log.take().unwrap_or_default()),
             task: OnceLock::new(),
             identity: scope.connection.identity().cloned(),
             meta_text: scope.meta_text.map(Into::into),
             meta_map: OnceLock::new(),
-            target: known(&scope.target),
-            tool: known(&scope.tool),
-            state: known(&scope.state),
+            target: to_once_lock(&scope.target),
+            tool: to_once_lock(&scope.tool),
+            state: to_once_lock(&scope.state),
             cancel: scope.cancel(),
             values: Mutex::default(),
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
@@ -105,46 +105,47 @@ impl Context {
     pub(crate) fn scope<'a>(
         &'a self,
         connection: &'a Arc<Connection>,
-        route: &'a Route,
+        route: &'a CurrentRequest,
         method: &'a str,
-    ) -> Scope<'a> {
+    ) -> RequestScope<'a> {
         let Inner { revision, client, meta_text, .. } = &*self.0;
-        let Route { id, meta, .. } = route;
-        let scope = Scope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
+        let CurrentRequest { id, meta, .. } = route;
+        let scope =
+            RequestScope::with(connection, id, method, *revision, client, Some(meta), meta_text.as_deref());
         let _ = scope.cancel.set(self.0.cancel.clone());
         scope
     }
 
     /// Returns the request that is being served now.
-    pub(crate) fn route(&self) -> Route {
-        lock(&self.0.route).clone()
+    pub(crate) fn current_request(&self) -> CurrentRequest {
+        lock(&self.0.current_request).clone()
     }
 
     /// Continues with another request of the same client.
-    pub(crate) fn reroute(&self, route: Route) {
-        *lock(&self.0.route) = route;
+    pub(crate) fn continue_with(&self, route: CurrentRequest) {
+        *lock(&self.0.current_request) = route;
         self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
     }
 
     /// Drops the connection while the call is parked: a parked call must not hold its connection.
     pub(crate) fn detach(&self) {
-        lock(&self.0.route).connection = None;
+        lock(&self.0.current_request).connection = None;
     }
 
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
-        lock(&self.0.route).connection.clone()
+        lock(&self.0.current_request).connection.clone()
     }
 
     pub(crate) fn revision(&self) -> Revision {
         self.0.revision
     }
 
-    pub(crate) fn questions(&self) -> &Questions {
-        &self.0.questions
+    pub(crate) fn mailbox(&self) -> &InputMailbox {
+        &self.0.mailbox
     }
 
-    pub(crate) fn may_take_rounds(&self) -> bool {
-        self.0.takes_rounds || self.0.task.get().is_some()
+    pub(crate) fn may_request_input(&self) -> bool {
+        self.0.takes_input || self.0.task.get().is_some()
     }
 
     /// Returns the task that the call runs as.
@@ -157,13 +158,13 @@ impl Context {
     }
 
     /// Copies the values of another context of the same request.
-    pub(crate) fn adopt(&self, other: &Context) {
+    pub(crate) fn copy_values(&self, other: &Context) {
         let values = lock(&other.0.values).clone();
         *lock(&self.0.values) = values;
     }
 
     /// Returns the cancellation state of the call.
-    pub(crate) fn end(&self) -> &Arc<Cancel> {
+    pub(crate) fn cancellation(&self) -> &Arc<Cancel> {
         &self.0.cancel
     }
 
@@ -197,7 +198,7 @@ impl Context {
 
     pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
         if self.0.tool.set(tool.clone()).is_ok() {
-            self.questions().enter_tool();
+            self.mailbox().enter_tool();
         }
     }
 
@@ -223,7 +224,7 @@ impl Context {
 
     /// Returns the id of the request. It changes after each round trip in which the client supplies input.
     pub fn request_id(&self) -> Id<'static> {
-        lock(&self.0.route).id.clone()
+        lock(&self.0.current_request).id.clone()
     }
 
     /// Returns the metadata of the request.
@@ -264,7 +265,7 @@ impl Context {
 
     /// Reports progress, if the client requested it. Values that do not increase are dropped.
     pub fn progress(&self, progress: impl Into<Progress>) {
-        let Some(token) = self.route().meta.progress_token.clone() else { return };
+        let Some(token) = self.current_request().meta.progress_token.clone() else { return };
         let Progress { done, total, message } = progress.into();
         if !done.is_finite() {
             return; // JSON has no such number
@@ -279,18 +280,18 @@ impl Context {
     }
 
     pub(crate) fn wants_progress(&self) -> bool {
-        self.route().meta.progress_token.is_some()
+        self.current_request().meta.progress_token.is_some()
     }
 
     /// Sends a log message, if the client wants messages of this level.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
-        let least = match self.0.revision.era() {
+        let min_level = match self.0.revision.era() {
             Era::Session => {
                 self.connection().and_then(|connection| connection.session().map(Session::log_level))
             }
-            Era::Stateless => self.route().meta.log_level,
+            Era::Stateless => self.current_request().meta.log_level,
         };
-        if least.is_some_and(|least| level >= least) {
+        if min_level.is_some_and(|min_level| level >= min_level) {
             let logger = Some(self.0.service.settings().info.name.clone());
             self.send(Method::Log.name(), &LogParams { level, logger, data: data.into(), meta: None });
         }
@@ -302,13 +303,13 @@ impl Context {
     }
 
     fn send(&self, method: &str, params: &dyn Encode) {
-        if !self.0.cancel.is_over() {
-            self.send_late(method, params); // after its end no message may be sent for a request
+        if !self.0.cancel.has_ended() {
+            self.send_after_end(method, params); // after its end no message may be sent for a request
         }
     }
 
     /// Sends a notification that may also be sent after the end of the request.
-    pub(crate) fn send_late(&self, method: &str, params: &dyn Encode) {
+    pub(crate) fn send_after_end(&self, method: &str, params: &dyn Encode) {
         let revision = self.0.revision;
         let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
         if related.is_some() && revision.era() == Era::Stateless {
@@ -331,7 +332,7 @@ impl Context {
     /// connection is held in between. Has no effect if the client could not resume the stream.
     #[cfg(feature = "http-server")]
     pub fn close_stream(&self, pause: std::time::Duration) {
-        self.connection().into_iter().for_each(|connection| connection.hang_up(pause));
+        self.connection().into_iter().for_each(|connection| connection.close_stream(pause));
     }
 
     /// Returns whether the client has cancelled the request. After the first call of this method or of
@@ -343,7 +344,7 @@ impl Context {
     /// Waits until the client cancels the request. A handler that calls neither this nor [`Self::is_cancelled`] is
     /// dropped at its next await point.
     pub async fn cancelled(&self) {
-        self.0.cancel.watch().await;
+        self.0.cancel.observe().await;
     }
 }
 

@@ -10,46 +10,46 @@ use linchpin_protocol::model::{
     ListResourcesResult, ListToolsResult, Meta, ReadResourceResult, ResultBody, SetLevelParams,
     SubscribeParams, TaskSupport,
 };
-use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, Invalid};
+use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, InvalidValue};
 
 use super::layer;
-use super::result::Answer;
-use super::scope::Scope;
-use super::work::{Work, caught, tool_failure};
-use crate::server::catalog::{Entry, List};
+use super::result::MethodResult;
+use super::scope::RequestScope;
+use super::work::{RequestFuture, catch_panic, tool_failure};
+use crate::server::catalog::{CatalogEntry, CatalogList};
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::input::rounds;
-use crate::server::session::MAX_URI;
-use crate::server::{Listed, skills, subscriptions, tasks};
+use crate::server::session::MAX_URI_LEN;
+use crate::server::{DefinitionRef, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
 /// Starts a request, through the layers if there are any.
-pub(crate) fn begin_layered(scope: &Scope<'_>, params: &Params<'_>) -> Work {
-    if let Err(error) = rounds::take_offers(scope, params) {
-        return Work::done(Err(error.into()));
+pub(crate) fn start_layered(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
+    if let Err(error) = rounds::take_early_responses(scope, params) {
+        return RequestFuture::ready(Err(error.into()));
     }
     if scope.service.settings().layers.is_empty() {
-        begin(scope, params)
+        start(scope, params)
     } else {
-        layer::begin(scope, params)
+        layer::start(scope, params)
     }
 }
 
 /// Starts a request.
-pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
-    try_begin(scope, params).unwrap_or_else(|error| Work::done(Err(error)))
+pub(crate) fn start(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
+    try_start(scope, params).unwrap_or_else(|error| RequestFuture::ready(Err(error)))
 }
 
-fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
+fn try_start(scope: &RequestScope<'_>, params: &Params<'_>) -> Result<RequestFuture> {
     let settings = scope.service.settings();
     if !settings.requests.is_empty()
         && let Some(handler) = settings.requests.get(scope.method)
     {
         let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
-        return Ok(Work::wait(work, Answer::Custom));
+        return Ok(RequestFuture::pending(work, MethodResult::Custom));
     }
     let request = ClientRequest::decode(scope.revision, scope.method, params)
-        .map_err(|error| served(scope, error).into_error(scope.method))?;
+        .map_err(|error| hide_unserved(scope, error).into_error(scope.method))?;
     match request {
         ClientRequest::CallTool(call) => call_tool(scope, &call),
         ClientRequest::ListTools(cursor) => list_tools(scope, cursor.as_deref()),
@@ -63,8 +63,8 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
         ClientRequest::Unsubscribe(params) => Ok(unsubscribe(scope, &params)),
         ClientRequest::Listen(params) => subscriptions::listen(scope, params.notifications),
         ClientRequest::SetLevel(params) => Ok(set_level(scope, &params)),
-        ClientRequest::Discover => Ok(done(scope.service.discover())),
-        ClientRequest::Ping => Ok(done(Worked)),
+        ClientRequest::Discover => Ok(completed(scope.service.discover())),
+        ClientRequest::Ping => Ok(completed(EmptyResultBody)),
         ClientRequest::GetTask(params) => tasks::get(scope, params),
         ClientRequest::UpdateTask(params) => tasks::update(scope, params),
         ClientRequest::CancelTask(params) => tasks::cancel(scope, params),
@@ -81,18 +81,18 @@ fn try_begin(scope: &Scope<'_>, params: &Params<'_>) -> Result<Work> {
 }
 
 /// Reports a method that this server does not serve as unknown, even if its parameters are invalid.
-fn served(scope: &Scope<'_>, error: DecodeError) -> DecodeError {
-    let tasks = scope.method.starts_with("tasks/") && !tasks::are_served(scope);
-    let skills = scope.method.starts_with("skills/") && !skills::are_served(&scope.service.catalog());
+fn hide_unserved(scope: &RequestScope<'_>, error: DecodeError) -> DecodeError {
+    let tasks = scope.method.starts_with("tasks/") && !tasks::is_supported(scope);
+    let skills = scope.method.starts_with("skills/") && !skills::has_skills(&scope.service.catalog());
     let folders = scope.method.starts_with("resources/directory/")
-        && !skills::directories_are_served(&scope.service.catalog());
+        && !skills::supports_directories(&scope.service.catalog());
     if tasks || skills || folders { DecodeError::NotInRevision } else { error }
 }
 
 /// Empty result; boxing it does not allocate.
-struct Worked;
+struct EmptyResultBody;
 
-impl ResultBody for Worked {
+impl ResultBody for EmptyResultBody {
     fn encode_body(&self, _: &mut Fields<'_, '_>) {}
 
     fn meta(&self) -> Option<&Meta> {
@@ -100,45 +100,49 @@ impl ResultBody for Worked {
     }
 }
 
-fn done(body: impl ResultBody + Send + 'static) -> Work {
-    Work::done(Ok(Answer::body(body)))
+fn completed(body: impl ResultBody + Send + 'static) -> RequestFuture {
+    RequestFuture::ready(Ok(MethodResult::body(body)))
 }
 
 /// Prefixes the path of a decoding error with the parameter.
-fn invalid_at(prefix: &str) -> impl Fn(Invalid) -> Error {
+fn invalid_at(prefix: &str) -> impl Fn(InvalidValue) -> Error {
     move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
 }
 
-pub(in crate::server) fn is_visible(scope: &Scope<'_>, item: Listed<'_>) -> bool {
+pub(in crate::server) fn is_visible(scope: &RequestScope<'_>, item: DefinitionRef<'_>) -> bool {
     let Some(visible) = &scope.service.settings().visible else { return true };
     let cx = scope.context();
-    visible(item, &cx) && skills::show(&scope.service.catalog(), item, |skill| visible(skill, &cx))
+    visible(item, &cx) && skills::is_file_visible(&scope.service.catalog(), item, |skill| visible(skill, &cx))
 }
 
-fn call_tool(scope: &Scope<'_>, call: &CallTool<'_>) -> Result<Work> {
+fn call_tool(scope: &RequestScope<'_>, call: &CallTool<'_>) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
     let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_tool(tool);
     // A layer may have chosen another tool than the client named.
     scope.connection.check_tool(Some(tool))?;
-    if !rounds::may_begin(scope, tool) {
-        return Ok(Work::done(Ok(tool_failure(rounds::LOST.into()))));
+    if !rounds::may_start(scope, tool) {
+        return Ok(RequestFuture::ready(Ok(tool_failure(rounds::LOST.into()))));
     }
     if call.task.is_none() && tool.task_support() == TaskSupport::Forbidden {
-        return Ok(begin_tool(scope, tool, call));
+        return Ok(start_tool(scope, tool, call));
     }
     tasks::call(scope, tool, call)
 }
 
 /// Starts a tool call.
-pub(in crate::server) fn begin_tool(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Work {
-    match caught(|| tool.begin(call.arguments.unwrap_or("{}"), scope)) {
-        Ok(Ok(work)) => Work::Tool(tool.clone(), work),
-        Err(panicked) => Work::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
-        Ok(Err(Invalid { path, reason })) => {
+pub(in crate::server) fn start_tool(
+    scope: &RequestScope<'_>,
+    tool: &Arc<ToolEntry>,
+    call: &CallTool<'_>,
+) -> RequestFuture {
+    match catch_panic(|| tool.start(call.arguments.unwrap_or("{}"), scope)) {
+        Ok(Ok(work)) => RequestFuture::Tool(tool.clone(), work),
+        Err(panicked) => RequestFuture::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
+        Ok(Err(InvalidValue { path, reason })) => {
             let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
-            Work::done(Ok(tool_failure(format!(
+            RequestFuture::ready(Ok(tool_failure(format!(
                 "Invalid arguments for the tool `{}`: {place}{reason}",
                 tool.name
             ))))
@@ -146,19 +150,19 @@ pub(in crate::server) fn begin_tool(scope: &Scope<'_>, tool: &Arc<ToolEntry>, ca
     }
 }
 
-fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
+fn read_resource(scope: &RequestScope<'_>, uri: &str) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
     let cache = scope.service.settings().cache;
     let answer = move |mut result: ReadResourceResult| {
         result.ttl_ms.get_or_insert(cache.ttl_ms);
         result.cache_scope.get_or_insert(cache.scope);
-        Answer::body(result)
+        MethodResult::body(result)
     };
     if let Some(resource) =
         catalog.resources.find(uri).filter(|resource| is_visible(scope, resource.listed()))
     {
         scope.set_target(&resource.uri, resource.state.as_ref());
-        return Ok(Work::wait(resource.read(scope), answer));
+        return Ok(RequestFuture::pending(resource.read(scope), answer));
     }
     for template in catalog.templates.iter() {
         if let Some(values) = template.matches(uri)
@@ -166,30 +170,30 @@ fn read_resource(scope: &Scope<'_>, uri: &str) -> Result<Work> {
         {
             scope.set_target(&template.key, template.state.as_ref());
             let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
-            return Ok(Work::wait(reading, answer));
+            return Ok(RequestFuture::pending(reading, answer));
         }
     }
     if let Some(reading) = skills::read(scope, &catalog, uri) {
-        return Ok(Work::wait(reading, answer));
+        return Ok(RequestFuture::pending(reading, answer));
     }
-    match &scope.service.settings().catch_all {
-        Some(catch_all) => Ok(Work::wait(catch_all.read(uri, scope), answer)),
+    match &scope.service.settings().fallback_reader {
+        Some(catch_all) => Ok(RequestFuture::pending(catch_all.read(uri, scope), answer)),
         None => Err(Error::resource_not_found(uri)),
     }
 }
 
-fn get_prompt(scope: &Scope<'_>, params: &GetPromptParams) -> Result<Work> {
+fn get_prompt(scope: &RequestScope<'_>, params: &GetPromptParams) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
     let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.listed()));
     let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
     scope.set_target(&prompt.name, prompt.state.as_ref());
     let empty = std::collections::BTreeMap::new();
     let arguments = params.arguments.as_ref().unwrap_or(&empty);
-    let filling = prompt.begin(arguments, scope).map_err(invalid_at("/arguments"))?;
+    let filling = prompt.start(arguments, scope).map_err(invalid_at("/arguments"))?;
     let description = prompt.definition.description.clone();
-    Ok(Work::wait(filling, |mut result| {
+    Ok(RequestFuture::pending(filling, |mut result| {
         result.description = result.description.or(description);
-        Answer::body(result)
+        MethodResult::body(result)
     }))
 }
 
@@ -197,7 +201,7 @@ fn unknown_prompt(path: &str, name: &str) -> Error {
     ProtocolError::invalid(path, format!("Unknown prompt: {name}")).into()
 }
 
-fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
+fn complete(scope: &RequestScope<'_>, params: CompleteParams) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
     let completers = match &params.reference {
         CompletionReference::Prompt { name, .. } => {
@@ -216,22 +220,22 @@ fn complete(scope: &Scope<'_>, params: CompleteParams) -> Result<Work> {
             &template.completers
         }
     };
-    Ok(Work::wait(completers.complete(params, scope), Answer::body))
+    Ok(RequestFuture::pending(completers.complete(params, scope), MethodResult::body))
 }
 
 /// Returns whether a URI is or may be readable, so that a client may subscribe to it.
-pub(in crate::server) fn can_watch(scope: &Scope<'_>, uri: &str) -> bool {
+pub(in crate::server) fn can_subscribe(scope: &RequestScope<'_>, uri: &str) -> bool {
     let catalog = scope.service.catalog();
     let mut templates = catalog.templates.iter();
-    uri.len() <= MAX_URI
+    uri.len() <= MAX_URI_LEN
         && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.listed()))
-            || scope.service.settings().catch_all.is_some()
+            || scope.service.settings().fallback_reader.is_some()
             || templates
                 .any(|template| template.matches(uri).is_some() && is_visible(scope, template.listed())))
 }
 
-fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
-    if !can_watch(scope, &params.uri) {
+fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<RequestFuture> {
+    if !can_subscribe(scope, &params.uri) {
         return Err(Error::resource_not_found(params.uri));
     }
     if let Some(session) = scope.connection.session()
@@ -239,21 +243,21 @@ fn subscribe(scope: &Scope<'_>, params: SubscribeParams) -> Result<Work> {
     {
         return Err(ProtocolError::Internal("too many subscriptions in this session".into()).into());
     }
-    Ok(done(Worked))
+    Ok(completed(EmptyResultBody))
 }
 
-fn unsubscribe(scope: &Scope<'_>, params: &SubscribeParams) -> Work {
+fn unsubscribe(scope: &RequestScope<'_>, params: &SubscribeParams) -> RequestFuture {
     if let Some(session) = scope.connection.session() {
         session.unsubscribe(&params.uri);
     }
-    done(Worked)
+    completed(EmptyResultBody)
 }
 
-fn set_level(scope: &Scope<'_>, params: &SetLevelParams) -> Work {
+fn set_level(scope: &RequestScope<'_>, params: &SetLevelParams) -> RequestFuture {
     if let Some(session) = scope.connection.session() {
         session.set_log_level(params.level);
     }
-    done(Worked)
+    completed(EmptyResultBody)
 }
 
 pub(in crate::server) fn unknown_cursor() -> Error {
@@ -262,13 +266,13 @@ pub(in crate::server) fn unknown_cursor() -> Error {
 
 /// Returns one page of a list. The encoded list is cached if it fits on one page and every client sees the same.
 fn list<T, R>(
-    scope: &Scope<'_>,
-    items: &List<T>,
+    scope: &RequestScope<'_>,
+    items: &CatalogList<T>,
     cursor: Option<&str>,
     result: impl Fn(Vec<&Arc<T>>, Option<String>) -> R,
-) -> Result<Work>
+) -> Result<RequestFuture>
 where
-    T: Entry,
+    T: CatalogEntry,
     R: ResultBody + Send + 'static,
 {
     let settings = scope.service.settings();
@@ -278,17 +282,19 @@ where
             wire::encode_result(scope.revision, &result(all, None), scope.service.identity(), &mut out);
             out
         };
-        return Ok(Work::done(Ok(Answer::Ready(items.encoded(scope.revision, encode).clone()))));
+        return Ok(RequestFuture::ready(Ok(MethodResult::Ready(
+            items.encoded(scope.revision, encode).clone(),
+        ))));
     }
     let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.listed()));
     let page = page.ok_or_else(unknown_cursor)?;
-    Ok(done(result(page.items, page.next_cursor)))
+    Ok(completed(result(page.items, page.next_cursor)))
 }
 
 /// Declares the function that lists one kind of definition.
 macro_rules! lists {
     ($( $function:ident: $items:ident => $result:ident { $field:ident } ),*) => {$(
-        fn $function(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
+        fn $function(scope: &RequestScope<'_>, cursor: Option<&str>) -> Result<RequestFuture> {
             let cache = scope.service.settings().cache;
             list(scope, &scope.service.catalog().$items, cursor, |items, next_cursor| $result {
                 $field: items.iter().map(|item| item.definition.clone()).collect(),

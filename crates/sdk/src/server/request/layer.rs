@@ -7,9 +7,9 @@ use linchpin_protocol::Method;
 use serde_json::Value;
 
 use super::dispatch;
-use super::result::Answer;
-use super::scope::Scope;
-use super::work::{Outcome, Work};
+use super::result::MethodResult;
+use super::scope::RequestScope;
+use super::work::{RequestFuture, RequestOutcome};
 use crate::server::{BoxFuture, Context};
 use crate::{Error, Result};
 
@@ -57,12 +57,12 @@ impl Request {
 }
 
 /// Result of a request.
-pub struct Response(pub(crate) Answer);
+pub struct Response(pub(crate) MethodResult);
 
 impl Response {
     /// Creates a custom result.
     pub fn json(value: &Value) -> Result<Self> {
-        Ok(Response(Answer::Custom(serde_json::value::to_raw_value(value)?)))
+        Ok(Response(MethodResult::Custom(serde_json::value::to_raw_value(value)?)))
     }
 
     /// Returns the result as JSON of the newest revision.
@@ -88,19 +88,20 @@ impl Next {
         let work = {
             let params = Params::parse(&request.params, service.settings().limits)
                 .map_err(|error| Error::invalid_params("", error.to_string()))?;
-            let route = request.cx.route();
+            let route = request.cx.current_request();
             let connection =
                 route.connection.as_ref().ok_or_else(|| Error::setup("the request has already ended"))?;
-            let scope = Scope::of_context(&request.cx, connection, &route, &request.method);
-            dispatch::begin(&scope, &params)
+            let scope = RequestScope::of_context(&request.cx, connection, &route, &request.method);
+            dispatch::start(&scope, &params)
         };
         finish(work, &request).await
     }
 }
 
-async fn finish(mut work: Work, request: &Request) -> Result<Response> {
-    let Outcome { answer, hidden, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
-    request.cx.questions().leave_tool();
+async fn finish(mut work: RequestFuture, request: &Request) -> Result<Response> {
+    let RequestOutcome { result: answer, internal_error: hidden, .. } =
+        std::future::poll_fn(|cx| work.poll(cx)).await;
+    request.cx.mailbox().leave_tool();
     match (answer, hidden) {
         (Ok(answer), hidden) => {
             // A failed tool is a result: layers see the same text as the model.
@@ -131,10 +132,10 @@ where
 }
 
 /// Starts a request at the outermost layer.
-pub(crate) fn begin(scope: &Scope<'_>, params: &Params<'_>) -> Work {
+pub(crate) fn start(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
     let request = Request::new(scope.method, params, scope.context());
     let first: Arc<dyn Layer> = scope.service.settings().layers[0].clone();
-    Work::wait(first.call(request, Next { index: 1 }), |response| response.0)
+    RequestFuture::pending(first.call(request, Next { index: 1 }), |response| response.0)
 }
 
 impl std::fmt::Debug for Response {

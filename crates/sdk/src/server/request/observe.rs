@@ -13,7 +13,7 @@ use crate::server::definitions::shared_state::StateMap;
 
 /// Event of a finished request.
 #[non_exhaustive]
-pub struct Event<'a> {
+pub struct RequestEvent<'a> {
     /// Method.
     pub method: &'a str,
     /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
@@ -27,14 +27,14 @@ pub struct Event<'a> {
     pub(crate) state: &'a StateMap,
 }
 
-impl Event<'_> {
+impl RequestEvent<'_> {
     /// Returns a value that was added with [`crate::Server::state`].
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.find()
     }
 }
 
-impl fmt::Debug for Event<'_> {
+impl fmt::Debug for RequestEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("method", &self.method)
@@ -48,7 +48,7 @@ impl fmt::Debug for Event<'_> {
 
 /// Error whose details are not sent to the client, which receives a general text.
 #[non_exhaustive]
-pub struct Report<'a> {
+pub struct ErrorReport<'a> {
     /// The error.
     pub error: &'a Error,
     /// Method that failed.
@@ -58,7 +58,7 @@ pub struct Report<'a> {
     pub(crate) state: &'a StateMap,
 }
 
-impl Report<'_> {
+impl ErrorReport<'_> {
     /// Returns a value that was added with [`crate::Server::state`].
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.find()
@@ -72,6 +72,6 @@ pub(crate) fn has_subscriber() -> bool {
 
 /// Writes a line to standard error. For processes without a subscriber, where `tracing` records events only with its
 /// feature `log`.
-pub(crate) fn print(line: fmt::Arguments<'_>) {
+pub(crate) fn print_to_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}"); // a failure cannot be reported anywhere else
 }

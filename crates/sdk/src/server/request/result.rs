@@ -9,7 +9,7 @@ use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
 /// Result of a request.
-pub(crate) enum Answer {
+pub(crate) enum MethodResult {
     /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),
     /// Any other result of the protocol.
@@ -20,27 +20,27 @@ pub(crate) enum Answer {
     Custom(Box<RawValue>),
 }
 
-impl Answer {
+impl MethodResult {
     pub(crate) fn body(body: impl ResultBody + Send + 'static) -> Self {
-        Answer::Body(Box::new(body))
+        MethodResult::Body(Box::new(body))
     }
 
     /// Returns the text of a tool result, or `None` for other results.
     pub(crate) fn tool_text(&self) -> Option<String> {
-        if let Answer::Tool(result) = self { Some(result.to_text()) } else { None }
+        if let MethodResult::Tool(result) = self { Some(result.to_text()) } else { None }
     }
 
     /// Appends the result as JSON.
     pub(crate) fn encode(&self, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
         match self {
-            Answer::Tool(result) => wire::encode_result(revision, result, identity, out),
-            Answer::Body(body) => wire::encode_result(revision, &**body, identity, out),
-            Answer::Ready(json) => {
+            MethodResult::Tool(result) => wire::encode_result(revision, result, identity, out),
+            MethodResult::Body(body) => wire::encode_result(revision, &**body, identity, out),
+            MethodResult::Ready(json) => {
                 // Reserve space for the end of the message too: growing by one byte would copy the whole buffer again.
                 out.reserve(json.len() + 8);
                 out.extend_from_slice(json);
             }
-            Answer::Custom(json) => custom(json, revision, identity, out),
+            MethodResult::Custom(json) => custom(json, revision, identity, out),
         }
     }
 }
@@ -53,13 +53,13 @@ fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8
     }
     let meta = serde_json::from_str::<Meta>(json.get()).ok().and_then(|mut members| members.remove("_meta"));
     let meta = meta.and_then(|meta| serde_json::from_value(meta).ok());
-    wire::encode_result(revision, &Custom(json, meta), identity, out);
+    wire::encode_result(revision, &RawResultBody(json, meta), identity, out);
 }
 
 /// Result whose members are already JSON.
-struct Custom<'a>(&'a RawValue, Option<Meta>);
+struct RawResultBody<'a>(&'a RawValue, Option<Meta>);
 
-impl ResultBody for Custom<'_> {
+impl ResultBody for RawResultBody<'_> {
     fn encode_body(&self, fields: &mut encode::Fields<'_, '_>) {
         match serde_json::from_str::<Meta>(self.0.get()) {
             Ok(members) => {

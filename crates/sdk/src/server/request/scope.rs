@@ -9,21 +9,21 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::RequestMeta;
 
 use super::cancellation::Cancel;
-use super::context::{Client, Context, Route};
+use super::context::{ClientInfo, Context, CurrentRequest};
 use crate::server::definitions::shared_state::StateMap;
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::identity::Identity;
-use crate::server::input::mailbox::Log;
+use crate::server::input::mailbox::ReplayLog;
 use crate::server::{Connection, Service};
 
 /// Request during dispatch.
-pub struct Scope<'a> {
+pub struct RequestScope<'a> {
     pub(crate) service: &'a Service,
     pub(crate) connection: &'a Arc<Connection>,
     pub(crate) id: &'a Id<'a>,
     pub(crate) method: &'a str,
     pub(crate) revision: Revision,
-    pub(crate) client: &'a Arc<Client>,
+    pub(crate) client: &'a Arc<ClientInfo>,
     pub(crate) meta: Option<&'a RequestMeta>,
     pub(crate) meta_text: Option<&'a str>,
     /// State of the mounted server, searched before that of the outer server.
@@ -35,26 +35,26 @@ pub struct Scope<'a> {
     /// Tool that is called.
     pub(crate) tool: OnceCell<Arc<ToolEntry>>,
     /// Replay log of a replayed call.
-    pub(crate) log: Cell<Option<Log>>,
+    pub(crate) log: Cell<Option<ReplayLog>>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> RequestScope<'a> {
     pub(crate) fn new(
         connection: &'a Arc<Connection>,
         (id, method, params): (&'a Id<'a>, &'a str, &Params<'a>),
         revision: Revision,
-        client: &'a Arc<Client>,
+        client: &'a Arc<ClientInfo>,
         meta: Option<&'a RequestMeta>,
     ) -> Self {
         let meta_text = params.find("_meta");
-        Scope::with(connection, id, method, revision, client, meta, meta_text)
+        RequestScope::with(connection, id, method, revision, client, meta, meta_text)
     }
 
     /// Returns the scope of a request that already has a context, for layers.
     pub(crate) fn of_context(
         cx: &'a Context,
         connection: &'a Arc<Connection>,
-        route: &'a Route,
+        route: &'a CurrentRequest,
         method: &'a str,
     ) -> Self {
         let scope = cx.scope(connection, route, method);
@@ -67,11 +67,11 @@ impl<'a> Scope<'a> {
         id: &'a Id<'a>,
         method: &'a str,
         revision: Revision,
-        client: &'a Arc<Client>,
+        client: &'a Arc<ClientInfo>,
         meta: Option<&'a RequestMeta>,
         meta_text: Option<&'a str>,
     ) -> Self {
-        Scope {
+        RequestScope {
             service: connection.service(),
             connection,
             id,
@@ -90,8 +90,8 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns a scope of the same request with its own cancellation.
-    pub(crate) fn fork(&self) -> Scope<'a> {
-        Scope::with(
+    pub(crate) fn fork(&self) -> RequestScope<'a> {
+        RequestScope::with(
             self.connection,
             self.id,
             self.method,

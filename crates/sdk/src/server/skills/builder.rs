@@ -9,9 +9,9 @@ use std::sync::Arc;
 use linchpin_protocol::model::{self, SkillFrontmatter, SkillResource, SkillResources};
 use serde_json::Value;
 
-use super::files::{File, Fixed, Made, contents, mime_type};
+use super::files::{GeneratedFile, SkillFileSource, StaticFile, contents, mime_type};
 use super::{SkillEntry, folder};
-use crate::server::catalog::{Item, Register};
+use crate::server::catalog::{CatalogItem, Register};
 use crate::server::definitions::handler::Handler;
 use crate::server::definitions::output::IntoResource;
 use crate::server::definitions::resource::{ResourceArgs, ResourceEntry};
@@ -19,7 +19,7 @@ use crate::skills::{MAX_BYTES, MAX_FILES, SKILL_MD, check_name, digest, encode_p
 use crate::{Error, Result};
 
 /// Maximum length of a description in characters.
-const MAX_DESCRIPTION: usize = 1_024;
+const MAX_DESCRIPTION_LEN: usize = 1_024;
 
 /// Builder of a skill: a folder of files, including `SKILL.md`, that teaches a model a procedure. Every file can be
 /// read as a resource; clients that support the extension also see the skill as a whole.
@@ -27,10 +27,10 @@ const MAX_DESCRIPTION: usize = 1_024;
 pub struct Skill {
     source: Source,
     prefix: String,
-    files: BTreeMap<String, File>,
+    files: BTreeMap<String, SkillFileSource>,
     enumerated: bool,
     /// First misuse of the builder.
-    misuse: Option<String>,
+    first_error: Option<String>,
 }
 
 /// Source of `SKILL.md`.
@@ -65,7 +65,7 @@ impl Skill {
     }
 
     fn from_source(source: Source) -> Self {
-        Skill { source, prefix: String::new(), files: BTreeMap::new(), enumerated: true, misuse: None }
+        Skill { source, prefix: String::new(), files: BTreeMap::new(), enumerated: true, first_error: None }
     }
 
     /// Sets the instructions for the model in Markdown, the body of `SKILL.md`. For [`Self::new`].
@@ -73,7 +73,7 @@ impl Skill {
         if let Source::Parts { body, .. } = &mut self.source {
             *body = markdown.into();
         } else {
-            self.misuse = Some(format!("its instructions are set by its {SKILL_MD}"));
+            self.first_error = Some(format!("its instructions are set by its {SKILL_MD}"));
         }
         self
     }
@@ -83,7 +83,7 @@ impl Skill {
         if let Source::Parts { head, .. } = &mut self.source {
             head.push((name.into(), value.into()));
         } else {
-            self.misuse = Some(format!("its frontmatter is set by its {SKILL_MD}"));
+            self.first_error = Some(format!("its frontmatter is set by its {SKILL_MD}"));
         }
         self
     }
@@ -97,7 +97,7 @@ impl Skill {
 
     /// Adds a file by its path in the skill's folder.
     pub fn file(mut self, path: impl Into<String>, contents: impl Into<Vec<u8>>) -> Self {
-        self.add(path.into(), File::Bytes(contents.into()));
+        self.add(path.into(), SkillFileSource::Bytes(contents.into()));
         self
     }
 
@@ -111,14 +111,15 @@ impl Skill {
         Form: 'static,
     {
         let path = path.into();
-        let made = Made { handler, mime_type: mime_type(&path, true), form: PhantomData::<fn() -> Form> };
-        self.add(path, File::Made(Arc::new(made)));
+        let made =
+            GeneratedFile { handler, mime_type: mime_type(&path, true), form: PhantomData::<fn() -> Form> };
+        self.add(path, SkillFileSource::Generated(Arc::new(made)));
         self
     }
 
-    fn add(&mut self, path: String, file: File) {
+    fn add(&mut self, path: String, file: SkillFileSource) {
         if self.files.contains_key(&path) || path == SKILL_MD {
-            self.misuse = Some(format!("duplicate file `{path}`"));
+            self.first_error = Some(format!("duplicate file `{path}`"));
         } else {
             self.files.insert(path, file);
         }
@@ -140,23 +141,23 @@ impl Skill {
     }
 
     fn finish(mut self) -> Result<SkillEntry, String> {
-        if let Some(misuse) = self.misuse.take() {
+        if let Some(misuse) = self.first_error.take() {
             return Err(misuse);
         }
         let skill_md = self.skill_md()?;
         let frontmatter = parse(&skill_md).map_err(|reason| format!("{reason} (in {SKILL_MD})"))?;
-        check_head(&frontmatter)?;
+        check_frontmatter(&frontmatter)?;
         let root = root(&self.prefix, &frontmatter.name)?;
-        let skill_md = (SKILL_MD.to_owned(), File::Bytes(skill_md.into_bytes()));
+        let skill_md = (SKILL_MD.to_owned(), SkillFileSource::Bytes(skill_md.into_bytes()));
         let files: Vec<_> = std::iter::once(skill_md).chain(self.files).collect();
         check_size(&files)?;
-        let mut parts = Parts::default();
+        let mut parts = RegisteredFiles::default();
         for (path, file) in files {
             let uri = format!("{root}/{}", encode_path(&path)?);
             parts.add(&path, uri, file, &frontmatter);
         }
         let resources =
-            if parts.made { SkillResources::Dynamic } else { SkillResources::Files(parts.manifest) };
+            if parts.has_generated { SkillResources::Dynamic } else { SkillResources::Files(parts.manifest) };
         let uri = format!("{root}/{SKILL_MD}");
         let mut files: Vec<_> = parts.entries.iter().map(|entry| entry.uri.clone()).collect();
         files.sort_unstable();
@@ -175,7 +176,7 @@ impl Skill {
     fn skill_md(&mut self) -> Result<String, String> {
         match &mut self.source {
             Source::Text(text) => Ok(std::mem::take(text)),
-            Source::Parts { head, body } => Ok(written(head, body)),
+            Source::Parts { head, body } => Ok(write_skill_md(head, body)),
             Source::Folder(folder) => {
                 let mut skill_md = None;
                 for (path, bytes) in folder::read(folder)? {
@@ -184,7 +185,7 @@ impl Skill {
                     } else if let Some(_given) = self.files.get(&path) {
                         return Err(format!("duplicate file `{path}`"));
                     } else {
-                        self.files.insert(path, File::Bytes(bytes));
+                        self.files.insert(path, SkillFileSource::Bytes(bytes));
                     }
                 }
                 let skill_md = skill_md.ok_or_else(|| format!("the folder has no {SKILL_MD}"))?;
@@ -195,23 +196,23 @@ impl Skill {
 }
 
 impl Register for Skill {
-    fn register(self) -> Result<Item> {
+    fn register(self) -> Result<CatalogItem> {
         let label = self.label();
         let refuse = |reason| Error::setup(format!("the skill `{label}` cannot be registered: {reason}"));
-        self.finish().map(|entry| Item::Skill(Arc::new(entry))).map_err(refuse)
+        self.finish().map(|entry| CatalogItem::Skill(Arc::new(entry))).map_err(refuse)
     }
 }
 
 /// Registered parts of a skill.
 #[derive(Default)]
-struct Parts {
+struct RegisteredFiles {
     manifest: Vec<SkillResource>,
     entries: Vec<Arc<ResourceEntry>>,
-    made: bool,
+    has_generated: bool,
 }
 
-impl Parts {
-    fn add(&mut self, path: &str, uri: String, file: File, frontmatter: &SkillFrontmatter) {
+impl RegisteredFiles {
+    fn add(&mut self, path: &str, uri: String, file: SkillFileSource, frontmatter: &SkillFrontmatter) {
         let name = path.rsplit('/').next().unwrap_or(path);
         let mut definition = model::Resource { uri, name: name.to_owned(), ..model::Resource::default() };
         if path == SKILL_MD {
@@ -219,19 +220,19 @@ impl Parts {
             definition.description = Some(frontmatter.description.clone());
         }
         let entry = match file {
-            File::Bytes(bytes) => {
+            SkillFileSource::Bytes(bytes) => {
                 let mime_type = mime_type(path, std::str::from_utf8(&bytes).is_ok());
                 let (uri, size) = (definition.uri.clone(), bytes.len() as u64);
                 definition.mime_type = Some(mime_type.to_owned());
                 definition.size = Some(size);
-                let fixed = Fixed(contents(&uri, mime_type, &bytes));
+                let fixed = StaticFile(contents(&uri, mime_type, &bytes));
                 self.manifest.push(SkillResource { uri, digest: digest(&bytes), size });
-                ResourceEntry::of_skill(definition, Arc::new(fixed))
+                ResourceEntry::skill_file(definition, Arc::new(fixed))
             }
-            File::Made(read) => {
-                self.made = true;
+            SkillFileSource::Generated(read) => {
+                self.has_generated = true;
                 definition.mime_type = Some(mime_type(path, true).to_owned());
-                ResourceEntry::of_skill(definition, read)
+                ResourceEntry::skill_file(definition, read)
             }
         };
         self.entries.push(Arc::new(entry));
@@ -239,7 +240,7 @@ impl Parts {
 }
 
 /// Writes the frontmatter as YAML, of which JSON is a subset, followed by the body.
-fn written(head: &[(String, Value)], body: &str) -> String {
+fn write_skill_md(head: &[(String, Value)], body: &str) -> String {
     let mut text = String::from("---\n");
     for (name, value) in head {
         let _ = writeln!(text, "{}: {value}", Value::String(name.clone())); // writing to a `String` cannot fail
@@ -247,20 +248,21 @@ fn written(head: &[(String, Value)], body: &str) -> String {
     text + "---\n\n" + body
 }
 
-fn check_head(head: &SkillFrontmatter) -> Result<(), String> {
+fn check_frontmatter(head: &SkillFrontmatter) -> Result<(), String> {
     check_name(&head.name)?;
-    if head.description.chars().count() > MAX_DESCRIPTION {
-        return Err(format!("the description has more than {MAX_DESCRIPTION} characters"));
+    if head.description.chars().count() > MAX_DESCRIPTION_LEN {
+        return Err(format!("the description has more than {MAX_DESCRIPTION_LEN} characters"));
     }
     Ok(())
 }
 
-fn check_size(files: &[(String, File)]) -> Result<(), String> {
+fn check_size(files: &[(String, SkillFileSource)]) -> Result<(), String> {
     if files.len() > MAX_FILES {
         return Err(format!("it has more than {MAX_FILES} files"));
     }
-    let size =
-        |(_, file): &(String, File)| if let File::Bytes(bytes) = file { bytes.len() as u64 } else { 0 };
+    let size = |(_, file): &(String, SkillFileSource)| {
+        if let SkillFileSource::Bytes(bytes) = file { bytes.len() as u64 } else { 0 }
+    };
     if files.iter().map(size).sum::<u64>() > MAX_BYTES {
         return Err(format!("its files have more than {MAX_BYTES} bytes"));
     }

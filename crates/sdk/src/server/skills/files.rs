@@ -7,22 +7,22 @@ use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 
 use crate::server::definitions::handler::Handler;
 use crate::server::definitions::output::IntoResource;
-use crate::server::definitions::resource::{Read, Reading, ResourceArgs};
-use crate::server::request::scope::Scope;
+use crate::server::definitions::resource::{ResourceArgs, ResourceFuture, ResourceHandler};
+use crate::server::request::scope::RequestScope;
 
 /// Source of one file.
-pub(super) enum File {
+pub(super) enum SkillFileSource {
     /// Fixed contents.
     Bytes(Vec<u8>),
     /// Generated when it is read.
-    Made(Arc<dyn Read>),
+    Generated(Arc<dyn ResourceHandler>),
 }
 
 /// Reader of fixed contents.
-pub(super) struct Fixed(pub(super) ResourceContents);
+pub(super) struct StaticFile(pub(super) ResourceContents);
 
-impl Read for Fixed {
-    fn read(&self, _: &str, _: &Scope<'_>) -> Reading {
+impl ResourceHandler for StaticFile {
+    fn read(&self, _: &str, _: &RequestScope<'_>) -> ResourceFuture {
         let contents = vec![self.0.clone()];
         let result = ReadResourceResult { contents, ttl_ms: None, cache_scope: None, meta: None };
         Box::pin(std::future::ready(Ok(result)))
@@ -30,19 +30,19 @@ impl Read for Fixed {
 }
 
 /// Reader of a file that a handler generates.
-pub(super) struct Made<H, Form> {
+pub(super) struct GeneratedFile<H, Form> {
     pub(super) handler: H,
     pub(super) mime_type: &'static str,
     pub(super) form: PhantomData<fn() -> Form>,
 }
 
-impl<H, Form> Read for Made<H, Form>
+impl<H, Form> ResourceHandler for GeneratedFile<H, Form>
 where
     H: Handler<Form>,
     H::Args: ResourceArgs,
     H::Output: IntoResource,
 {
-    fn read(&self, uri: &str, scope: &Scope<'_>) -> Reading {
+    fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
         let work = self.handler.call(H::Args::from_scope(scope), scope);
         let (uri, mime_type) = (uri.to_owned(), self.mime_type);
         Box::pin(async move { work.await.into_result(&uri, Some(mime_type)) })

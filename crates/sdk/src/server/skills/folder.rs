@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 16;
 /// Returns all files below a folder with their paths, sorted. Names that start with a dot are skipped. Anything else
 /// than a file or folder is an error, including links, which may point anywhere.
 pub(super) fn read(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let mut walk = Walk { files: Vec::new(), room: MAX_BYTES };
+    let mut walk = Walk { files: Vec::new(), bytes_left: MAX_BYTES };
     walk.folder(folder, "", 0)?;
     walk.files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     Ok(walk.files)
@@ -20,7 +20,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
 
 struct Walk {
     files: Vec<(String, Vec<u8>)>,
-    room: u64,
+    bytes_left: u64,
 }
 
 impl Walk {
@@ -59,10 +59,10 @@ impl Walk {
             return Err(format!("the folder has more than {MAX_FILES} files"));
         }
         let mut bytes = Vec::new();
-        let most = self.room + 1; // one more byte, to detect that the file is too large
-        let read = fs::File::open(path).map_err(at)?.take(most).read_to_end(&mut bytes).map_err(at)?;
-        self.room = self
-            .room
+        let limit = self.bytes_left + 1; // one more byte, to detect that the file is too large
+        let read = fs::File::open(path).map_err(at)?.take(limit).read_to_end(&mut bytes).map_err(at)?;
+        self.bytes_left = self
+            .bytes_left
             .checked_sub(read as u64)
             .ok_or_else(|| format!("its files have more than {MAX_BYTES} bytes"))?;
         self.files.push((name, bytes));

@@ -9,44 +9,44 @@ use linchpin_protocol::model::{
 };
 
 use super::SkillEntry;
-use crate::server::catalog::{Catalog, Entry};
-use crate::server::definitions::resource::Reading;
+use crate::server::catalog::{Catalog, CatalogEntry};
+use crate::server::definitions::resource::ResourceFuture;
 use crate::server::request::dispatch::{is_visible, unknown_cursor};
-use crate::server::request::result::Answer;
-use crate::server::request::scope::Scope;
-use crate::server::request::work::Work;
+use crate::server::request::result::MethodResult;
+use crate::server::request::scope::RequestScope;
+use crate::server::request::work::RequestFuture;
 use crate::{Error, Result};
 
 /// Maximum number of skills on a page: each may name hundreds of files, and a page must fit into a message.
-const MOST_ON_A_PAGE: usize = 50;
+const MAX_PAGE_SIZE: usize = 50;
 /// MIME type of a folder.
-const FOLDER: &str = "inode/directory";
+const FOLDER_MIME_TYPE: &str = "inode/directory";
 
 /// Returns whether this server has skills.
-pub(crate) fn are_served(catalog: &Catalog) -> bool {
+pub(crate) fn has_skills(catalog: &Catalog) -> bool {
     !catalog.skills.is_empty()
 }
 
 /// Returns whether every folder of a skill can be listed.
-pub(crate) fn directories_are_served(catalog: &Catalog) -> bool {
-    let known = |skill: &SkillEntry| skill.unknown_files().is_none_or(|remote| remote.reads_directories());
-    are_served(catalog) && catalog.skills.iter().all(|skill| known(skill))
+pub(crate) fn supports_directories(catalog: &Catalog) -> bool {
+    let known = |skill: &SkillEntry| skill.dynamic_remote().is_none_or(|remote| remote.reads_directories());
+    has_skills(catalog) && catalog.skills.iter().all(|skill| known(skill))
 }
 
-fn not_here(scope: &Scope<'_>) -> Error {
+fn method_not_found(scope: &RequestScope<'_>) -> Error {
     ProtocolError::MethodNotFound(scope.method.to_owned()).into()
 }
 
-pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
+pub(crate) fn list(scope: &RequestScope<'_>, cursor: Option<&str>) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    if !are_served(&catalog) {
-        return Err(not_here(scope));
+    if !has_skills(&catalog) {
+        return Err(method_not_found(scope));
     }
     let settings = scope.service.settings();
     let shown = |skill: &SkillEntry| skill.enumerated && is_visible(scope, skill.listed());
-    let size = settings.page_size.min(MOST_ON_A_PAGE);
+    let size = settings.page_size.min(MAX_PAGE_SIZE);
     let page = catalog.skills.page(cursor, size, shown).ok_or_else(unknown_cursor)?;
-    Ok(Work::done(Ok(Answer::body(ListSkillsResult {
+    Ok(RequestFuture::ready(Ok(MethodResult::body(ListSkillsResult {
         skills: page.items.iter().map(|skill| skill.definition.clone()).collect(),
         next_cursor: page.next_cursor,
         ttl_ms: Some(settings.cache.ttl_ms),
@@ -55,17 +55,17 @@ pub(crate) fn list(scope: &Scope<'_>, cursor: Option<&str>) -> Result<Work> {
     }))))
 }
 
-pub(crate) fn get(scope: &Scope<'_>, params: &GetSkillParams) -> Result<Work> {
+pub(crate) fn get(scope: &RequestScope<'_>, params: &GetSkillParams) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    if !are_served(&catalog) {
-        return Err(not_here(scope));
+    if !has_skills(&catalog) {
+        return Err(method_not_found(scope));
     }
     let skill = catalog.skills.find(&params.uri).filter(|skill| is_visible(scope, skill.listed()));
     let skill =
         skill.ok_or_else(|| ProtocolError::invalid("/uri", format!("Unknown skill: {}", params.uri)))?;
     scope.set_target(&skill.uri, skill.state.as_ref());
     let cache = scope.service.settings().cache;
-    Ok(Work::done(Ok(Answer::body(GetSkillResult {
+    Ok(RequestFuture::ready(Ok(MethodResult::body(GetSkillResult {
         skill: skill.definition.clone(),
         ttl_ms: Some(cache.ttl_ms),
         cache_scope: Some(cache.scope),
@@ -73,16 +73,22 @@ pub(crate) fn get(scope: &Scope<'_>, params: &GetSkillParams) -> Result<Work> {
     }))))
 }
 
-pub(crate) fn read_directory(scope: &Scope<'_>, params: ReadResourceDirectoryParams) -> Result<Work> {
+pub(crate) fn read_directory(
+    scope: &RequestScope<'_>,
+    params: ReadResourceDirectoryParams,
+) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    if !directories_are_served(&catalog) {
-        return Err(not_here(scope));
+    if !supports_directories(&catalog) {
+        return Err(method_not_found(scope));
     }
     let visible: Vec<_> = catalog.skills.iter().filter(|skill| is_visible(scope, skill.listed())).collect();
-    let behind =
-        visible.iter().find(|skill| skill.holds(&params.uri)).and_then(|skill| skill.unknown_files());
-    if let Some(remote) = behind {
-        return Ok(Work::wait(remote.directory(&params.uri, params.cursor, scope), Answer::body));
+    let remote_folder =
+        visible.iter().find(|skill| skill.contains(&params.uri)).and_then(|skill| skill.dynamic_remote());
+    if let Some(remote) = remote_folder {
+        return Ok(RequestFuture::pending(
+            remote.directory(&params.uri, params.cursor, scope),
+            MethodResult::body,
+        ));
     }
     let children = children(scope, &catalog, &visible, &params.uri);
     if children.is_empty() {
@@ -92,15 +98,15 @@ pub(crate) fn read_directory(scope: &Scope<'_>, params: ReadResourceDirectoryPar
 }
 
 /// Reads a file of a remote skill that is not registered as a resource.
-pub(crate) fn read(scope: &Scope<'_>, catalog: &Catalog, uri: &str) -> Option<Reading> {
+pub(crate) fn read(scope: &RequestScope<'_>, catalog: &Catalog, uri: &str) -> Option<ResourceFuture> {
     let mut skills =
-        catalog.skills.iter().filter(|skill| skill.has(uri) && is_visible(scope, skill.listed()));
+        catalog.skills.iter().filter(|skill| skill.has_file(uri) && is_visible(scope, skill.listed()));
     skills.find_map(|skill| skill.remote.as_ref()).map(|remote| remote.read(uri, scope))
 }
 
 /// Returns the direct children of a folder, by name.
 fn children(
-    scope: &Scope<'_>,
+    scope: &RequestScope<'_>,
     catalog: &Catalog,
     skills: &[&std::sync::Arc<SkillEntry>],
     folder: &str,
@@ -121,7 +127,7 @@ fn children(
             _ => Resource {
                 uri: format!("{folder}/{name}"),
                 name: name.to_owned(),
-                mime_type: (name != rest).then(|| FOLDER.to_owned()),
+                mime_type: (name != rest).then(|| FOLDER_MIME_TYPE.to_owned()),
                 ..Resource::default()
             },
         });
@@ -130,7 +136,11 @@ fn children(
 }
 
 /// Returns one page of children. The cursor is the name of the last child of the previous page.
-fn page(scope: &Scope<'_>, children: BTreeMap<String, Resource>, cursor: Option<&str>) -> Result<Work> {
+fn page(
+    scope: &RequestScope<'_>,
+    children: BTreeMap<String, Resource>,
+    cursor: Option<&str>,
+) -> Result<RequestFuture> {
     if cursor.is_some_and(|cursor| cursor.is_empty() || cursor.contains('/')) {
         return Err(unknown_cursor());
     }
@@ -146,5 +156,9 @@ fn page(scope: &Scope<'_>, children: BTreeMap<String, Resource>, cursor: Option<
         last = Some(name);
     }
     let next_cursor = last.filter(|_| rest.peek().is_some());
-    Ok(Work::done(Ok(Answer::body(ReadResourceDirectoryResult { resources, next_cursor, meta: None }))))
+    Ok(RequestFuture::ready(Ok(MethodResult::body(ReadResourceDirectoryResult {
+        resources,
+        next_cursor,
+        meta: None,
+    }))))
 }

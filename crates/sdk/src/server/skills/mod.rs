@@ -16,19 +16,19 @@ use std::sync::Arc;
 use linchpin_protocol::model::{self, Meta, ReadResourceDirectoryResult, SkillResources, extension};
 use serde_json::{Map, json};
 
-use super::catalog::{Catalog, Entry};
-use super::definitions::resource::{Read, ResourceEntry};
+use super::catalog::{Catalog, CatalogEntry};
+use super::definitions::resource::{ResourceEntry, ResourceHandler};
 use super::definitions::shared_state::StateMap;
-use super::request::scope::Scope;
-use super::{BoxFuture, Listed};
+use super::request::scope::RequestScope;
+use super::{BoxFuture, DefinitionRef};
 use crate::{Error, Result};
 
 #[cfg(feature = "skills")]
 pub use builder::Skill;
-pub(crate) use methods::{are_served, directories_are_served, get, list, read, read_directory};
+pub(crate) use methods::{get, has_skills, list, read, read_directory, supports_directories};
 
 /// Reader of skill files of a remote server.
-pub(super) trait Remote: Read {
+pub(super) trait RemoteSkillReader: ResourceHandler {
     /// Returns whether the remote server can list folders.
     fn reads_directories(&self) -> bool;
 
@@ -36,7 +36,7 @@ pub(super) trait Remote: Read {
         &self,
         uri: &str,
         cursor: Option<String>,
-        scope: &Scope<'_>,
+        scope: &RequestScope<'_>,
     ) -> BoxFuture<Result<ReadResourceDirectoryResult>>;
 }
 
@@ -51,13 +51,13 @@ pub struct SkillEntry {
     files: Vec<Arc<str>>,
     /// Resources that are registered together with the skill.
     pub(super) resources: Vec<Arc<ResourceEntry>>,
-    remote: Option<Arc<dyn Remote>>,
+    remote: Option<Arc<dyn RemoteSkillReader>>,
     pub(crate) state: Option<Arc<StateMap>>,
 }
 
 impl SkillEntry {
     /// Creates a skill of a remote server.
-    pub(super) fn remote(definition: model::Skill, remote: Arc<dyn Remote>) -> Self {
+    pub(super) fn remote(definition: model::Skill, remote: Arc<dyn RemoteSkillReader>) -> Self {
         let mut files: Vec<Arc<str>> = match &definition.resources {
             SkillResources::Files(files) => files.iter().map(|file| (&*file.uri).into()).collect(),
             SkillResources::Dynamic => Vec::new(),
@@ -80,18 +80,18 @@ impl SkillEntry {
     }
 
     /// Returns whether a URI is the folder or below it.
-    fn holds(&self, uri: &str) -> bool {
+    fn contains(&self, uri: &str) -> bool {
         uri.strip_prefix(self.root()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Returns whether a URI is a file of the skill.
-    fn has(&self, uri: &str) -> bool {
+    fn has_file(&self, uri: &str) -> bool {
         self.files.binary_search_by(|file| (**file).cmp(uri)).is_ok()
-            || self.unknown_files().is_some_and(|_| self.holds(uri))
+            || self.dynamic_remote().is_some_and(|_| self.contains(uri))
     }
 
     /// Returns the remote server that must be queried for the files, if they are not known here.
-    fn unknown_files(&self) -> Option<&Arc<dyn Remote>> {
+    fn dynamic_remote(&self) -> Option<&Arc<dyn RemoteSkillReader>> {
         self.remote.as_ref().filter(|_| self.definition.resources == SkillResources::Dynamic)
     }
 
@@ -104,20 +104,24 @@ impl SkillEntry {
     }
 }
 
-impl Entry for SkillEntry {
+impl CatalogEntry for SkillEntry {
     fn key(&self) -> &Arc<str> {
         &self.uri
     }
 
-    fn listed(&self) -> Listed<'_> {
-        Listed::Skill(&self.definition)
+    fn listed(&self) -> DefinitionRef<'_> {
+        DefinitionRef::Skill(&self.definition)
     }
 }
 
 /// Returns whether a resource is visible as a file of a skill, or is not a file of any skill.
-pub(super) fn show(catalog: &Catalog, item: Listed<'_>, visible: impl Fn(Listed<'_>) -> bool) -> bool {
-    let Listed::Resource(file) = item else { return true };
-    let mut skills = catalog.skills.iter().filter(|skill| skill.has(&file.uri)).peekable();
+pub(super) fn is_file_visible(
+    catalog: &Catalog,
+    item: DefinitionRef<'_>,
+    visible: impl Fn(DefinitionRef<'_>) -> bool,
+) -> bool {
+    let DefinitionRef::Resource(file) = item else { return true };
+    let mut skills = catalog.skills.iter().filter(|skill| skill.has_file(&file.uri)).peekable();
     skills.peek().is_none() || skills.any(|skill| visible(skill.listed()))
 }
 
@@ -129,19 +133,19 @@ pub(super) fn add(catalog: &mut Catalog, skill: Arc<SkillEntry>) -> Result<()> {
     }
     // Skills of remote servers are not checked here.
     for other in catalog.skills.iter().filter(|other| skill.remote.is_none() && other.remote.is_none()) {
-        let (outer, inner) = if other.holds(uri) { (&**other, &*skill) } else { (&*skill, &**other) };
-        if outer.holds(&inner.uri) {
+        let (outer, inner) = if other.contains(uri) { (&**other, &*skill) } else { (&*skill, &**other) };
+        if outer.contains(&inner.uri) {
             check_nested(outer, inner)?;
         }
     }
-    let fresh: Vec<_> =
+    let new_files: Vec<_> =
         skill.resources.iter().filter(|file| !is_file_of_skill(catalog, &file.uri)).cloned().collect();
-    if let Some(file) = fresh.iter().find(|file| catalog.resources.find(&file.uri).is_some()) {
+    if let Some(file) = new_files.iter().find(|file| catalog.resources.find(&file.uri).is_some()) {
         return Err(Error::setup(format!("duplicate resource `{}`", file.uri)));
     }
-    let taken = |name: Arc<str>| Error::setup(format!("duplicate resource `{name}`"));
-    fresh.into_iter().try_for_each(|file| catalog.resources.insert(file).map_err(taken))?;
-    catalog.skills.insert(skill).map_err(taken)
+    let duplicate = |name: Arc<str>| Error::setup(format!("duplicate resource `{name}`"));
+    new_files.into_iter().try_for_each(|file| catalog.resources.insert(file).map_err(duplicate))?;
+    catalog.skills.insert(skill).map_err(duplicate)
 }
 
 /// Removes a skill and its files, except files that belong to another skill too.
@@ -157,7 +161,7 @@ pub(super) fn remove(catalog: &mut Catalog, uri: &str) -> bool {
 }
 
 fn is_file_of_skill(catalog: &Catalog, uri: &str) -> bool {
-    catalog.skills.iter().any(|skill| skill.remote.is_none() && skill.has(uri))
+    catalog.skills.iter().any(|skill| skill.remote.is_none() && skill.has_file(uri))
 }
 
 /// Checks that a skill below the folder of another skill shares its files with that skill unchanged.
@@ -166,7 +170,7 @@ fn check_nested(outer: &SkillEntry, inner: &SkillEntry) -> Result<()> {
         (&outer.definition.resources, &inner.definition.resources)
     else {
         // A generated file has no digest, so it must not replace a file for which another skill states one.
-        return match inner.files.iter().find(|file| outer.has(file)) {
+        return match inner.files.iter().find(|file| outer.has_file(file)) {
             None => Ok(()),
             Some(file) => Err(Error::setup(format!("duplicate resource `{file}`"))),
         };
@@ -188,7 +192,7 @@ pub(crate) fn extensions(catalog: &Catalog, others: Option<Meta>) -> Option<Meta
     let mut all = others.unwrap_or_default();
     all.entry(extension::SKILLS).or_insert_with(|| {
         let settings = [("directoryRead", json!(true))].map(|(key, value)| (key.to_owned(), value));
-        let settings = if directories_are_served(catalog) { Map::from_iter(settings) } else { Map::new() };
+        let settings = if supports_directories(catalog) { Map::from_iter(settings) } else { Map::new() };
         settings.into()
     });
     Some(all)

@@ -22,48 +22,48 @@ use linchpin_protocol::{Era, Error as ProtocolError};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-pub use store::{Stored, TaskOutcome, TaskRecord, TaskStore};
+pub use store::{StoreFuture, TaskOutcome, TaskRecord, TaskStore};
 
-use self::running_task::Running;
-use self::store::MemoryTasks;
+use self::running_task::RunningTask;
+use self::store::MemoryTaskStore;
 use super::catalog::Catalog;
 use super::definitions::tool::ToolEntry;
 use super::identity::check_scopes;
 use super::request::context::Context;
 use super::request::dispatch;
-use super::request::result::Answer;
-use super::request::scope::Scope;
-use super::request::work::{Outcome, Work};
+use super::request::result::MethodResult;
+use super::request::scope::RequestScope;
+use super::request::work::{RequestFuture, RequestOutcome};
 use super::{BoxFuture, Service, spawn};
 use crate::Result;
 use crate::lock::lock;
 
 /// Default and maximum lifetime of a task.
-const TTL: Duration = Duration::from_hours(1);
-const LONGEST_TTL: Duration = Duration::from_hours(24);
+const DEFAULT_TTL: Duration = Duration::from_hours(1);
+const MAX_TTL: Duration = Duration::from_hours(24);
 /// Default interval at which a client should poll a task.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of tasks that run at the same time.
-const MAX_RUNNING: usize = 1_024;
+const MAX_RUNNING_TASKS: usize = 1_024;
 
 /// Tasks of a server.
-pub(crate) struct Tasks {
+pub(crate) struct TaskRegistry {
     store: Arc<dyn TaskStore>,
     poll_interval: Duration,
-    running: Mutex<HashMap<String, Arc<Running>>>,
+    running: Mutex<HashMap<String, Arc<RunningTask>>>,
 }
 
-impl Default for Tasks {
+impl Default for TaskRegistry {
     fn default() -> Self {
-        Tasks {
-            store: Arc::new(MemoryTasks::default()),
-            poll_interval: POLL_INTERVAL,
+        TaskRegistry {
+            store: Arc::new(MemoryTaskStore::default()),
+            poll_interval: DEFAULT_POLL_INTERVAL,
             running: Mutex::default(),
         }
     }
 }
 
-impl Tasks {
+impl TaskRegistry {
     pub(crate) fn set_store(&mut self, store: Arc<dyn TaskStore>) {
         self.store = store;
     }
@@ -73,10 +73,10 @@ impl Tasks {
     }
 
     /// Returns whether a task runs here that the sender of a request may see.
-    pub(crate) fn is_running(&self, id: &str, scope: &Scope<'_>) -> bool {
+    pub(crate) fn is_running(&self, id: &str, scope: &RequestScope<'_>) -> bool {
         let running = lock(&self.running).get(id).cloned();
         running.is_some_and(|running| {
-            running.is_of(scope.service.principal())
+            running.belongs_to(scope.service.principal())
                 && check_scopes(scope.identity(), &running.record().scopes).is_ok()
         })
     }
@@ -104,7 +104,7 @@ pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>) -> Option<Met
 pub(crate) use methods::{cancel, get, list, payload, update};
 
 /// Returns whether this server supports tasks.
-pub(crate) fn are_served(scope: &Scope<'_>) -> bool {
+pub(crate) fn is_supported(scope: &RequestScope<'_>) -> bool {
     capabilities(&scope.service.catalog()).is_some()
 }
 
@@ -113,38 +113,42 @@ fn offers_extension(client: &ClientCapabilities) -> bool {
 }
 
 /// Returns the error for a client that lacks the tasks extension and needs it.
-pub(crate) fn needs_extension() -> ProtocolError {
+pub(crate) fn missing_extension() -> ProtocolError {
     let required: Value = json!({ "extensions": { (extension::TASKS): {} } });
     ProtocolError::MissingClientCapability { required }
 }
 
 /// Checks that the client supports the tasks extension.
-pub(crate) fn check_extension(scope: &Scope<'_>) -> Result<(), ProtocolError> {
-    if offers_extension(&scope.client.capabilities) { Ok(()) } else { Err(needs_extension()) }
+pub(crate) fn check_extension(scope: &RequestScope<'_>) -> Result<(), ProtocolError> {
+    if offers_extension(&scope.client.capabilities) { Ok(()) } else { Err(missing_extension()) }
 }
 
 /// How to run a call.
-enum Plan {
+enum TaskMode {
     /// Not as a task.
-    Plainly,
+    Inline,
     /// As a task with this lifetime.
     Task(Option<Duration>),
     /// As a task if it does not finish immediately.
     TaskIfSlow,
 }
 
-fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan, ProtocolError> {
+fn plan(
+    scope: &RequestScope<'_>,
+    tool: &ToolEntry,
+    requested: Option<&str>,
+) -> Result<TaskMode, ProtocolError> {
     let support = tool.task_support();
     if scope.revision.era() == Era::Stateless {
         return match (support, offers_extension(&scope.client.capabilities)) {
-            (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(Plan::Plainly),
-            (TaskSupport::Optional, true) => Ok(Plan::TaskIfSlow),
-            (TaskSupport::Required, true) => Ok(Plan::Task(None)),
-            (TaskSupport::Required, false) => Err(needs_extension()),
+            (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => Ok(TaskMode::Inline),
+            (TaskSupport::Optional, true) => Ok(TaskMode::TaskIfSlow),
+            (TaskSupport::Required, true) => Ok(TaskMode::Task(None)),
+            (TaskSupport::Required, false) => Err(missing_extension()),
         };
     }
     let known = scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
-    match (support, wish.filter(|_| known)) {
+    match (support, requested.filter(|_| known)) {
         (TaskSupport::Forbidden, Some(_)) => Err(ProtocolError::MethodNotFound(format!(
             "{} as a task: `{}` cannot run as a task",
             scope.method, tool.name
@@ -153,47 +157,57 @@ fn plan(scope: &Scope<'_>, tool: &ToolEntry, wish: Option<&str>) -> Result<Plan,
             "{} without a task: `{}` runs only as a task, so send \"task\": {{}} too",
             scope.method, tool.name
         ))),
-        (_, None) => Ok(Plan::Plainly),
-        (_, Some(wish)) => {
-            let wish: TaskMetadata = wire::decode(wish).map_err(|invalid| {
+        (_, None) => Ok(TaskMode::Inline),
+        (_, Some(requested)) => {
+            let requested: TaskMetadata = wire::decode(requested).map_err(|invalid| {
                 ProtocolError::invalid(format!("/task{}", invalid.path), invalid.reason)
             })?;
-            Ok(Plan::Task(wish.ttl.map(Duration::from_millis)))
+            Ok(TaskMode::Task(requested.ttl.map(Duration::from_millis)))
         }
     }
 }
 
 /// Calls a tool, as a task if required.
-pub(crate) fn call(scope: &Scope<'_>, tool: &Arc<ToolEntry>, call: &CallTool<'_>) -> Result<Work> {
+pub(crate) fn call(
+    scope: &RequestScope<'_>,
+    tool: &Arc<ToolEntry>,
+    call: &CallTool<'_>,
+) -> Result<RequestFuture> {
     let (ttl, if_slow) = match plan(scope, tool, call.task)? {
-        Plan::Plainly => return Ok(dispatch::begin_tool(scope, tool, call)),
-        Plan::Task(ttl) => (ttl, false),
-        Plan::TaskIfSlow => (None, true),
+        TaskMode::Inline => return Ok(dispatch::start_tool(scope, tool, call)),
+        TaskMode::Task(ttl) => (ttl, false),
+        TaskMode::TaskIfSlow => (None, true),
     };
     let service = scope.service;
-    if lock(&service.tasks().running).len() >= MAX_RUNNING {
-        return Err(
-            ProtocolError::Internal(format!("{MAX_RUNNING} tasks are running: try again later")).into()
-        );
+    if lock(&service.tasks().running).len() >= MAX_RUNNING_TASKS {
+        return Err(ProtocolError::Internal(format!(
+            "{MAX_RUNNING_TASKS} tasks are running: try again later"
+        ))
+        .into());
     }
     let session = scope.connection.name().to_owned();
     if tool.asks_first && scope.revision.era() == Era::Stateless {
-        let (context, work) = (scope.context(), dispatch::begin_tool(scope, tool, call));
-        return Ok(Work::Whole(Box::pin(after_questions(context, tool.clone(), work, session))));
+        let (context, work) = (scope.context(), dispatch::start_tool(scope, tool, call));
+        return Ok(RequestFuture::WithOutcome(Box::pin(drive_initial_requests(
+            context,
+            tool.clone(),
+            work,
+            session,
+        ))));
     }
-    let id = super::unguessable();
+    let id = super::random_id();
     // The request is answered immediately while the task continues, so the task needs its own cancellation.
     let own = scope.fork();
     own.set_tool(tool);
     let context = own.context();
-    scope.context.get().into_iter().for_each(|outer| context.adopt(outer));
+    scope.context.get().into_iter().for_each(|outer| context.copy_values(outer));
     context.set_task(&id);
-    let mut work = dispatch::begin_tool(&own, tool, call);
+    let mut work = dispatch::start_tool(&own, tool, call);
     if if_slow && let Poll::Ready(outcome) = work.try_finish() {
-        return Ok(Work::finished(outcome));
+        return Ok(RequestFuture::ready_outcome(outcome));
     }
     let record = record(service, tool, id, session, ttl);
-    Ok(Work::wait(begin(context, work, record), Answer::body))
+    Ok(RequestFuture::pending(create(context, work, record), MethodResult::body))
 }
 
 fn record(
@@ -213,7 +227,7 @@ fn record(
         message: None,
         created: now,
         updated: now,
-        ttl: ttl.unwrap_or(TTL).min(LONGEST_TTL),
+        ttl: ttl.unwrap_or(DEFAULT_TTL).min(MAX_TTL),
         poll_interval: service.tasks().poll_interval,
         alive_until: now + running_task::LEASE,
         outcome: None,
@@ -222,30 +236,35 @@ fn record(
 
 /// Drives a call through its first server requests, which belong to the call itself. When it waits for anything else,
 /// it becomes a task.
-async fn after_questions(context: Context, tool: Arc<ToolEntry>, mut work: Work, session: String) -> Outcome {
+async fn drive_initial_requests(
+    context: Context,
+    tool: Arc<ToolEntry>,
+    mut work: RequestFuture,
+    session: String,
+) -> RequestOutcome {
     let first = poll_fn(|cx| match work.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending if context.questions().has_open() => Poll::Pending,
+        Poll::Pending if context.mailbox().has_open() => Poll::Pending,
         Poll::Pending => Poll::Ready(None),
     });
     if let Some(outcome) = first.await {
         return outcome;
     }
-    let id = super::unguessable();
+    let id = super::random_id();
     context.set_task(&id);
     let record = record(context.service(), &tool, id, session, None);
-    Outcome::from(begin(context, work, record).await.map(Answer::body))
+    RequestOutcome::from(create(context, work, record).await.map(MethodResult::body))
 }
 
 /// Stores a task and prepares it to run.
-async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun> {
+async fn create(context: Context, work: RequestFuture, record: TaskRecord) -> Result<CreatedTask> {
     let service = context.service().clone();
     service.tasks().store.save(record.clone()).await?;
     let task = record.to_task();
-    let running = Arc::new(Running::new(context, record));
+    let running = Arc::new(RunningTask::new(context, record));
     lock(&service.tasks().running).insert(task.task_id.clone(), running.clone());
     let result = CreateTaskResult { task, meta: None };
-    Ok(Begun {
+    Ok(CreatedTask {
         result,
         run: Some(Box::pin(running_task::run(service, running, work))),
         runtime: Handle::current(),
@@ -254,13 +273,13 @@ async fn begin(context: Context, work: Work, record: TaskRecord) -> Result<Begun
 
 /// Result that names a task. The task starts when this is dropped, after the response was written: a client cannot
 /// attribute messages of a task that it does not know yet.
-struct Begun {
+struct CreatedTask {
     result: CreateTaskResult,
     run: Option<BoxFuture<()>>,
     runtime: Handle,
 }
 
-impl ResultBody for Begun {
+impl ResultBody for CreatedTask {
     fn encode_body(&self, fields: &mut Fields<'_, '_>) {
         self.result.encode_body(fields);
     }
@@ -274,10 +293,10 @@ impl ResultBody for Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for CreatedTask {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
-            spawn::start(&self.runtime, run);
+            spawn::spawn(&self.runtime, run);
         }
     }
 }

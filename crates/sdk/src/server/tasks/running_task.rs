@@ -15,43 +15,43 @@ use super::super::Service;
 use super::store::{TaskOutcome, TaskRecord};
 use crate::lock::lock;
 use crate::server::request::context::Context;
-use crate::server::request::work::{Outcome, Work};
+use crate::server::request::work::{RequestFuture, RequestOutcome};
 
 /// Lease of a running task. It is renewed three times per period.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 
 /// Running task.
-pub(crate) struct Running {
+pub(crate) struct RunningTask {
     pub(super) context: Context,
     record: Mutex<TaskRecord>,
     /// Notified when the status changes.
     changed: Notify,
 }
 
-impl Running {
+impl RunningTask {
     pub(super) fn new(context: Context, record: TaskRecord) -> Self {
-        Running { context, record: Mutex::new(record), changed: Notify::new() }
+        RunningTask { context, record: Mutex::new(record), changed: Notify::new() }
     }
 
     pub(super) fn record(&self) -> TaskRecord {
         lock(&self.record).clone()
     }
 
-    pub(super) fn is_of(&self, principal: Option<&str>) -> bool {
+    pub(super) fn belongs_to(&self, principal: Option<&str>) -> bool {
         lock(&self.record).principal.as_deref() == principal
     }
 
     /// Returns the current state of the task, with its input requests.
     pub(super) fn state(&self) -> GetTaskResult {
         let record = self.record();
-        let open = || self.context.questions().open(self.context.revision());
+        let open = || self.context.mailbox().open(self.context.revision());
         let asks = record.status == TaskStatus::InputRequired;
         let detail = asks.then(|| TaskDetail::InputRequests(open()));
         GetTaskResult { task: record.to_task(), detail, meta: None }
     }
 
     /// Waits until the task has ended.
-    pub(super) async fn ended(&self) -> TaskRecord {
+    pub(super) async fn wait_for_end(&self) -> TaskRecord {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
@@ -67,17 +67,17 @@ impl Running {
     pub(super) async fn cancel(&self, service: &Service) -> bool {
         let given_up =
             self.set_status(service, TaskStatus::Cancelled, Some("the task was cancelled".into()), None);
-        self.context.end().cancel();
+        self.context.cancellation().cancel();
         if given_up {
             self.save(service).await;
-            self.tell(service);
+            self.notify_status(service);
         }
         given_up
     }
 
     /// Returns the keys of its open input requests; session-era server requests are sent separately and have no key.
-    fn asks(&self) -> Option<Vec<String>> {
-        let questions = self.context.questions();
+    fn open_input_keys(&self) -> Option<Vec<String>> {
+        let questions = self.context.mailbox();
         match self.context.revision().era() {
             Era::Session => questions.is_waiting().then(Vec::new),
             Era::Stateless => Some(questions.open_keys()).filter(|keys| !keys.is_empty()),
@@ -117,7 +117,7 @@ impl Running {
     }
 
     /// Notifies subscribers of the status.
-    fn tell(&self, service: &Service) {
+    fn notify_status(&self, service: &Service) {
         let revision = self.context.revision();
         let GetTaskResult { task, detail, .. } = self.state_with_outcome();
         let params = TaskStatusParams { task, detail, meta: None };
@@ -130,19 +130,19 @@ impl Running {
                 });
             }),
             // A subscriber may be on another connection than the call.
-            Era::Stateless => service.live().callers().iter().for_each(|caller| caller.task_changed(&params)),
+            Era::Stateless => service.live().clients().iter().for_each(|caller| caller.task_changed(&params)),
         }
     }
 
     fn state_with_outcome(&self) -> GetTaskResult {
         let mut state = self.state();
-        state.detail = state.detail.or_else(|| detail(&self.record()));
+        state.detail = state.detail.or_else(|| outcome_detail(&self.record()));
         state
     }
 }
 
 /// Returns the result or error of a task that has ended.
-pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
+pub(super) fn outcome_detail(record: &TaskRecord) -> Option<TaskDetail> {
     match record.outcome.as_ref()? {
         TaskOutcome::Result(json) => serde_json::from_str(json).ok().map(TaskDetail::Result),
         TaskOutcome::Error(error) => Some(TaskDetail::Error(error.clone())),
@@ -150,17 +150,17 @@ pub(super) fn detail(record: &TaskRecord) -> Option<TaskDetail> {
 }
 
 /// Event that wakes the driver of a task.
-enum Step {
-    Done(Outcome),
+enum TaskWake {
+    Done(RequestOutcome),
     /// The set of open input requests has changed.
-    Asks(Option<Vec<String>>),
-    GivenUp,
+    InputChanged(Option<Vec<String>>),
+    Cancelled,
 }
 
 /// Drives a task to its end.
-pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
+pub(super) async fn run(service: Service, running: Arc<RunningTask>, work: RequestFuture) {
     let ttl = running.record().ttl;
-    running.context.end().reopen(); // a task may share the cancellation of its request, which was answered
+    running.context.cancellation().reopen(); // a task may share the cancellation of its request, which was answered
     let stay_alive = async {
         loop {
             tokio::time::sleep(LEASE / 3).await;
@@ -174,47 +174,47 @@ pub(super) async fn run(service: Service, running: Arc<Running>, work: Work) {
         let message = Some("the lifetime of the task has expired".into());
         running.set_status(&service, TaskStatus::Cancelled, message, None)
     });
-    running.context.end().cancel();
+    running.context.cancellation().cancel();
     running.save(&service).await;
     if ended {
-        running.tell(&service);
+        running.notify_status(&service);
     }
     lock(&service.tasks().running).remove(&running.record().id);
 }
 
 /// Returns `false` if the task was cancelled.
-async fn drive(service: &Service, running: &Running, mut work: Work) -> bool {
-    let (context, mut asked) = (&running.context, None);
-    let mut given_up = std::pin::pin!(context.end().given_up());
+async fn drive(service: &Service, running: &RunningTask, mut work: RequestFuture) -> bool {
+    let (context, mut open_keys) = (&running.context, None);
+    let mut cancelled = std::pin::pin!(context.cancellation().cancelled_unobserved());
     loop {
         let step = std::future::poll_fn(|cx| {
-            context.questions().watch(cx.waker());
-            match (work.poll(cx), running.asks()) {
-                (Poll::Ready(outcome), _) => Poll::Ready(Step::Done(outcome)),
-                (Poll::Pending, asks) if asks != asked => Poll::Ready(Step::Asks(asks)),
-                (Poll::Pending, _) => given_up.as_mut().poll(cx).map(|()| Step::GivenUp),
+            context.mailbox().set_driver_waker(cx.waker());
+            match (work.poll(cx), running.open_input_keys()) {
+                (Poll::Ready(outcome), _) => Poll::Ready(TaskWake::Done(outcome)),
+                (Poll::Pending, asks) if asks != open_keys => Poll::Ready(TaskWake::InputChanged(asks)),
+                (Poll::Pending, _) => cancelled.as_mut().poll(cx).map(|()| TaskWake::Cancelled),
             }
         });
         match step.await {
-            Step::Asks(asks) => {
+            TaskWake::InputChanged(asks) => {
                 let status = if asks.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
                 running.set_status(service, status, None, None);
                 running.save(service).await;
-                running.tell(service);
-                asked = asks;
+                running.notify_status(service);
+                open_keys = asks;
             }
-            Step::Done(outcome) => return finish(service, running, outcome),
-            Step::GivenUp => return false,
+            TaskWake::Done(outcome) => return finish(service, running, outcome),
+            TaskWake::Cancelled => return false,
         }
     }
 }
 
-fn finish(service: &Service, running: &Running, outcome: Outcome) -> bool {
+fn finish(service: &Service, running: &RunningTask, outcome: RequestOutcome) -> bool {
     let (revision, target) = (running.context.revision(), running.context.target().map(str::to_owned));
-    if let Some(hidden) = &outcome.hidden {
+    if let Some(hidden) = &outcome.internal_error {
         service.report(hidden, Method::CallTool.name(), target.as_deref());
     }
-    let (status, message, outcome) = match outcome.answer {
+    let (status, message, outcome) = match outcome.result {
         Ok(answer) => {
             let mut json = Vec::new();
             answer.encode(revision, service.identity(), &mut json);

@@ -75,16 +75,16 @@ impl TaskRecord {
 }
 
 /// Future that a store returns.
-pub type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// Store of tasks. With a store that outlives the process, task ids remain valid after a restart, and several instances
 /// can share it. A task whose process has ended is reported as failed once it has not been saved for a minute.
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new or changed task. Afterwards [`Self::find`] must return it.
-    fn save(&self, task: TaskRecord) -> Stored<'_, ()>;
+    fn save(&self, task: TaskRecord) -> StoreFuture<'_, ()>;
 
     /// Returns the task with this id.
-    fn find<'a>(&'a self, id: &'a str) -> Stored<'a, Option<TaskRecord>>;
+    fn find<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<TaskRecord>>;
 
     /// Returns the first tasks with ids greater than `after`, in the order of their ids and up to the given number:
     /// those of `principal`, or of `session` if `principal` is `None`.
@@ -93,19 +93,19 @@ pub trait TaskStore: Send + Sync + 'static {
         principal: Option<&'a str>,
         session: &'a str,
         after: Option<&'a str>,
-        most: usize,
-    ) -> Stored<'a, Vec<TaskRecord>>;
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRecord>>;
 
     /// Deletes a task.
-    fn remove<'a>(&'a self, id: &'a str) -> Stored<'a, ()>;
+    fn remove<'a>(&'a self, id: &'a str) -> StoreFuture<'a, ()>;
 }
 
 /// Task store in memory.
 #[derive(Default)]
-pub(crate) struct MemoryTasks(Mutex<BTreeMap<String, TaskRecord>>);
+pub(crate) struct MemoryTaskStore(Mutex<BTreeMap<String, TaskRecord>>);
 
-impl TaskStore for MemoryTasks {
-    fn save(&self, task: TaskRecord) -> Stored<'_, ()> {
+impl TaskStore for MemoryTaskStore {
+    fn save(&self, task: TaskRecord) -> StoreFuture<'_, ()> {
         let mut tasks = lock(&self.0);
         // Expired tasks are removed with each new task: otherwise unread results would stay in memory.
         if !tasks.contains_key(&task.id) {
@@ -122,7 +122,7 @@ impl TaskStore for MemoryTasks {
         Box::pin(std::future::ready(if full { failed() } else { Ok(()) }))
     }
 
-    fn find<'a>(&'a self, id: &'a str) -> Stored<'a, Option<TaskRecord>> {
+    fn find<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<TaskRecord>> {
         Box::pin(std::future::ready(Ok(lock(&self.0).get(id).cloned())))
     }
 
@@ -131,8 +131,8 @@ impl TaskStore for MemoryTasks {
         principal: Option<&'a str>,
         session: &'a str,
         after: Option<&'a str>,
-        most: usize,
-    ) -> Stored<'a, Vec<TaskRecord>> {
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRecord>> {
         let tasks = lock(&self.0);
         let mine = |task: &&TaskRecord| match principal {
             Some(_) => task.principal.as_deref() == principal,
@@ -140,11 +140,11 @@ impl TaskStore for MemoryTasks {
         };
         let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
         let range = tasks.range::<str, _>((from, std::ops::Bound::Unbounded));
-        let page = range.map(|(_, task)| task).filter(mine).take(most).cloned().collect();
+        let page = range.map(|(_, task)| task).filter(mine).take(limit).cloned().collect();
         Box::pin(std::future::ready(Ok(page)))
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, id: &'a str) -> StoreFuture<'a, ()> {
         lock(&self.0).remove(id);
         Box::pin(std::future::ready(Ok(())))
     }

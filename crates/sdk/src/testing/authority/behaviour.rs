@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::misbehavior::Switch;
+use super::misbehavior::Misbehavior;
 
-/// Behaviour of an authority. [`Authority::honest`](super::Authority::honest) is the default.
+/// Behaviour of an authority. [`ServerMetadata::honest`](super::Authority::honest) is the default.
 #[derive(Debug, Clone)]
 #[must_use = "pass it to `Authority::start`"]
 pub struct Behaviour {
-    pub(super) switches: BTreeSet<Switch>,
+    pub(super) misbehaviors: BTreeSet<Misbehavior>,
     pub(super) metadata: BTreeMap<String, Value>,
     pub(super) resource_metadata: BTreeMap<String, Value>,
     pub(super) challenge: Option<String>,
@@ -24,7 +24,7 @@ pub struct Behaviour {
 impl Behaviour {
     pub(super) fn honest() -> Self {
         Behaviour {
-            switches: BTreeSet::new(),
+            misbehaviors: BTreeSet::new(),
             metadata: BTreeMap::new(),
             resource_metadata: BTreeMap::new(),
             challenge: None,
@@ -36,8 +36,8 @@ impl Behaviour {
     }
 
     /// Adds a misbehaviour.
-    pub fn with(mut self, switch: Switch) -> Self {
-        self.switches.insert(switch);
+    pub fn with(mut self, misbehavior: Misbehavior) -> Self {
+        self.misbehaviors.insert(misbehavior);
         self
     }
 
@@ -67,7 +67,7 @@ impl Behaviour {
     }
 
     /// Announces these origins for its two servers, for tests with a proxy in between. It only has an effect at the
-    /// start; [`Authority::address`](super::Authority::address) returns the real addresses.
+    /// start; [`ServerMetadata::address`](super::Authority::address) returns the real addresses.
     pub fn origins(mut self, resource: impl Into<String>, authority: impl Into<String>) -> Self {
         self.origins = Some([resource.into(), authority.into()]);
         self
@@ -86,11 +86,11 @@ impl Behaviour {
         self
     }
 
-    pub(super) fn has(&self, switch: Switch) -> bool {
-        self.switches.contains(&switch)
+    pub(super) fn is_enabled(&self, misbehavior: Misbehavior) -> bool {
+        self.misbehaviors.contains(&misbehavior)
     }
 
-    pub(super) fn has_any<const N: usize>(&self, switches: [Switch; N]) -> bool {
-        switches.into_iter().any(|switch| self.has(switch))
+    pub(super) fn is_any_enabled<const N: usize>(&self, switches: [Misbehavior; N]) -> bool {
+        switches.into_iter().any(|misbehavior| self.is_enabled(misbehavior))
     }
 }

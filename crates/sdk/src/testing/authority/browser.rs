@@ -41,7 +41,7 @@ pub(super) async fn approve(url: &str) -> Result<Redirect> {
 }
 
 async fn get(url: &str) -> Result<(StatusCode, Option<String>, String)> {
-    let target = Target::typed(url)?;
+    let target = Target::configured(url)?;
     let response = Egress::builder().build()?.send(Request::new(Body::empty()), &target).await?;
     let status = response.status();
     let location = response.headers().get(LOCATION).and_then(|url| url.to_str().ok()).map(str::to_owned);

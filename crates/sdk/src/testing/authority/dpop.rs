@@ -2,37 +2,37 @@
 
 use http::HeaderValue;
 
-use super::http::Reply;
-use super::jwt::{Token, digest, thumbprint};
-use super::misbehavior::Switch::{Dpop, DpopNonce, DpopNonceForever};
-use super::observed::SeenRequest;
-use super::shared::State;
-use crate::server::unguessable;
+use super::http::AuthorityReply;
+use super::jwt::{ParsedToken, digest, thumbprint};
+use super::misbehavior::Misbehavior::{Dpop, DpopNonce, DpopNonceForever};
+use super::observed::RecordedRequest;
+use super::shared::AuthorityState;
+use crate::server::random_id;
 
 /// Allowed clock skew in seconds.
-const SKEW: u64 = 300;
+const MAX_CLOCK_SKEW: u64 = 300;
 
 /// Why a proof was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unproven {
+pub(super) enum MissingProof {
     /// The proof is missing or invalid.
     Invalid,
     /// The proof lacks the nonce, which the response must contain.
     Nonce,
 }
 
-impl Unproven {
+impl MissingProof {
     pub(super) fn error(self) -> &'static str {
         match self {
-            Unproven::Invalid => "invalid_dpop_proof",
-            Unproven::Nonce => "use_dpop_nonce",
+            MissingProof::Invalid => "invalid_dpop_proof",
+            MissingProof::Nonce => "use_dpop_nonce",
         }
     }
 }
 
 /// Adds the nonce of the next proof to a response.
-pub(super) fn tell_nonce(state: &State, reply: &mut Reply) {
-    if state.behaviour.has_any([DpopNonce, DpopNonceForever])
+pub(super) fn add_nonce(state: &AuthorityState, reply: &mut AuthorityReply) {
+    if state.behaviour.is_any_enabled([DpopNonce, DpopNonceForever])
         && let Ok(nonce) = HeaderValue::try_from(&state.nonce)
     {
         reply.headers_mut().insert("dpop-nonce", nonce);
@@ -41,39 +41,40 @@ pub(super) fn tell_nonce(state: &State, reply: &mut Reply) {
 
 /// Checks the proof of a request to `url`, and returns the thumbprint of its key; `None` if there is no proof and
 /// none is required. `token` is the access token of the request.
-pub(super) fn check(
-    state: &mut State,
-    request: &SeenRequest,
+pub(super) fn check_proof(
+    state: &mut AuthorityState,
+    request: &RecordedRequest,
     url: &str,
     token: Option<&str>,
-) -> Result<Option<String>, Unproven> {
+) -> Result<Option<String>, MissingProof> {
     let mut proofs = request.headers.get_all("dpop").iter();
     let (proof, second) = (proofs.next(), proofs.next());
     let Some(proof) = proof else {
-        let is_needed = token.is_some() || state.behaviour.has_any([Dpop, DpopNonce, DpopNonceForever]);
-        return if is_needed { Err(Unproven::Invalid) } else { Ok(None) };
+        let is_needed =
+            token.is_some() || state.behaviour.is_any_enabled([Dpop, DpopNonce, DpopNonceForever]);
+        return if is_needed { Err(MissingProof::Invalid) } else { Ok(None) };
     };
-    let proof = proof.to_str().ok().and_then(Token::parse).filter(|_| second.is_none());
-    let proof = proof.ok_or(Unproven::Invalid)?;
+    let proof = proof.to_str().ok().and_then(ParsedToken::parse).filter(|_| second.is_none());
+    let proof = proof.ok_or(MissingProof::Invalid)?;
     let (jwk, now) = (&proof.header["jwk"], state.now().as_secs());
     let is_good = proof.header["typ"] == "dpop+jwt"
         && jwk.get("d").is_none()
         && proof.is_signed_by(jwk)
         && proof.claim("htm") == request.method.as_str()
         && proof.claim("htu") == url
-        && proof.claims["iat"].as_u64().is_some_and(|time| time.abs_diff(now) <= SKEW)
+        && proof.claims["iat"].as_u64().is_some_and(|time| time.abs_diff(now) <= MAX_CLOCK_SKEW)
         && token.is_none_or(|token| proof.claim("ath") == digest(token))
         && !proof.claim("jti").is_empty()
-        && state.used.insert(proof.claim("jti").to_owned());
+        && state.used_ids.insert(proof.claim("jti").to_owned());
     if !is_good {
-        return Err(Unproven::Invalid);
+        return Err(MissingProof::Invalid);
     }
-    if state.behaviour.has(DpopNonceForever) {
-        state.nonce = unguessable();
-        return Err(Unproven::Nonce);
+    if state.behaviour.is_enabled(DpopNonceForever) {
+        state.nonce = random_id();
+        return Err(MissingProof::Nonce);
     }
-    if state.behaviour.has(DpopNonce) && proof.claim("nonce") != state.nonce {
-        return Err(Unproven::Nonce);
+    if state.behaviour.is_enabled(DpopNonce) && proof.claim("nonce") != state.nonce {
+        return Err(MissingProof::Nonce);
     }
     Ok(Some(thumbprint(jwk)))
 }

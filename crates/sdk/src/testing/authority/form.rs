@@ -5,11 +5,15 @@ pub(super) type Pairs = Vec<(String, String)>;
 
 pub(super) fn decode(text: &str) -> Pairs {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (plain(n), plain(v))).collect()
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(n, v)| (percent_decode(n), percent_decode(v)))
+        .collect()
 }
 
 pub(super) fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let pairs = pairs.into_iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value)));
+    let pairs =
+        pairs.into_iter().map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
@@ -19,7 +23,7 @@ pub(super) fn find<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
     values.next().filter(|_| values.next().is_none())
 }
 
-fn plain(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -32,7 +36,7 @@ fn plain(text: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     let escape = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             char::from(byte).to_string()

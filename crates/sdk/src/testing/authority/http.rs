@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::form;
-use super::observed::{Place, SeenRequest};
-use super::shared::Shared;
+use super::observed::{AuthorityHost, RecordedRequest};
+use super::shared::AuthorityShared;
 use crate::server::{Body as McpBody, bind};
 use crate::{Error, Result};
 
@@ -28,28 +28,28 @@ use crate::{Error, Result};
 const MAX_BODY: usize = 1 << 20;
 
 /// Body of a response.
-pub(super) enum Content {
-    Whole(Bytes),
+pub(super) enum ReplyBody {
+    Bytes(Bytes),
     Mcp(McpBody),
     /// A body without end.
     Endless,
 }
 
-pub(super) type Reply = Response<Content>;
+pub(super) type AuthorityReply = Response<ReplyBody>;
 
-pub(super) fn reply(status: u16, kind: &'static str, body: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Content::Whole(body.into()));
+pub(super) fn reply(status: u16, kind: &'static str, body: impl Into<Bytes>) -> AuthorityReply {
+    let mut reply = Response::new(ReplyBody::Bytes(body.into()));
     *reply.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
 }
 
-pub(super) fn json(status: u16, value: &Value) -> Reply {
+pub(super) fn json(status: u16, value: &Value) -> AuthorityReply {
     reply(status, "application/json", value.to_string())
 }
 
-pub(super) fn html(status: u16) -> Reply {
+pub(super) fn html(status: u16) -> AuthorityReply {
     reply(
         status,
         "text/html",
@@ -57,11 +57,11 @@ pub(super) fn html(status: u16) -> Reply {
     )
 }
 
-pub(super) fn nothing_here() -> Reply {
+pub(super) fn not_found() -> AuthorityReply {
     reply(404, "text/plain", "not found")
 }
 
-pub(super) fn redirect(status: u16, url: &str) -> Reply {
+pub(super) fn redirect(status: u16, url: &str) -> AuthorityReply {
     let mut reply = reply(status, "text/plain", "");
     if let Ok(url) = HeaderValue::try_from(url) {
         reply.headers_mut().insert(LOCATION, url);
@@ -69,13 +69,13 @@ pub(super) fn redirect(status: u16, url: &str) -> Reply {
     reply
 }
 
-pub(super) fn endless() -> Reply {
+pub(super) fn endless() -> AuthorityReply {
     let mut reply = json(200, &Value::Null);
-    *reply.body_mut() = Content::Endless;
+    *reply.body_mut() = ReplyBody::Endless;
     reply
 }
 
-impl HttpBody for Content {
+impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -84,20 +84,20 @@ impl HttpBody for Content {
         cx: &mut Context<'_>,
     ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
-            Content::Whole(bytes) => {
+            ReplyBody::Bytes(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
-            Content::Mcp(body) => Pin::new(body).poll_frame(cx),
-            Content::Endless => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 16 << 10]))))),
+            ReplyBody::Mcp(body) => Pin::new(body).poll_frame(cx),
+            ReplyBody::Endless => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 16 << 10]))))),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Content::Whole(bytes) => bytes.is_empty(),
-            Content::Mcp(body) => body.is_end_stream(),
-            Content::Endless => false,
+            ReplyBody::Bytes(bytes) => bytes.is_empty(),
+            ReplyBody::Mcp(body) => body.is_end_stream(),
+            ReplyBody::Endless => false,
         }
     }
 }
@@ -107,22 +107,22 @@ pub(super) type Addresses = [SocketAddr; 3];
 
 /// Starts the servers on their own thread. They stop when the returned sender is dropped.
 pub(super) async fn start(
-    make: impl FnOnce(Addresses) -> Result<Shared> + Send + 'static,
-) -> Result<(Arc<Shared>, oneshot::Sender<()>)> {
+    make: impl FnOnce(Addresses) -> Result<AuthorityShared> + Send + 'static,
+) -> Result<(Arc<AuthorityShared>, oneshot::Sender<()>)> {
     let (end, ended) = oneshot::channel();
-    let (tell, told) = oneshot::channel();
+    let (started, is_started) = oneshot::channel();
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("failed to create a runtime").block_on(serve(make, tell, ended));
+        runtime.expect("failed to create a runtime").block_on(serve(make, started, ended));
     };
     std::thread::Builder::new().name("linchpin-authority".into()).spawn(work)?;
-    let shared = told.await.map_err(|_| Error::setup("the authority failed to start"))??;
+    let shared = is_started.await.map_err(|_| Error::setup("the authority failed to start"))??;
     Ok((shared, end))
 }
 
 async fn serve(
-    make: impl FnOnce(Addresses) -> Result<Shared>,
-    tell: oneshot::Sender<Result<Arc<Shared>>>,
+    make: impl FnOnce(Addresses) -> Result<AuthorityShared>,
+    started: oneshot::Sender<Result<Arc<AuthorityShared>>>,
     mut ended: oneshot::Receiver<()>,
 ) {
     let open = async {
@@ -133,18 +133,18 @@ async fn serve(
     };
     let (resource, authority, canary, shared) = match open.await {
         Ok(open) => open,
-        Err(error) => return drop(tell.send(Err(error))),
+        Err(error) => return drop(started.send(Err(error))),
     };
-    let _ = tell.send(Ok(shared.clone())); // if the receiver is gone, `ended` fires, too
+    let _ = started.send(Ok(shared.clone())); // if the receiver is gone, `ended` fires, too
     let mut connections = JoinSet::new();
     loop {
-        let (accepted, place) = tokio::select! {
+        let (accepted, host) = tokio::select! {
             _ = &mut ended => return,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
-            accepted = resource.accept() => (accepted, Place::Resource),
-            accepted = authority.accept() => (accepted, Place::Authority),
+            accepted = resource.accept() => (accepted, AuthorityHost::Resource),
+            accepted = authority.accept() => (accepted, AuthorityHost::Authority),
             accepted = canary.accept() => {
-                shared.lock().seen.canary += 1;
+                shared.lock().observed.canary += 1;
                 drop(accepted); // close only after counting
                 continue;
             }
@@ -153,7 +153,7 @@ async fn serve(
         let _ = stream.set_nodelay(true); // only an optimization
         let shared = shared.clone();
         connections.spawn(async move {
-            let service = service_fn(|request| handle(&shared, place, request));
+            let service = service_fn(|request| handle(&shared, host, request));
             // Some tests drop the connection on purpose.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
@@ -161,27 +161,27 @@ async fn serve(
 }
 
 async fn handle(
-    shared: &Arc<Shared>,
-    place: Place,
+    shared: &Arc<AuthorityShared>,
+    host: AuthorityHost,
     request: Request<Incoming>,
-) -> std::result::Result<Reply, Infallible> {
+) -> std::result::Result<AuthorityReply, Infallible> {
     let (parts, body) = request.into_parts();
     let Some(body) = read(body).await else {
         return Ok(reply(413, "text/plain", "the request is too large"));
     };
-    let request = Arc::new(SeenRequest {
-        place,
+    let request = Arc::new(RecordedRequest {
+        host,
         method: parts.method.clone(),
         path: parts.uri.path().to_owned(),
         query: form::decode(parts.uri.query().unwrap_or_default()),
         headers: parts.headers.clone(),
         body,
     });
-    shared.lock().seen.requests.push(request.clone());
-    shared.news.notify_waiters();
-    let Some(reply) = super::routes::answer(shared, &request, parts).await else {
-        shared.lock().seen.unanswered += 1;
-        shared.news.notify_waiters();
+    shared.lock().observed.requests.push(request.clone());
+    shared.changed.notify_waiters();
+    let Some(reply) = super::routes::route(shared, &request, parts).await else {
+        shared.lock().observed.unanswered += 1;
+        shared.changed.notify_waiters();
         return std::future::pending().await;
     };
     Ok(reply)

@@ -2,60 +2,60 @@
 
 use serde_json::json;
 
-use super::clients::Fault;
+use super::clients::OAuthFault;
 use super::form;
-use super::http::{Reply, json as json_reply};
-use super::jwt::Token;
-use super::observed::SeenRequest;
-use super::shared::{IDP_CLIENT, Shared};
-use crate::server::unguessable;
+use super::http::{AuthorityReply, json as json_reply};
+use super::jwt::ParsedToken;
+use super::observed::RecordedRequest;
+use super::shared::{AuthorityShared, IDP_CLIENT};
+use crate::server::random_id;
 
 pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
-const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
 /// Lifetime of its tokens in seconds.
 const LIFETIME: u64 = 300;
 
 /// Exchanges an ID token for an assertion that another authority accepts.
-pub(super) fn exchange(shared: &Shared, request: &SeenRequest) -> Reply {
-    exchanged(shared, request).unwrap_or_else(|fault| fault.reply())
+pub(super) fn exchange(shared: &AuthorityShared, request: &RecordedRequest) -> AuthorityReply {
+    try_exchange(shared, request).unwrap_or_else(|fault| fault.reply())
 }
 
-fn exchanged(shared: &Shared, request: &SeenRequest) -> Result<Reply, Fault> {
+fn try_exchange(shared: &AuthorityShared, request: &RecordedRequest) -> Result<AuthorityReply, OAuthFault> {
     let mut state = shared.lock();
     let form = request.form();
     let parameter = |name| form::find(&form, name);
     let subject = parameter("subject_token").unwrap_or_default();
-    state.keep_secret(Some(subject));
-    if parameter("grant_type") != Some(EXCHANGE) {
-        return Err(Fault::new("unsupported_grant_type", "only token exchange is supported"));
+    state.record_secret(Some(subject));
+    if parameter("grant_type") != Some(TOKEN_EXCHANGE) {
+        return Err(OAuthFault::new("unsupported_grant_type", "only token exchange is supported"));
     }
     let kinds = (parameter("requested_token_type"), parameter("subject_token_type"));
     let (Some(audience), Some(resource)) = (parameter("audience"), parameter("resource")) else {
-        return Err(Fault::new("invalid_request", "audience and resource are required"));
+        return Err(OAuthFault::new("invalid_request", "audience and resource are required"));
     };
     if kinds != (Some(ID_JAG), Some(ID_TOKEN)) {
-        return Err(Fault::new("invalid_request", "only an ID token can be exchanged, for an ID-JAG"));
+        return Err(OAuthFault::new("invalid_request", "only an ID token can be exchanged, for an ID-JAG"));
     }
     let now = state.now().as_secs();
-    let is_good = |token: &Token<'_>| {
+    let is_good = |token: &ParsedToken<'_>| {
         token.is_signed_by(&shared.key.jwk())
             && token.claim("iss") == shared.idp()
-            && token.is_for(&[IDP_CLIENT])
-            && token.is_alive(now)
+            && token.has_audience(&[IDP_CLIENT])
+            && token.is_unexpired(now)
     };
-    let Some(token) = Token::parse(subject).filter(is_good) else {
-        return Err(Fault::new("invalid_grant", "the ID token is invalid or has expired"));
+    let Some(token) = ParsedToken::parse(subject).filter(is_good) else {
+        return Err(OAuthFault::new("invalid_grant", "the ID token is invalid or has expired"));
     };
     let claims = json!({
         "iss": shared.idp(), "sub": token.claim("sub"), "aud": audience, "resource": resource,
-        "client_id": super::Known::Basic.id(), "scope": parameter("scope"),
-        "jti": unguessable(), "iat": now, "exp": now + LIFETIME,
+        "client_id": super::KnownClient::Basic.id(), "scope": parameter("scope"),
+        "jti": random_id(), "iat": now, "exp": now + LIFETIME,
     });
-    let failed = |_| Fault::new("server_error", "the token cannot be signed");
+    let failed = |_| OAuthFault::new("server_error", "the token cannot be signed");
     let token = shared.key.sign("oauth-id-jag+jwt", &claims).map_err(failed)?;
-    state.keep_secret(Some(&token));
+    state.record_secret(Some(&token));
     let body = json!({ "issued_token_type": ID_JAG, "access_token": token, "token_type": "N_A",
         "expires_in": LIFETIME });
     Ok(json_reply(200, &body))

@@ -13,12 +13,12 @@ use sha2::{Digest as _, Sha256};
 use crate::{Error, Result};
 
 /// A key pair.
-pub(super) struct Key {
+pub(super) struct TestKey {
     pair: EcdsaKeyPair,
     pkcs8: Vec<u8>,
 }
 
-impl Key {
+impl TestKey {
     pub(super) fn generate() -> Result<Self> {
         let failed = |_| Error::setup("failed to generate a key");
         let random = SystemRandom::new();
@@ -26,7 +26,7 @@ impl Key {
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).map_err(failed)?;
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random);
         let pair = pair.map_err(|error| Error::setup(error.to_string()))?;
-        Ok(Key { pair, pkcs8: pkcs8.as_ref().to_vec() })
+        Ok(TestKey { pair, pkcs8: pkcs8.as_ref().to_vec() })
     }
 
     /// Returns the private key as PKCS #8 in PEM.
@@ -53,21 +53,21 @@ impl Key {
 }
 
 /// A parsed token with an unverified signature.
-pub(super) struct Token<'a> {
+pub(super) struct ParsedToken<'a> {
     text: &'a str,
     signature: Vec<u8>,
     pub(super) header: Value,
     pub(super) claims: Value,
 }
 
-impl<'a> Token<'a> {
+impl<'a> ParsedToken<'a> {
     pub(super) fn parse(token: &'a str) -> Option<Self> {
         let (text, signature) = token.rsplit_once('.')?;
         let (header, claims) = text.split_once('.')?;
         let json = |part: &str| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok();
         let (header, claims): (Value, Value) = (json(header)?, json(claims)?);
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        Some(Token { text, signature, header, claims })
+        Some(ParsedToken { text, signature, header, claims })
     }
 
     /// Returns whether it was signed with the private key of this JWK.
@@ -84,7 +84,7 @@ impl<'a> Token<'a> {
     }
 
     /// Returns whether its audience contains one of these.
-    pub(super) fn is_for(&self, audiences: &[&str]) -> bool {
+    pub(super) fn has_audience(&self, audiences: &[&str]) -> bool {
         let is = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
         match &self.claims["aud"] {
             Value::Array(several) => several.iter().any(is),
@@ -93,7 +93,7 @@ impl<'a> Token<'a> {
     }
 
     /// Returns whether it has an expiry in the future.
-    pub(super) fn is_alive(&self, now: u64) -> bool {
+    pub(super) fn is_unexpired(&self, now: u64) -> bool {
         self.claims["exp"].as_u64().is_some_and(|end| now < end)
     }
 }
@@ -120,15 +120,15 @@ mod tests {
 
     #[test]
     fn what_one_key_signs_no_other_has_signed() {
-        let (one, other) = (Key::generate().unwrap(), Key::generate().unwrap());
+        let (one, other) = (TestKey::generate().unwrap(), TestKey::generate().unwrap());
         let token = one.sign("JWT", &json!({ "aud": ["a", "b"], "exp": 5 })).unwrap();
-        let parsed = Token::parse(&token).unwrap();
+        let parsed = ParsedToken::parse(&token).unwrap();
         assert!(parsed.is_signed_by(&one.jwk()) && !parsed.is_signed_by(&other.jwk()));
-        assert!(parsed.is_for(&["b", "c"]) && !parsed.is_for(&["c"]));
-        assert!(parsed.is_alive(4) && !parsed.is_alive(5));
+        assert!(parsed.has_audience(&["b", "c"]) && !parsed.has_audience(&["c"]));
+        assert!(parsed.is_unexpired(4) && !parsed.is_unexpired(5));
         let changed = format!("{}.{token}", encode("{}"));
-        assert!(Token::parse(&changed).is_none_or(|changed| !changed.is_signed_by(&one.jwk())));
-        assert!(Token::parse("a.b").is_none());
+        assert!(ParsedToken::parse(&changed).is_none_or(|changed| !changed.is_signed_by(&one.jwk())));
+        assert!(ParsedToken::parse("a.b").is_none());
     }
 
     #[test]

@@ -5,52 +5,57 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::behaviour::Behaviour;
-use super::http::{Reply, endless, html, json as json_reply, nothing_here, redirect, reply};
-use super::misbehavior::Switch;
-use super::shared::{Issuer, SCOPES, Shared};
+use super::http::{AuthorityReply, endless, html, json as json_reply, not_found, redirect, reply};
+use super::misbehavior::Misbehavior;
+use super::shared::{AuthorityShared, SCOPES, TestIssuer};
 use super::token::GRANTS;
 
 /// Slightly more than a client should read.
-const TOO_LARGE: usize = (1 << 20) + 1;
-pub(super) const STRANGER: &str = "https://stranger.example";
+const OVERSIZED_METADATA_BYTES: usize = (1 << 20) + 1;
+pub(super) const FOREIGN_ISSUER: &str = "https://stranger.example";
 
 /// Returns the exact URL that tokens are issued for.
-pub(super) fn resource_url(shared: &Shared, behaviour: &Behaviour) -> String {
+pub(super) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
     if let Some(Value::String(said)) = behaviour.resource_metadata.get("resource") {
         return said.clone();
     }
-    if behaviour.has(Switch::ResourceMetadataAtRoot) { shared.resource.clone() } else { shared.mcp_url() }
+    if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) {
+        shared.resource.clone()
+    } else {
+        shared.mcp_url()
+    }
 }
 
 /// Returns the URL of the protected resource metadata.
-pub(super) fn resource_metadata_url(shared: &Shared, behaviour: &Behaviour) -> String {
-    let path = if behaviour.has(Switch::ResourceMetadataAtRoot) { "" } else { "/mcp" };
+pub(super) fn resource_metadata_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
+    let path = if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) { "" } else { "/mcp" };
     format!("{}/.well-known/oauth-protected-resource{path}", shared.resource)
 }
 
 /// Returns the protected resource metadata; `None` if there must be no response.
-pub(super) fn resource(shared: &Shared, path: &str) -> Option<Reply> {
+pub(super) fn resource(shared: &AuthorityShared, path: &str) -> Option<AuthorityReply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
-    if behaviour.has(Switch::ResourceMetadataSilent) {
+    if behaviour.is_enabled(Misbehavior::ResourceMetadataSilent) {
         return None;
     }
     let is_here = resource_metadata_url(shared, behaviour).ends_with(path);
-    if !is_here || behaviour.has_any([Switch::NoResourceMetadata, Switch::NoMetadata]) {
-        return Some(nothing_here());
+    if !is_here || behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata]) {
+        return Some(not_found());
     }
-    if behaviour.has(Switch::ResourceMetadataHtml) {
+    if behaviour.is_enabled(Misbehavior::ResourceMetadataHtml) {
         return Some(html(200));
     }
-    if behaviour.has(Switch::ResourceMetadataEndless) {
+    if behaviour.is_enabled(Misbehavior::ResourceMetadataEndless) {
         return Some(endless());
     }
-    if behaviour.has(Switch::ResourceMetadataRedirects) {
+    if behaviour.is_enabled(Misbehavior::ResourceMetadataRedirects) {
         return Some(redirect(302, &format!("{}{path}", shared.canary)));
     }
-    let has_moved = behaviour.has(Switch::IssuerMoves) && state.seen.tokens > 0;
-    let mut servers = vec![shared.issuer(if has_moved { Issuer::Moved } else { Issuer::Tenant })];
-    if behaviour.has(Switch::FirstServerBroken) {
+    let has_moved = behaviour.is_enabled(Misbehavior::IssuerMoves) && state.observed.tokens > 0;
+    let mut servers =
+        vec![shared.issuer(if has_moved { TestIssuer::Replacement } else { TestIssuer::Tenant })];
+    if behaviour.is_enabled(Misbehavior::FirstServerBroken) {
         servers.insert(0, format!("{}/broken", shared.authority));
     }
     let mut document = json!({
@@ -60,69 +65,81 @@ pub(super) fn resource(shared: &Shared, path: &str) -> Option<Reply> {
         "bearer_methods_supported": ["header"],
         "resource_name": "A protected endpoint",
     });
-    let spoiled = behaviour.switches.iter().filter_map(|&switch| resource_field(shared, switch));
-    change(&mut document, spoiled.map(|(name, value)| (name.to_owned(), value)).collect());
-    change(&mut document, behaviour.resource_metadata.clone());
+    let overridden =
+        behaviour.misbehaviors.iter().filter_map(|&switch| misbehaving_resource_field(shared, switch));
+    override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
+    override_fields(&mut document, behaviour.resource_metadata.clone());
     Some(json_reply(200, &document))
 }
 
 /// Returns the field that a misbehaviour changes in the protected resource metadata; null removes it.
-fn resource_field(shared: &Shared, switch: Switch) -> Option<(&'static str, Value)> {
+fn misbehaving_resource_field(
+    shared: &AuthorityShared,
+    switch: Misbehavior,
+) -> Option<(&'static str, Value)> {
     Some(match switch {
-        Switch::ResourceElsewhere => ("resource", json!(format!("{STRANGER}/mcp"))),
-        Switch::ResourceOtherPath => ("resource", json!(format!("{}/other", shared.resource))),
-        Switch::ResourcePrefix => ("resource", json!(format!("{}-evil", shared.mcp_url()))),
-        Switch::ResourceMissing => ("resource", Value::Null),
-        Switch::NoAuthorizationServers => ("authorization_servers", Value::Null),
+        Misbehavior::ResourceElsewhere => ("resource", json!(format!("{FOREIGN_ISSUER}/mcp"))),
+        Misbehavior::ResourceOtherPath => ("resource", json!(format!("{}/other", shared.resource))),
+        Misbehavior::ResourcePrefix => ("resource", json!(format!("{}-evil", shared.mcp_url()))),
+        Misbehavior::ResourceMissing => ("resource", Value::Null),
+        Misbehavior::NoAuthorizationServers => ("authorization_servers", Value::Null),
         _ => return None,
     })
 }
 
 /// Returns the authorization server metadata; `None` if there must be no response.
-pub(super) fn authority(shared: &Shared, issuer: Issuer, path: &str) -> Option<Reply> {
+pub(super) fn authority(shared: &AuthorityShared, issuer: TestIssuer, path: &str) -> Option<AuthorityReply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
-    let is_old_place = path.ends_with("/.well-known/openid-configuration");
-    if behaviour.has(Switch::NoMetadata) || behaviour.has(Switch::MetadataOpenIdOnly) && !is_old_place {
-        return Some(nothing_here());
+    let is_openid_path = path.ends_with("/.well-known/openid-configuration");
+    if behaviour.is_enabled(Misbehavior::NoMetadata)
+        || behaviour.is_enabled(Misbehavior::MetadataOpenIdOnly) && !is_openid_path
+    {
+        return Some(not_found());
     }
-    if behaviour.has(Switch::MetadataSilent) {
+    if behaviour.is_enabled(Misbehavior::MetadataSilent) {
         return None;
     }
     let mut document = document(shared, issuer);
-    let spoiled = behaviour.switches.iter().filter_map(|&switch| field(shared, issuer, switch));
-    change(&mut document, spoiled.map(|(name, value)| (name.to_owned(), value)).collect());
-    if behaviour.has(Switch::EndpointsPlainHttp) {
+    let overridden =
+        behaviour.misbehaviors.iter().filter_map(|&switch| misbehaving_field(shared, issuer, switch));
+    override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
+    if behaviour.is_enabled(Misbehavior::EndpointsPlainHttp) {
         let names = ["authorization_endpoint", "token_endpoint", "registration_endpoint"];
         let plain = names.map(|name| (name.to_owned(), json!(format!("http://auth.example.com/{name}"))));
-        change(&mut document, plain.into());
+        override_fields(&mut document, plain.into());
     }
-    if behaviour.has(Switch::RegistrationMissing) {
+    if behaviour.is_enabled(Misbehavior::RegistrationMissing) {
         let names = ["registration_endpoint", "client_id_metadata_document_supported"];
-        change(&mut document, names.map(|name| (name.to_owned(), Value::Null)).into());
+        override_fields(&mut document, names.map(|name| (name.to_owned(), Value::Null)).into());
     }
-    change(&mut document, behaviour.metadata.clone());
-    Some(spoiled_reply(shared, behaviour, &document, path))
+    override_fields(&mut document, behaviour.metadata.clone());
+    Some(misbehaving_reply(shared, behaviour, &document, path))
 }
 
-fn spoiled_reply(shared: &Shared, behaviour: &Behaviour, document: &Value, path: &str) -> Reply {
+fn misbehaving_reply(
+    shared: &AuthorityShared,
+    behaviour: &Behaviour,
+    document: &Value,
+    path: &str,
+) -> AuthorityReply {
     if let Some(url) = &behaviour.metadata_redirect {
         return redirect(302, url);
     }
     let text = document.to_string();
-    let spoil = behaviour.switches.iter().find_map(|switch| {
+    let spoil = behaviour.misbehaviors.iter().find_map(|switch| {
         Some(match switch {
-            Switch::MetadataTooLarge => {
-                let padding = "x".repeat(TOO_LARGE);
+            Misbehavior::MetadataTooLarge => {
+                let padding = "x".repeat(OVERSIZED_METADATA_BYTES);
                 reply(200, "application/json", format!(r#"{{"padding":"{padding}",{}"#, &text[1..]))
             }
-            Switch::MetadataEndless => endless(),
-            Switch::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary)),
-            Switch::MetadataRedirectLoop => redirect(302, path),
-            Switch::MetadataHtml => html(200),
-            Switch::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
-            Switch::MetadataDuplicateKeys => {
-                let twice = format!(r#"{{"issuer":"{STRANGER}",{}"#, &text[1..]);
+            Misbehavior::MetadataEndless => endless(),
+            Misbehavior::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary)),
+            Misbehavior::MetadataRedirectLoop => redirect(302, path),
+            Misbehavior::MetadataHtml => html(200),
+            Misbehavior::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
+            Misbehavior::MetadataDuplicateKeys => {
+                let twice = format!(r#"{{"issuer":"{FOREIGN_ISSUER}",{}"#, &text[1..]);
                 reply(200, "application/json", twice)
             }
             _ => return None,
@@ -131,7 +148,7 @@ fn spoiled_reply(shared: &Shared, behaviour: &Behaviour, document: &Value, path:
     spoil.unwrap_or_else(|| reply(200, "application/json", text))
 }
 
-fn document(shared: &Shared, issuer: Issuer) -> Value {
+fn document(shared: &AuthorityShared, issuer: TestIssuer) -> Value {
     let url = shared.issuer(issuer);
     json!({
         "issuer": url,
@@ -156,31 +173,37 @@ fn document(shared: &Shared, issuer: Issuer) -> Value {
 }
 
 /// Returns the field that a misbehaviour changes in the authorization server metadata; null removes it.
-fn field(shared: &Shared, issuer: Issuer, switch: Switch) -> Option<(&'static str, Value)> {
+fn misbehaving_field(
+    shared: &AuthorityShared,
+    issuer: TestIssuer,
+    switch: Misbehavior,
+) -> Option<(&'static str, Value)> {
     let (token, authorization) = ("token_endpoint", "authorization_endpoint");
     let iss = "authorization_response_iss_parameter_supported";
     Some(match switch {
-        Switch::IssuerWrong => ("issuer", json!(STRANGER)),
-        Switch::IssuerTrailingSlash => ("issuer", json!(format!("{}/", shared.issuer(issuer)))),
-        Switch::IssuerMissing => ("issuer", Value::Null),
-        Switch::PkceMissing => ("code_challenge_methods_supported", Value::Null),
-        Switch::PkcePlain => ("code_challenge_methods_supported", json!(["plain"])),
-        Switch::TokenEndpointPrivate => (token, json!("https://10.0.0.1/token")),
-        Switch::TokenEndpointLinkLocal => (token, json!("https://169.254.169.254/token")),
-        Switch::TokenEndpointPrivateIpv6 => (token, json!("https://[fd00::1]/token")),
-        Switch::TokenEndpointMissing => (token, Value::Null),
-        Switch::RegistrationEndpointPrivate => ("registration_endpoint", json!("https://10.0.0.1/register")),
-        Switch::AuthorizationEndpointJavascript => (authorization, json!("javascript:alert(1)")),
-        Switch::AuthorizationEndpointFile => (authorization, json!("file:///bin/sh")),
-        Switch::AuthorizationEndpointUserinfo => {
+        Misbehavior::IssuerWrong => ("issuer", json!(FOREIGN_ISSUER)),
+        Misbehavior::IssuerTrailingSlash => ("issuer", json!(format!("{}/", shared.issuer(issuer)))),
+        Misbehavior::IssuerMissing => ("issuer", Value::Null),
+        Misbehavior::PkceMissing => ("code_challenge_methods_supported", Value::Null),
+        Misbehavior::PkcePlain => ("code_challenge_methods_supported", json!(["plain"])),
+        Misbehavior::TokenEndpointPrivate => (token, json!("https://10.0.0.1/token")),
+        Misbehavior::TokenEndpointLinkLocal => (token, json!("https://169.254.169.254/token")),
+        Misbehavior::TokenEndpointPrivateIpv6 => (token, json!("https://[fd00::1]/token")),
+        Misbehavior::TokenEndpointMissing => (token, Value::Null),
+        Misbehavior::RegistrationEndpointPrivate => {
+            ("registration_endpoint", json!("https://10.0.0.1/register"))
+        }
+        Misbehavior::AuthorizationEndpointJavascript => (authorization, json!("javascript:alert(1)")),
+        Misbehavior::AuthorizationEndpointFile => (authorization, json!("file:///bin/sh")),
+        Misbehavior::AuthorizationEndpointUserinfo => {
             (authorization, json!(format!("http://accounts.example.com@{}/authorize", &shared.canary[7..])))
         }
-        Switch::AuthorizationEndpointCommand => {
+        Misbehavior::AuthorizationEndpointCommand => {
             (authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)"))
         }
-        Switch::NoClientDocuments => ("client_id_metadata_document_supported", Value::Null),
-        Switch::IssUnannounced | Switch::IssUnsupported => (iss, Value::Null),
-        Switch::Dpop | Switch::DpopNonce | Switch::DpopNonceForever => {
+        Misbehavior::NoClientDocuments => ("client_id_metadata_document_supported", Value::Null),
+        Misbehavior::IssUnannounced | Misbehavior::IssUnsupported => (iss, Value::Null),
+        Misbehavior::Dpop | Misbehavior::DpopNonce | Misbehavior::DpopNonceForever => {
             ("dpop_signing_alg_values_supported", json!(["ES256"]))
         }
         _ => return None,
@@ -188,7 +211,7 @@ fn field(shared: &Shared, issuer: Issuer, switch: Switch) -> Option<(&'static st
 }
 
 /// Returns the metadata of the identity provider.
-pub(super) fn idp(shared: &Shared) -> Reply {
+pub(super) fn idp(shared: &AuthorityShared) -> AuthorityReply {
     let url = shared.idp();
     json_reply(
         200,
@@ -201,7 +224,7 @@ pub(super) fn idp(shared: &Shared) -> Reply {
     )
 }
 
-pub(super) fn change(document: &mut Value, changes: BTreeMap<String, Value>) {
+pub(super) fn override_fields(document: &mut Value, changes: BTreeMap<String, Value>) {
     let Some(document) = document.as_object_mut() else { return };
     for (name, value) in changes {
         if value.is_null() {

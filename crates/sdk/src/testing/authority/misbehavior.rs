@@ -6,11 +6,11 @@ macro_rules! switches {
         /// must handle them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Switch { $($(#[$doc])* $name,)* }
+        pub enum Misbehavior { $($(#[$doc])* $name,)* }
 
-        impl Switch {
+        impl Misbehavior {
             /// All variants.
-            pub const ALL: &[Switch] = &[$(Switch::$name,)*];
+            pub const ALL: &[Misbehavior] = &[$(Misbehavior::$name,)*];
         }
     };
 }

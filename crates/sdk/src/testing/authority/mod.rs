@@ -2,15 +2,15 @@
 //! by default.
 //!
 //! It implements OAuth 2.1 as MCP requires it, acts as the user in the browser, and records every request. A
-//! [`Switch`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
+//! [`Misbehavior`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
 //! bug shared by both sides would go unnoticed.
 //!
 //! ```
-//! use linchpin::testing::authority::{Authority, Switch};
+//! use linchpin::testing::authority::{Authority, Misbehavior};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> linchpin::Result {
-//! let authority = Authority::start(Authority::honest().with(Switch::IssuerWrong)).await?;
+//! let authority = Authority::start(Authority::honest().with(Misbehavior::IssuerWrong)).await?;
 //! assert!(authority.mcp_url().starts_with("http://127.0.0.1:"));
 //! assert!(authority.seen().requests.is_empty());
 //! # Ok(())
@@ -47,26 +47,26 @@ use tokio::sync::oneshot;
 
 pub use behaviour::Behaviour;
 pub use browser::Redirect;
-pub use misbehavior::Switch;
-pub use observed::{Place, Seen, SeenRequest};
-pub use url_field::Learned;
+pub use misbehavior::Misbehavior;
+pub use observed::{AuthorityHost, Observations, RecordedRequest};
+pub use url_field::UrlField;
 
-use self::shared::{Client, IDP_CLIENT, Issuer, Proof, Shared};
+use self::shared::{AuthorityShared, ClientProof, IDP_CLIENT, RegisteredClient, TestIssuer};
 use crate::Result;
-use crate::server::unguessable;
+use crate::server::random_id;
 
 /// Lifetime of signed statements in seconds.
 const LIFETIME: u64 = 3_600;
 
 /// The test authority. It stops when it is dropped.
 pub struct Authority {
-    shared: Arc<Shared>,
+    shared: Arc<AuthorityShared>,
     _end: oneshot::Sender<()>,
 }
 
 /// Preregistered clients, by authentication method. All of them may use any loopback redirect URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownClient {
     /// No authentication: `none`.
     Public,
     /// Secret in a header: `client_secret_basic`. The identity provider issues its assertions for this client.
@@ -77,14 +77,14 @@ pub enum Known {
     Signed,
 }
 
-impl Known {
+impl KnownClient {
     /// Returns its `client_id`.
     pub fn id(self) -> &'static str {
         match self {
-            Known::Public => "public-client",
-            Known::Basic => "basic-client",
-            Known::Post => "post-client",
-            Known::Signed => "signed-client",
+            KnownClient::Public => "public-client",
+            KnownClient::Basic => "basic-client",
+            KnownClient::Post => "post-client",
+            KnownClient::Signed => "signed-client",
         }
     }
 }
@@ -97,28 +97,28 @@ impl Authority {
 
     /// Starts the authority on free ports.
     pub async fn start(behaviour: Behaviour) -> Result<Self> {
-        let make = |addresses| Shared::new(addresses, protected_resource::server()?, behaviour);
+        let make = |addresses| AuthorityShared::new(addresses, protected_resource::server()?, behaviour);
         let (shared, end) = http::start(make).await?;
         let mut state = shared.lock();
-        for issuer in [Issuer::Tenant, Issuer::Resource] {
+        for issuer in [TestIssuer::Tenant, TestIssuer::Resource] {
             let proofs = [
-                (Known::Public, Proof::None),
-                (Known::Basic, Proof::Basic(secret(&shared, Known::Basic))),
-                (Known::Post, Proof::Post(secret(&shared, Known::Post))),
-                (Known::Signed, Proof::Signed(shared.client_key.jwk())),
+                (KnownClient::Public, ClientProof::None),
+                (KnownClient::Basic, ClientProof::Basic(secret(&shared, KnownClient::Basic))),
+                (KnownClient::Post, ClientProof::Post(secret(&shared, KnownClient::Post))),
+                (KnownClient::Signed, ClientProof::Signed(shared.client_key.jwk())),
             ];
             for (known, proof) in proofs {
-                let client = Client { proof, redirect_uris: Vec::new() };
+                let client = RegisteredClient { proof, redirect_uris: Vec::new() };
                 state.clients.insert((issuer, known.id().to_owned()), client);
             }
         }
-        state.secrets.extend([Known::Basic, Known::Post].map(|known| secret(&shared, known)));
+        state.secrets.extend([KnownClient::Basic, KnownClient::Post].map(|known| secret(&shared, known)));
         drop(state);
         Ok(Authority { shared, _end: end })
     }
 
     /// Changes the behaviour. Issued codes and tokens remain.
-    pub fn behave(&self, behaviour: Behaviour) {
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.shared.lock().behaviour = behaviour;
     }
 
@@ -130,7 +130,7 @@ impl Authority {
 
     /// Returns the issuer that clients use first.
     pub fn issuer(&self) -> String {
-        self.shared.issuer(Issuer::Tenant)
+        self.shared.issuer(TestIssuer::Tenant)
     }
 
     /// Returns the URL of a server that clients must never connect to.
@@ -144,11 +144,11 @@ impl Authority {
     }
 
     /// Returns the secret of a client that has one.
-    pub fn secret(&self, known: Known) -> String {
-        secret(&self.shared, known)
+    pub fn secret(&self, client: KnownClient) -> String {
+        secret(&self.shared, client)
     }
 
-    /// Returns the private key of [`Known::Signed`], as PKCS #8 in PEM.
+    /// Returns the private key of [`KnownClient::Signed`], as PKCS #8 in PEM.
     pub fn client_key(&self) -> String {
         self.shared.client_key.pem()
     }
@@ -176,14 +176,14 @@ impl Authority {
         let mut state = self.shared.lock();
         let now = state.now().as_secs();
         for (name, value) in
-            [("iat", json!(now)), ("exp", json!(now + LIFETIME)), ("jti", json!(unguessable()))]
+            [("iat", json!(now)), ("exp", json!(now + LIFETIME)), ("jti", json!(random_id()))]
         {
             if claims.get(name).is_none() {
                 claims[name] = value;
             }
         }
         let token = self.shared.key.sign(kind, &claims)?;
-        state.keep_secret(Some(&token));
+        state.record_secret(Some(&token));
         Ok(token)
     }
 
@@ -193,16 +193,16 @@ impl Authority {
     }
 
     /// Returns the recorded requests and counters.
-    pub fn seen(&self) -> Seen {
-        self.shared.lock().seen.clone()
+    pub fn observations(&self) -> Observations {
+        self.shared.lock().observed.clone()
     }
 
     /// Waits until the observations satisfy a condition.
-    pub async fn until(&self, enough: impl Fn(&Seen) -> bool) {
+    pub async fn wait_until(&self, condition: impl Fn(&Observations) -> bool) {
         loop {
-            let mut news = std::pin::pin!(self.shared.news.notified());
+            let mut news = std::pin::pin!(self.shared.changed.notified());
             news.as_mut().enable();
-            if enough(&self.shared.lock().seen) {
+            if condition(&self.shared.lock().observed) {
                 return;
             }
             news.await;
@@ -210,9 +210,9 @@ impl Authority {
     }
 
     /// Returns the address of one of its servers.
-    pub fn address(&self, place: Place) -> SocketAddr {
+    pub fn address(&self, host: AuthorityHost) -> SocketAddr {
         let [resource, authority] = self.shared.addresses;
-        if place == Place::Resource { resource } else { authority }
+        if host == AuthorityHost::Resource { resource } else { authority }
     }
 
     /// Returns all secrets that were issued or received: client secrets, codes and their verifiers, tokens,
@@ -224,20 +224,20 @@ impl Authority {
     /// Replaces the addresses of its servers, which differ in each run, by names: `MCP` for the protected endpoint,
     /// `ISSUER`, `SERVER` and `AUTHORITY` for the origins of both servers, and `CANARY`.
     pub fn masked(&self, text: &str) -> String {
-        let origin = |place| format!("http://{}", self.address(place));
-        let places = [
+        let origin = |host| format!("http://{}", self.address(host));
+        let names = [
             (self.mcp_url(), "MCP"),
             (self.issuer(), "ISSUER"),
-            (origin(Place::Resource), "SERVER"),
-            (origin(Place::Authority), "AUTHORITY"),
+            (origin(AuthorityHost::Resource), "SERVER"),
+            (origin(AuthorityHost::Authority), "AUTHORITY"),
             (self.canary(), "CANARY"),
         ];
-        places.iter().fold(text.to_owned(), |text, (url, name)| text.replace(url, name))
+        names.iter().fold(text.to_owned(), |text, (url, name)| text.replace(url, name))
     }
 
     /// Advances the clock of the authority.
     pub fn advance(&self, time: Duration) {
-        self.shared.lock().later += time;
+        self.shared.lock().clock_offset += time;
     }
 
     /// Returns the clock of the authority, for a client that should use the same time.
@@ -248,7 +248,7 @@ impl Authority {
 
     /// Expires all access tokens, regardless of their lifetime. Refresh tokens remain valid.
     pub fn expire_tokens(&self) {
-        self.shared.lock().access.values_mut().for_each(|access| access.end = None);
+        self.shared.lock().access_tokens.values_mut().for_each(|access| access.end = None);
     }
 
     /// Revokes all grants.
@@ -258,12 +258,12 @@ impl Authority {
 
     /// Requires a new nonce from now on.
     pub fn rotate_nonce(&self) {
-        self.shared.lock().nonce = unguessable();
+        self.shared.lock().nonce = random_id();
     }
 }
 
 /// Derives a client secret from the key, so that each authority has different ones.
-fn secret(shared: &Shared, known: Known) -> String {
+fn secret(shared: &AuthorityShared, client: KnownClient) -> String {
     let key = shared.client_key.pem();
-    jwt::digest(&format!("{} {key}", known.id()))
+    jwt::digest(&format!("{} {key}", client.id()))
 }

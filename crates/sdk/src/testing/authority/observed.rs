@@ -10,7 +10,7 @@ use super::form;
 
 /// Server that received a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum AuthorityHost {
     /// The server with the protected endpoint.
     Resource,
     /// The server that issues tokens.
@@ -19,9 +19,9 @@ pub enum Place {
 
 /// A recorded request, including its secrets.
 #[derive(Debug, Clone)]
-pub struct SeenRequest {
+pub struct RecordedRequest {
     /// The server that received it.
-    pub place: Place,
+    pub host: AuthorityHost,
     /// Its method.
     pub method: Method,
     /// Its path.
@@ -34,7 +34,7 @@ pub struct SeenRequest {
     pub body: Bytes,
 }
 
-impl SeenRequest {
+impl RecordedRequest {
     /// Returns a header; an empty string if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -58,9 +58,9 @@ impl SeenRequest {
 
 /// Recorded requests and counters.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct Observations {
     /// Requests, in order of arrival.
-    pub requests: Vec<Arc<SeenRequest>>,
+    pub requests: Vec<Arc<RecordedRequest>>,
     /// Number of client registrations.
     pub registrations: usize,
     /// Number of issued codes.
@@ -81,15 +81,15 @@ pub struct Seen {
     pub canary: usize,
 }
 
-impl Seen {
+impl Observations {
     /// Returns the requests with a path suffix: `/register`, `/authorize`, `/token`.
-    pub fn of<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a SeenRequest> {
+    pub fn with_path<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a RecordedRequest> {
         self.requests.iter().map(|request| &**request).filter(move |request| request.path.ends_with(path))
     }
 
     /// Returns the token requests with this `grant_type`.
-    pub fn grants<'a>(&'a self, grant_type: &'a str) -> impl Iterator<Item = &'a SeenRequest> {
-        self.of("/token")
+    pub fn with_grant_type<'a>(&'a self, grant_type: &'a str) -> impl Iterator<Item = &'a RecordedRequest> {
+        self.with_path("/token")
             .filter(move |request| request.parameter("grant_type").as_deref() == Some(grant_type))
     }
 }

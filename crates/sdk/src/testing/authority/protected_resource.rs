@@ -6,11 +6,11 @@ use http::{HeaderValue, Request};
 
 use super::behaviour::Behaviour;
 use super::dpop;
-use super::http::{Content, Reply, reply};
+use super::http::{AuthorityReply, ReplyBody, reply};
 use super::metadata::{resource_metadata_url, resource_url};
-use super::misbehavior::Switch;
-use super::observed::SeenRequest;
-use super::shared::{SCOPES, Shared, State};
+use super::misbehavior::Misbehavior;
+use super::observed::RecordedRequest;
+use super::shared::{AuthorityShared, AuthorityState, SCOPES};
 use crate::egress::Body;
 use crate::{HttpService, Result, Server};
 
@@ -27,26 +27,35 @@ pub(super) fn server() -> Result<HttpService> {
         .into_service()
 }
 
-pub(super) async fn answer(shared: &Shared, request: &SeenRequest, parts: Parts) -> Reply {
-    let refusal = refusal(shared, &mut shared.lock(), request);
+pub(super) async fn handle(
+    shared: &AuthorityShared,
+    request: &RecordedRequest,
+    parts: Parts,
+) -> AuthorityReply {
+    let refusal = check_token(shared, &mut shared.lock(), request);
     if let Some(refusal) = refusal {
         return refusal;
     }
     let request = Request::from_parts(parts, Body::from(request.body.clone()));
-    shared.mcp.handle(request).await.map(Content::Mcp)
+    shared.mcp.handle(request).await.map(ReplyBody::Mcp)
 }
 
-fn refusal(shared: &Shared, state: &mut State, request: &SeenRequest) -> Option<Reply> {
+fn check_token(
+    shared: &AuthorityShared,
+    state: &mut AuthorityState,
+    request: &RecordedRequest,
+) -> Option<AuthorityReply> {
     let mut values = request.headers.get_all(AUTHORIZATION).iter();
     let (header, second) = (values.next(), values.next());
-    if header.is_none() && second.is_none() || state.behaviour.has(Switch::UnauthorizedForever) {
+    if header.is_none() && second.is_none() || state.behaviour.is_enabled(Misbehavior::UnauthorizedForever) {
         let error = if header.is_some() { Some("invalid_token") } else { None };
         return Some(challenge(shared, state, 401, error, SCOPES[0]));
     }
     let text = header.filter(|_| second.is_none()).and_then(|header| header.to_str().ok());
     let (scheme, token) = text.and_then(|text| text.split_once(' ')).unwrap_or_default();
-    let invalid = |state: &State| Some(challenge(shared, state, 401, Some("invalid_token"), SCOPES[0]));
-    let Some(access) = state.access.get(token) else { return invalid(state) };
+    let invalid =
+        |state: &AuthorityState| Some(challenge(shared, state, 401, Some("invalid_token"), SCOPES[0]));
+    let Some(access) = state.access_tokens.get(token) else { return invalid(state) };
     let grant = access.grant.clone();
     let is_over = access.end.is_none_or(|end| end <= state.now());
     if is_over || state.is_revoked(grant.family) || grant.resource != resource_url(shared, &state.behaviour) {
@@ -56,7 +65,7 @@ fn refusal(shared: &Shared, state: &mut State, request: &SeenRequest) -> Option<
         return invalid(state);
     }
     if grant.key.is_some() {
-        match dpop::check(state, request, &shared.mcp_url(), Some(token)) {
+        match dpop::check_proof(state, request, &shared.mcp_url(), Some(token)) {
             Ok(key) if key == grant.key => {}
             Ok(_) => return invalid(state),
             Err(unproven) => return Some(challenge(shared, state, 401, Some(unproven.error()), SCOPES[0])),
@@ -65,47 +74,60 @@ fn refusal(shared: &Shared, state: &mut State, request: &SeenRequest) -> Option<
     let message = request.json();
     let is_privileged = message["method"] == "tools/call" && message["params"]["name"] == PRIVILEGED;
     let needed = if is_privileged { "write" } else { SCOPES[0] };
-    let never = is_privileged && state.behaviour.has(Switch::ForbiddenForever);
-    let is_enough = grant.scopes.iter().any(|scope| scope == needed) && !never;
+    let is_always_forbidden = is_privileged && state.behaviour.is_enabled(Misbehavior::ForbiddenForever);
+    let is_enough = grant.scopes.iter().any(|scope| scope == needed) && !is_always_forbidden;
     (!is_enough).then(|| challenge(shared, state, 403, Some("insufficient_scope"), needed))
 }
 
-fn challenge(shared: &Shared, state: &State, status: u16, error: Option<&str>, scope: &str) -> Reply {
+fn challenge(
+    shared: &AuthorityShared,
+    state: &AuthorityState,
+    status: u16,
+    error: Option<&str>,
+    scope: &str,
+) -> AuthorityReply {
     let mut reply = reply(status, "text/plain", "a valid token is required");
-    let is_bound = state.behaviour.has_any([Switch::Dpop, Switch::DpopNonce, Switch::DpopNonceForever]);
+    let is_bound = state.behaviour.is_any_enabled([
+        Misbehavior::Dpop,
+        Misbehavior::DpopNonce,
+        Misbehavior::DpopNonceForever,
+    ]);
     let scheme = if is_bound { "DPoP" } else { "Bearer" };
     let error = error.map(|error| format!(", error=\"{error}\"")).unwrap_or_default();
-    let link = link(shared, &state.behaviour).map(|url| format!(", resource_metadata=\"{url}\""));
+    let link = metadata_link(shared, &state.behaviour).map(|url| format!(", resource_metadata=\"{url}\""));
     let algorithms = if is_bound { ", algs=\"ES256\"" } else { "" };
     let text = format!("{scheme} scope=\"{scope}\"{error}{}{algorithms}", link.unwrap_or_default());
-    for value in spoiled(&state.behaviour, text) {
+    for value in misbehaving_challenges(&state.behaviour, text) {
         reply.headers_mut().append(WWW_AUTHENTICATE, value);
     }
-    dpop::tell_nonce(state, &mut reply);
+    dpop::add_nonce(state, &mut reply);
     reply
 }
 
 /// Returns the metadata URL of the challenge.
-fn link(shared: &Shared, behaviour: &Behaviour) -> Option<String> {
-    if behaviour.has(Switch::ChallengeElsewhere) {
+fn metadata_link(shared: &AuthorityShared, behaviour: &Behaviour) -> Option<String> {
+    if behaviour.is_enabled(Misbehavior::ChallengeElsewhere) {
         return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary));
     }
-    let is_told =
-        !behaviour.has_any([Switch::NoResourceMetadata, Switch::NoMetadata, Switch::ResourceMetadataAtRoot]);
-    is_told.then(|| resource_metadata_url(shared, behaviour))
+    let is_announced = !behaviour.is_any_enabled([
+        Misbehavior::NoResourceMetadata,
+        Misbehavior::NoMetadata,
+        Misbehavior::ResourceMetadataAtRoot,
+    ]);
+    is_announced.then(|| resource_metadata_url(shared, behaviour))
 }
 
-fn spoiled(behaviour: &Behaviour, text: String) -> Vec<HeaderValue> {
+fn misbehaving_challenges(behaviour: &Behaviour, text: String) -> Vec<HeaderValue> {
     let texts = match () {
         () if behaviour.challenge.is_some() => behaviour.challenge.iter().cloned().collect(),
-        () if behaviour.has(Switch::ChallengeMissing) => Vec::new(),
-        () if behaviour.has(Switch::ChallengeMalformed) => {
+        () if behaviour.is_enabled(Misbehavior::ChallengeMissing) => Vec::new(),
+        () if behaviour.is_enabled(Misbehavior::ChallengeMalformed) => {
             vec![format!("\"=,;Bearer {}", text.replacen("\",", ",,", 1))]
         }
-        () if behaviour.has(Switch::ChallengeSeveral) => {
+        () if behaviour.is_enabled(Misbehavior::ChallengeSeveral) => {
             vec!["Negotiate, Basic realm=\"a, \\\"b\\\", Bearer scope=c\"".to_owned(), text]
         }
-        () if behaviour.has(Switch::ChallengeHuge) => {
+        () if behaviour.is_enabled(Misbehavior::ChallengeHuge) => {
             vec![format!("{text}, error_description=\"{}\"", "x".repeat(64 << 10))]
         }
         () => vec![text],

@@ -2,56 +2,60 @@
 
 use serde_json::json;
 
-use super::authorize::NASTY;
-use super::clients::{Fault, texts};
-use super::http::{Reply, html, json as json_reply, nothing_here};
-use super::misbehavior::Switch;
-use super::observed::SeenRequest;
-use super::shared::{Client, Issuer, Proof, Shared};
-use crate::server::unguessable;
+use super::authorize::TERMINAL_ESCAPES;
+use super::clients::{OAuthFault, strings};
+use super::http::{AuthorityReply, html, json as json_reply, not_found};
+use super::misbehavior::Misbehavior;
+use super::observed::RecordedRequest;
+use super::shared::{AuthorityShared, ClientProof, RegisteredClient, TestIssuer};
+use crate::server::random_id;
 
-pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {
+pub(super) fn register(
+    shared: &AuthorityShared,
+    issuer: TestIssuer,
+    request: &RecordedRequest,
+) -> AuthorityReply {
     let mut state = shared.lock();
-    if state.behaviour.has(Switch::RegistrationMissing) {
-        return nothing_here();
+    if state.behaviour.is_enabled(Misbehavior::RegistrationMissing) {
+        return not_found();
     }
-    if state.behaviour.has(Switch::RegistrationRefused) {
-        return Fault::new("invalid_redirect_uri", NASTY).reply();
+    if state.behaviour.is_enabled(Misbehavior::RegistrationRefused) {
+        return OAuthFault::new("invalid_redirect_uri", TERMINAL_ESCAPES).reply();
     }
-    if state.behaviour.has(Switch::RegistrationHtml) {
+    if state.behaviour.is_enabled(Misbehavior::RegistrationHtml) {
         return html(403);
     }
     let mut client = request.json();
-    let redirect_uris = texts(&client["redirect_uris"]);
+    let redirect_uris = strings(&client["redirect_uris"]);
     let is_web = client["application_type"].as_str().unwrap_or("web") == "web";
     let is_plain = |url: &String| url.starts_with("http://");
     if redirect_uris.is_empty() || is_web && redirect_uris.iter().any(is_plain) {
         let text = "redirect_uris are required, with https for the application_type web";
-        return Fault::new("invalid_redirect_uri", text).reply();
+        return OAuthFault::new("invalid_redirect_uri", text).reply();
     }
     let method = client["token_endpoint_auth_method"].as_str().unwrap_or("client_secret_basic").to_owned();
     let proof = match &*method {
-        "none" => Proof::None,
-        "client_secret_basic" => Proof::Basic(state.secret()),
-        "client_secret_post" => Proof::Post(state.secret()),
-        "private_key_jwt" => Proof::Signed(client["jwks"]["keys"][0].clone()),
-        _ => return Fault::new("invalid_client_metadata", "unknown token_endpoint_auth_method").reply(),
+        "none" => ClientProof::None,
+        "client_secret_basic" => ClientProof::Basic(state.new_secret()),
+        "client_secret_post" => ClientProof::Post(state.new_secret()),
+        "private_key_jwt" => ClientProof::Signed(client["jwks"]["keys"][0].clone()),
+        _ => return OAuthFault::new("invalid_client_metadata", "unknown token_endpoint_auth_method").reply(),
     };
-    let id = unguessable();
+    let id = random_id();
     client["client_id"] = json!(id);
     client["client_id_issued_at"] = json!(state.now().as_secs());
     client["token_endpoint_auth_method"] = json!(method);
-    if let Proof::Basic(secret) | Proof::Post(secret) = &proof {
+    if let ClientProof::Basic(secret) | ClientProof::Post(secret) = &proof {
         client["client_secret"] = json!(secret);
         client["client_secret_expires_at"] = json!(0);
     }
-    if state.behaviour.has(Switch::RegistrationOtherRedirect) {
+    if state.behaviour.is_enabled(Misbehavior::RegistrationOtherRedirect) {
         client["redirect_uris"] = json!(["https://stranger.example/callback"]);
     }
-    if state.behaviour.has(Switch::RegistrationWithoutClientId) {
+    if state.behaviour.is_enabled(Misbehavior::RegistrationWithoutClientId) {
         client.as_object_mut().map(|client| client.remove("client_id"));
     }
-    state.clients.insert((issuer, id), Client { proof, redirect_uris });
-    state.seen.registrations += 1;
+    state.clients.insert((issuer, id), RegisteredClient { proof, redirect_uris });
+    state.observed.registrations += 1;
     json_reply(201, &client)
 }

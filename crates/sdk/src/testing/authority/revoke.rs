@@ -2,14 +2,18 @@
 
 use super::clients;
 use super::form;
-use super::http::{Reply, html, reply};
-use super::misbehavior::Switch::RevocationFails;
-use super::observed::SeenRequest;
-use super::shared::{Issuer, Shared};
+use super::http::{AuthorityReply, html, reply};
+use super::misbehavior::Misbehavior::RevocationFails;
+use super::observed::RecordedRequest;
+use super::shared::{AuthorityShared, TestIssuer};
 
-pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Reply {
+pub(super) fn revoke(
+    shared: &AuthorityShared,
+    issuer: TestIssuer,
+    request: &RecordedRequest,
+) -> AuthorityReply {
     let mut state = shared.lock();
-    if state.behaviour.has(RevocationFails) {
+    if state.behaviour.is_enabled(RevocationFails) {
         return html(503);
     }
     let client = match clients::authenticate(shared, &mut state, issuer, request) {
@@ -18,12 +22,12 @@ pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> 
     };
     let form = request.form();
     let token = form::find(&form, "token").unwrap_or_default();
-    let refresh = state.refresh.get(token).map(|refresh| refresh.grant.clone());
-    let grant = refresh.or_else(|| state.access.get(token).map(|access| access.grant.clone()));
+    let refresh = state.refresh_tokens.get(token).map(|refresh| refresh.grant.clone());
+    let grant = refresh.or_else(|| state.access_tokens.get(token).map(|access| access.grant.clone()));
     // Unknown tokens, and tokens of other clients, are ignored.
     if let Some(grant) = grant.filter(|grant| grant.client == client) {
         state.families[grant.family] = true;
-        state.seen.revocations += 1;
+        state.observed.revocations += 1;
     }
     reply(200, "text/plain", "")
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::behaviour::Behaviour;
-use super::jwt::Key;
-use super::observed::Seen;
+use super::jwt::TestKey;
+use super::observed::Observations;
 use crate::HttpService;
-use crate::server::unguessable;
+use crate::server::random_id;
 
 /// Supported scopes: the first one is enough to connect, the second one permits everything.
 pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
@@ -20,30 +20,31 @@ pub(super) const IDP_CLIENT: &str = "idp-client";
 
 /// One of the simulated authorization servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Issuer {
+pub(super) enum TestIssuer {
     /// The default issuer. Its URL has a path, which clients often handle incorrectly.
     Tenant,
     /// The issuer that replaces it.
-    Moved,
+    Replacement,
     /// The server of the endpoint, if it is its own authority.
     Resource,
 }
 
-impl Issuer {
-    pub(super) const ALL: [Issuer; 3] = [Issuer::Tenant, Issuer::Moved, Issuer::Resource];
+impl TestIssuer {
+    pub(super) const ALL: [TestIssuer; 3] =
+        [TestIssuer::Tenant, TestIssuer::Replacement, TestIssuer::Resource];
 
     pub(super) fn path(self) -> &'static str {
         match self {
-            Issuer::Tenant => "/tenant",
-            Issuer::Moved => "/moved",
-            Issuer::Resource => "",
+            TestIssuer::Tenant => "/tenant",
+            TestIssuer::Replacement => "/moved",
+            TestIssuer::Resource => "",
         }
     }
 }
 
 /// Client authentication.
 #[derive(Debug, Clone)]
-pub(super) enum Proof {
+pub(super) enum ClientProof {
     None,
     Basic(String),
     Post(String),
@@ -51,8 +52,8 @@ pub(super) enum Proof {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Client {
-    pub(super) proof: Proof,
+pub(super) struct RegisteredClient {
+    pub(super) proof: ClientProof,
     /// Allowed redirect URIs; any loopback URI if empty.
     pub(super) redirect_uris: Vec<String>,
 }
@@ -60,7 +61,7 @@ pub(super) struct Client {
 /// A grant.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
-    pub(super) issuer: Issuer,
+    pub(super) issuer: TestIssuer,
     pub(super) client: String,
     pub(super) scopes: Vec<String>,
     pub(super) resource: String,
@@ -87,7 +88,7 @@ pub(super) struct Refresh {
     pub(super) is_spent: bool,
 }
 
-pub(super) struct Shared {
+pub(super) struct AuthorityShared {
     /// Announced origins.
     pub(super) resource: String,
     pub(super) authority: String,
@@ -95,36 +96,36 @@ pub(super) struct Shared {
     /// Real addresses of the servers.
     pub(super) addresses: [SocketAddr; 2],
     /// Notified on each request.
-    pub(super) news: tokio::sync::Notify,
+    pub(super) changed: tokio::sync::Notify,
     pub(super) mcp: HttpService,
     /// Signing key of the authority, the identity provider and the workload platform.
-    pub(super) key: Key,
+    pub(super) key: TestKey,
     /// Key of the client that signs.
-    pub(super) client_key: Key,
-    state: Mutex<State>,
+    pub(super) client_key: TestKey,
+    state: Mutex<AuthorityState>,
 }
 
-pub(super) struct State {
+pub(super) struct AuthorityState {
     pub(super) behaviour: Behaviour,
-    pub(super) seen: Seen,
-    pub(super) clients: HashMap<(Issuer, String), Client>,
+    pub(super) observed: Observations,
+    pub(super) clients: HashMap<(TestIssuer, String), RegisteredClient>,
     pub(super) codes: HashMap<String, Code>,
-    pub(super) access: HashMap<String, Access>,
-    pub(super) refresh: HashMap<String, Refresh>,
+    pub(super) access_tokens: HashMap<String, Access>,
+    pub(super) refresh_tokens: HashMap<String, Refresh>,
     /// Whether each family is revoked.
     pub(super) families: Vec<bool>,
     /// Ids of used assertions and proofs.
-    pub(super) used: HashSet<String>,
+    pub(super) used_ids: HashSet<String>,
     pub(super) nonce: String,
     /// Whether a refresh was already rejected with 503.
-    pub(super) was_unavailable: bool,
+    pub(super) has_failed_refresh: bool,
     /// Secrets that must not appear anywhere else.
     pub(super) secrets: Vec<String>,
     /// Offset of the clock.
-    pub(super) later: Duration,
+    pub(super) clock_offset: Duration,
 }
 
-impl Shared {
+impl AuthorityShared {
     pub(super) fn new(
         [resource, authority, canary]: super::http::Addresses,
         mcp: HttpService,
@@ -133,34 +134,34 @@ impl Shared {
         let origin = |address: SocketAddr| format!("http://{address}");
         let origins = [origin(resource), origin(authority)];
         let [own_resource, own_authority] = behaviour.origins.clone().unwrap_or(origins);
-        let state = State {
+        let state = AuthorityState {
             behaviour,
-            seen: Seen::default(),
+            observed: Observations::default(),
             clients: HashMap::new(),
             codes: HashMap::new(),
-            access: HashMap::new(),
-            refresh: HashMap::new(),
+            access_tokens: HashMap::new(),
+            refresh_tokens: HashMap::new(),
             families: Vec::new(),
-            used: HashSet::new(),
-            nonce: unguessable(),
-            was_unavailable: false,
+            used_ids: HashSet::new(),
+            nonce: random_id(),
+            has_failed_refresh: false,
             secrets: Vec::new(),
-            later: Duration::ZERO,
+            clock_offset: Duration::ZERO,
         };
-        Ok(Shared {
+        Ok(AuthorityShared {
             resource: own_resource,
             authority: own_authority,
             canary: origin(canary),
             addresses: [resource, authority],
-            news: tokio::sync::Notify::new(),
+            changed: tokio::sync::Notify::new(),
             mcp,
-            key: Key::generate()?,
-            client_key: Key::generate()?,
+            key: TestKey::generate()?,
+            client_key: TestKey::generate()?,
             state: Mutex::new(state),
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, AuthorityState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,8 +169,8 @@ impl Shared {
         format!("{}/mcp", self.resource)
     }
 
-    pub(super) fn issuer(&self, issuer: Issuer) -> String {
-        let origin = if issuer == Issuer::Resource { &self.resource } else { &self.authority };
+    pub(super) fn issuer(&self, issuer: TestIssuer) -> String {
+        let origin = if issuer == TestIssuer::Resource { &self.resource } else { &self.authority };
         format!("{origin}{}", issuer.path())
     }
 
@@ -182,20 +183,20 @@ impl Shared {
     }
 }
 
-impl State {
+impl AuthorityState {
     /// Creates a random secret, and records it.
-    pub(super) fn secret(&mut self) -> String {
-        let secret = unguessable();
+    pub(super) fn new_secret(&mut self) -> String {
+        let secret = random_id();
         self.secrets.push(secret.clone());
         secret
     }
 
     /// Records a secret.
-    pub(super) fn keep_secret(&mut self, secret: Option<&str>) {
+    pub(super) fn record_secret(&mut self, secret: Option<&str>) {
         self.secrets.extend(secret.filter(|secret| !secret.is_empty()).map(str::to_owned));
     }
 
-    pub(super) fn family(&mut self) -> usize {
+    pub(super) fn new_family(&mut self) -> usize {
         self.families.push(false);
         self.families.len() - 1
     }
@@ -205,10 +206,10 @@ impl State {
     }
 
     /// Records the reuse of a spent code or token, and revokes its family: the tokens may be stolen.
-    pub(super) fn reuse(&mut self, family: usize) {
-        self.seen.reuses += 1;
+    pub(super) fn record_reuse(&mut self, family: usize) {
+        self.observed.reuses += 1;
         if let Some(revoked) = self.families.get_mut(family) {
-            self.seen.revoked_families += usize::from(!*revoked);
+            self.observed.revoked_families += usize::from(!*revoked);
             *revoked = true;
         }
     }
@@ -216,6 +217,6 @@ impl State {
     /// Returns the time since 1970.
     #[expect(clippy::disallowed_methods, reason = "base of the clock that tests can advance")]
     pub(super) fn now(&self) -> Duration {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.later
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.clock_offset
     }
 }

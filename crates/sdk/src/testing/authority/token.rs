@@ -2,15 +2,15 @@
 
 use http::header::CONTENT_TYPE;
 
-use super::authorize::{resource, scopes};
-use super::clients::{Fault, authenticate};
-use super::dpop::{self, Unproven};
+use super::authorize::{check_resource, parse_scopes};
+use super::clients::{OAuthFault, authenticate};
+use super::dpop::{self, MissingProof};
 use super::form::{self, Pairs};
-use super::http::Reply;
-use super::jwt::{Token, digest};
-use super::misbehavior::Switch;
-use super::observed::SeenRequest;
-use super::shared::{Grant, Issuer, Proof, Shared, State};
+use super::http::AuthorityReply;
+use super::jwt::{ParsedToken, digest};
+use super::misbehavior::Misbehavior;
+use super::observed::RecordedRequest;
+use super::shared::{AuthorityShared, AuthorityState, ClientProof, Grant, TestIssuer};
 use super::token_response::{self, Issued};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -21,190 +21,210 @@ pub(super) const GRANTS: [&str; 4] =
 const SECRETS: [&str; 4] = ["client_secret", "code_verifier", "assertion", "client_assertion"];
 
 /// A token request.
-pub(super) struct Asked<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) issuer: Issuer,
-    pub(super) request: &'a SeenRequest,
+pub(super) struct TokenRequest<'a> {
+    pub(super) shared: &'a AuthorityShared,
+    pub(super) issuer: TestIssuer,
+    pub(super) request: &'a RecordedRequest,
     pub(super) form: Pairs,
     /// The key that the tokens are bound to.
     pub(super) key: Option<String>,
 }
 
 /// Handles a token request; `None` if there must be no response.
-pub(super) fn answer(shared: &Shared, issuer: Issuer, request: &SeenRequest) -> Option<Reply> {
+pub(super) fn handle_token_request(
+    shared: &AuthorityShared,
+    issuer: TestIssuer,
+    request: &RecordedRequest,
+) -> Option<AuthorityReply> {
     let mut state = shared.lock();
     let form = request.form();
     for name in SECRETS {
-        state.keep_secret(form::find(&form, name));
+        state.record_secret(form::find(&form, name));
     }
-    let mut asked = Asked { shared, issuer, request, form, key: None };
-    if state.behaviour.has(Switch::TokenSilent) {
+    let mut asked = TokenRequest { shared, issuer, request, form, key: None };
+    if state.behaviour.is_enabled(Misbehavior::TokenSilent) {
         return None;
     }
-    if let Some(reply) = token_response::spoiled(&mut state, &asked) {
+    if let Some(reply) = token_response::misbehaving_response(&mut state, &asked) {
         return Some(reply);
     }
     let url = format!("{}/token", shared.issuer(issuer));
-    let granted = match dpop::check(&mut state, request, &url, None) {
+    let granted = match dpop::check_proof(&mut state, request, &url, None) {
         Ok(key) => {
             asked.key = key;
             grant(&mut state, &asked)
         }
         Err(unproven) => {
             let text =
-                if unproven == Unproven::Nonce { "a nonce is required" } else { "a proof is required" };
-            Err(Fault::new(unproven.error(), text))
+                if unproven == MissingProof::Nonce { "a nonce is required" } else { "a proof is required" };
+            Err(OAuthFault::new(unproven.error(), text))
         }
     };
     let mut reply =
-        granted.map_or_else(|fault| fault.reply(), |issued| token_response::reply(&mut state, issued));
-    dpop::tell_nonce(&state, &mut reply);
+        granted.map_or_else(|fault| fault.reply(), |issued| token_response::issue_tokens(&mut state, issued));
+    dpop::add_nonce(&state, &mut reply);
     Some(reply)
 }
 
-impl Asked<'_> {
+impl TokenRequest<'_> {
     fn parameter(&self, name: &str) -> Option<&str> {
         form::find(&self.form, name)
     }
 }
 
-fn grant(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
+fn grant(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
     let is_form = asked
         .request
         .headers
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-www-form-urlencoded"));
     if !is_form {
-        return Err(Fault::new("invalid_request", "a token request must be a form"));
+        return Err(OAuthFault::new("invalid_request", "a token request must be a form"));
     }
     match asked.parameter("grant_type") {
-        Some("authorization_code") => code(state, asked),
-        Some("refresh_token") => refresh(state, asked),
-        Some("client_credentials") => credentials(state, asked),
-        Some(JWT_BEARER) => assertion(state, asked),
-        _ => Err(Fault::new("unsupported_grant_type", "unsupported grant type")),
+        Some("authorization_code") => grant_code(state, asked),
+        Some("refresh_token") => grant_refresh(state, asked),
+        Some("client_credentials") => grant_client_credentials(state, asked),
+        Some(JWT_BEARER) => grant_assertion(state, asked),
+        _ => Err(OAuthFault::new("unsupported_grant_type", "unsupported grant type")),
     }
 }
 
-fn code(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
+fn grant_code(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
     let (client, _) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
-    let wrong = |text: &str| Err(Fault::new("invalid_grant", text));
-    let wanted = resource(asked.shared, state, asked.parameter("resource"))?;
+    let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
+    let resource_url = check_resource(asked.shared, state, asked.parameter("resource"))?;
     let text = asked.parameter("code").unwrap_or_default().to_owned();
-    let (lenient, refuses) = (state.behaviour.has(Switch::CodeTwice), state.behaviour.has(Switch::CodeUsed));
-    let Some(code) = state.codes.get_mut(&text) else { return wrong("unknown code") };
+    let (lenient, is_rejected) = (
+        state.behaviour.is_enabled(Misbehavior::CodeTwice),
+        state.behaviour.is_enabled(Misbehavior::CodeUsed),
+    );
+    let Some(code) = state.codes.get_mut(&text) else { return invalid_grant("unknown code") };
     let grant = Grant { key: asked.key.clone(), ..code.grant.clone() };
     if std::mem::replace(&mut code.is_used, true) && !lenient {
-        state.reuse(grant.family);
-        return wrong("the code was already used");
+        state.record_reuse(grant.family);
+        return invalid_grant("the code was already used");
     }
-    if refuses {
-        return wrong("the code was already used");
+    if is_rejected {
+        return invalid_grant("the code was already used");
     }
     let is_whose = code.grant.client == client && code.grant.issuer == asked.issuer;
-    if !is_whose || code.grant.resource != wanted {
-        return wrong("the code was issued to another client, or for another resource");
+    if !is_whose || code.grant.resource != resource_url {
+        return invalid_grant("the code was issued to another client, or for another resource");
     }
     if asked.parameter("redirect_uri") != Some(&code.redirect_uri) {
-        return wrong("the redirect_uri differs from the authorization request");
+        return invalid_grant("the redirect_uri differs from the authorization request");
     }
     let verifier = asked.parameter("code_verifier").unwrap_or_default();
     if !(43..=128).contains(&verifier.len()) || digest(verifier) != code.challenge {
-        return wrong("the code_verifier is wrong");
+        return invalid_grant("the code_verifier is wrong");
     }
     if code.grant.key.is_some() && code.grant.key != asked.key {
-        return wrong("the code is bound to another key");
+        return invalid_grant("the code is bound to another key");
     }
     let behaviour = &state.behaviour;
-    let is_offline =
-        !behaviour.has(Switch::RefreshOffline) || grant.scopes.iter().any(|scope| scope == "offline_access");
-    Ok(Issued { grant, refresh: is_offline && !behaviour.has(Switch::RefreshMissing) })
+    let is_offline = !behaviour.is_enabled(Misbehavior::RefreshOffline)
+        || grant.scopes.iter().any(|scope| scope == "offline_access");
+    Ok(Issued { grant, refresh: is_offline && !behaviour.is_enabled(Misbehavior::RefreshMissing) })
 }
 
-fn refresh(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
+fn grant_refresh(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
     let (client, kind) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
-    let wrong = |text: &str| Err(Fault::new("invalid_grant", text));
-    let wanted = resource(asked.shared, state, asked.parameter("resource"))?;
+    let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
+    let resource_url = check_resource(asked.shared, state, asked.parameter("resource"))?;
     let text = asked.parameter("refresh_token").unwrap_or_default().to_owned();
-    let (stays, refuses) =
-        (state.behaviour.has(Switch::RefreshStays), state.behaviour.has(Switch::RefreshRevoked));
-    let Some(token) = state.refresh.get_mut(&text) else { return wrong("unknown token") };
+    let (is_reusable, is_rejected) = (
+        state.behaviour.is_enabled(Misbehavior::RefreshStays),
+        state.behaviour.is_enabled(Misbehavior::RefreshRevoked),
+    );
+    let Some(token) = state.refresh_tokens.get_mut(&text) else { return invalid_grant("unknown token") };
     let mut grant = token.grant.clone();
-    if grant.client != client || grant.issuer != asked.issuer || grant.resource != wanted {
-        return wrong("the token was issued to another client, or for another resource");
+    if grant.client != client || grant.issuer != asked.issuer || grant.resource != resource_url {
+        return invalid_grant("the token was issued to another client, or for another resource");
     }
     if token.is_spent {
-        state.reuse(grant.family);
-        return wrong("the token was already used; its family is revoked");
+        state.record_reuse(grant.family);
+        return invalid_grant("the token was already used; its family is revoked");
     }
-    if matches!(kind.proof, Proof::None) && grant.key != asked.key {
-        return wrong("the token is bound to another key");
+    if matches!(kind.proof, ClientProof::None) && grant.key != asked.key {
+        return invalid_grant("the token is bound to another key");
     }
     if let Some(scope) = asked.parameter("scope") {
-        let fewer = scopes(Some(scope))?;
+        let fewer = parse_scopes(Some(scope))?;
         if !fewer.iter().all(|scope| grant.scopes.contains(scope)) {
-            return Err(Fault::new("invalid_scope", "a refresh must not request additional scopes"));
+            return Err(OAuthFault::new("invalid_scope", "a refresh must not request additional scopes"));
         }
         grant.scopes = fewer;
     }
-    token.is_spent = !stays;
-    if refuses || state.is_revoked(grant.family) {
-        return wrong("the token is revoked");
+    token.is_spent = !is_reusable;
+    if is_rejected || state.is_revoked(grant.family) {
+        return invalid_grant("the token is revoked");
     }
-    state.seen.refreshes += 1;
+    state.observed.refreshes += 1;
     grant.key.clone_from(&asked.key);
-    Ok(Issued { grant, refresh: !stays })
+    Ok(Issued { grant, refresh: !is_reusable })
 }
 
-fn credentials(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
-    let (client, kind) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
-    if matches!(kind.proof, Proof::None) {
-        return Err(Fault::new("unauthorized_client", "the client has no secret"));
+fn grant_client_credentials(
+    state: &mut AuthorityState,
+    request: &TokenRequest<'_>,
+) -> Result<Issued, OAuthFault> {
+    let (client, kind) = authenticate(request.shared, state, request.issuer, request.request)?;
+    if matches!(kind.proof, ClientProof::None) {
+        return Err(OAuthFault::new("unauthorized_client", "the client has no secret"));
     }
-    let resource = resource(asked.shared, state, asked.parameter("resource"))?;
-    granted(state, asked, client, resource, asked.parameter("scope"))
+    let resource = check_resource(request.shared, state, request.parameter("resource"))?;
+    grant_to_client(state, request, client, resource, request.parameter("scope"))
 }
 
 /// Handles an assertion of another authority about a user or a workload.
-fn assertion(state: &mut State, asked: &Asked<'_>) -> Result<Issued, Fault> {
-    let shared = asked.shared;
-    let wrong = |text: &str| Err(Fault::new("invalid_grant", text));
-    let own = shared.issuer(asked.issuer);
+fn grant_assertion(state: &mut AuthorityState, request: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
+    let shared = request.shared;
+    let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
+    let own = shared.issuer(request.issuer);
     let now = state.now().as_secs();
-    let is_good = |token: &Token<'_>| {
-        token.is_signed_by(&shared.key.jwk()) && token.is_for(&[&own]) && token.is_alive(now)
+    let is_good = |token: &ParsedToken<'_>| {
+        token.is_signed_by(&shared.key.jwk()) && token.has_audience(&[&own]) && token.is_unexpired(now)
     };
-    let token = asked.parameter("assertion").and_then(Token::parse).filter(is_good);
-    let Some(token) = token else { return wrong("the assertion is invalid or has expired") };
+    let token = request.parameter("assertion").and_then(ParsedToken::parse).filter(is_good);
+    let Some(token) = token else { return invalid_grant("the assertion is invalid or has expired") };
     if token.header["typ"] != "oauth-id-jag+jwt" {
         if token.claim("iss") != shared.workload() {
-            return wrong("unknown issuer of the assertion");
+            return invalid_grant("unknown issuer of the assertion");
         }
-        let wanted = asked.parameter("resource").map(|wanted| resource(shared, state, Some(wanted)));
-        let wanted = wanted.unwrap_or_else(|| Ok(shared.mcp_url()))?;
-        return granted(state, asked, token.claim("sub").to_owned(), wanted, asked.parameter("scope"));
+        let resource_url = request
+            .parameter("resource")
+            .map(|resource_url| check_resource(shared, state, Some(resource_url)));
+        let resource_url = resource_url.unwrap_or_else(|| Ok(shared.mcp_url()))?;
+        return grant_to_client(
+            state,
+            request,
+            token.claim("sub").to_owned(),
+            resource_url,
+            request.parameter("scope"),
+        );
     }
-    let (client, _) = authenticate(shared, state, asked.issuer, asked.request)?;
+    let (client, _) = authenticate(shared, state, request.issuer, request.request)?;
     if token.claim("iss") != shared.idp() || token.claim("client_id") != client {
-        return wrong("the assertion was issued to another client");
+        return invalid_grant("the assertion was issued to another client");
     }
-    if !state.used.insert(token.claim("jti").to_owned()) {
-        return wrong("the assertion was already used");
+    if !state.used_ids.insert(token.claim("jti").to_owned()) {
+        return invalid_grant("the assertion was already used");
     }
-    let wanted = resource(shared, state, Some(token.claim("resource")))?;
-    let scope = token.claims["scope"].as_str().or(asked.parameter("scope"));
-    granted(state, asked, client, wanted, scope)
+    let resource_url = check_resource(shared, state, Some(token.claim("resource")))?;
+    let scope = token.claims["scope"].as_str().or(request.parameter("scope"));
+    grant_to_client(state, request, client, resource_url, scope)
 }
 
 /// Grants access to the client itself: without a refresh token, since it can request a new token.
-fn granted(
-    state: &mut State,
-    asked: &Asked<'_>,
+fn grant_to_client(
+    state: &mut AuthorityState,
+    request: &TokenRequest<'_>,
     client: String,
     resource: String,
     scope: Option<&str>,
-) -> Result<Issued, Fault> {
-    let scopes = scopes(scope)?;
-    let (issuer, family, key) = (asked.issuer, state.family(), asked.key.clone());
+) -> Result<Issued, OAuthFault> {
+    let scopes = parse_scopes(scope)?;
+    let (issuer, family, key) = (request.issuer, state.new_family(), request.key.clone());
     Ok(Issued { grant: Grant { issuer, client, scopes, resource, family, key }, refresh: false })
 }

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::authorize::NASTY;
-use super::clients::Fault;
+use super::authorize::TERMINAL_ESCAPES;
+use super::clients::OAuthFault;
 use super::form;
-use super::http::{Reply, endless, html, redirect, reply as text_reply};
-use super::misbehavior::Switch;
-use super::shared::{Access, Grant, Refresh, State};
-use super::token::Asked;
+use super::http::{AuthorityReply, endless, html, redirect, reply as text_reply};
+use super::misbehavior::Misbehavior;
+use super::shared::{Access, AuthorityState, Grant, Refresh};
+use super::token::TokenRequest;
 
 /// Size that is too large for a header.
-const TOO_LARGE: usize = 16 << 10;
+const OVERSIZED_TOKEN_BYTES: usize = 16 << 10;
 
 /// A grant, and whether it includes a refresh token.
 pub(super) struct Issued {
@@ -20,37 +20,41 @@ pub(super) struct Issued {
 }
 
 /// Returns a response that ignores the request, if a misbehaviour requires it.
-pub(super) fn spoiled(state: &mut State, asked: &Asked<'_>) -> Option<Reply> {
-    let is_refresh = form::find(&asked.form, "grant_type") == Some("refresh_token");
-    if is_refresh && state.behaviour.has(Switch::RefreshUnavailable) && !state.was_unavailable {
-        state.was_unavailable = true;
+pub(super) fn misbehaving_response(
+    state: &mut AuthorityState,
+    request: &TokenRequest<'_>,
+) -> Option<AuthorityReply> {
+    let is_refresh = form::find(&request.form, "grant_type") == Some("refresh_token");
+    if is_refresh && state.behaviour.is_enabled(Misbehavior::RefreshUnavailable) && !state.has_failed_refresh
+    {
+        state.has_failed_refresh = true;
         return Some(html(503));
     }
-    state.behaviour.switches.iter().find_map(|switch| {
+    state.behaviour.misbehaviors.iter().find_map(|switch| {
         Some(match switch {
-            Switch::TokenEndless => endless(),
-            Switch::TokenRedirects => redirect(307, &format!("{}/token", asked.shared.canary)),
-            Switch::TokenHtmlOk => html(200),
-            Switch::TokenHtmlError => html(500),
-            Switch::TokenError => Fault::new("invalid_grant", NASTY).reply(),
-            Switch::TokenEchoes => {
-                let sent = asked.form.iter().filter(|(name, _)| name != "client_id");
+            Misbehavior::TokenEndless => endless(),
+            Misbehavior::TokenRedirects => redirect(307, &format!("{}/token", request.shared.canary)),
+            Misbehavior::TokenHtmlOk => html(200),
+            Misbehavior::TokenHtmlError => html(500),
+            Misbehavior::TokenError => OAuthFault::new("invalid_grant", TERMINAL_ESCAPES).reply(),
+            Misbehavior::TokenEchoes => {
+                let sent = request.form.iter().filter(|(name, _)| name != "client_id");
                 let sent: Vec<_> = sent.map(|(name, value)| format!("{name} {value}")).collect();
-                Fault::new("invalid_request", sent.join(", ")).reply()
+                OAuthFault::new("invalid_request", sent.join(", ")).reply()
             }
-            Switch::RefreshRefused if is_refresh => {
-                Fault::new("interaction_required", "user interaction is required").reply()
+            Misbehavior::RefreshRefused if is_refresh => {
+                OAuthFault::new("interaction_required", "user interaction is required").reply()
             }
-            Switch::TokenEmpty => text_reply(200, "application/json", ""),
+            Misbehavior::TokenEmpty => text_reply(200, "application/json", ""),
             _ => return None,
         })
     })
 }
 
 /// Issues tokens.
-pub(super) fn reply(state: &mut State, issued: Issued) -> Reply {
+pub(super) fn issue_tokens(state: &mut AuthorityState, issued: Issued) -> AuthorityReply {
     let Issued { mut grant, refresh } = issued;
-    if state.behaviour.has(Switch::ScopesFewer) {
+    if state.behaviour.is_enabled(Misbehavior::ScopesFewer) {
         grant.scopes.retain(|scope| scope != "write");
     }
     let token = access_token(state);
@@ -62,18 +66,18 @@ pub(super) fn reply(state: &mut State, issued: Issued) -> Reply {
         "scope": grant.scopes.join(" "),
     });
     if refresh {
-        let token = state.secret();
+        let token = state.new_secret();
         body["refresh_token"] = json!(token);
-        state.refresh.insert(token, Refresh { grant: grant.clone(), is_spent: false });
+        state.refresh_tokens.insert(token, Refresh { grant: grant.clone(), is_spent: false });
     }
     let end = Some(state.now() + lifetime);
-    state.access.insert(token, Access { grant, end });
-    state.seen.tokens += 1;
-    spoil(state, &mut body);
+    state.access_tokens.insert(token, Access { grant, end });
+    state.observed.tokens += 1;
+    misbehave(state, &mut body);
     let text = body.to_string();
     let text = match () {
-        () if state.behaviour.has(Switch::TokenInvalidJson) => text[..text.len() / 2].to_owned(),
-        () if state.behaviour.has(Switch::TokenDuplicateKeys) => {
+        () if state.behaviour.is_enabled(Misbehavior::TokenInvalidJson) => text[..text.len() / 2].to_owned(),
+        () if state.behaviour.is_enabled(Misbehavior::TokenDuplicateKeys) => {
             format!(r#"{},"access_token":"another"}}"#, &text[..text.len() - 1])
         }
         () => text,
@@ -81,27 +85,29 @@ pub(super) fn reply(state: &mut State, issued: Issued) -> Reply {
     text_reply(200, "application/json", text)
 }
 
-fn access_token(state: &mut State) -> String {
-    let token = state.secret();
+fn access_token(state: &mut AuthorityState) -> String {
+    let token = state.new_secret();
     match () {
-        () if state.behaviour.has(Switch::TokenTooLarge) => token + &"x".repeat(TOO_LARGE),
-        () if state.behaviour.has(Switch::TokenNewline) => token + "\r\nX-Injected: yes",
+        () if state.behaviour.is_enabled(Misbehavior::TokenTooLarge) => {
+            token + &"x".repeat(OVERSIZED_TOKEN_BYTES)
+        }
+        () if state.behaviour.is_enabled(Misbehavior::TokenNewline) => token + "\r\nX-Injected: yes",
         () => token,
     }
 }
 
-fn spoil(state: &State, body: &mut Value) {
-    let changes = state.behaviour.switches.iter().filter_map(|switch| {
+fn misbehave(state: &AuthorityState, body: &mut Value) {
+    let changes = state.behaviour.misbehaviors.iter().filter_map(|switch| {
         Some(match switch {
-            Switch::TokenMissing => ("access_token", Value::Null),
-            Switch::TokenTypeMissing => ("token_type", Value::Null),
-            Switch::TokenTypeUnknown => ("token_type", json!("mac")),
-            Switch::ExpiresMissing => ("expires_in", Value::Null),
-            Switch::ExpiresNegative => ("expires_in", json!(-3_600)),
-            Switch::ExpiresHuge => ("expires_in", json!(u64::MAX)),
-            Switch::ExpiresText => ("expires_in", json!("3600")),
+            Misbehavior::TokenMissing => ("access_token", Value::Null),
+            Misbehavior::TokenTypeMissing => ("token_type", Value::Null),
+            Misbehavior::TokenTypeUnknown => ("token_type", json!("mac")),
+            Misbehavior::ExpiresMissing => ("expires_in", Value::Null),
+            Misbehavior::ExpiresNegative => ("expires_in", json!(-3_600)),
+            Misbehavior::ExpiresHuge => ("expires_in", json!(u64::MAX)),
+            Misbehavior::ExpiresText => ("expires_in", json!("3600")),
             _ => return None,
         })
     });
-    super::metadata::change(body, changes.map(|(name, value)| (name.to_owned(), value)).collect());
+    super::metadata::override_fields(body, changes.map(|(name, value)| (name.to_owned(), value)).collect());
 }

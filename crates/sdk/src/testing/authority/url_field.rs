@@ -6,7 +6,7 @@ use super::Behaviour;
 
 /// A field in which an authority, or the endpoint that it protects, names a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Learned {
+pub enum UrlField {
     /// `resource_metadata` of `WWW-Authenticate`.
     ResourceMetadata,
     /// `authorization_servers` of the metadata of the resource.
@@ -25,32 +25,32 @@ pub enum Learned {
     MetadataRedirect,
 }
 
-impl Learned {
+impl UrlField {
     /// All variants.
-    pub const ALL: [Learned; 8] = [
-        Learned::ResourceMetadata,
-        Learned::Issuer,
-        Learned::AuthorizationEndpoint,
-        Learned::TokenEndpoint,
-        Learned::RegistrationEndpoint,
-        Learned::JwksUri,
-        Learned::RevocationEndpoint,
-        Learned::MetadataRedirect,
+    pub const ALL: [UrlField; 8] = [
+        UrlField::ResourceMetadata,
+        UrlField::Issuer,
+        UrlField::AuthorizationEndpoint,
+        UrlField::TokenEndpoint,
+        UrlField::RegistrationEndpoint,
+        UrlField::JwksUri,
+        UrlField::RevocationEndpoint,
+        UrlField::MetadataRedirect,
     ];
 }
 
 impl Behaviour {
     /// Sets the URL of one field.
-    pub fn naming(self, place: Learned, url: &str) -> Self {
-        match place {
-            Learned::ResourceMetadata => self.challenge(format!("Bearer resource_metadata=\"{url}\"")),
-            Learned::Issuer => self.resource_metadata("authorization_servers", json!([url])),
-            Learned::AuthorizationEndpoint => self.metadata("authorization_endpoint", url),
-            Learned::TokenEndpoint => self.metadata("token_endpoint", url),
-            Learned::RegistrationEndpoint => self.metadata("registration_endpoint", url),
-            Learned::JwksUri => self.metadata("jwks_uri", url),
-            Learned::RevocationEndpoint => self.metadata("revocation_endpoint", url),
-            Learned::MetadataRedirect => self.redirect_metadata(url),
+    pub fn with_url(self, field: UrlField, url: &str) -> Self {
+        match field {
+            UrlField::ResourceMetadata => self.challenge(format!("Bearer resource_metadata=\"{url}\"")),
+            UrlField::Issuer => self.resource_metadata("authorization_servers", json!([url])),
+            UrlField::AuthorizationEndpoint => self.metadata("authorization_endpoint", url),
+            UrlField::TokenEndpoint => self.metadata("token_endpoint", url),
+            UrlField::RegistrationEndpoint => self.metadata("registration_endpoint", url),
+            UrlField::JwksUri => self.metadata("jwks_uri", url),
+            UrlField::RevocationEndpoint => self.metadata("revocation_endpoint", url),
+            UrlField::MetadataRedirect => self.redirect_metadata(url),
         }
     }
 }

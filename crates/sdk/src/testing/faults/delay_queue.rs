@@ -9,46 +9,46 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::server::start;
+use crate::server::spawn;
 
 /// How long a reordered message waits for the next one.
-const HOLD: Duration = Duration::from_secs(2);
+const REORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Deliver = Box<dyn Fn(&[u8]) + Send + Sync>;
 
-pub(super) struct Lane {
+pub(super) struct DelayQueue {
     runtime: Handle,
     deliver: Deliver,
-    state: Mutex<State>,
+    state: Mutex<DelayState>,
 }
 
 #[derive(Default)]
-struct State {
+struct DelayState {
     /// Messages with the time at which each may be delivered.
     queue: VecDeque<(Instant, Vec<u8>)>,
     /// Whether the queue is being drained.
-    attended: bool,
+    is_draining: bool,
     /// A message to deliver after the next one, with its number.
-    held: Option<(u64, Vec<u8>)>,
-    last_held: u64,
+    reordered: Option<(u64, Vec<u8>)>,
+    last_reordered: u64,
 }
 
-impl Lane {
+impl DelayQueue {
     pub(super) fn new(runtime: &Handle, deliver: impl Fn(&[u8]) + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Lane { runtime: runtime.clone(), deliver: Box::new(deliver), state: Mutex::default() })
+        Arc::new(DelayQueue { runtime: runtime.clone(), deliver: Box::new(deliver), state: Mutex::default() })
     }
 
     /// Queues a message for delivery after `delay`.
-    pub(super) fn put(self: &Arc<Self>, message: Vec<u8>, delay: Duration) {
+    pub(super) fn push(self: &Arc<Self>, message: Vec<u8>, delay: Duration) {
         {
             let mut state = lock(&self.state);
             let due = Instant::now() + delay;
             let due = state.queue.back().map_or(due, |(last, _)| due.max(*last));
             state.queue.push_back((due, message));
-            if let Some((_, held)) = state.held.take() {
+            if let Some((_, held)) = state.reordered.take() {
                 state.queue.push_back((due, held));
             }
-            if std::mem::replace(&mut state.attended, true) {
+            if std::mem::replace(&mut state.is_draining, true) {
                 return;
             }
         }
@@ -56,24 +56,24 @@ impl Lane {
     }
 
     /// Queues a message for delivery after the next one.
-    pub(super) fn hold(self: &Arc<Self>, message: Vec<u8>) {
+    pub(super) fn push_after_next(self: &Arc<Self>, message: Vec<u8>) {
         let mut state = lock(&self.state);
-        if state.held.is_some() {
+        if state.reordered.is_some() {
             drop(state);
-            return self.put(message, Duration::ZERO);
+            return self.push(message, Duration::ZERO);
         }
-        state.last_held += 1;
-        let number = state.last_held;
-        state.held = Some((number, message));
+        state.last_reordered += 1;
+        let number = state.last_reordered;
+        state.reordered = Some((number, message));
         let lane = self.clone();
-        start(&self.runtime, async move {
-            tokio::time::sleep(HOLD).await;
+        spawn(&self.runtime, async move {
+            tokio::time::sleep(REORDER_TIMEOUT).await;
             let held = {
                 let mut state = lock(&lane.state);
-                state.held.take_if(|(held, _)| *held == number)
+                state.reordered.take_if(|(held, _)| *held == number)
             };
             if let Some((_, message)) = held {
-                lane.put(message, Duration::ZERO);
+                lane.push(message, Duration::ZERO);
             }
         });
     }
@@ -85,14 +85,14 @@ impl Lane {
                 let mut state = lock(&self.state);
                 match state.queue.front() {
                     None => {
-                        state.attended = false;
+                        state.is_draining = false;
                         return;
                     }
                     Some((due, _)) if *due > Instant::now() => {
                         let due = *due;
                         drop(state);
                         let runtime = self.runtime.clone();
-                        return start(&runtime, async move {
+                        return spawn(&runtime, async move {
                             tokio::time::sleep_until(due).await;
                             self.drain();
                         });

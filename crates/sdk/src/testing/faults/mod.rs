@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use self::delay_queue::Lane;
+use self::delay_queue::DelayQueue;
 pub use self::plan::{Fault, FaultRates};
 use super::Direction;
-use super::interceptor::{self, Between, Sides};
+use super::interceptor::{self, Endpoints, Interceptor};
 use super::random::Random;
 use crate::lock::lock;
-use crate::transport::{Line, Transport, Wire};
+use crate::transport::{Transport, TransportHandle, Wire};
 
 /// Reason reported to the client when the connection was cut.
-const CUT: &str = "the connection was cut by fault injection";
+const CUT_REASON: &str = "the connection was cut by fault injection";
 
 /// A transport that injects faults into the messages of another one, in both directions. Clones share the random
 /// numbers and the log.
@@ -48,13 +48,13 @@ const CUT: &str = "the connection was cut by fault injection";
 pub struct Faults {
     transport: Arc<dyn Transport>,
     rates: FaultRates,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
-struct State {
+struct FaultState {
     random: Random,
     log: Vec<FaultEvent>,
-    begun: Option<Instant>,
+    started_at: Option<Instant>,
 }
 
 /// Fault of one message.
@@ -80,7 +80,7 @@ impl fmt::Display for FaultEvent {
 impl Faults {
     /// Wraps `transport`; `seed` determines the faults.
     pub fn new(transport: impl Transport, seed: u64) -> Self {
-        let state = State { random: Random::new(seed), log: Vec::new(), begun: None };
+        let state = FaultState { random: Random::new(seed), log: Vec::new(), started_at: None };
         let state = Arc::new(Mutex::new(state));
         Faults { transport: Arc::new(transport), rates: FaultRates::default(), state }
     }
@@ -104,7 +104,7 @@ impl Faults {
     fn decide(&self, direction: Direction, message: &[u8]) -> Fault {
         let mut state = lock(&self.state);
         let fault = self.rates.decide(&mut state.random, message.len());
-        let at = state.begun.map(|begun| begun.elapsed()).unwrap_or_default();
+        let at = state.started_at.map(|started_at| started_at.elapsed()).unwrap_or_default();
         let message = String::from_utf8_lossy(message).into_owned();
         state.log.push(FaultEvent { at, direction, fault: fault.clone(), message });
         fault
@@ -115,14 +115,14 @@ impl Transport for Faults {
     fn open<'a>(
         &'a self,
         wire: Wire,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Line>>> + Send + 'a>> {
-        lock(&self.state).begun.get_or_insert_with(Instant::now);
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
+        lock(&self.state).started_at.get_or_insert_with(Instant::now);
         Box::pin(interceptor::open(&*self.transport, wire, |sides| {
             let runtime = Handle::current();
             let (up, down) = (sides.clone(), sides.clone());
-            let to_server = Lane::new(&runtime, move |message| up.to_server(message));
-            let to_client = Lane::new(&runtime, move |message| down.to_client(message));
-            Treatment { faults: self.clone(), sides, to_server, to_client }
+            let to_server = DelayQueue::new(&runtime, move |message| up.to_server(message));
+            let to_client = DelayQueue::new(&runtime, move |message| down.to_client(message));
+            FaultInjector { faults: self.clone(), endpoints: sides, to_server, to_client }
         }))
     }
 
@@ -132,48 +132,48 @@ impl Transport for Faults {
 }
 
 /// Fault injector of one connection.
-struct Treatment {
+struct FaultInjector {
     faults: Faults,
-    sides: Arc<Sides>,
-    to_server: Arc<Lane>,
-    to_client: Arc<Lane>,
+    endpoints: Arc<Endpoints>,
+    to_server: Arc<DelayQueue>,
+    to_client: Arc<DelayQueue>,
 }
 
-impl Treatment {
-    fn treat(&self, direction: Direction, lane: &Arc<Lane>, message: &[u8]) {
-        if self.sides.are_apart() {
+impl FaultInjector {
+    fn inject(&self, direction: Direction, lane: &Arc<DelayQueue>, message: &[u8]) {
+        if self.endpoints.is_ended() {
             return; // in transit when the connection was cut
         }
         match self.faults.decide(direction, message) {
-            Fault::None => lane.put(message.to_vec(), Duration::ZERO),
-            Fault::Delay(time) => lane.put(message.to_vec(), time),
+            Fault::None => lane.push(message.to_vec(), Duration::ZERO),
+            Fault::Delay(time) => lane.push(message.to_vec(), time),
             Fault::Drop => {}
             Fault::Duplicate => {
-                lane.put(message.to_vec(), Duration::ZERO);
-                lane.put(message.to_vec(), Duration::ZERO);
+                lane.push(message.to_vec(), Duration::ZERO);
+                lane.push(message.to_vec(), Duration::ZERO);
             }
-            Fault::Reorder => lane.hold(message.to_vec()),
+            Fault::Reorder => lane.push_after_next(message.to_vec()),
             Fault::Corrupt { at, byte } => {
                 let mut message = message.to_vec();
                 message[at] = byte;
-                lane.put(message, Duration::ZERO);
+                lane.push(message, Duration::ZERO);
             }
-            Fault::Truncate(length) => lane.put(message[..length].to_vec(), Duration::ZERO),
+            Fault::Truncate(length) => lane.push(message[..length].to_vec(), Duration::ZERO),
             Fault::Noise(noise) => {
-                lane.put(noise.as_bytes().to_vec(), Duration::ZERO);
-                lane.put(message.to_vec(), Duration::ZERO);
+                lane.push(noise.as_bytes().to_vec(), Duration::ZERO);
+                lane.push(message.to_vec(), Duration::ZERO);
             }
-            Fault::Cut => self.sides.cut(CUT),
+            Fault::Cut => self.endpoints.close(CUT_REASON),
         }
     }
 }
 
-impl Between for Treatment {
-    fn sent(&self, message: &[u8]) {
-        self.treat(Direction::Sent, &self.to_server, message);
+impl Interceptor for FaultInjector {
+    fn on_sent(&self, message: &[u8]) {
+        self.inject(Direction::Sent, &self.to_server, message);
     }
 
-    fn received(&self, message: &[u8]) {
-        self.treat(Direction::Received, &self.to_client, message);
+    fn on_received(&self, message: &[u8]) {
+        self.inject(Direction::Received, &self.to_client, message);
     }
 }

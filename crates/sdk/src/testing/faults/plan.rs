@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::testing::Random;
 
 /// Maximum delay in milliseconds: below the request timeout, so that many requests succeed.
-const LONGEST_DELAY: usize = 10_000;
+const MAX_DELAY_MS: usize = 10_000;
 
 /// Lines that are not messages, or responses without a matching request.
-const NOISE: [&str; 8] = [
+const NOISE_LINES: [&str; 8] = [
     "",
     "npm warn deprecated something",
     "{",
@@ -58,7 +58,7 @@ impl fmt::Display for Fault {
             Fault::Reorder => f.write_str("is delivered after the next"),
             Fault::Corrupt { at, byte } => write!(f, "has {byte:#04x} at {at}"),
             Fault::Truncate(length) => write!(f, "is truncated to {length} bytes"),
-            Fault::Noise(noise) => write!(f, "is preceded by {noise:?}"),
+            Fault::Noise(noise) => write!(f, "is preceded by the noise {noise:?}"),
             Fault::Cut => f.write_str("is lost, and the connection is cut"),
         }
     }
@@ -84,14 +84,14 @@ impl FaultRates {
         FaultRates { delay: 0, drop: 0, duplicate: 0, reorder: 0, corrupt: 0, truncate: 0, noise: 0, cut: 0 };
 
     pub(super) fn decide(&self, random: &mut Random, length: usize) -> Fault {
-        let mut roll = random.below(1_000);
+        let mut roll = random.next_below(1_000);
         let mut is = |rate: u16| {
             let hit = roll < usize::from(rate);
             roll = roll.wrapping_sub(usize::from(rate));
             hit
         };
         if is(self.delay) {
-            let millis = u64::try_from(1 + random.below(LONGEST_DELAY)).unwrap_or(1);
+            let millis = u64::try_from(1 + random.next_below(MAX_DELAY_MS)).unwrap_or(1);
             return Fault::Delay(Duration::from_millis(millis));
         }
         if is(self.drop) {
@@ -104,15 +104,15 @@ impl FaultRates {
             return Fault::Reorder;
         }
         if is(self.corrupt) && length > 0 {
-            let (at, byte) = (random.below(length), random.next().to_le_bytes()[0]);
+            let (at, byte) = (random.next_below(length), random.next().to_le_bytes()[0]);
             // A newline would split the message.
             return Fault::Corrupt { at, byte: if byte == b'\n' { b'#' } else { byte } };
         }
         if is(self.truncate) && length > 0 {
-            return Fault::Truncate(random.below(length));
+            return Fault::Truncate(random.next_below(length));
         }
         if is(self.noise) {
-            return Fault::Noise(NOISE[random.below(NOISE.len())]);
+            return Fault::Noise(NOISE_LINES[random.next_below(NOISE_LINES.len())]);
         }
         if is(self.cut) { Fault::Cut } else { Fault::None }
     }

@@ -10,75 +10,75 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::Command;
-use super::io_thread::Pump;
-use super::process_tree::Tree;
-use super::spawn::{Started, start};
-use super::stdin::Input;
-use crate::transport::{Line, Wire};
+use super::io_thread::IoThread;
+use super::process_tree::ProcessTree;
+use super::spawn::{SpawnedChild, spawn};
+use super::stdin::StdinWriter;
+use crate::transport::{TransportHandle, Wire};
 
-pub(super) struct Shared {
+pub(super) struct ChildState {
     pub(super) wire: Wire,
-    pub(super) input: Input,
-    pub(super) tree: Tree,
-    closing: AtomicBool,
-    dropped: AtomicBool,
+    pub(super) input: StdinWriter,
+    pub(super) tree: ProcessTree,
+    is_closing: AtomicBool,
+    is_dropped: AtomicBool,
     /// Wakes the I/O thread.
-    bell: UnixStream,
+    wake: UnixStream,
 }
 
-impl Shared {
+impl ChildState {
     /// Returns whether the child is to be closed gracefully.
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.is_closing.load(Ordering::Acquire)
     }
 
     /// Returns whether the connection was dropped.
     pub(super) fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+        self.is_dropped.load(Ordering::Acquire)
     }
 
     /// Writes outgoing messages as far as possible without blocking.
     pub(super) fn send(&self) {
         if self.input.flush(&self.wire).is_blocked() {
-            self.ring();
+            self.wake();
         }
     }
 
-    fn ring(&self) {
+    fn wake(&self) {
         // A full buffer means that the thread is already being woken.
-        let _ = (&self.bell).write(&[1]);
+        let _ = (&self.wake).write(&[1]);
     }
 }
 
 /// Handle to a child process. Dropping it kills the child and everything it started.
-pub(super) struct ChildLine {
-    shared: Arc<Shared>,
+pub(super) struct ChildHandle {
+    shared: Arc<ChildState>,
     /// Its sender is dropped when the I/O thread has finished.
     done: watch::Receiver<()>,
 }
 
-impl Line for ChildLine {
+impl TransportHandle for ChildHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            self.shared.closing.store(true, Ordering::Release);
-            self.shared.ring();
+            self.shared.is_closing.store(true, Ordering::Release);
+            self.shared.wake();
             let mut done = self.done.clone();
             while done.changed().await.is_ok() {}
         })
     }
 }
 
-impl Drop for ChildLine {
+impl Drop for ChildHandle {
     /// Kills the processes on this thread: the I/O thread may be busy with a hook, or be the one that drops.
     fn drop(&mut self) {
-        self.shared.dropped.store(true, Ordering::Release);
-        self.shared.tree.end();
-        self.shared.ring();
+        self.shared.is_dropped.store(true, Ordering::Release);
+        self.shared.tree.kill();
+        self.shared.wake();
     }
 }
 
 /// Starts the child on its I/O thread: starting blocks, and so may the environment callback.
-pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildLine> {
+pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildHandle> {
     let (opened, result) = oneshot::channel();
     let runtime = Handle::try_current().ok();
     std::thread::Builder::new().name("linchpin-child".into()).spawn(move || {
@@ -97,26 +97,26 @@ pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildLine> 
     result.await.unwrap_or_else(|_| Err(io::Error::other("the thread that starts the server failed")))
 }
 
-fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildLine, Pump, watch::Sender<()>)> {
-    let (bell, ringing) = UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    ringing.set_nonblocking(true)?;
-    let Started { mut child, stdin, mark, control } = start(command)?;
+fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildHandle, IoThread, watch::Sender<()>)> {
+    let (wake_sender, wake_receiver) = UnixStream::pair()?;
+    wake_sender.set_nonblocking(true)?;
+    wake_receiver.set_nonblocking(true)?;
+    let SpawnedChild { mut child, stdin, marker: mark, control } = spawn(command)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let tree = Tree::new(child, &mark, control);
-    let shared = Arc::new(Shared {
+    let tree = ProcessTree::new(child, &mark, control);
+    let shared = Arc::new(ChildState {
         wire: wire.clone(),
-        input: Input::new(stdin),
+        input: StdinWriter::new(stdin),
         tree,
-        closing: AtomicBool::new(false),
-        dropped: AtomicBool::new(false),
-        bell,
+        is_closing: AtomicBool::new(false),
+        is_dropped: AtomicBool::new(false),
+        wake: wake_sender,
     });
     let (done, is_done) = watch::channel(());
     // From here on an early return ends the child.
-    let line = ChildLine { shared: shared.clone(), done: is_done };
-    shared.input.do_not_block()?;
-    let pump = Pump::new(command, shared.clone(), stdout, stderr, ringing)?;
+    let line = ChildHandle { shared: shared.clone(), done: is_done };
+    shared.input.set_nonblocking()?;
+    let pump = IoThread::new(command, shared.clone(), stdout, stderr, wake_receiver)?;
     // Weak, to avoid a cycle: the wire owns this callback, and the shared state owns the wire.
     let sender = Arc::downgrade(&shared);
     wire.on_outgoing(move || {

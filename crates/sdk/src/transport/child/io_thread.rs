@@ -10,29 +10,29 @@ use std::process::{ChildStderr, ChildStdout, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use linchpin_jsonrpc::{Line, LineBuffer};
+use linchpin_jsonrpc::{FramedLine, LineBuffer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::connection::Shared;
-use super::stderr::Words;
+use super::connection::ChildState;
+use super::stderr::StderrTail;
 use super::{Command, Hook};
 
 /// Number of reads of one stream before the others get their turn.
-const TURN: usize = 16;
+const MAX_READS_PER_TURN: usize = 16;
 /// Poll interval for the child's exit on systems without an exit descriptor.
-const TICK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) struct Pump {
-    shared: Arc<Shared>,
+pub(super) struct IoThread {
+    shared: Arc<ChildState>,
     /// `None` at its end.
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    bell: UnixStream,
+    wake: UnixStream,
     lines: LineBuffer,
-    words: Words,
+    stderr_tail: StderrTail,
     on_stdout: Option<Hook>,
-    grace: Duration,
-    phase: Phase,
+    close_timeout: Duration,
+    phase: ClosePhase,
     has_exited: bool,
     was_closed: bool,
     was_terminated: bool,
@@ -40,7 +40,7 @@ pub(super) struct Pump {
 
 /// Phases of closing, each with its deadline; `None` means no deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ClosePhase {
     Open,
     /// The last messages are being written.
     Flushing(Option<Instant>),
@@ -48,13 +48,13 @@ enum Phase {
     Ending(Option<Instant>),
     /// `SIGTERM` was sent.
     Terminating(Option<Instant>),
-    Over,
+    Closed,
 }
 
-impl Pump {
+impl IoThread {
     pub(super) fn new(
         command: &Command,
-        shared: Arc<Shared>,
+        shared: Arc<ChildState>,
         stdout: Option<ChildStdout>,
         stderr: Option<ChildStderr>,
         bell: UnixStream,
@@ -62,16 +62,16 @@ impl Pump {
         for descriptor in [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)] {
             descriptor.map_or(Ok(()), |descriptor| rustix::io::ioctl_fionbio(descriptor, true))?;
         }
-        Ok(Pump {
+        Ok(IoThread {
             lines: LineBuffer::new(shared.wire.max_message()),
-            words: Words::new(command.on_stderr.clone()),
+            stderr_tail: StderrTail::new(command.on_stderr.clone()),
             on_stdout: command.on_stdout.clone(),
-            grace: command.close_timeout,
+            close_timeout: command.close_timeout,
             shared,
             stdout,
             stderr,
-            bell,
-            phase: Phase::Open,
+            wake: bell,
+            phase: ClosePhase::Open,
             has_exited: false,
             was_closed: false,
             was_terminated: false,
@@ -82,137 +82,143 @@ impl Pump {
     pub(super) fn run(mut self) {
         // Whatever a receiver does, the child is ended and waited for.
         let served = catch_unwind(AssertUnwindSafe(|| self.serve()));
-        let status = self.shared.tree.end();
+        let status = self.shared.tree.kill();
         self.shared.input.close();
         let finished = served.and_then(|()| catch_unwind(AssertUnwindSafe(|| self.finish())));
         let reason = match finished {
-            Ok(()) => self.reason(status),
+            Ok(()) => self.end_reason(status),
             Err(_) => "the connection failed: the receiver of its messages panicked".to_owned(),
         };
         self.shared.wire.ended(&reason);
     }
 
     fn serve(&mut self) {
-        while self.advance() != Phase::Over {
+        while self.advance() != ClosePhase::Closed {
             let [stdout, stderr, bell, exit, room] = self.wait();
             if bell {
                 // A short read drains it; remaining bytes wake the thread again.
-                let _ = self.bell.read(&mut [0; 64]);
+                let _ = self.wake.read(&mut [0; 64]);
             }
             if room {
                 self.shared.input.resume(&self.shared.wire);
             }
             if stderr {
-                self.read_stderr(TURN);
+                self.read_stderr(MAX_READS_PER_TURN);
             }
             self.has_exited |= exit;
             if stdout || exit {
-                self.read_stdout(TURN);
+                self.read_stdout(MAX_READS_PER_TURN);
             }
         }
     }
 
     /// Advances through all phases that are due.
-    fn advance(&mut self) -> Phase {
+    fn advance(&mut self) -> ClosePhase {
         loop {
             let next = self.next_phase();
             if next == self.phase {
                 return next;
             }
             match next {
-                Phase::Flushing(_) => {
+                ClosePhase::Flushing(_) => {
                     self.was_closed = true;
-                    self.shared.tree.remember();
+                    self.shared.tree.record_descendants();
                 }
-                Phase::Ending(_) => self.shared.input.close(),
-                Phase::Terminating(_) => {
+                ClosePhase::Ending(_) => self.shared.input.close(),
+                ClosePhase::Terminating(_) => {
                     // A child that has exited by itself may have left descendants, which may exit gracefully.
                     self.was_terminated |= !self.has_exited;
                     self.shared.tree.terminate();
                 }
-                Phase::Open | Phase::Over => {}
+                ClosePhase::Open | ClosePhase::Closed => {}
             }
             self.phase = next;
         }
     }
 
-    fn next_phase(&self) -> Phase {
+    fn next_phase(&self) -> ClosePhase {
         let now = Instant::now();
         let is_past = |until: Option<Instant>| until.is_some_and(|until| until <= now);
-        let until = now.checked_add(self.grace);
+        let until = now.checked_add(self.close_timeout);
         let is_silent = self.stdout.is_none();
         match self.phase {
-            _ if self.shared.is_dropped() => Phase::Over,
-            Phase::Open if self.has_exited => Phase::Over,
-            Phase::Open if is_silent => Phase::Ending(until),
-            Phase::Open if self.shared.is_closing() => Phase::Flushing(until),
-            Phase::Flushing(end) => {
+            _ if self.shared.is_dropped() => ClosePhase::Closed,
+            ClosePhase::Open if self.has_exited => ClosePhase::Closed,
+            ClosePhase::Open if is_silent => ClosePhase::Ending(until),
+            ClosePhase::Open if self.shared.is_closing() => ClosePhase::Flushing(until),
+            ClosePhase::Flushing(end) => {
                 let is_over = self.has_exited || is_silent || is_past(end);
                 let is_written = is_over || self.shared.input.close_when_written(&self.shared.wire);
-                if is_written { Phase::Ending(until) } else { self.phase }
+                if is_written { ClosePhase::Ending(until) } else { self.phase }
             }
-            Phase::Ending(_) | Phase::Terminating(_) if self.has_exited && is_silent => Phase::Over,
-            Phase::Ending(end) if self.has_exited || is_past(end) => Phase::Terminating(until),
-            Phase::Terminating(end) if is_past(end) => Phase::Over,
+            ClosePhase::Ending(_) | ClosePhase::Terminating(_) if self.has_exited && is_silent => {
+                ClosePhase::Closed
+            }
+            ClosePhase::Ending(end) if self.has_exited || is_past(end) => ClosePhase::Terminating(until),
+            ClosePhase::Terminating(end) if is_past(end) => ClosePhase::Closed,
             same => same,
         }
     }
 
     /// Waits for an event: output, error output, wake-up, exit, room in the input.
     fn wait(&self) -> [bool; 5] {
-        let blocked = self.shared.input.blocked();
-        let sign = self.shared.tree.exit_sign().filter(|_| !self.has_exited);
+        let blocked = self.shared.input.blocked_pipe();
+        let exit_fd = self.shared.tree.exit_fd().filter(|_| !self.has_exited);
         let mut watched = [
-            self.watch(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
-            self.watch(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
-            self.watch(Some(self.bell.as_fd()), PollFlags::IN),
-            self.watch(sign, PollFlags::IN),
-            self.watch(blocked.as_deref().map(AsFd::as_fd), PollFlags::OUT),
+            self.poll_fd(self.stdout.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            self.poll_fd(self.stderr.as_ref().map(AsFd::as_fd), PollFlags::IN),
+            self.poll_fd(Some(self.wake.as_fd()), PollFlags::IN),
+            self.poll_fd(exit_fd, PollFlags::IN),
+            self.poll_fd(blocked.as_deref().map(AsFd::as_fd), PollFlags::OUT),
         ];
         let timeout = self.timeout().and_then(|left| Timespec::try_from(left).ok());
         // On an interrupt nothing is ready, and `poll` is called again.
         let failed = poll(&mut watched, timeout.as_ref()).is_err();
         let [stdout, stderr, bell, exit, room] = watched.map(|one| !failed && !one.revents().is_empty());
-        let exit = exit || (self.must_look() && self.shared.tree.has_exited());
+        let exit = exit || (self.must_poll_exit() && self.shared.tree.has_exited());
         [stdout, stderr, bell, exit, room]
     }
 
     /// Returns the poll entry of a descriptor. An absent one is replaced by the wake-up socket without events.
-    fn watch<'a>(&'a self, descriptor: Option<BorrowedFd<'a>>, flags: PollFlags) -> PollFd<'a> {
+    fn poll_fd<'a>(&'a self, descriptor: Option<BorrowedFd<'a>>, flags: PollFlags) -> PollFd<'a> {
         match descriptor {
             Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags),
-            None => PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::empty()),
+            None => PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::empty()),
         }
     }
 
     fn timeout(&self) -> Option<Duration> {
         let until = match self.phase {
-            Phase::Flushing(until) | Phase::Ending(until) | Phase::Terminating(until) => until,
-            Phase::Open | Phase::Over => None,
+            ClosePhase::Flushing(until) | ClosePhase::Ending(until) | ClosePhase::Terminating(until) => until,
+            ClosePhase::Open | ClosePhase::Closed => None,
         };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if self.must_look() { Some(left.map_or(TICK, |left| left.min(TICK))) } else { left }
+        if self.must_poll_exit() {
+            Some(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)))
+        } else {
+            left
+        }
     }
 
     /// Returns whether the child's exit is expected and must be polled.
-    fn must_look(&self) -> bool {
-        self.phase != Phase::Open && !self.has_exited && self.shared.tree.exit_sign().is_none()
+    fn must_poll_exit(&self) -> bool {
+        self.phase != ClosePhase::Open && !self.has_exited && self.shared.tree.exit_fd().is_none()
     }
 
-    fn read_stdout(&mut self, turns: usize) {
-        for _ in 0..turns {
+    fn read_stdout(&mut self, max_reads: usize) {
+        for _ in 0..max_reads {
             let Some(stdout) = &mut self.stdout else { return };
             let space = self.lines.space();
             let room = space.len();
             let Some(count) = read(stdout, space) else { return };
-            self.lines.filled(count);
+            self.lines.advance(count);
             while let Some(line) = self.lines.next_line() {
                 if self.shared.is_dropped() {
                     return;
                 }
                 match line {
-                    Line::Complete(line) => receive(&self.shared, self.on_stdout.as_ref(), line),
-                    Line::TooLong => self.shared.wire.too_long(),
+                    FramedLine::Complete(line) => receive(&self.shared, self.on_stdout.as_ref(), line),
+                    FramedLine::TooLong => self.shared.wire.too_long(),
                 }
             }
             if count == 0 {
@@ -225,15 +231,15 @@ impl Pump {
         }
     }
 
-    fn read_stderr(&mut self, turns: usize) {
+    fn read_stderr(&mut self, max_reads: usize) {
         let mut space = [0; 4096];
-        for _ in 0..turns {
+        for _ in 0..max_reads {
             let Some(stderr) = &mut self.stderr else { return };
             let Some(count) = read(stderr, &mut space) else { return };
             if count == 0 {
                 self.stderr = None;
             }
-            self.words.hear(&space[..count]);
+            self.stderr_tail.push(&space[..count]);
             if self.shared.is_dropped() || (count < space.len() && !self.has_exited) {
                 return;
             }
@@ -247,16 +253,16 @@ impl Pump {
         if self.shared.is_dropped() {
             return;
         }
-        let turns = self.shared.wire.max_message().max(1 << 20) / 2048;
-        self.read_stderr(turns);
-        self.words.finish();
-        self.read_stdout(turns);
+        let max_reads = self.shared.wire.max_message().max(1 << 20) / 2048;
+        self.read_stderr(max_reads);
+        self.stderr_tail.finish();
+        self.read_stdout(max_reads);
         if let Some(line) = self.lines.last_line().filter(|_| !self.shared.is_dropped()) {
             receive(&self.shared, self.on_stdout.as_ref(), line);
         }
     }
 
-    fn reason(&self, status: Option<ExitStatus>) -> String {
+    fn end_reason(&self, status: Option<ExitStatus>) -> String {
         if self.shared.is_dropped() {
             return "the connection was dropped".to_owned();
         }
@@ -274,14 +280,14 @@ impl Pump {
             },
             None => "the server has exited".to_owned(),
         };
-        match self.words.last() {
-            Some(words) => format!("{end}; last error output: {words}"),
+        match self.stderr_tail.tail() {
+            Some(tail) => format!("{end}; last error output: {tail}"),
             None => end,
         }
     }
 }
 
-fn receive(shared: &Shared, hook: Option<&Hook>, line: &[u8]) {
+fn receive(shared: &ChildState, hook: Option<&Hook>, line: &[u8]) {
     if let Some(hook) = hook {
         hook.call(line);
     }

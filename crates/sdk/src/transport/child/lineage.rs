@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::process_finder::Census;
-use super::process_tree::{PATIENCE, kill_all};
-use crate::server::unguessable;
+use super::process_finder::ProcessFinder;
+use super::process_tree::{KILL_TIMEOUT, kill_all};
+use crate::server::random_id;
 
 /// Environment variable with the markers of connections and lineages of a process, separated by colons.
-pub(super) const LINEAGE: &str = "LINCHPIN_LINEAGE";
+pub(super) const LINEAGE_VARIABLE: &str = "LINCHPIN_LINEAGE";
 /// How often to repeat a scan because of a process in the middle of `exec`. More often than for a connection, since
 /// the process may be the start of a server.
-const UNCLEAR_ROUNDS: usize = 100;
+const MAX_RESCANS: usize = 100;
 
 /// Marker shared by several servers, set with [`Command::lineage`]. A connection ends what its server has started; a
 /// lineage can also be ended by another process, after the process with the connections was killed.
@@ -30,9 +30,9 @@ impl Lineage {
 
     /// Parses the text form of a lineage. Returns `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
-        let (process, chance) = text.split_once('-')?;
+        let (process, random) = text.split_once('-')?;
         let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
-        let is_random = chance.len() == 16 && chance.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_number && is_random).then(|| Lineage(text.into()))
     }
 
@@ -43,10 +43,10 @@ impl Lineage {
     /// Kills all processes that carry the marker, with all descendants, except the calling process. Blocks until
     /// they have exited, at most two seconds, and returns their number. On systems other than Linux it finds no
     /// processes and does nothing.
-    pub fn end(&self) -> usize {
-        let mut census = Census::of(&self.0);
-        if !kill_all(&mut census, Instant::now() + PATIENCE, UNCLEAR_ROUNDS, |_| ()) {
-            tracing::warn!(refused = census.refused(), "failed to end processes started by servers");
+    pub fn kill(&self) -> usize {
+        let mut census = ProcessFinder::with_marker(&self.0);
+        if !kill_all(&mut census, Instant::now() + KILL_TIMEOUT, MAX_RESCANS, |_| ()) {
+            tracing::warn!(refused = census.not_permitted(), "failed to end processes started by servers");
         }
         census.killed()
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Lineage {
 }
 
 pub(super) fn new_mark() -> String {
-    format!("{}-{}", std::process::id(), &unguessable()[..16])
+    format!("{}-{}", std::process::id(), &random_id()[..16])
 }
 
 #[cfg(test)]

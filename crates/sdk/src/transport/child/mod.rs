@@ -1,8 +1,8 @@
 //! Stdio transport of a client: a server as a child process, with newline-delimited messages on its standard input
 //! and output.
 //!
-//! [`Command`] describes the process and is the transport. [`start`] spawns it, [`pump`] is the thread that reads
-//! its output, [`input`] writes to it from any thread, and [`tree`] ends the process and everything it started.
+//! [`Command`] describes the process and is the transport. [`spawn`] spawns it, [`io_thread`] is the thread that reads
+//! its output, [`stdin`] writes to it from any thread, and [`process_tree`] ends the process and everything it started.
 //! Nothing here inspects messages.
 
 mod arguments;
@@ -41,12 +41,12 @@ pub use self::arguments::Arguments;
 pub use self::lineage::Lineage;
 #[cfg(target_os = "linux")]
 pub use self::supervisor::{SUPERVISE, supervise};
-use super::{Line, Opening, Transport, Wire};
+use super::{OpenFuture, Transport, TransportHandle, Wire};
 
 /// Time for a server to exit after its input has ended, and again after `SIGTERM`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-type Environment = Arc<dyn Fn() -> io::Result<Vec<(String, String)>> + Send + Sync>;
+type EnvironmentCallback = Arc<dyn Fn() -> io::Result<Vec<(String, String)>> + Send + Sync>;
 
 /// A stdio server: a command that is started as a child process.
 ///
@@ -60,7 +60,7 @@ pub struct Command {
     directory: Option<PathBuf>,
     env: Vec<(OsString, OsString)>,
     env_clear: bool,
-    env_with: Option<Environment>,
+    env_with: Option<EnvironmentCallback>,
     lineage: Option<Lineage>,
     supervisor: Option<PathBuf>,
     on_stderr: Option<Hook>,
@@ -120,7 +120,7 @@ impl Command {
         self
     }
 
-    /// Adds a lineage marker to the environment of the process, so that [`Lineage::end`] finds it and its
+    /// Adds a lineage marker to the environment of the process, so that [`Lineage::kill`] finds it and its
     /// descendants.
     pub fn lineage(mut self, lineage: &Lineage) -> Self {
         self.lineage = Some(lineage.clone());
@@ -166,8 +166,10 @@ impl Command {
 }
 
 impl Transport for Command {
-    fn open(&self, wire: Wire) -> Opening<'_> {
-        Box::pin(async move { Ok(Box::new(connection::open(self.clone(), wire).await?) as Box<dyn Line>) })
+    fn open(&self, wire: Wire) -> OpenFuture<'_> {
+        Box::pin(async move {
+            Ok(Box::new(connection::open(self.clone(), wire).await?) as Box<dyn TransportHandle>)
+        })
     }
 
     /// Returns program, arguments and directory. The environment is omitted, since it may contain secrets.

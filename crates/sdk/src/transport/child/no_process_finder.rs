@@ -4,29 +4,29 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::Pid;
 
-pub(super) struct Census;
+pub(super) struct ProcessFinder;
 
-pub(super) struct Found {
+pub(super) struct ScanResult {
     pub(super) alive: Vec<Process>,
     pub(super) is_root_ours: bool,
-    pub(super) is_unclear: bool,
+    pub(super) is_incomplete: bool,
 }
 
 /// Never constructed.
 pub(super) enum Process {}
 
 #[expect(clippy::unused_self, reason = "same interface as on Linux")]
-impl Census {
+impl ProcessFinder {
     pub(super) fn new(_: Pid, _: &str) -> Self {
-        Census
+        ProcessFinder
     }
 
-    pub(super) fn of(_: &str) -> Self {
-        Census
+    pub(super) fn with_marker(_: &str) -> Self {
+        ProcessFinder
     }
 
-    pub(super) fn take(&mut self) -> Found {
-        Found { alive: Vec::new(), is_root_ours: true, is_unclear: false }
+    pub(super) fn scan(&mut self) -> ScanResult {
+        ScanResult { alive: Vec::new(), is_root_ours: true, is_incomplete: false }
     }
 
     pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {
@@ -37,12 +37,12 @@ impl Census {
         0
     }
 
-    pub(super) fn refused(&self) -> usize {
+    pub(super) fn not_permitted(&self) -> usize {
         0
     }
 }
 
 /// The end of the child's output is used instead.
-pub(super) fn exit_sign(_: Pid) -> Option<OwnedFd> {
+pub(super) fn exit_fd(_: Pid) -> Option<OwnedFd> {
     None
 }

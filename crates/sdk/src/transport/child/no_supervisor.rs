@@ -16,7 +16,7 @@ impl Control {
         match self.0 {}
     }
 
-    pub(super) fn end(&self, _: Duration) -> Option<ExitStatus> {
+    pub(super) fn kill_all(&self, _: Duration) -> Option<ExitStatus> {
         match self.0 {}
     }
 }

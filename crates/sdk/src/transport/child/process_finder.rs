@@ -8,101 +8,101 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-use super::lineage::LINEAGE;
+use super::lineage::LINEAGE_VARIABLE;
 use super::proc_table::{self, Process};
 
 /// The process from which the kernel starts its own threads.
-const KERNEL: i32 = 2;
+const KTHREADD_PID: i32 = 2;
 
-pub(super) struct Census {
-    own: i32,
+pub(super) struct ProcessFinder {
+    own_pid: i32,
     /// The child, if there is one.
-    root: Option<i32>,
+    root_pid: Option<i32>,
     /// Start time of the child: older processes are not its descendants. 0 if unknown.
-    start: u64,
+    root_start: u64,
     /// Includes all descendants of this process.
-    is_below_this: bool,
+    includes_descendants: bool,
     /// Marker in the environment of the processes. Empty: no process carries it.
-    mark: String,
+    marker: String,
     /// Members found before. Their descendants are members too, even after they have lost their parents.
     known: HashSet<(i32, u64)>,
     killed: HashSet<(i32, u64)>,
     /// Members that may not be killed, such as a program that runs as another user.
-    refused: HashSet<(i32, u64)>,
+    not_permitted: HashSet<(i32, u64)>,
 }
 
 /// Result of one scan.
-pub(super) struct Found {
+pub(super) struct ScanResult {
     pub(super) alive: Vec<Process>,
     /// Whether the child's pid still names it and its process group. A program that waits for all its children
     /// itself may have reaped it.
     pub(super) is_root_ours: bool,
     /// A process was in the middle of `exec`, so its environment could not be read.
-    pub(super) is_unclear: bool,
+    pub(super) is_incomplete: bool,
 }
 
-enum Mark {
-    Ours,
+enum Membership {
+    Member,
     None,
-    Unclear,
+    Unknown,
 }
 
-impl Census {
+impl ProcessFinder {
     /// Creates a finder for a child. `root` must not have been waited for: until then, its pid and its process group
     /// cannot be reused.
     pub(super) fn new(root: Pid, mark: &str) -> Self {
         let root = root.as_raw_pid();
-        let start = proc_table::find(root).map_or(0, |process| process.start);
-        Census { root: Some(root), start, ..Self::of(mark) }
+        let root_start = proc_table::find(root).map_or(0, |process| process.start);
+        ProcessFinder { root_pid: Some(root), root_start, ..Self::with_marker(mark) }
     }
 
     /// Creates a finder for all processes that carry the marker.
-    pub(super) fn of(mark: &str) -> Self {
-        Census {
-            own: rustix::process::getpid().as_raw_pid(),
-            root: None,
-            start: 0,
-            is_below_this: false,
-            mark: mark.to_owned(),
+    pub(super) fn with_marker(mark: &str) -> Self {
+        ProcessFinder {
+            own_pid: rustix::process::getpid().as_raw_pid(),
+            root_pid: None,
+            root_start: 0,
+            includes_descendants: false,
+            marker: mark.to_owned(),
             known: HashSet::new(),
             killed: HashSet::new(),
-            refused: HashSet::new(),
+            not_permitted: HashSet::new(),
         }
     }
 
     /// Creates a finder for all descendants of this process.
-    pub(super) fn below_this() -> Self {
-        Census { is_below_this: true, ..Self::of("") }
+    pub(super) fn descendants() -> Self {
+        ProcessFinder { includes_descendants: true, ..Self::with_marker("") }
     }
 
     /// Scans the process table once.
-    pub(super) fn take(&mut self) -> Found {
+    pub(super) fn scan(&mut self) -> ScanResult {
         let table = proc_table::all();
-        let is_root = |process: &Process| self.root == Some(process.id);
-        let is_other = |process: &Process| is_root(process) && process.start != self.start;
-        let is_root_ours = self.root.is_some() && (self.start == 0 || !table.iter().any(is_other));
+        let is_root = |process: &Process| self.root_pid == Some(process.id);
+        let is_other = |process: &Process| is_root(process) && process.start != self.root_start;
+        let is_root_ours = self.root_pid.is_some() && (self.root_start == 0 || !table.iter().any(is_other));
         let (mut members, mut others) = (Vec::new(), Vec::new());
         let mut unclear = Vec::new();
         for process in table {
-            if process.start < self.start || process.id == self.own {
+            if process.start < self.root_start || process.id == self.own_pid {
                 continue;
             }
-            let is_in_group = is_root(&process) || self.root == Some(process.group);
+            let is_in_group = is_root(&process) || self.root_pid == Some(process.group);
             if (is_root_ours && is_in_group) || self.known.contains(&identity(&process)) {
                 members.push(process);
                 continue;
             }
-            match self.mark_of(&process) {
-                Mark::Ours => members.push(process),
-                Mark::None => others.push(process),
-                Mark::Unclear => {
+            match self.membership(&process) {
+                Membership::Member => members.push(process),
+                Membership::None => others.push(process),
+                Membership::Unknown => {
                     unclear.push(process.id);
                     others.push(process);
                 }
             }
         }
         loop {
-            let this = self.is_below_this.then_some(self.own);
+            let this = self.includes_descendants.then_some(self.own_pid);
             let parents: HashSet<_> = members.iter().map(|member| member.id).chain(this).collect();
             let (children, rest): (Vec<_>, Vec<_>) =
                 others.into_iter().partition(|process| parents.contains(&process.parent));
@@ -113,19 +113,19 @@ impl Census {
             members.extend(children);
         }
         self.known.extend(members.iter().map(identity));
-        members.retain(|member| member.is_alive && !self.refused.contains(&identity(member)));
+        members.retain(|member| member.is_alive && !self.not_permitted.contains(&identity(member)));
         let is_unclear = others.iter().any(|process| unclear.contains(&process.id));
-        Found { alive: members, is_root_ours, is_unclear }
+        ScanResult { alive: members, is_root_ours, is_incomplete: is_unclear }
     }
 
-    fn mark_of(&self, process: &Process) -> Mark {
-        if self.mark.is_empty() || !process.is_alive || process.parent == KERNEL {
-            return Mark::None;
+    fn membership(&self, process: &Process) -> Membership {
+        if self.marker.is_empty() || !process.is_alive || process.parent == KTHREADD_PID {
+            return Membership::None;
         }
         match proc_table::environment(process.id) {
-            Some(environment) if environment.is_empty() => Mark::Unclear,
-            Some(environment) if carries(&environment, &self.mark) => Mark::Ours,
-            _ => Mark::None,
+            Some(environment) if environment.is_empty() => Membership::Unknown,
+            Some(environment) if has_marker(&environment, &self.marker) => Membership::Member,
+            _ => Membership::None,
         }
     }
 
@@ -145,7 +145,7 @@ impl Census {
             Err(_) => kill_process(id, Signal::KILL),
         };
         if killed == Err(Errno::PERM) {
-            self.refused.insert(identity(member));
+            self.not_permitted.insert(identity(member));
             return None;
         }
         self.killed.insert(identity(member));
@@ -158,8 +158,8 @@ impl Census {
     }
 
     /// Returns the number of processes that could not be killed for lack of permission.
-    pub(super) fn refused(&self) -> usize {
-        self.refused.len()
+    pub(super) fn not_permitted(&self) -> usize {
+        self.not_permitted.len()
     }
 }
 
@@ -173,7 +173,7 @@ pub(super) fn terminate(member: &Process) {
 }
 
 /// Returns a descriptor that becomes readable when the process exits. `None` on old kernels.
-pub(super) fn exit_sign(process: Pid) -> Option<OwnedFd> {
+pub(super) fn exit_fd(process: Pid) -> Option<OwnedFd> {
     pidfd_open(process, PidfdFlags::empty()).ok()
 }
 
@@ -182,10 +182,10 @@ fn identity(process: &Process) -> (i32, u64) {
 }
 
 /// Returns whether the environment lists the marker.
-fn carries(environment: &[u8], mark: &str) -> bool {
+fn has_marker(environment: &[u8], mark: &str) -> bool {
     let variables = environment.split(|byte| *byte == 0);
-    let lineages =
-        variables.filter_map(|variable| variable.strip_prefix(LINEAGE.as_bytes())?.strip_prefix(b"="));
+    let lineages = variables
+        .filter_map(|variable| variable.strip_prefix(LINEAGE_VARIABLE.as_bytes())?.strip_prefix(b"="));
     lineages.flat_map(|lineage| lineage.split(|byte| *byte == b':')).any(|one| one == mark.as_bytes())
 }
 
@@ -196,11 +196,11 @@ mod tests {
     #[test]
     fn a_number_that_was_given_to_another_process_is_no_evidence() {
         let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let mut census = Census::new(Pid::from_child(&stranger), "1-a");
-        let found = census.take();
+        let mut census = ProcessFinder::new(Pid::from_child(&stranger), "1-a");
+        let found = census.scan();
         assert!(found.is_root_ours && found.alive.len() == 1);
-        let mut later = Census { start: census.start - 1, known: HashSet::new(), ..census };
-        let found = later.take();
+        let mut later = ProcessFinder { root_start: census.root_start - 1, known: HashSet::new(), ..census };
+        let found = later.scan();
         assert!(!found.is_root_ours && found.alive.is_empty());
         stranger.kill().unwrap();
         stranger.wait().unwrap();
@@ -209,9 +209,11 @@ mod tests {
     #[test]
     fn a_mark_is_found_among_others_and_only_whole() {
         let environment = b"A=1-a\0LINCHPIN_LINEAGE=9-b:1-a\0B=2\0";
-        assert!(carries(environment, "1-a") && carries(environment, "9-b"));
-        assert!(!carries(environment, "1-") && !carries(environment, "-a") && !carries(environment, "2"));
-        assert!(!carries(b"XLINCHPIN_LINEAGE=1-a\0LINCHPIN_LINEAGES=1-a\0", "1-a"));
-        assert!(!carries(b"", "1-a"));
+        assert!(has_marker(environment, "1-a") && has_marker(environment, "9-b"));
+        assert!(
+            !has_marker(environment, "1-") && !has_marker(environment, "-a") && !has_marker(environment, "2")
+        );
+        assert!(!has_marker(b"XLINCHPIN_LINEAGE=1-a\0LINCHPIN_LINEAGES=1-a\0", "1-a"));
+        assert!(!has_marker(b"", "1-a"));
     }
 }

@@ -11,48 +11,53 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::process_finder::{Census, Found, exit_sign};
+use super::process_finder::{ProcessFinder, ScanResult, exit_fd};
 use super::supervisor::Control;
 use crate::lock::lock;
 
 /// How long to wait for killed processes. Only a process that hangs in the kernel takes longer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of scans. After each scan all found processes are killed.
-const ROUNDS: usize = 50;
+const MAX_SCANS: usize = 50;
 /// How often to repeat a scan because of a process in the middle of `exec`.
-const UNCLEAR_ROUNDS: usize = 2;
-const PAUSE: Duration = Duration::from_millis(1);
+const MAX_RESCANS: usize = 2;
+const RESCAN_DELAY: Duration = Duration::from_millis(1);
 
-pub(super) struct Tree {
+pub(super) struct ProcessTree {
     root: Pid,
-    exit: Option<OwnedFd>,
+    exit_fd: Option<OwnedFd>,
     /// Set if the child is a supervisor, which ends everything itself.
     control: Option<Control>,
-    state: Mutex<State>,
+    state: Mutex<TreeState>,
 }
 
-struct State {
+struct TreeState {
     child: Child,
-    census: Census,
-    end: Option<End>,
+    census: ProcessFinder,
+    end: Option<TreeEnd>,
 }
 
 #[derive(Clone, Copy)]
-struct End {
+struct TreeEnd {
     status: Option<ExitStatus>,
 }
 
-impl Tree {
+impl ProcessTree {
     /// Creates a tree. `mark` is the marker in the environment of the child and its descendants.
     pub(super) fn new(child: Child, mark: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
-        let census = Census::new(root, mark);
-        Tree { root, exit: exit_sign(root), control, state: Mutex::new(State { child, census, end: None }) }
+        let census = ProcessFinder::new(root, mark);
+        ProcessTree {
+            root,
+            exit_fd: exit_fd(root),
+            control,
+            state: Mutex::new(TreeState { child, census, end: None }),
+        }
     }
 
     /// Returns a descriptor that becomes readable when the child has exited, if supported.
-    pub(super) fn exit_sign(&self) -> Option<BorrowedFd<'_>> {
-        self.exit.as_ref().map(AsFd::as_fd)
+    pub(super) fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.exit_fd.as_ref().map(AsFd::as_fd)
     }
 
     /// Returns whether the child itself has exited.
@@ -64,10 +69,10 @@ impl Tree {
     }
 
     /// Records the descendants of the child while their parents still exist as evidence.
-    pub(super) fn remember(&self) {
+    pub(super) fn record_descendants(&self) {
         let mut state = lock(&self.state);
         if state.end.is_none() && self.control.is_none() {
-            state.census.take();
+            state.census.scan();
         }
     }
 
@@ -77,27 +82,27 @@ impl Tree {
             return control.terminate();
         }
         let mut state = lock(&self.state);
-        if state.end.is_none() && state.census.take().is_root_ours {
+        if state.end.is_none() && state.census.scan().is_root_ours {
             let _ = kill_process_group(self.root, Signal::TERM);
         }
     }
 
     /// Kills all remaining processes and reaps the child. Returns its exit status, if known. May be called
     /// repeatedly and concurrently.
-    pub(super) fn end(&self) -> Option<ExitStatus> {
-        let (end, left) = {
+    pub(super) fn kill(&self) -> Option<ExitStatus> {
+        let (end, not_permitted) = {
             let mut state = lock(&self.state);
             if let Some(end) = state.end {
                 return end.status;
             }
-            let State { child, census, end } = &mut *state;
-            if let Some(status) = self.control.as_ref().and_then(|control| control.end(PATIENCE)) {
-                self.reap(child, Instant::now() + PATIENCE);
-                *end = Some(End { status: Some(status) });
+            let TreeState { child, census, end } = &mut *state;
+            if let Some(status) = self.control.as_ref().and_then(|control| control.kill_all(KILL_TIMEOUT)) {
+                self.reap(child, Instant::now() + KILL_TIMEOUT);
+                *end = Some(TreeEnd { status: Some(status) });
                 return Some(status);
             }
-            let until = Instant::now() + PATIENCE;
-            let is_clean = kill_all(census, until, UNCLEAR_ROUNDS, |found| {
+            let until = Instant::now() + KILL_TIMEOUT;
+            let is_clean = kill_all(census, until, MAX_RESCANS, |found| {
                 if found.is_root_ours {
                     // All at once, so that no process of the group can start another one in between.
                     let _ = kill_process_group(self.root, Signal::KILL);
@@ -105,9 +110,9 @@ impl Tree {
                 }
             });
             let status = self.reap(child, until);
-            (*end.insert(End { status }), (!is_clean).then(|| census.refused()))
+            (*end.insert(TreeEnd { status }), (!is_clean).then(|| census.not_permitted()))
         };
-        if let Some(refused) = left {
+        if let Some(refused) = not_permitted {
             let process = self.root.as_raw_pid();
             tracing::warn!(process, refused, "failed to end processes started by a server");
         }
@@ -115,7 +120,7 @@ impl Tree {
     }
 
     fn reap(&self, child: &mut Child, until: Instant) -> Option<ExitStatus> {
-        match self.exit_sign() {
+        match self.exit_fd() {
             Some(sign) if !wait(sign, until) => child.try_wait().ok().flatten(),
             _ => child.wait().ok(),
         }
@@ -126,44 +131,44 @@ impl Tree {
 /// `unclear` is how often to repeat a scan because of a process in the middle of `exec`; `first` is called after
 /// every scan, before processes are killed.
 pub(super) fn kill_all(
-    census: &mut Census,
+    census: &mut ProcessFinder,
     until: Instant,
-    unclear: usize,
-    mut first: impl FnMut(&Found),
+    max_rescans: usize,
+    mut before_kill: impl FnMut(&ScanResult),
 ) -> bool {
-    let mut looked = 0;
-    for _ in 0..ROUNDS + unclear {
+    let mut rescans = 0;
+    for _ in 0..MAX_SCANS + max_rescans {
         // Scan before killing: when its parent exits, a process loses the evidence of its descent.
-        let found = census.take();
-        first(&found);
+        let found = census.scan();
+        before_kill(&found);
         if found.alive.is_empty() {
-            if !found.is_unclear || looked == unclear || Instant::now() >= until {
-                return census.refused() == 0;
+            if !found.is_incomplete || rescans == max_rescans || Instant::now() >= until {
+                return census.not_permitted() == 0;
             }
-            looked += 1;
-            std::thread::sleep(PAUSE);
+            rescans += 1;
+            std::thread::sleep(RESCAN_DELAY);
             continue;
         }
-        let dying: Vec<_> = found.alive.iter().map(|member| census.kill(member)).collect();
-        for descriptor in &dying {
+        let killed: Vec<_> = found.alive.iter().map(|member| census.kill(member)).collect();
+        for descriptor in &killed {
             match descriptor {
                 Some(descriptor) => drop(wait(descriptor.as_fd(), until)),
-                None => std::thread::sleep(PAUSE),
+                None => std::thread::sleep(RESCAN_DELAY),
             }
         }
         if Instant::now() >= until {
             break;
         }
     }
-    census.take().alive.is_empty() && census.refused() == 0
+    census.scan().alive.is_empty() && census.not_permitted() == 0
 }
 
 /// Waits for the exit of a process. Returns whether it exited in time.
 fn wait(descriptor: BorrowedFd<'_>, until: Instant) -> bool {
     loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).unwrap_or_default();
-        match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&left)) {
+        let not_permitted = until.saturating_duration_since(Instant::now());
+        let not_permitted = Timespec::try_from(not_permitted).unwrap_or_default();
+        match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&not_permitted)) {
             Err(rustix::io::Errno::INTR) => {}
             ready => return ready.is_ok_and(|count| count > 0),
         }

@@ -7,21 +7,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 
-use super::lineage::{LINEAGE, new_mark};
+use super::lineage::{LINEAGE_VARIABLE, new_mark};
 use super::supervisor::{self, Control, SUPERVISE};
 use super::{Command, Lineage};
 
 /// A process in its own group, and the marker that it and its descendants carry.
-pub(super) struct Started {
+pub(super) struct SpawnedChild {
     pub(super) child: Child,
     pub(super) stdin: Option<ChildStdin>,
-    pub(super) mark: String,
+    pub(super) marker: String,
     /// Set if the child is a supervisor.
     pub(super) control: Option<Control>,
 }
 
-pub(super) fn start(command: &Command) -> io::Result<Started> {
-    let mark = new_mark();
+pub(super) fn spawn(command: &Command) -> io::Result<SpawnedChild> {
+    let marker = new_mark();
     let mut process = match &command.supervisor {
         Some(supervisor) if cfg!(target_os = "linux") => {
             let mut process = std::process::Command::new(supervisor);
@@ -35,44 +35,44 @@ pub(super) fn start(command: &Command) -> io::Result<Started> {
         process.env_clear();
     }
     process.envs(command.env.iter().map(|(name, value)| (name, value)));
-    process.envs(provided(command)?);
-    let lineage = lineage(command.lineage.as_ref(), &mark);
+    process.envs(provided_environment(command)?);
+    let lineage = lineage(command.lineage.as_ref(), &marker);
     if let Some(directory) = &command.directory {
         check_directory(command, directory)?;
         process.current_dir(directory);
     }
     process.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let failed = |error: io::Error| fault(command, error.kind(), &reason(command, &error));
+    let failed = |error: io::Error| start_error(command, error.kind(), &start_error_reason(command, &error));
     if command.supervisor.is_some() && cfg!(target_os = "linux") {
         let started = supervisor::start(process, &lineage).map_err(|error| {
-            fault(command, error.kind(), &format!("the supervisor process cannot be started: {error}"))
+            start_error(command, error.kind(), &format!("the supervisor process cannot be started: {error}"))
         })?;
         let (child, stdin, control) = started.map_err(failed)?;
-        return Ok(Started { child, stdin: Some(stdin), mark, control: Some(control) });
+        return Ok(SpawnedChild { child, stdin: Some(stdin), marker, control: Some(control) });
     }
-    let mut child = process.env(LINEAGE, lineage).stdin(Stdio::piped()).spawn().map_err(failed)?;
-    Ok(Started { stdin: child.stdin.take(), child, mark, control: None })
+    let mut child = process.env(LINEAGE_VARIABLE, lineage).stdin(Stdio::piped()).spawn().map_err(failed)?;
+    Ok(SpawnedChild { stdin: child.stdin.take(), child, marker, control: None })
 }
 
 /// Returns the markers of this process, the lineage and the new marker: a server that starts servers belongs, with
 /// all of them, to the process that started it.
-fn lineage(of: Option<&Lineage>, mark: &str) -> OsString {
-    let mut lineage = std::env::var_os(LINEAGE).unwrap_or_default();
-    for mark in of.map(Lineage::as_str).into_iter().chain([mark]) {
+fn lineage(of: Option<&Lineage>, marker: &str) -> OsString {
+    let mut lineage = std::env::var_os(LINEAGE_VARIABLE).unwrap_or_default();
+    for marker in of.map(Lineage::as_str).into_iter().chain([marker]) {
         if !lineage.is_empty() {
             lineage.push(":");
         }
-        lineage.push(mark);
+        lineage.push(marker);
     }
     lineage
 }
 
-fn provided(command: &Command) -> io::Result<Vec<(String, String)>> {
+fn provided_environment(command: &Command) -> io::Result<Vec<(String, String)>> {
     let Some(provide) = &command.env_with else { return Ok(Vec::new()) };
     let provided = catch_unwind(AssertUnwindSafe(|| provide()))
         .unwrap_or_else(|_| Err(io::Error::other("the function given to `env_with` panicked")));
     provided.map_err(|error| {
-        fault(command, error.kind(), &format!("its environment could not be prepared: {error}"))
+        start_error(command, error.kind(), &format!("its environment could not be prepared: {error}"))
     })
 }
 
@@ -80,12 +80,12 @@ fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
     let shown = directory.display();
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(fault(
+        Ok(_) => Err(start_error(
             command,
             ErrorKind::NotADirectory,
             &format!("the working directory {shown} is not a directory; set another one with `current_dir`"),
         )),
-        Err(error) => Err(fault(
+        Err(error) => Err(start_error(
             command,
             error.kind(),
             &format!("the working directory {shown} cannot be used ({error}); create it, or set another one"),
@@ -93,7 +93,7 @@ fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
     }
 }
 
-fn reason(command: &Command, error: &io::Error) -> String {
+fn start_error_reason(command: &Command, error: &io::Error) -> String {
     let is_path = command.program.as_encoded_bytes().contains(&b'/');
     let directory = command.directory.as_deref().unwrap_or(Path::new(""));
     match error.kind() {
@@ -111,6 +111,6 @@ fn reason(command: &Command, error: &io::Error) -> String {
     }
 }
 
-fn fault(command: &Command, kind: ErrorKind, reason: &str) -> io::Error {
+fn start_error(command: &Command, kind: ErrorKind, reason: &str) -> io::Error {
     io::Error::new(kind, format!("cannot start `{}`: {reason}", command.program.display()))
 }

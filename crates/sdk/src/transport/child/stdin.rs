@@ -10,13 +10,13 @@ use crate::lock::lock;
 use crate::transport::Wire;
 
 /// A buffer that grew beyond this is freed.
-const KEEP: usize = 1 << 20;
+const MAX_RETAINED_BYTES: usize = 1 << 20;
 
-pub(super) struct Input {
+pub(super) struct StdinWriter {
     pipe: Mutex<Pipe>,
     /// Whether bytes are left because the pipe was full. While it is set, the I/O thread writes all new messages, so
     /// the holder of the lock need not check for them.
-    blocked: AtomicBool,
+    is_blocked: AtomicBool,
 }
 
 struct Pipe {
@@ -28,26 +28,26 @@ struct Pipe {
 
 /// Progress of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteProgress {
     /// Nothing is left for the caller to do.
-    All,
+    Complete,
     /// The pipe is full. Returned only to the caller that noticed it.
     Blocked,
 }
 
-impl Written {
+impl WriteProgress {
     pub(super) fn is_blocked(self) -> bool {
-        self == Written::Blocked
+        self == WriteProgress::Blocked
     }
 }
 
-impl Input {
+impl StdinWriter {
     pub(super) fn new(stdin: Option<ChildStdin>) -> Self {
         let pipe = Pipe { stdin: stdin.map(Arc::new), bytes: Vec::new(), written: 0 };
-        Input { pipe: Mutex::new(pipe), blocked: AtomicBool::new(false) }
+        StdinWriter { pipe: Mutex::new(pipe), is_blocked: AtomicBool::new(false) }
     }
 
-    pub(super) fn do_not_block(&self) -> io::Result<()> {
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
         if let Some(stdin) = &lock(&self.pipe).stdin {
             rustix::io::ioctl_fionbio(stdin, true)?;
         }
@@ -56,27 +56,27 @@ impl Input {
 
     /// Writes outgoing messages in order. The holder of the lock also writes messages that are added concurrently,
     /// so that no sender waits for it.
-    pub(super) fn flush(&self, wire: &Wire) -> Written {
+    pub(super) fn flush(&self, wire: &Wire) -> WriteProgress {
         while wire.has_outgoing() {
             let mut pipe = match self.pipe.try_lock() {
                 Ok(pipe) => pipe,
                 Err(TryLockError::Poisoned(pipe)) => pipe.into_inner(),
-                Err(TryLockError::WouldBlock) => return Written::All,
+                Err(TryLockError::WouldBlock) => return WriteProgress::Complete,
             };
-            if self.blocked.load(Ordering::Acquire) {
-                return Written::All; // the I/O thread continues when there is room
+            if self.is_blocked.load(Ordering::Acquire) {
+                return WriteProgress::Complete; // the I/O thread continues when there is room
             }
-            wire.take(&mut pipe.bytes);
+            wire.take_outgoing(&mut pipe.bytes);
             if self.write(&mut pipe).is_blocked() {
-                return Written::Blocked;
+                return WriteProgress::Blocked;
             }
         }
-        Written::All
+        WriteProgress::Complete
     }
 
     /// Returns the pipe, if bytes wait for room in it.
-    pub(super) fn blocked(&self) -> Option<Arc<ChildStdin>> {
-        if !self.blocked.load(Ordering::Acquire) {
+    pub(super) fn blocked_pipe(&self) -> Option<Arc<ChildStdin>> {
+        if !self.is_blocked.load(Ordering::Acquire) {
             return None;
         }
         lock(&self.pipe).stdin.clone()
@@ -95,7 +95,7 @@ impl Input {
         if self.write(&mut pipe).is_blocked() {
             return false;
         }
-        wire.take(&mut pipe.bytes);
+        wire.take_outgoing(&mut pipe.bytes);
         if self.write(&mut pipe).is_blocked() {
             return false;
         }
@@ -110,30 +110,30 @@ impl Input {
         self.write(&mut pipe);
     }
 
-    fn write(&self, pipe: &mut Pipe) -> Written {
+    fn write(&self, pipe: &mut Pipe) -> WriteProgress {
         let written = pipe.write();
-        self.blocked.store(written.is_blocked(), Ordering::Release);
+        self.is_blocked.store(written.is_blocked(), Ordering::Release);
         written
     }
 }
 
 impl Pipe {
-    fn write(&mut self) -> Written {
+    fn write(&mut self) -> WriteProgress {
         while self.written < self.bytes.len() {
             // Without a pipe the rest is dropped: the child is about to exit, which provides the reason.
             let Some(stdin) = &self.stdin else { break };
             match stdin.as_ref().write(&self.bytes[self.written..]) {
                 Ok(count) if count > 0 => self.written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Written::Blocked,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return WriteProgress::Blocked,
                 _ => self.stdin = None,
             }
         }
         self.written = 0;
         self.bytes.clear();
-        if self.bytes.capacity() > KEEP {
+        if self.bytes.capacity() > MAX_RETAINED_BYTES {
             self.bytes = Vec::new();
         }
-        Written::All
+        WriteProgress::Complete
     }
 }

@@ -33,17 +33,17 @@ use rustix::net::{
 };
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
-use super::lineage::LINEAGE;
-use super::process_finder::{Census, terminate};
-use super::process_tree::{PATIENCE, kill_all};
+use super::lineage::LINEAGE_VARIABLE;
+use super::process_finder::{ProcessFinder, terminate};
+use super::process_tree::{KILL_TIMEOUT, kill_all};
 
 /// Argument with which a program becomes a supervisor. It must call [`supervise`] and do nothing else.
 pub const SUPERVISE: &str = "__supervise";
 /// Time for processes that have outlived their server to exit after `SIGTERM`.
-const GRACE: Duration = Duration::from_secs(1);
+const TERM_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay between two attempts to kill processes that could not be killed.
-const PAUSE: Duration = Duration::from_secs(1);
-const MAX_LINEAGE: usize = 4096;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_LINEAGE_LEN: usize = 4096;
 
 /// Connection to a running supervisor.
 pub(super) struct Control(UnixStream);
@@ -56,7 +56,7 @@ impl Control {
 
     /// Kills all processes, and returns the exit status of the server; `None` if the supervisor was killed or does
     /// not respond in time.
-    pub(super) fn end(&self, timeout: Duration) -> Option<ExitStatus> {
+    pub(super) fn kill_all(&self, timeout: Duration) -> Option<ExitStatus> {
         let _ = self.0.shutdown(Shutdown::Write); // it may have ended
         self.0.set_read_timeout(Some(timeout)).ok()?;
         read_number(&self.0).ok().map(ExitStatus::from_raw)
@@ -69,10 +69,10 @@ pub(super) fn start(
     mut command: Command,
     lineage: &OsStr,
 ) -> io::Result<io::Result<(Child, ChildStdin, Control)>> {
-    let (control, theirs) = UnixStream::pair()?;
+    let (control, supervisor_end) = UnixStream::pair()?;
     let (input, stdin) = io::pipe()?;
     // The supervisor does not carry the lineage: ending the lineage must not kill the supervisor first.
-    command.env_remove(LINEAGE).stdin(OwnedFd::from(theirs)).process_group(0);
+    command.env_remove(LINEAGE_VARIABLE).stdin(OwnedFd::from(supervisor_end)).process_group(0);
     let mut child = command.spawn()?;
     drop(command); // it holds the other end of the control socket
     let sent = send(&control, lineage, &input);
@@ -97,7 +97,7 @@ fn send(control: &UnixStream, lineage: &OsStr, input: &PipeReader) -> io::Result
 }
 
 fn receive(control: &UnixStream) -> io::Result<(OsString, OwnedFd)> {
-    let mut lineage = vec![0; MAX_LINEAGE];
+    let mut lineage = vec![0; MAX_LINEAGE_LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(&mut lineage)];
@@ -133,7 +133,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     let (lineage, input) = receive(&control)?;
     let mut command = Command::new(arguments.next().ok_or(ErrorKind::InvalidInput)?);
-    command.args(arguments).env(LINEAGE, lineage).stdin(input).process_group(0);
+    command.args(arguments).env(LINEAGE_VARIABLE, lineage).stdin(input).process_group(0);
     command.stdout(rustix::stdio::stdout().try_clone_to_owned()?);
     command.stderr(rustix::stdio::stderr().try_clone_to_owned()?);
     // The server's output ends when its last writer has exited, so this process must not hold it.
@@ -142,7 +142,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     let orders = control.try_clone()?;
-    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || obey(&orders))?;
+    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || handle_orders(&orders))?;
     // Everything that can fail comes before this: from here on the server must be supervised.
     let started = command.spawn();
     drop(command); // it has the server's pipes
@@ -156,11 +156,11 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
 }
 
 /// Handles orders on the control socket until it is closed, then kills everything.
-fn obey(mut control: &UnixStream) {
+fn handle_orders(mut control: &UnixStream) {
     while control.read_exact(&mut [0]).is_ok() {
         terminate_all();
     }
-    kill_rest();
+    kill_descendants();
 }
 
 /// Waits for the server and all orphans. Returns the wait status of the server when no descendant is left.
@@ -171,8 +171,8 @@ fn reap(server: Pid) -> i32 {
             Ok(Some((process, ended))) if process == server => {
                 status = ended.as_raw();
                 let ending = std::thread::Builder::new().name("linchpin-ending".into());
-                if ending.spawn(end_rest).is_err() {
-                    kill_all(&mut Census::below_this(), Instant::now() + PATIENCE, 0, |_| ());
+                if ending.spawn(end_descendants).is_err() {
+                    kill_all(&mut ProcessFinder::descendants(), Instant::now() + KILL_TIMEOUT, 0, |_| ());
                 }
             }
             Ok(_) | Err(Errno::INTR) => {}
@@ -182,20 +182,20 @@ fn reap(server: Pid) -> i32 {
 }
 
 /// Ends the processes that have outlived the server.
-fn end_rest() {
+fn end_descendants() {
     terminate_all();
-    std::thread::sleep(GRACE);
-    kill_rest();
+    std::thread::sleep(TERM_TIMEOUT);
+    kill_descendants();
 }
 
 fn terminate_all() {
-    Census::below_this().take().alive.iter().for_each(terminate);
+    ProcessFinder::descendants().scan().alive.iter().for_each(terminate);
 }
 
 /// Kills all descendants repeatedly: this process exits when the last of them was reaped.
-fn kill_rest() -> ! {
+fn kill_descendants() -> ! {
     loop {
-        kill_all(&mut Census::below_this(), Instant::now() + PATIENCE, 0, |_| ());
-        std::thread::sleep(PAUSE);
+        kill_all(&mut ProcessFinder::descendants(), Instant::now() + KILL_TIMEOUT, 0, |_| ());
+        std::thread::sleep(RETRY_DELAY);
     }
 }

@@ -5,29 +5,30 @@ use ::http::{Method as Verb, Response, StatusCode};
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Method;
 
-use super::connection::Link;
+use super::connection::HttpConnection;
 use super::errors;
-use super::send::{Outgoing, name_of};
-use crate::auth::{Authorize, Challenge, Refusal, Request};
+use super::send::{HttpSend, method_name};
+use crate::auth::{AuthRejection, Authorize, Challenge, Request};
 use crate::egress::ResponseBody;
 use crate::http::header_names;
 use crate::lock::lock;
 
 /// Maximum number of resends of one request: for a nonce, for a token, and for more scopes.
-const MOST: usize = 4;
+const MAX_RESENDS: usize = 4;
 
-impl Link {
+impl HttpConnection {
     pub(super) async fn send_authorized(
         &self,
         authorize: &dyn Authorize,
-        outgoing: Outgoing<'_>,
+        outgoing: HttpSend<'_>,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let (egress, Outgoing { verb, target, .. }) = (&self.http.egress, outgoing);
+        let (egress, HttpSend { verb, target, .. }) = (&self.http.egress, outgoing);
         let is_background = self.is_background(outgoing);
-        let request = Request { method: name_of(verb), target, server: &self.target, egress, is_background };
-        let mut again = 0;
+        let request =
+            Request { method: method_name(verb), target, server: &self.target, egress, is_background };
+        let mut resends = 0;
         loop {
-            let paused = self.wire.pause();
+            let paused = self.wire.pause_timeouts();
             let credentials = authorize.credentials(request).await;
             let credentials = credentials.map_err(|error| errors::not_authorized(&error, None))?;
             drop(paused);
@@ -35,14 +36,21 @@ impl Link {
             for (name, value) in credentials.headers {
                 headers.insert(name, value);
             }
-            let response = self.send_with(Outgoing { headers: &headers, ..outgoing }).await?;
-            authorize.answered(request, credentials.mark, response.status().as_u16(), response.headers());
-            let refusal = refusal(&response, credentials.mark).filter(|_| again < MOST);
+            let response = self.send_once(HttpSend { headers: &headers, ..outgoing }).await?;
+            authorize.on_response(
+                request,
+                credentials.generation,
+                response.status().as_u16(),
+                response.headers(),
+            );
+            let refusal = auth_rejection(&response, credentials.generation).filter(|_| resends < MAX_RESENDS);
             let Some(refusal) = refusal else { return Ok(response) };
-            self.diagnose(|| format!("{verb} was rejected with {}: {}", refusal.status, wanted(&refusal)));
-            let _paused = self.wire.pause(); // a user may have to sign in
-            match authorize.refused(request, refusal).await {
-                Ok(true) => again += 1,
+            self.report_diagnostic(|| {
+                format!("{verb} was rejected with {}: {}", refusal.status, describe_challenge(&refusal))
+            });
+            let _paused = self.wire.pause_timeouts(); // a user may have to sign in
+            match authorize.on_rejected(request, refusal).await {
+                Ok(true) => resends += 1,
                 Ok(false) => return Ok(response),
                 Err(error) => return Err(errors::not_authorized(&error, Some(response.status()))),
             }
@@ -51,7 +59,7 @@ impl Link {
 
     /// Returns whether no caller waits for a request. During the negotiation a caller waits for it, and for the
     /// first stream of changes; later streams replace ended ones in the background.
-    fn is_background(&self, outgoing: Outgoing<'_>) -> bool {
+    fn is_background(&self, outgoing: HttpSend<'_>) -> bool {
         let listens = || {
             outgoing.headers.get(header_names::METHOD).is_some_and(|method| method == Method::Listen.name())
         };
@@ -60,19 +68,19 @@ impl Link {
     }
 }
 
-fn refusal(response: &Response<ResponseBody>, mark: u64) -> Option<Refusal> {
+fn auth_rejection(response: &Response<ResponseBody>, mark: u64) -> Option<AuthRejection> {
     let status = response.status();
     if status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN {
         return None;
     }
     let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
     let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
-    let challenge = Challenge::read(values.iter().map(|value| &**value));
-    Some(Refusal { status: status.as_u16(), challenge, mark })
+    let challenge = Challenge::parse(values.iter().map(|value| &**value));
+    Some(AuthRejection { status: status.as_u16(), challenge, generation: mark })
 }
 
 /// Describes the challenge, without values that the server chooses.
-fn wanted(refusal: &Refusal) -> &'static str {
+fn describe_challenge(refusal: &AuthRejection) -> &'static str {
     match refusal.challenge.error.as_deref() {
         Some("insufficient_scope") => "the token lacks a scope",
         Some("use_dpop_nonce") => "a DPoP nonce is required",

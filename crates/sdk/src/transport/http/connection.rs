@@ -11,41 +11,41 @@ use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Era, Method};
 use tokio::runtime::Handle;
 
-use super::message::{self, Outgoing, Request};
-use super::options::Http;
-use super::send_queue::Lane;
-use super::state::{Greeting, State, Way};
-use super::tool_headers::Mirrors;
+use super::message::{self, OutgoingMessage, OutgoingRequest};
+use super::options::HttpTransport;
+use super::send_queue::SendQueue;
+use super::state::{HttpMode, HttpState, InitializeMessage};
+use super::tool_headers::ToolHeaderMap;
 use crate::egress::Target;
 use crate::http::header_names;
 use crate::lock::lock;
-use crate::server::{start, start_abortable};
-use crate::transport::{Carrier, Direction, Line, Wire};
+use crate::server::{spawn, spawn_abortable};
+use crate::transport::{Direction, PerRequestTransport, TransportHandle, Wire};
 
 /// Timeout for delivering the last messages, and for ending the session.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) struct Link {
+pub(super) struct HttpConnection {
     pub(super) wire: Wire,
-    pub(super) http: Http,
+    pub(super) http: HttpTransport,
     /// URL of the server.
     pub(super) target: Target,
     /// The same as text, for the headers provider.
     pub(super) url: Arc<str>,
     pub(super) runtime: Handle,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<HttpState>,
     /// Held while a new session replaces a lost one.
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
-    pub(super) lane: Lane,
-    pub(super) mirrors: Mirrors,
+    pub(super) send_queue: SendQueue,
+    pub(super) tool_headers: ToolHeaderMap,
     /// Held while outgoing messages are taken, so that they stay in order.
-    turn: Mutex<()>,
+    outgoing_lock: Mutex<()>,
 }
 
-impl Link {
-    pub(super) fn open(http: Http, target: Target, wire: Wire) -> Arc<Self> {
-        let state = Mutex::new(State::new(&http.headers));
-        let link = Arc::new(Link {
+impl HttpConnection {
+    pub(super) fn open(http: HttpTransport, target: Target, wire: Wire) -> Arc<Self> {
+        let state = Mutex::new(HttpState::new(&http.headers));
+        let link = Arc::new(HttpConnection {
             wire,
             url: target.to_string().into(),
             http,
@@ -53,179 +53,182 @@ impl Link {
             runtime: Handle::current(),
             state,
             renewing: Arc::default(),
-            lane: Lane::default(),
-            mirrors: Mirrors::default(),
-            turn: Mutex::new(()),
+            send_queue: SendQueue::default(),
+            tool_headers: ToolHeaderMap::default(),
+            outgoing_lock: Mutex::new(()),
         });
-        let carrier: Weak<Link> = Arc::downgrade(&link);
-        link.wire.carried_by(carrier.clone() as Weak<dyn Carrier>);
-        link.wire.on_outgoing(move || carrier.upgrade().into_iter().for_each(|link| link.take_all()));
+        let carrier: Weak<HttpConnection> = Arc::downgrade(&link);
+        link.wire.carried_by(carrier.clone() as Weak<dyn PerRequestTransport>);
+        link.wire
+            .on_outgoing(move || carrier.upgrade().into_iter().for_each(|link| link.dispatch_outgoing()));
         link
     }
 
     /// Takes outgoing messages, unless the send queue is full.
-    pub(super) fn take_all(self: &Arc<Self>) {
-        while self.wire.has_outgoing() && !self.lane.is_full() {
-            let _turn = match self.turn.try_lock() {
+    pub(super) fn dispatch_outgoing(self: &Arc<Self>) {
+        while self.wire.has_outgoing() && !self.send_queue.is_full() {
+            let _turn = match self.outgoing_lock.try_lock() {
                 Ok(turn) => turn,
                 Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
             let mut lines = Vec::new();
-            self.wire.take(&mut lines);
+            self.wire.take_outgoing(&mut lines);
             let lines = Bytes::from(lines);
             let mut from = 0;
             while let Some(length) = memchr::memchr(b'\n', &lines[from..]) {
-                self.take(lines.slice(from..from + length));
+                self.dispatch(lines.slice(from..from + length));
                 from += length + 1;
             }
         }
     }
 
-    fn take(self: &Arc<Self>, line: Bytes) {
+    fn dispatch(self: &Arc<Self>, line: Bytes) {
         if line.is_empty() {
             return;
         }
-        self.tell(Direction::Sent, &line);
+        self.report_message(Direction::Sent, &line);
         let agreed = self.wire.revision();
-        let outgoing = message::read(&line, agreed, &mut lock(&self.state), &self.mirrors);
+        let outgoing = message::classify(&line, agreed, &mut lock(&self.state), &self.tool_headers);
         match outgoing {
-            Outgoing::Request(request) => self.begin(*request),
+            OutgoingMessage::Request(request) => self.start_request(*request),
             // In the stateless era, closing the stream of a request cancels it.
-            Outgoing::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
+            OutgoingMessage::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
                 self.abort(&id);
             }
-            Outgoing::Cancel(id) => self.lane.push(self, line, Some(Method::Cancelled), Some(id)),
-            Outgoing::Other { method } => self.lane.push(self, line, method, None),
-            Outgoing::Unfit(Some(id), error) => self.wire.fail(&id, error),
-            Outgoing::Unfit(None, error) => {
+            OutgoingMessage::Cancel(id) => {
+                self.send_queue.push(self, line, Some(Method::Cancelled), Some(id))
+            }
+            OutgoingMessage::Other { method } => self.send_queue.push(self, line, method, None),
+            OutgoingMessage::Invalid(Some(id), error) => self.wire.fail(&id, error),
+            OutgoingMessage::Invalid(None, error) => {
                 tracing::warn!(server = self.wire.server_label(), %error, "invalid message not sent");
             }
         }
     }
 
     /// Sends a request on its own task.
-    fn begin(self: &Arc<Self>, request: Request) {
+    fn start_request(self: &Arc<Self>, request: OutgoingRequest) {
         let id = request.id.clone();
         {
             let mut state = lock(&self.state);
-            if state.is_over {
+            if state.is_closed {
                 return;
             }
-            if request.is(Method::Initialize) {
-                state.greeting = Some(Greeting { id: id.clone(), line: request.line.clone() });
+            if request.is_method(Method::Initialize) {
+                state.initialize = Some(InitializeMessage { id: id.clone(), line: request.line.clone() });
             }
-            state.under_way.insert(id.clone(), None);
+            state.in_flight.insert(id.clone(), None);
         }
-        let mut done = Done { link: self.clone(), id: id.clone(), is_over: false };
-        let task = start_abortable(&self.runtime, async move {
+        let mut done = InFlightGuard { link: self.clone(), id: id.clone(), is_finished: false };
+        let task = spawn_abortable(&self.runtime, async move {
             // Boxed: the runtime moves a task several times before it runs, and this future is large.
             let answered = Box::pin(done.link.exchange(&request)).await;
             if let Err(error) = answered {
-                done.link.failed(&request, error);
+                done.link.fail_request(&request, error);
             }
-            done.finish();
+            done.mark_finished();
         });
-        match lock(&self.state).under_way.get_mut(&id) {
+        match lock(&self.state).in_flight.get_mut(&id) {
             Some(under_way) => *under_way = Some(task),
             None => task.abort(), // already finished or cancelled
         }
     }
 
-    fn failed(&self, request: &Request, error: CallError) {
-        self.diagnose(|| format!("{} failed: {error}", request.method));
+    fn fail_request(&self, request: &OutgoingRequest, error: CallError) {
+        self.report_diagnostic(|| format!("{} failed: {error}", request.method));
         self.wire.fail(&request.id, error);
     }
 
     /// Aborts a request.
     pub(super) fn abort(&self, id: &Id<'_>) {
-        let task = lock(&self.state).under_way.remove(&id.clone().into_owned());
+        let task = lock(&self.state).in_flight.remove(&id.clone().into_owned());
         if let Some(Some(task)) = task {
             task.abort();
         }
     }
 
     /// Returns whether the connection is closed.
-    pub(super) fn is_over(&self) -> bool {
-        lock(&self.state).is_over
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.state).is_closed
     }
 
     /// Closes the connection and aborts all tasks.
-    pub(super) fn end(&self, reason: &str) {
+    pub(super) fn close(&self, reason: &str) {
         let (tasks, others) = {
             let mut state = lock(&self.state);
-            state.is_over = true;
-            (std::mem::take(&mut state.under_way), [state.listening.take(), state.renewal.take()])
+            state.is_closed = true;
+            (std::mem::take(&mut state.in_flight), [state.listen_task.take(), state.renewal_task.take()])
         };
         tasks.into_values().chain(others).flatten().for_each(|task| task.abort());
         self.wire.ended(reason);
     }
 
     /// Reports a message to the message callback.
-    pub(super) fn tell(&self, direction: Direction, message: &[u8]) {
-        if let Some(told) = &self.http.on_message {
+    pub(super) fn report_message(&self, direction: Direction, message: &[u8]) {
+        if let Some(callback) = &self.http.on_message {
             let text = String::from_utf8_lossy(message);
-            let text = self.without_secrets(&text);
-            crate::client::guarded(|| told(direction, &text));
+            let text = self.redact(&text);
+            crate::client::catch_hook_panic(|| callback(direction, &text));
         }
     }
 
     /// Reports a line to the diagnostic callback.
-    pub(super) fn diagnose(&self, line: impl FnOnce() -> String) {
-        if let Some(told) = &self.http.on_diagnostic {
+    pub(super) fn report_diagnostic(&self, line: impl FnOnce() -> String) {
+        if let Some(callback) = &self.http.on_diagnostic {
             let line = line().replace(['\r', '\n'], " ");
-            let line = self.without_secrets(&line);
-            crate::client::guarded(|| told(&line));
+            let line = self.redact(&line);
+            crate::client::catch_hook_panic(|| callback(&line));
         }
     }
 
     /// Redacts the session id in a text.
-    pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        lock(&self.state).without_secrets(text)
+    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        lock(&self.state).redact(text)
     }
 
     /// Ends the session, if there is one.
     async fn end_session(self: Arc<Self>) {
         let session = {
             let state = lock(&self.state);
-            state.session().filter(|_| matches!(state.way, Way::Streamable)).cloned()
+            state.session().filter(|_| matches!(state.mode, HttpMode::Streamable)).cloned()
         };
         if let Some(session) = session {
-            self.give_back(session).await;
+            self.delete_session(session).await;
         }
     }
 
     /// Requests the server to end a session.
-    pub(super) async fn give_back(self: Arc<Self>, session: HeaderValue) {
-        let mut headers = lock(&self.state).headers_now(self.wire.revision());
+    pub(super) async fn delete_session(self: Arc<Self>, session: HeaderValue) {
+        let mut headers = lock(&self.state).current_headers(self.wire.revision());
         headers.insert(header_names::SESSION_ID, session);
         headers.remove(CONTENT_TYPE);
         // The server may refuse to end the session, or be unreachable.
         let ended =
-            tokio::time::timeout(LAST_WORDS, self.send(::http::Method::DELETE, &headers, Bytes::new()));
+            tokio::time::timeout(CLOSE_TIMEOUT, self.send(::http::Method::DELETE, &headers, Bytes::new()));
         if let Ok(Err(error)) = ended.await {
-            self.diagnose(|| format!("failed to end the session: {error}"));
+            self.report_diagnostic(|| format!("failed to end the session: {error}"));
         }
     }
 }
 
 /// Removes a request from the requests in flight when it finishes or is dropped.
-struct Done {
-    link: Arc<Link>,
+struct InFlightGuard {
+    link: Arc<HttpConnection>,
     id: Id<'static>,
-    is_over: bool,
+    is_finished: bool,
 }
 
-impl Done {
-    fn finish(&mut self) {
-        self.is_over = true;
+impl InFlightGuard {
+    fn mark_finished(&mut self) {
+        self.is_finished = true;
     }
 }
 
-impl Drop for Done {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let was_wanted = lock(&self.link.state).under_way.remove(&self.id).is_some();
-        if was_wanted && !self.is_over {
+        let was_in_flight = lock(&self.link.state).in_flight.remove(&self.id).is_some();
+        if was_in_flight && !self.is_finished {
             self.link
                 .wire
                 .fail(&self.id, CallError::Lost("the runtime of the connection has shut down".into()));
@@ -234,36 +237,36 @@ impl Drop for Done {
 }
 
 /// Handle of the client to the connection.
-pub(super) struct HttpLine(Arc<Link>);
+pub(super) struct HttpHandle(Arc<HttpConnection>);
 
-impl HttpLine {
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        HttpLine(link)
+impl HttpHandle {
+    pub(super) fn new(link: Arc<HttpConnection>) -> Self {
+        HttpHandle(link)
     }
 }
 
-impl Line for HttpLine {
+impl TransportHandle for HttpHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            if self.0.is_over() {
+            if self.0.is_closed() {
                 return;
             }
-            let _ = tokio::time::timeout(LAST_WORDS, self.0.lane.idle()).await;
-            self.0.end("closed by the client");
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.0.send_queue.wait_until_empty()).await;
+            self.0.close("closed by the client");
             self.0.clone().end_session().await;
         })
     }
 
     fn flush(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(self.0.lane.idle())
+        Box::pin(self.0.send_queue.wait_until_empty())
     }
 }
 
-impl Drop for HttpLine {
+impl Drop for HttpHandle {
     fn drop(&mut self) {
-        if !self.0.is_over() {
-            self.0.end("closed by the client");
-            start(&self.0.runtime, self.0.clone().end_session());
+        if !self.0.is_closed() {
+            self.0.close("closed by the client");
+            spawn(&self.0.runtime, self.0.clone().end_session());
         }
     }
 }
@@ -272,9 +275,9 @@ mod tests {
     use super::*;
     use crate::transport::Receiver;
 
-    struct Nobody;
+    struct NoReceiver;
 
-    impl Receiver for Nobody {
+    impl Receiver for NoReceiver {
         fn receive(&self, _: &[u8]) -> bool {
             true
         }
@@ -285,11 +288,11 @@ mod tests {
     /// The future is allocated and moved for every request.
     #[tokio::test]
     async fn the_work_of_one_request_stays_small() {
-        let outbox = Arc::new(linchpin_jsonrpc::Outbox::unattended(1));
-        let wire = Wire::new(Arc::new(Nobody), outbox, 1);
-        let target = Target::typed("http://127.0.0.1:1/").unwrap();
-        let link = Link::open(Http::new("http://127.0.0.1:1/"), target, wire);
-        let request = Request {
+        let outbox = Arc::new(linchpin_jsonrpc::Outbox::without_callback(1));
+        let wire = Wire::new(Arc::new(NoReceiver), outbox, 1);
+        let target = Target::configured("http://127.0.0.1:1/").unwrap();
+        let link = HttpConnection::open(HttpTransport::new("http://127.0.0.1:1/"), target, wire);
+        let request = OutgoingRequest {
             id: Id::Number(1),
             method: Cow::Borrowed("x"),
             line: Bytes::new(),

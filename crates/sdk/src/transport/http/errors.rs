@@ -34,9 +34,9 @@ const SIGN_IN: &str = "HTTP_SIGN_IN";
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
 /// Maximum number of quoted characters of a body.
-const QUOTED: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
-fn fault(code: &'static str, status: Option<StatusCode>, message: impl AsRef<str>) -> CallError {
+fn transport_error(code: &'static str, status: Option<StatusCode>, message: impl AsRef<str>) -> CallError {
     CallError::Transport {
         code,
         status: status.map(|status| status.as_u16()),
@@ -46,54 +46,54 @@ fn fault(code: &'static str, status: Option<StatusCode>, message: impl AsRef<str
 
 /// Creates the error for a request that was not sent.
 pub(super) fn not_connected(reason: impl AsRef<str>) -> CallError {
-    fault(NOT_CONNECTED, None, reason)
+    transport_error(NOT_CONNECTED, None, reason)
 }
 
 pub(super) fn body_too_large(limit: usize) -> CallError {
     let message =
         format!("the response is larger than {limit} bytes: raise `max_response` if this is expected");
-    fault(BODY_TOO_LARGE, None, message)
+    transport_error(BODY_TOO_LARGE, None, message)
 }
 
 pub(super) fn event_too_large(limit: usize) -> CallError {
     let message = format!(
         "an event of the stream is larger than {limit} bytes: raise `max_response` if this is expected"
     );
-    fault(EVENT_TOO_LARGE, None, message)
+    transport_error(EVENT_TOO_LARGE, None, message)
 }
 
 pub(super) fn invalid_event(reason: &str) -> CallError {
-    fault(INVALID_EVENT, None, format!("an event of the stream is not a message: {reason}"))
+    transport_error(INVALID_EVENT, None, format!("an event of the stream is not a message: {reason}"))
 }
 
-pub(super) fn session_not_found(what_then: &str) -> CallError {
-    let message = format!("the server no longer knows the session; {what_then}");
-    fault(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
+pub(super) fn session_not_found(outcome: &str) -> CallError {
+    let message = format!("the server no longer knows the session; {outcome}");
+    transport_error(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
 }
 
 /// Creates the error for failed authentication. `status` is that of the challenge, if there was one.
 pub(super) fn not_authorized(error: &AuthError, status: Option<StatusCode>) -> CallError {
-    let code = if error.kind() == AuthErrorKind::Nobody { SIGN_IN } else { AUTHORIZATION };
-    fault(code, status, error.to_string())
+    let code = if error.kind() == AuthErrorKind::SignInRequired { SIGN_IN } else { AUTHORIZATION };
+    transport_error(code, status, error.to_string())
 }
 
-pub(super) fn no_headers(reason: &str) -> CallError {
-    fault(HEADERS, None, format!("the headers provider failed: {reason}"))
+pub(super) fn headers_provider_failed(reason: &str) -> CallError {
+    transport_error(HEADERS, None, format!("the headers provider failed: {reason}"))
 }
 
 pub(super) fn bad_redirect(reason: &str) -> CallError {
-    fault(REDIRECT, None, reason)
+    transport_error(REDIRECT, None, reason)
 }
 
 pub(super) fn bad_request(reason: &str) -> CallError {
-    fault(REQUEST, None, reason)
+    transport_error(REQUEST, None, reason)
 }
 
 pub(super) fn not_a_message(content_type: Option<&HeaderValue>, status: StatusCode) -> CallError {
     let what =
         content_type.map_or(Cow::Borrowed("something"), |value| String::from_utf8_lossy(value.as_bytes()));
     let message = format!("the response is {what:.60}, not a message: check the URL");
-    fault(CONTENT_TYPE, Some(status), message)
+    transport_error(CONTENT_TYPE, Some(status), message)
 }
 
 /// Creates the error for an error status. `body` is the response body, without secrets.
@@ -114,9 +114,9 @@ pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: 
             )
         }
     };
-    let body = quoted(body);
+    let body = excerpt(body);
     let message = if body.is_empty() { message } else { format!("{message}: {body}") };
-    fault(code, Some(status), message)
+    transport_error(code, Some(status), message)
 }
 
 /// Returns the scheme of a challenge.
@@ -127,14 +127,14 @@ fn scheme(challenge: &str) -> Option<&str> {
 }
 
 /// Returns the start of a text on one line. HTML pages are omitted.
-fn quoted(body: &str) -> String {
+fn excerpt(body: &str) -> String {
     let body = body.trim();
     if body.starts_with('<') {
         return String::new();
     }
     let mut short: String =
-        body.chars().filter(|char| !char.is_control() && !is_hidden(*char)).take(QUOTED).collect();
-    if short.len() < body.len() && short.chars().count() == QUOTED {
+        body.chars().filter(|char| !char.is_control() && !is_hidden(*char)).take(MAX_QUOTED_CHARS).collect();
+    if short.len() < body.len() && short.chars().count() == MAX_QUOTED_CHARS {
         short.push('…');
     }
     short

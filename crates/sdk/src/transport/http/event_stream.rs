@@ -12,70 +12,70 @@ use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Era;
 use tokio::time::Instant;
 
-use super::body::{Broken, Kind, Reading};
-use super::connection::Link;
+use super::body::{ResponseBodyKind, ResponseError, ResponseReader};
+use super::connection::HttpConnection;
 use super::errors;
-use super::message::Request;
+use super::message::OutgoingRequest;
 use crate::http::header_names;
-use crate::http::sse::{Event, Fault, Parser};
+use crate::http::sse::{SseError, SseEvent, SseParser};
 use crate::lock::lock;
 use crate::transport::Direction;
 
 /// How long to read a stream after its response, so that the connection can be reused.
-const LINGER: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest delay before a stream is resumed, if the server names none.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A connection open for this long resets the attempts.
-const LONG: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Upper bound of the delay that a server may request.
-const LONGEST_RETRY: Duration = Duration::from_mins(10);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
 /// Maximum number of remembered events of earlier connections.
-const MAX_SEEN: usize = 10_000;
+const MAX_REMEMBERED_EVENTS: usize = 10_000;
 
 /// State of a stream across its connections.
 #[derive(Default)]
-pub(super) struct Tail {
+pub(super) struct ResumeState {
     last_id: Option<String>,
     retry: Option<Duration>,
     /// Hashes of the event ids of earlier connections, and of the current one.
-    before: HashSet<u64>,
-    now: Vec<u64>,
+    earlier_events: HashSet<u64>,
+    current_events: Vec<u64>,
     /// Whether this connection delivered a new message.
-    brought: bool,
+    has_message: bool,
     /// Consecutive reconnects without a new message.
-    tries: usize,
+    reconnects: usize,
     /// When the connection was opened.
-    since: Option<Instant>,
+    opened_at: Option<Instant>,
 }
 
 /// How reading a stream ended.
-pub(super) enum Ended {
+pub(super) enum StreamEnd {
     /// The expected message arrived.
     Done,
     Cut(String),
     /// The stream cannot be read further.
-    Fault(CallError),
+    Failed(CallError),
 }
 
 /// What to do after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
-    Go,
+pub(super) enum StreamControl {
+    Continue,
     /// The event was not a message and is skipped.
     Skip,
     Done,
     /// The event was not a message, which is an error.
-    Bad,
+    Invalid,
 }
 
-impl Tail {
+impl ResumeState {
     /// Creates the state of a stream that replaces one with this many failed reconnects.
-    pub(super) fn after(tries: usize) -> Self {
-        Tail { tries, ..Tail::default() }
+    pub(super) fn with_reconnects(reconnects: usize) -> Self {
+        ResumeState { reconnects, ..ResumeState::default() }
     }
 
-    pub(super) fn tries(&self) -> usize {
-        self.tries
+    pub(super) fn reconnects(&self) -> usize {
+        self.reconnects
     }
 
     /// Returns the id to resume from, if the stream can be resumed.
@@ -84,174 +84,181 @@ impl Tail {
     }
 
     /// Returns whether an event is new: servers may repeat events after a cut.
-    fn is_new(&mut self, event: &Event<'_>) -> bool {
+    fn is_new(&mut self, event: &SseEvent<'_>) -> bool {
         let Some(id) = event.id.filter(|_| event.has_id) else { return true };
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
         let mark = hasher.finish();
-        if self.before.contains(&mark) {
+        if self.earlier_events.contains(&mark) {
             return false;
         }
-        if self.now.len() < MAX_SEEN {
-            self.now.push(mark);
+        if self.current_events.len() < MAX_REMEMBERED_EVENTS {
+            self.current_events.push(mark);
         }
         true
     }
 
     /// Ends a connection of the stream. Returns the delay before the next one; `None` if there were too many
     /// attempts.
-    pub(super) fn pause(&mut self, most: usize) -> Option<Duration> {
-        let brought = std::mem::take(&mut self.brought);
+    pub(super) fn next_delay(&mut self, max: usize) -> Option<Duration> {
+        let had_message = std::mem::take(&mut self.has_message);
         // A long connection without messages is not a failure.
-        let lasted = self.since.take().is_some_and(|since| since.elapsed() >= LONG);
+        let lasted = self.opened_at.take().is_some_and(|since| since.elapsed() >= STABLE_AFTER);
         // Nor is a connection with only an event id, if the server requests long delays: it expects to be polled.
-        let polled = !self.now.is_empty() && self.retry.is_some_and(|retry| retry >= PAUSES.1);
-        self.tries = if brought || lasted || polled { 1 } else { self.tries + 1 };
-        if self.before.len() + self.now.len() > MAX_SEEN {
-            self.before.clear();
+        let polled =
+            !self.current_events.is_empty() && self.retry.is_some_and(|retry| retry >= RETRY_BACKOFF.1);
+        self.reconnects = if had_message || lasted || polled { 1 } else { self.reconnects + 1 };
+        if self.earlier_events.len() + self.current_events.len() > MAX_REMEMBERED_EVENTS {
+            self.earlier_events.clear();
         }
-        self.before.extend(self.now.drain(..));
-        let grown = PAUSES.0.saturating_mul(1 << (self.tries - 1).min(10)).min(PAUSES.1);
+        self.earlier_events.extend(self.current_events.drain(..));
+        let backoff = RETRY_BACKOFF.0.saturating_mul(1 << (self.reconnects - 1).min(10)).min(RETRY_BACKOFF.1);
         let pause = match self.retry {
-            Some(retry) if brought => retry,
-            Some(retry) => retry.max(grown),
-            None => grown,
+            Some(retry) if had_message => retry,
+            Some(retry) => retry.max(backoff),
+            None => backoff,
         };
-        (self.tries <= most).then_some(pause.min(LONGEST_RETRY))
+        (self.reconnects <= max).then_some(pause.min(MAX_RETRY_DELAY))
     }
 }
 
-impl Link {
+impl HttpConnection {
     /// Reads a stream until `on` is done, the stream ends, or it fails.
-    pub(super) async fn follow(
+    pub(super) async fn read_events(
         &self,
-        reading: &mut Reading,
-        tail: &mut Tail,
-        on: impl FnMut(&Event<'_>) -> Flow,
-    ) -> Ended {
-        self.follow_on(reading, &mut Parser::new(self.wire.max_message()), tail, on).await
+        reading: &mut ResponseReader,
+        resume: &mut ResumeState,
+        on: impl FnMut(&SseEvent<'_>) -> StreamControl,
+    ) -> StreamEnd {
+        self.read_events_with(reading, &mut SseParser::new(self.wire.max_message()), resume, on).await
     }
 
-    /// Like [`Self::follow`], with a parser that may contain the start of an event.
-    async fn follow_on(
+    /// Like [`Self::read_events`], with a parser that may contain the start of an event.
+    async fn read_events_with(
         &self,
-        reading: &mut Reading,
-        parser: &mut Parser,
-        tail: &mut Tail,
-        mut on: impl FnMut(&Event<'_>) -> Flow,
-    ) -> Ended {
-        tail.since.get_or_insert_with(Instant::now);
-        let mut flow = Flow::Go;
+        reading: &mut ResponseReader,
+        parser: &mut SseParser,
+        resume: &mut ResumeState,
+        mut on: impl FnMut(&SseEvent<'_>) -> StreamControl,
+    ) -> StreamEnd {
+        resume.opened_at.get_or_insert_with(Instant::now);
+        let mut flow = StreamControl::Continue;
         loop {
             let chunk = match reading.next().await {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return Ended::Cut("the server closed the stream before the response".into()),
-                Err(Broken::Cut(reason)) => return Ended::Cut(reason),
-                Err(Broken::TooLarge) => {
-                    return Ended::Fault(errors::body_too_large(self.wire.max_message()));
+                Ok(None) => return StreamEnd::Cut("the server closed the stream before the response".into()),
+                Err(ResponseError::Cut(reason)) => return StreamEnd::Cut(reason),
+                Err(ResponseError::TooLarge) => {
+                    return StreamEnd::Failed(errors::body_too_large(self.wire.max_message()));
                 }
             };
-            let fed = parser.feed(&chunk, |event| {
-                if tail.is_new(&event) {
+            let parsed = parser.feed(&chunk, |event| {
+                if resume.is_new(&event) {
                     let next = on(&event);
-                    tail.brought |= next != Flow::Skip && is_message(&event);
-                    flow = next.after(flow);
+                    resume.has_message |= next != StreamControl::Skip && is_message(&event);
+                    flow = next.combine(flow);
                 }
             });
             if let Some(id) = parser.last_event_id() {
-                tail.last_id.get_or_insert_default().clear();
-                tail.last_id.get_or_insert_default().push_str(id);
+                resume.last_id.get_or_insert_default().clear();
+                resume.last_id.get_or_insert_default().push_str(id);
             }
-            tail.retry = parser.retry().or(tail.retry);
-            match (flow, fed) {
-                (Flow::Done, _) => return Ended::Done,
-                (Flow::Bad, _) => return Ended::Fault(errors::invalid_event("it is not JSON-RPC")),
-                (Flow::Go | Flow::Skip, Err(Fault::TooLarge)) => {
-                    return Ended::Fault(errors::event_too_large(self.wire.max_message()));
+            resume.retry = parser.retry().or(resume.retry);
+            match (flow, parsed) {
+                (StreamControl::Done, _) => return StreamEnd::Done,
+                (StreamControl::Invalid, _) => {
+                    return StreamEnd::Failed(errors::invalid_event("it is not JSON-RPC"));
                 }
-                (Flow::Go | Flow::Skip, Err(Fault::Invalid)) => {
-                    return Ended::Fault(errors::invalid_event("it is not valid UTF-8"));
+                (StreamControl::Continue | StreamControl::Skip, Err(SseError::TooLarge)) => {
+                    return StreamEnd::Failed(errors::event_too_large(self.wire.max_message()));
                 }
-                (Flow::Go | Flow::Skip, Ok(())) => {}
+                (StreamControl::Continue | StreamControl::Skip, Err(SseError::Invalid)) => {
+                    return StreamEnd::Failed(errors::invalid_event("it is not valid UTF-8"));
+                }
+                (StreamControl::Continue | StreamControl::Skip, Ok(())) => {}
             }
         }
     }
 
     /// Passes on the message of an event. Returns `false` if the event should be a message and is not.
-    pub(super) fn deliver(&self, event: &Event<'_>) -> bool {
+    pub(super) fn deliver(&self, event: &SseEvent<'_>) -> bool {
         if !is_message(event) {
             return true;
         }
-        self.tell(Direction::Received, event.data.as_bytes());
+        self.report_message(Direction::Received, event.data.as_bytes());
         self.wire.try_receive(event.data.as_bytes())
     }
 
     /// Reads the response stream of a request.
-    pub(super) async fn stream(
+    pub(super) async fn read_response_stream(
         self: &Arc<Self>,
-        request: &Request,
-        mut reading: Reading,
+        request: &OutgoingRequest,
+        mut reading: ResponseReader,
     ) -> Result<(), CallError> {
-        let mut tail = Tail::default();
+        let mut resume = ResumeState::default();
         loop {
-            let on = |event: &Event<'_>| {
+            let on = |event: &SseEvent<'_>| {
                 if !self.deliver(event) {
-                    Flow::Bad
+                    StreamControl::Invalid
                 } else if self.wire.is_waiting(&request.id) {
-                    Flow::Go
+                    StreamControl::Continue
                 } else {
-                    Flow::Done
+                    StreamControl::Done
                 }
             };
-            let mut parser = Parser::new(self.wire.max_message());
-            let reason = match self.follow_on(&mut reading, &mut parser, &mut tail, on).await {
-                Ended::Done => {
-                    let rest = self.follow_on(&mut reading, &mut parser, &mut tail, |event| {
+            let mut parser = SseParser::new(self.wire.max_message());
+            let reason = match self.read_events_with(&mut reading, &mut parser, &mut resume, on).await {
+                StreamEnd::Done => {
+                    let rest = self.read_events_with(&mut reading, &mut parser, &mut resume, |event| {
                         self.deliver(event);
-                        Flow::Go
+                        StreamControl::Continue
                     });
-                    let _ = tokio::time::timeout(LINGER, rest).await;
+                    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
                     return Ok(());
                 }
-                Ended::Fault(error) => return Err(error),
-                Ended::Cut(reason) => reason,
+                StreamEnd::Failed(error) => return Err(error),
+                StreamEnd::Cut(reason) => reason,
             };
-            if request.era == Era::Stateless || tail.last_id().is_none() {
+            if request.era == Era::Stateless || resume.last_id().is_none() {
                 return Err(CallError::Lost(reason.into()));
             }
-            reading = Box::pin(self.resume(request, &mut tail, reason)).await?;
+            reading = Box::pin(self.resume(request, &mut resume, reason)).await?;
         }
     }
 
     /// Resumes a cut stream, within the allowed number of attempts.
     async fn resume(
         self: &Arc<Self>,
-        request: &Request,
-        tail: &mut Tail,
+        request: &OutgoingRequest,
+        resume: &mut ResumeState,
         mut reason: String,
-    ) -> Result<Reading, CallError> {
+    ) -> Result<ResponseReader, CallError> {
         loop {
-            let Some(pause) = tail.pause(self.http.max_reconnects) else {
+            let Some(pause) = resume.next_delay(self.http.max_reconnects) else {
                 let tries = self.http.max_reconnects;
                 return Err(CallError::Lost(format!("{reason}; gave up after {tries} reconnects").into()));
             };
-            self.diagnose(|| format!("the stream of {} was cut ({reason}): reconnecting", request.method));
+            self.report_diagnostic(|| {
+                format!("the stream of {} was cut ({reason}): reconnecting", request.method)
+            });
             tokio::time::sleep(pause).await;
-            match self.take_up(tail).await {
+            match self.reopen(resume).await {
                 Ok(reading) => return Ok(reading),
-                Err(Interrupted::Again(why)) => reason = why,
-                Err(Interrupted::Over(error)) => return Err(error),
-                Err(Interrupted::Session(generation)) => return Err(self.lost_session(generation).await),
+                Err(ResumeError::Transient(why)) => reason = why,
+                Err(ResumeError::Permanent(error)) => return Err(error),
+                Err(ResumeError::SessionLost(generation)) => {
+                    return Err(self.renew_lost_session(generation).await);
+                }
             }
         }
     }
 
     /// Reopens a cut stream, or opens the standalone stream.
-    pub(super) async fn take_up(&self, tail: &mut Tail) -> Result<Reading, Interrupted> {
+    pub(super) async fn reopen(&self, tail: &mut ResumeState) -> Result<ResponseReader, ResumeError> {
         let (mut headers, generation) = {
             let agreed = self.wire.revision();
             let mut state = lock(&self.state);
-            let headers = state.headers_now(agreed);
+            let headers = state.current_headers(agreed);
             (headers, state.generation)
         };
         headers.remove(header::CONTENT_TYPE);
@@ -262,56 +269,56 @@ impl Link {
         let sent = tokio::time::timeout(self.http.read_timeout, self.send(Verb::GET, &headers, Bytes::new()));
         let response = match sent.await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(Interrupted::Again(error.to_string())),
-            Err(_) => return Err(Interrupted::Again("the server does not respond".into())),
+            Ok(Err(error)) => return Err(ResumeError::Transient(error.to_string())),
+            Err(_) => return Err(ResumeError::Transient("the server does not respond".into())),
         };
         match response.status() {
             status if status.is_success() => {
-                tail.since = Some(Instant::now());
-                self.diagnose(|| "the stream is open".to_owned());
-                let mut reading = Reading::new(response.into_body(), self.http.read_timeout);
+                tail.opened_at = Some(Instant::now());
+                self.report_diagnostic(|| "the stream is open".to_owned());
+                let mut reading = ResponseReader::new(response.into_body(), self.http.read_timeout);
                 match reading.kind(true).await {
-                    Ok(Kind::Events) => Ok(reading),
-                    Ok(_) => {
-                        Err(Interrupted::Over(CallError::Lost("the server does not resume streams".into())))
-                    }
-                    Err(_) => Err(Interrupted::Again("the stream was cut".into())),
+                    Ok(ResponseBodyKind::Events) => Ok(reading),
+                    Ok(_) => Err(ResumeError::Permanent(CallError::Lost(
+                        "the server does not resume streams".into(),
+                    ))),
+                    Err(_) => Err(ResumeError::Transient("the stream was cut".into())),
                 }
             }
-            StatusCode::NOT_FOUND if has_session => Err(Interrupted::Session(generation)),
+            StatusCode::NOT_FOUND if has_session => Err(ResumeError::SessionLost(generation)),
             // Conflict: the server has not yet noticed that the previous connection is gone.
             status
                 if status.is_server_error()
                     || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT) =>
             {
-                Err(Interrupted::Again(format!("the server responded with HTTP {}", status.as_u16())))
+                Err(ResumeError::Transient(format!("the server responded with HTTP {}", status.as_u16())))
             }
             status => {
                 let reason = format!("the server did not resume the stream: HTTP {}", status.as_u16());
-                Err(Interrupted::Over(CallError::Lost(reason.into())))
+                Err(ResumeError::Permanent(CallError::Lost(reason.into())))
             }
         }
     }
 }
 
 /// Why a stream was not reopened.
-pub(super) enum Interrupted {
+pub(super) enum ResumeError {
     /// It may succeed later.
-    Again(String),
-    Over(CallError),
+    Transient(String),
+    Permanent(CallError),
     /// The session with this number is lost.
-    Session(u64),
+    SessionLost(u64),
 }
 
-impl Flow {
+impl StreamControl {
     /// Combines the decisions about two events of one chunk: the first one that ends the stream wins.
-    fn after(self, before: Flow) -> Flow {
-        if matches!(before, Flow::Go | Flow::Skip) { self } else { before }
+    fn combine(self, before: StreamControl) -> StreamControl {
+        if matches!(before, StreamControl::Continue | StreamControl::Skip) { self } else { before }
     }
 }
 
 /// Returns whether an event should be a message.
-fn is_message(event: &Event<'_>) -> bool {
+fn is_message(event: &SseEvent<'_>) -> bool {
     !event.data.is_empty() && event.event == "message"
 }
 
@@ -321,33 +328,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_and_have_an_end_unless_something_comes() {
-        let mut tail = Tail::default();
-        let millis = |tail: &mut Tail| tail.pause(5).map(|pause| pause.as_millis());
-        let grown: Vec<_> = (0..6).map(|_| millis(&mut tail)).collect();
-        assert_eq!(grown, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None]);
-        tail.brought = true;
-        assert_eq!(millis(&mut tail), Some(100));
-        tail.retry = Some(Duration::from_millis(300));
-        assert_eq!(millis(&mut tail), Some(300));
-        assert_eq!(millis(&mut tail), Some(400));
-        tail.since = Some(Instant::now());
-        tokio::time::advance(LONG).await;
-        assert_eq!(millis(&mut tail), Some(300));
-        tail.retry = Some(Duration::ZERO);
-        tail.brought = true;
-        assert_eq!(millis(&mut tail), Some(0));
-        assert_eq!(millis(&mut tail), Some(200));
-        tail.retry = Some(Duration::MAX);
-        assert_eq!(tail.pause(5), Some(LONGEST_RETRY));
+        let mut resume = ResumeState::default();
+        let millis = |resume: &mut ResumeState| resume.next_delay(5).map(|pause| pause.as_millis());
+        let backoff: Vec<_> = (0..6).map(|_| millis(&mut resume)).collect();
+        assert_eq!(backoff, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None]);
+        resume.has_message = true;
+        assert_eq!(millis(&mut resume), Some(100));
+        resume.retry = Some(Duration::from_millis(300));
+        assert_eq!(millis(&mut resume), Some(300));
+        assert_eq!(millis(&mut resume), Some(400));
+        resume.opened_at = Some(Instant::now());
+        tokio::time::advance(STABLE_AFTER).await;
+        assert_eq!(millis(&mut resume), Some(300));
+        resume.retry = Some(Duration::ZERO);
+        resume.has_message = true;
+        assert_eq!(millis(&mut resume), Some(0));
+        assert_eq!(millis(&mut resume), Some(200));
+        resume.retry = Some(Duration::MAX);
+        assert_eq!(resume.next_delay(5), Some(MAX_RETRY_DELAY));
     }
 
     #[test]
     fn only_what_earlier_connections_brought_is_known() {
-        let mut tail = Tail::default();
-        let event = |id| Event { id: Some(id), has_id: true, event: "message", data: "x" };
-        assert!(tail.is_new(&event("1")) && tail.is_new(&event("1")) && tail.is_new(&event("2")));
-        tail.pause(1);
-        assert!(!tail.is_new(&event("1")) && !tail.is_new(&event("2")) && tail.is_new(&event("3")));
-        assert!(tail.is_new(&Event { has_id: false, ..event("1") }));
+        let mut resume = ResumeState::default();
+        let event = |id| SseEvent { id: Some(id), has_id: true, event: "message", data: "x" };
+        assert!(resume.is_new(&event("1")) && resume.is_new(&event("1")) && resume.is_new(&event("2")));
+        resume.next_delay(1);
+        assert!(!resume.is_new(&event("1")) && !resume.is_new(&event("2")) && resume.is_new(&event("3")));
+        assert!(resume.is_new(&SseEvent { has_id: false, ..event("1") }));
     }
 }

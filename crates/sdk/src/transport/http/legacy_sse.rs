@@ -9,104 +9,110 @@ use bytes::Bytes;
 use linchpin_jsonrpc::CallError;
 use tokio::sync::oneshot;
 
-use super::body::{Kind, Reading};
-use super::connection::Link;
+use super::body::{ResponseBodyKind, ResponseReader};
+use super::connection::HttpConnection;
 use super::errors;
-use super::event_stream::{Ended, Flow, Tail};
-use super::message::Request;
-use super::state::Way;
+use super::event_stream::{ResumeState, StreamControl, StreamEnd};
+use super::message::OutgoingRequest;
+use super::state::HttpMode;
 use crate::auth::form_urlencoded;
 use crate::egress::{Target, host_of};
-use crate::http::sse::Event;
+use crate::http::sse::SseEvent;
 use crate::lock::lock;
-use crate::server::start_abortable;
+use crate::server::spawn_abortable;
 
 /// Idle timeout of the stream: effectively none, since it may be idle for any time.
-const SILENCE: Duration = Duration::from_hours(24 * 365);
+const IDLE_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
-impl Link {
+impl HttpConnection {
     /// Retries `initialize` over HTTP+SSE after the server rejected it over Streamable HTTP.
-    pub(super) async fn greet_as_of_old(
+    pub(super) async fn initialize_over_sse(
         self: &Arc<Self>,
-        request: &Request,
+        request: &OutgoingRequest,
         error: CallError,
     ) -> Result<(), CallError> {
-        if matches!(lock(&self.state).way, Way::Sse(_)) || self.find_endpoint().await.is_err() {
+        if matches!(lock(&self.state).mode, HttpMode::Sse(_)) || self.find_endpoint().await.is_err() {
             return Err(error);
         }
         let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
         if response.status().is_success() {
             return Ok(()); // the response comes on the stream
         }
-        Err(self.refusal(response).await)
+        Err(self.response_error(response).await)
     }
 
     /// Opens the stream and waits for the endpoint event.
     pub(super) async fn find_endpoint(self: &Arc<Self>) -> Result<(), CallError> {
-        let mut headers = lock(&self.state).first_headers(None);
+        let mut headers = lock(&self.state).initial_headers(None);
         headers.remove(header::CONTENT_TYPE);
         let response = self.send(Verb::GET, &headers, Bytes::new()).await?;
         if !response.status().is_success() {
-            return Err(self.refusal(response).await);
+            return Err(self.response_error(response).await);
         }
         let content_type = response.headers().get(header::CONTENT_TYPE).cloned();
         let status = response.status();
-        let mut reading = Reading::new(response.into_body(), SILENCE);
-        if !matches!(reading.kind(false).await, Ok(Kind::Events)) {
+        let mut reading = ResponseReader::new(response.into_body(), IDLE_TIMEOUT);
+        if !matches!(reading.kind(false).await, Ok(ResponseBodyKind::Events)) {
             return Err(errors::not_a_message(content_type.as_ref(), status));
         }
-        let (found, named) = oneshot::channel();
-        let task = start_abortable(&self.runtime, self.clone().hear(reading, found));
-        lock(&self.state).listening = Some(task);
-        let silent = || CallError::Lost("the server did not name an endpoint".into());
-        let endpoint = named.await.map_err(|_| silent())??;
-        self.diagnose(|| format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin()));
+        let (endpoint_sender, endpoint_receiver) = oneshot::channel();
+        let task = spawn_abortable(&self.runtime, self.clone().read_legacy_stream(reading, endpoint_sender));
+        lock(&self.state).listen_task = Some(task);
+        let no_endpoint = || CallError::Lost("the server did not name an endpoint".into());
+        let endpoint = endpoint_receiver.await.map_err(|_| no_endpoint())??;
+        self.report_diagnostic(|| {
+            format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin())
+        });
         let mut state = lock(&self.state);
         for pair in endpoint.query().split('&') {
             let value = pair.split_once('=').map_or(pair, |(_, value)| value);
-            state.hide(value);
+            state.add_secret(value);
         }
-        form_urlencoded::decode(endpoint.query()).for_each(|(_, value)| state.hide(&value));
-        state.way = Way::Sse(endpoint);
+        form_urlencoded::decode(endpoint.query()).for_each(|(_, value)| state.add_secret(&value));
+        state.mode = HttpMode::Sse(endpoint);
         Ok(())
     }
 
     /// Reads the stream until it ends.
-    async fn hear(self: Arc<Self>, mut reading: Reading, found: oneshot::Sender<Result<Target, CallError>>) {
-        let (mut found, mut tail) = (Some(found), Tail::default());
-        let heard = self.follow(&mut reading, &mut tail, |event| {
-            if let Some(found) = found.take() {
+    async fn read_legacy_stream(
+        self: Arc<Self>,
+        mut reading: ResponseReader,
+        endpoint_sender: oneshot::Sender<Result<Target, CallError>>,
+    ) {
+        let (mut endpoint_sender, mut tail) = (Some(endpoint_sender), ResumeState::default());
+        let outcome = self.read_events(&mut reading, &mut tail, |event| {
+            if let Some(endpoint_sender) = endpoint_sender.take() {
                 let endpoint = self.endpoint(event);
-                let flow = if endpoint.is_ok() { Flow::Go } else { Flow::Done };
-                let _ = found.send(endpoint); // the receiver is gone if the connection was closed
+                let flow = if endpoint.is_ok() { StreamControl::Continue } else { StreamControl::Done };
+                let _ = endpoint_sender.send(endpoint); // the receiver is gone if the connection was closed
                 return flow;
             }
             if !self.deliver(event) {
                 let server = self.wire.server_label();
                 tracing::warn!(server, "ignored an event that is not a message");
             }
-            Flow::Go
+            StreamControl::Continue
         });
-        let reason = match heard.await {
-            Ended::Cut(reason) => reason,
-            Ended::Fault(error) => error.to_string(),
-            Ended::Done => return,
+        let reason = match outcome.await {
+            StreamEnd::Cut(reason) => reason,
+            StreamEnd::Failed(error) => error.to_string(),
+            StreamEnd::Done => return,
         };
-        if found.is_none() {
-            self.end(&reason);
+        if endpoint_sender.is_none() {
+            self.close(&reason);
         }
     }
 
     /// Returns the endpoint named by an event. It must have the origin of the stream: a server must not redirect the
     /// client, with its credentials, to another host.
-    fn endpoint(&self, event: &Event<'_>) -> Result<Target, CallError> {
+    fn endpoint(&self, event: &SseEvent<'_>) -> Result<Target, CallError> {
         if event.event != "endpoint" || event.data.trim().is_empty() {
             return Err(CallError::Malformed("the first event of the stream must be an endpoint".into()));
         }
-        let elsewhere = || "the endpoint must have the origin of the stream".to_owned();
+        let other_origin = || "the endpoint must have the origin of the stream".to_owned();
         let endpoint =
-            self.target.learned(event.data).map_err(|error| error.to_string()).and_then(|endpoint| {
-                endpoint.same_origin(&self.target).then_some(endpoint).ok_or_else(elsewhere)
+            self.target.discovered(event.data).map_err(|error| error.to_string()).and_then(|endpoint| {
+                endpoint.same_origin(&self.target).then_some(endpoint).ok_or_else(other_origin)
             });
         endpoint.map_err(|reason| {
             self.http.egress.deny(&host_of(event.data), None, &reason);

@@ -4,56 +4,56 @@ use std::sync::Arc;
 
 use linchpin_protocol::Era;
 
-use super::connection::Link;
-use super::event_stream::{Ended, Flow, Interrupted, Tail};
-use super::state::Way;
+use super::connection::HttpConnection;
+use super::event_stream::{ResumeError, ResumeState, StreamControl, StreamEnd};
+use super::state::HttpMode;
 use crate::lock::lock;
-use crate::server::start_abortable;
+use crate::server::spawn_abortable;
 
-impl Link {
+impl HttpConnection {
     /// Opens the stream and replaces the previous one. Servers may not support it.
-    pub(super) fn listen(self: &Arc<Self>) {
+    pub(super) fn open_listen_stream(self: &Arc<Self>) {
         let session = self.wire.revision().is_some_and(|revision| revision.era() == Era::Session);
         let mut state = lock(&self.state);
-        if !session || state.is_over || !matches!(state.way, Way::Streamable) {
+        if !session || state.is_closed || !matches!(state.mode, HttpMode::Streamable) {
             return;
         }
-        let tail = Tail::after(std::mem::take(&mut state.tries));
-        let task = start_abortable(&self.runtime, self.clone().listen_on(state.generation, tail));
-        if let Some(before) = state.listening.replace(task) {
+        let resume = ResumeState::with_reconnects(std::mem::take(&mut state.reconnects));
+        let task = spawn_abortable(&self.runtime, self.clone().run_listen_stream(state.generation, resume));
+        if let Some(before) = state.listen_task.replace(task) {
             before.abort();
         }
     }
 
-    async fn listen_on(self: Arc<Self>, generation: u64, mut tail: Tail) {
+    async fn run_listen_stream(self: Arc<Self>, generation: u64, mut resume: ResumeState) {
         let mut was_open = false;
         loop {
-            let reason = match self.take_up(&mut tail).await {
+            let reason = match self.reopen(&mut resume).await {
                 Ok(mut reading) => {
                     was_open = true;
-                    let heard = self.follow(&mut reading, &mut tail, |event| {
+                    let outcome = self.read_events(&mut reading, &mut resume, |event| {
                         if self.deliver(event) {
-                            return Flow::Go;
+                            return StreamControl::Continue;
                         }
                         let server = self.wire.server_label();
                         tracing::warn!(server, "ignored an event that is not a message");
-                        Flow::Skip
+                        StreamControl::Skip
                     });
-                    match heard.await {
-                        Ended::Cut(reason) => reason,
-                        Ended::Fault(error) => {
+                    match outcome.await {
+                        StreamEnd::Cut(reason) => reason,
+                        StreamEnd::Failed(error) => {
                             let server = self.wire.server_label();
                             tracing::warn!(server, %error, "failed to read the session stream");
                             error.to_string()
                         }
-                        Ended::Done => return,
+                        StreamEnd::Done => return,
                     }
                 }
-                Err(Interrupted::Again(reason)) => reason,
-                Err(Interrupted::Session(lost)) if was_open => {
-                    lock(&self.state).tries = tail.tries();
+                Err(ResumeError::Transient(reason)) => reason,
+                Err(ResumeError::SessionLost(lost)) if was_open => {
+                    lock(&self.state).reconnects = resume.reconnects();
                     // The new session opens its own stream.
-                    if let Err(error) = self.renew(lost.min(generation)).await {
+                    if let Err(error) = self.renew_session(lost.min(generation)).await {
                         let server = self.wire.server_label();
                         tracing::warn!(server, %error, "session lost; failed to open a new one");
                     }
@@ -61,19 +61,19 @@ impl Link {
                 }
                 // Without an earlier stream in this session, 404 means that there is no stream, not that the session
                 // is lost.
-                Err(Interrupted::Over(_) | Interrupted::Session(_)) => {
-                    self.diagnose(|| "the server has no standalone stream".to_owned());
+                Err(ResumeError::Permanent(_) | ResumeError::SessionLost(_)) => {
+                    self.report_diagnostic(|| "the server has no standalone stream".to_owned());
                     return;
                 }
             };
-            let Some(pause) = tail.pause(self.http.max_reconnects) else {
+            let Some(delay) = resume.next_delay(self.http.max_reconnects) else {
                 let server = self.wire.server_label();
                 tracing::warn!(server, reason, "session stream failed too often; not reopening it");
-                self.diagnose(|| format!("the session stream is abandoned: {reason}"));
+                self.report_diagnostic(|| format!("the session stream is abandoned: {reason}"));
                 return;
             };
-            self.diagnose(|| format!("the session stream was cut ({reason}): reconnecting"));
-            tokio::time::sleep(pause).await;
+            self.report_diagnostic(|| format!("the session stream was cut ({reason}): reconnecting"));
+            tokio::time::sleep(delay).await;
         }
     }
 }

@@ -9,18 +9,18 @@ use linchpin_protocol::model::key;
 use linchpin_protocol::{Era, Method, Revision};
 
 use super::errors;
-use super::state::State;
-use super::tool_headers::Mirrors;
-use crate::http::{header_names, header_value, text};
+use super::state::HttpState;
+use super::tool_headers::ToolHeaderMap;
+use crate::http::{decode_string, header_names, header_value};
 
 /// Limits of outgoing messages. They are high, since the client wrote them itself.
-const LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
+const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
 /// Maximum size of the mirrored headers of one request in bytes.
-const MAX_HEADERS: usize = 16 << 10;
+const MAX_MIRRORED_HEADER_BYTES: usize = 16 << 10;
 
 /// An outgoing message.
-pub(super) enum Outgoing {
-    Request(Box<Request>),
+pub(super) enum OutgoingMessage {
+    Request(Box<OutgoingRequest>),
     /// Cancels a request.
     Cancel(Id<'static>),
     /// A message without a response.
@@ -28,11 +28,11 @@ pub(super) enum Outgoing {
         method: Option<Method>,
     },
     /// A message that cannot be sent.
-    Unfit(Option<Id<'static>>, CallError),
+    Invalid(Option<Id<'static>>, CallError),
 }
 
 /// An outgoing request.
-pub(super) struct Request {
+pub(super) struct OutgoingRequest {
     pub(super) id: Id<'static>,
     pub(super) method: Cow<'static, str>,
     pub(super) line: Bytes,
@@ -42,47 +42,52 @@ pub(super) struct Request {
     pub(super) session: Option<u64>,
 }
 
-impl Request {
-    pub(super) fn is(&self, method: Method) -> bool {
+impl OutgoingRequest {
+    pub(super) fn is_method(&self, method: Method) -> bool {
         self.method == method.name()
     }
 }
 
 /// Classifies a message, and builds the headers of a request.
-pub(super) fn read(line: &Bytes, agreed: Option<Revision>, state: &mut State, mirrors: &Mirrors) -> Outgoing {
-    if let Some(agreed) = agreed
-        && let Some((id, tool)) = plain_call(line)
+pub(super) fn classify(
+    line: &Bytes,
+    revision: Option<Revision>,
+    state: &mut HttpState,
+    mirrors: &ToolHeaderMap,
+) -> OutgoingMessage {
+    if let Some(revision) = revision
+        && let Some((id, tool)) = parse_plain_call(line)
         && mirrors.find(tool).is_none()
-        && let Some(request) = call(id, tool, line, agreed, state)
+        && let Some(request) = plain_request(id, tool, line, revision, state)
     {
-        return Outgoing::Request(Box::new(request));
+        return OutgoingMessage::Request(Box::new(request));
     }
-    match parse(line, LIMITS) {
+    match parse(line, MESSAGE_LIMITS) {
         Ok(Message::Request { id, method, params }) => {
             let id = id.into_owned();
-            match request(&id, &method, &params, line, agreed, state, mirrors) {
-                Ok(request) => Outgoing::Request(Box::new(request)),
-                Err(error) => Outgoing::Unfit(Some(id), error),
+            match request(&id, &method, &params, line, revision, state, mirrors) {
+                Ok(request) => OutgoingMessage::Request(Box::new(request)),
+                Err(error) => OutgoingMessage::Invalid(Some(id), error),
             }
         }
         Ok(Message::Notification { method, params }) => match Method::find(&method) {
-            Some(Method::Cancelled) => match cancelled(&params) {
-                Some(id) => Outgoing::Cancel(id),
-                None => Outgoing::Other { method: Some(Method::Cancelled) },
+            Some(Method::Cancelled) => match cancelled_id(&params) {
+                Some(id) => OutgoingMessage::Cancel(id),
+                None => OutgoingMessage::Other { method: Some(Method::Cancelled) },
             },
-            method => Outgoing::Other { method },
+            method => OutgoingMessage::Other { method },
         },
-        Ok(Message::Response { .. } | Message::Batch(_)) => Outgoing::Other { method: None },
+        Ok(Message::Response { .. } | Message::Batch(_)) => OutgoingMessage::Other { method: None },
         Err(error) => {
             let reason = format!("invalid message: {error}");
-            Outgoing::Unfit(error.id, errors::bad_request(&reason))
+            OutgoingMessage::Invalid(error.id, errors::bad_request(&reason))
         }
     }
 }
 
 /// Returns id and tool of a call in the form that this client writes. Most messages have this form and need no
 /// parsing.
-fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
+fn parse_plain_call(line: &[u8]) -> Option<(i64, &str)> {
     let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
     let id = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
@@ -92,21 +97,34 @@ fn plain_call(line: &[u8]) -> Option<(i64, &str)> {
 }
 
 /// Builds a call that mirrors only the tool name in headers.
-fn call(id: i64, tool: &str, line: &Bytes, agreed: Revision, state: &mut State) -> Option<Request> {
-    let mut headers = state.headers(agreed);
+fn plain_request(
+    id: i64,
+    tool: &str,
+    line: &Bytes,
+    revision: Revision,
+    state: &mut HttpState,
+) -> Option<OutgoingRequest> {
+    let mut headers = state.headers(revision);
     let session = headers.contains_key(header_names::SESSION_ID).then_some(state.generation);
-    if agreed.era() == Era::Stateless {
+    if revision.era() == Era::Stateless {
         let name = HeaderValue::from_str(&header_value::encode(tool))
             .ok()
-            .filter(|name| name.len() <= MAX_HEADERS)?;
+            .filter(|name| name.len() <= MAX_MIRRORED_HEADER_BYTES)?;
         headers.insert(header_names::METHOD, HeaderValue::from_static(Method::CallTool.name()));
         headers.insert(header_names::NAME, name);
     }
     let method = Cow::Borrowed(Method::CallTool.name());
-    Some(Request { id: Id::Number(id), method, line: line.clone(), headers, era: agreed.era(), session })
+    Some(OutgoingRequest {
+        id: Id::Number(id),
+        method,
+        line: line.clone(),
+        headers,
+        era: revision.era(),
+        session,
+    })
 }
 
-fn cancelled(params: &Params<'_>) -> Option<Id<'static>> {
+fn cancelled_id(params: &Params<'_>) -> Option<Id<'static>> {
     serde_json::from_str(params.find("requestId")?).ok()
 }
 
@@ -116,49 +134,50 @@ fn request(
     params: &Params<'_>,
     line: &Bytes,
     agreed: Option<Revision>,
-    state: &mut State,
-    mirrors: &Mirrors,
-) -> Result<Request, CallError> {
+    state: &mut HttpState,
+    mirrors: &ToolHeaderMap,
+) -> Result<OutgoingRequest, CallError> {
     let known = Method::find(method);
-    let stated = || stated(params);
+    let stated = || declared_revision(params);
     let (headers, revision) = match agreed {
         // `initialize` must not have a session id.
-        _ if known == Some(Method::Initialize) => (state.first_headers(None), None),
+        _ if known == Some(Method::Initialize) => (state.initial_headers(None), None),
         Some(agreed) => (state.headers(agreed), Some(agreed)),
-        None => (state.first_headers(stated()), stated()),
+        None => (state.initial_headers(stated()), stated()),
     };
     let era = revision.map_or(Era::Session, Revision::era);
     let session = headers.contains_key(header_names::SESSION_ID).then_some(state.generation);
     let name = known.map_or_else(|| Cow::Owned(method.to_owned()), |known| Cow::Borrowed(known.name()));
-    let mut request = Request { id: id.clone(), method: name, line: line.clone(), headers, era, session };
+    let mut request =
+        OutgoingRequest { id: id.clone(), method: name, line: line.clone(), headers, era, session };
     if era == Era::Stateless {
-        mirror(&mut request, known, params, mirrors)?;
+        add_mirrored_headers(&mut request, known, params, mirrors)?;
     }
     Ok(request)
 }
 
 /// Returns the revision declared in a request.
-fn stated(params: &Params<'_>) -> Option<Revision> {
-    let meta = Params::parse(params.find("_meta")?, LIMITS).ok()?;
+fn declared_revision(params: &Params<'_>) -> Option<Revision> {
+    let meta = Params::parse(params.find("_meta")?, MESSAGE_LIMITS).ok()?;
     Revision::find(meta.find(key::PROTOCOL_VERSION)?.trim_matches('"'))
 }
 
 /// Adds the headers that mirror the message.
-fn mirror(
-    request: &mut Request,
+fn add_mirrored_headers(
+    request: &mut OutgoingRequest,
     known: Option<Method>,
     params: &Params<'_>,
-    mirrors: &Mirrors,
+    mirrors: &ToolHeaderMap,
 ) -> Result<(), CallError> {
-    let unfit = |what: &str| errors::bad_request(&format!("the {what} is not valid in a header"));
+    let not_a_header = |what: &str| errors::bad_request(&format!("the {what} is not valid in a header"));
     let method = match known {
         Some(method) => HeaderValue::from_static(method.name()),
-        None => HeaderValue::from_str(&request.method).map_err(|_| unfit("method"))?,
+        None => HeaderValue::from_str(&request.method).map_err(|_| not_a_header("method"))?,
     };
     request.headers.insert(header_names::METHOD, method);
     let Some(source) = known.and_then(Method::named_by) else { return Ok(()) };
-    let Some(name) = params.find(source).and_then(text) else { return Ok(()) };
-    let value = HeaderValue::from_str(&header_value::encode(&name)).map_err(|_| unfit(source))?;
+    let Some(name) = params.find(source).and_then(decode_string) else { return Ok(()) };
+    let value = HeaderValue::from_str(&header_value::encode(&name)).map_err(|_| not_a_header(source))?;
     let mut size = value.len();
     request.headers.insert(header_names::NAME, value);
     if known == Some(Method::CallTool)
@@ -169,8 +188,9 @@ fn mirror(
             request.headers.insert(name, value);
         }
     }
-    if size > MAX_HEADERS {
-        let reason = format!("the mirrored headers have {size} bytes, and {MAX_HEADERS} are allowed");
+    if size > MAX_MIRRORED_HEADER_BYTES {
+        let reason =
+            format!("the mirrored headers have {size} bytes, and {MAX_MIRRORED_HEADER_BYTES} are allowed");
         return Err(errors::bad_request(&reason));
     }
     Ok(())
@@ -186,7 +206,7 @@ mod tests {
     fn plain_calls_are_known_by_sight() {
         let line =
             br#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"a b","arguments":{}}}"#;
-        assert_eq!(plain_call(line), Some((42, "a b")));
+        assert_eq!(parse_plain_call(line), Some((42, "a b")));
         for other in [
             r#"{"jsonrpc":"2.0","id":"42","method":"tools/call","params":{"name":"a","arguments":{}}}"#,
             r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"name":"a\"b","arguments":{}}}"#,
@@ -194,7 +214,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":42,"method":"tools/call","params":{"arguments":{},"name":"a"}}"#,
             r#"{"jsonrpc":"2.0","id":42"#,
         ] {
-            assert_eq!(plain_call(other.as_bytes()), None, "{other}");
+            assert_eq!(parse_plain_call(other.as_bytes()), None, "{other}");
         }
     }
 
@@ -204,17 +224,17 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grün","arguments":{}}}"#;
         let turned =
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{},"name":"grün"}}"#;
-        for agreed in [Revision::LATEST, Revision::LATEST_SESSION] {
-            let mut state = State::new(&HeaderMap::new());
+        for revision in [Revision::LATEST, Revision::LATEST_SESSION] {
+            let mut state = HttpState::new(&HeaderMap::new());
             state.set_session(Some(HeaderValue::from_static("x")));
             let [plain, turned] = [plain, turned].map(|line| {
-                match read(
+                match classify(
                     &Bytes::from_static(line.as_bytes()),
-                    Some(agreed),
+                    Some(revision),
                     &mut state,
-                    &Mirrors::default(),
+                    &ToolHeaderMap::default(),
                 ) {
-                    Outgoing::Request(request) => request,
+                    OutgoingMessage::Request(request) => request,
                     _ => panic!("{line} is a request"),
                 }
             });

@@ -19,5 +19,5 @@ mod session_renewal;
 mod state;
 mod tool_headers;
 
-pub(crate) use options::checked;
-pub use options::{HeadersRequest, Http};
+pub(crate) use options::validate_header;
+pub use options::{HeadersRequest, HttpTransport};

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-use super::connection::{HttpLine, Link};
+use super::connection::{HttpConnection, HttpHandle};
 use crate::auth::Authorize;
 use crate::egress::{Egress, Redirects, Target};
 use crate::http::header_names;
 use crate::server::BoxFuture;
-use crate::transport::{Direction, Line, Opening, Transport, Wire};
+use crate::transport::{Direction, OpenFuture, Transport, TransportHandle, Wire};
 
 /// Headers set by the transport.
-const OWN: [HeaderName; 11] = [
+const TRANSPORT_HEADERS: [HeaderName; 11] = [
     header::ACCEPT,
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -39,7 +39,7 @@ pub struct HeadersRequest {
     pub url: Arc<str>,
     /// `WWW-Authenticate` value of the server, if it rejected the request with the previous headers. The request is
     /// sent once more with the new headers.
-    pub refused: Option<String>,
+    pub challenge: Option<String>,
 }
 
 pub(super) type Headers = Vec<(String, String)>;
@@ -50,7 +50,7 @@ type OnDiagnostic = dyn Fn(&str) + Send + Sync;
 /// HTTP transport to a remote server. [`crate::Client::http`] uses it, with the same options.
 #[derive(Clone)]
 #[must_use = "a transport does nothing until a client is connected over it"]
-pub struct Http {
+pub struct HttpTransport {
     url: String,
     /// Uses HTTP+SSE only.
     pub(super) legacy: bool,
@@ -64,13 +64,13 @@ pub struct Http {
     pub(super) on_message: Option<Arc<OnMessage>>,
     pub(super) on_diagnostic: Option<Arc<OnDiagnostic>>,
     /// First invalid option.
-    fault: Option<String>,
+    invalid_option: Option<String>,
 }
 
-impl Http {
+impl HttpTransport {
     /// Creates a transport to the server at `url`.
     pub fn new(url: impl Into<String>) -> Self {
-        Http {
+        HttpTransport {
             url: url.into(),
             legacy: false,
             headers: HeaderMap::new(),
@@ -82,23 +82,23 @@ impl Http {
             max_reconnects: 20,
             on_message: None,
             on_diagnostic: None,
-            fault: None,
+            invalid_option: None,
         }
     }
 
     /// Creates a transport that uses HTTP+SSE, the predecessor of Streamable HTTP. [`Self::new`] detects such
     /// servers automatically.
     pub fn sse(url: impl Into<String>) -> Self {
-        Http { legacy: true, ..Self::new(url) }
+        HttpTransport { legacy: true, ..Self::new(url) }
     }
 
     /// Adds a header to every request. Its value is never shown.
     pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
-        match checked(name.as_ref(), value.as_ref()) {
+        match validate_header(name.as_ref(), value.as_ref()) {
             Ok((name, value)) => {
                 self.headers.insert(name, value);
             }
-            Err(fault) => self.fault = self.fault.or(Some(fault)),
+            Err(fault) => self.invalid_option = self.invalid_option.or(Some(fault)),
         }
         self
     }
@@ -142,7 +142,7 @@ impl Http {
     pub fn proxy(mut self, url: &str) -> Self {
         match Egress::builder().proxy(url).build() {
             Ok(egress) => self.egress = egress,
-            Err(error) => self.fault = self.fault.or(Some(error.to_string())),
+            Err(error) => self.invalid_option = self.invalid_option.or(Some(error.to_string())),
         }
         self
     }
@@ -161,48 +161,48 @@ impl Http {
     }
 
     /// Sets the maximum number of consecutive reconnects of a cut stream without a new message. Default: 20.
-    pub fn max_reconnects(mut self, most: usize) -> Self {
-        self.max_reconnects = most;
+    pub fn max_reconnects(mut self, max: usize) -> Self {
+        self.max_reconnects = max;
         self
     }
 
     /// Sets a callback for all sent and received messages, as JSON text. The session id is redacted.
-    pub fn on_message(mut self, told: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
-        self.on_message = Some(Arc::new(told));
+    pub fn on_message(mut self, callback: impl Fn(Direction, &str) + Send + Sync + 'static) -> Self {
+        self.on_message = Some(Arc::new(callback));
         self
     }
 
     /// Sets a callback for diagnostic lines: response statuses, cut and resumed streams, new sessions. They contain
     /// no secrets.
-    pub fn on_diagnostic(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_diagnostic = Some(Arc::new(told));
+    pub fn on_diagnostic(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_diagnostic = Some(Arc::new(callback));
         self
     }
 
     fn target(&self) -> io::Result<Target> {
-        if let Some(fault) = &self.fault {
+        if let Some(fault) = &self.invalid_option {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, fault.clone()));
         }
-        Target::typed(&self.url)
+        Target::configured(&self.url)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
     }
 
-    async fn connect(&self, wire: Wire) -> io::Result<Box<dyn Line>> {
-        let link = Link::open(self.clone(), self.target()?, wire);
-        let hold = HttpLine::new(link.clone());
+    async fn connect(&self, wire: Wire) -> io::Result<Box<dyn TransportHandle>> {
+        let link = HttpConnection::open(self.clone(), self.target()?, wire);
+        let handle = HttpHandle::new(link.clone());
         if self.legacy {
             link.find_endpoint().await.map_err(|error| io::Error::other(error.to_string()))?;
         }
-        Ok(Box::new(hold))
+        Ok(Box::new(handle))
     }
 }
 
 /// Validates a header of the caller.
-pub(crate) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+pub(crate) fn validate_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(key) = HeaderName::try_from(name) else {
         return Err(format!("`{name}` is not a valid header name"));
     };
-    if OWN.contains(&key) || key.as_str().starts_with(header_names::PARAM_PREFIX) {
+    if TRANSPORT_HEADERS.contains(&key) || key.as_str().starts_with(header_names::PARAM_PREFIX) {
         return Err(format!("the header `{key}` is set by the transport and cannot be overridden"));
     }
     let Ok(mut value) = HeaderValue::from_str(value) else {
@@ -214,8 +214,8 @@ pub(crate) fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValu
     Ok((key, value))
 }
 
-impl Transport for Http {
-    fn open(&self, wire: Wire) -> Opening<'_> {
+impl Transport for HttpTransport {
+    fn open(&self, wire: Wire) -> OpenFuture<'_> {
         Box::pin(self.connect(wire))
     }
 
@@ -225,7 +225,7 @@ impl Transport for Http {
     }
 }
 
-impl fmt::Debug for Http {
+impl fmt::Debug for HttpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http").field("server", &self.name()).finish_non_exhaustive()
     }

@@ -7,79 +7,79 @@ use ::http::{HeaderMap, HeaderValue, Method as Verb, Response, StatusCode};
 use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Method, code};
 
-use super::body::{BOM, Kind, Reading};
-use super::connection::Link;
+use super::body::{BOM, ResponseBodyKind, ResponseReader};
+use super::connection::HttpConnection;
 use super::errors;
-use super::message::Request;
-use super::state::Way;
+use super::message::OutgoingRequest;
+use super::state::HttpMode;
 use crate::egress::ResponseBody;
 use crate::http::header_names;
 use crate::lock::lock;
 use crate::transport::Direction;
 
 /// Maximum length of a session id.
-const MAX_SESSION_ID: usize = 4 << 10;
+const MAX_SESSION_ID_LEN: usize = 4 << 10;
 
-impl Link {
+impl HttpConnection {
     /// Sends a request and passes on the response. The error is the reason why there is no response.
-    pub(super) async fn exchange(self: &Arc<Self>, request: &Request) -> Result<(), CallError> {
+    pub(super) async fn exchange(self: &Arc<Self>, request: &OutgoingRequest) -> Result<(), CallError> {
         let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
         let status = response.status();
-        self.diagnose(|| format!("response to {}: {status}", request.method));
+        self.report_diagnostic(|| format!("response to {}: {status}", request.method));
         if status.is_success() {
             // Not if the other era was negotiated in the meantime.
-            if request.is(Method::Initialize) && self.wire.is_waiting(&request.id) {
-                self.opened(request, response.headers());
+            if request.is_method(Method::Initialize) && self.wire.is_waiting(&request.id) {
+                self.on_session_opened(request, response.headers());
             }
-            if request.is(Method::Listen) {
+            if request.is_method(Method::Listen) {
                 lock(&self.state).has_listened = true;
             }
-            return self.answered(request, response).await;
+            return self.read_response(request, response).await;
         }
         // Boxed, like all rare paths, so that the future of every request stays small.
-        Box::pin(self.refused(request, response)).await
+        Box::pin(self.handle_error_response(request, response)).await
     }
 
     /// Converts an error response into an error, or into a fallback to HTTP+SSE or a new session.
-    async fn refused(
+    async fn handle_error_response(
         self: &Arc<Self>,
-        request: &Request,
+        request: &OutgoingRequest,
         response: Response<ResponseBody>,
     ) -> Result<(), CallError> {
-        match (response.status(), self.refusal(response).await) {
+        match (response.status(), self.response_error(response).await) {
             (_, error) if is_unknown_method(&error) => Err(error),
             (StatusCode::NOT_FOUND, _) if request.session.is_some() => {
-                Err(self.lost_session(request.session.unwrap_or_default()).await)
+                Err(self.renew_lost_session(request.session.unwrap_or_default()).await)
             }
             (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, error)
-                if request.is(Method::Initialize) && !matches!(error, CallError::Rejected(_)) =>
+                if request.is_method(Method::Initialize) && !matches!(error, CallError::Rejected(_)) =>
             {
-                self.greet_as_of_old(request, error).await
+                self.initialize_over_sse(request, error).await
             }
             (_, error) => Err(error),
         }
     }
 
     /// Stores the session that the server has opened.
-    fn opened(&self, greeting: &Request, headers: &HeaderMap) {
+    fn on_session_opened(&self, greeting: &OutgoingRequest, headers: &HeaderMap) {
         self.set_session(self.session_of(headers));
         // Abort earlier requests that got no response, such as the stateless-era probe.
         let mut state = lock(&self.state);
-        let before = state.under_way.extract_if(|id, _| match (id, &greeting.id) {
+        let earlier = state.in_flight.extract_if(|id, _| match (id, &greeting.id) {
             (Id::Number(id), Id::Number(greeting)) => id < greeting,
             _ => false,
         });
-        before.filter_map(|(_, task)| task).for_each(|task| task.abort());
+        earlier.filter_map(|(_, task)| task).for_each(|task| task.abort());
     }
 
     /// Returns the session id in the headers of a response.
     pub(super) fn session_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut id = headers.get(header_names::SESSION_ID)?.clone();
-        let text = id.to_str().ok().filter(|id| !id.is_empty() && id.len() <= MAX_SESSION_ID)?;
+        let text = id.to_str().ok().filter(|id| !id.is_empty() && id.len() <= MAX_SESSION_ID_LEN)?;
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
-        lock(&self.state).hide(text);
+        lock(&self.state).add_secret(text);
         id.set_sensitive(true);
         Some(id)
     }
@@ -87,33 +87,33 @@ impl Link {
     /// Sets the current session.
     pub(super) fn set_session(&self, session: Option<HeaderValue>) {
         if session.is_some() {
-            self.diagnose(|| "a session was opened".to_owned());
+            self.report_diagnostic(|| "a session was opened".to_owned());
         }
         lock(&self.state).set_session(session);
     }
 
-    async fn answered(
+    async fn read_response(
         self: &Arc<Self>,
-        request: &Request,
+        request: &OutgoingRequest,
         response: Response<ResponseBody>,
     ) -> Result<(), CallError> {
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE).cloned();
-        let says_events =
+        let is_event_stream =
             content_type.as_ref().is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
-        let mut reading = Reading::new(response.into_body(), self.http.read_timeout);
+        let mut reading = ResponseReader::new(response.into_body(), self.http.read_timeout);
         let limit = self.wire.max_message();
-        let kind = reading.kind(says_events).await.map_err(|broken| broken.into_error(limit))?;
-        if matches!(lock(&self.state).way, Way::Sse(_)) {
+        let kind = reading.kind(is_event_stream).await.map_err(|broken| broken.into_error(limit))?;
+        if matches!(lock(&self.state).mode, HttpMode::Sse(_)) {
             // The response comes on the stream; this body is "Accepted" or empty.
-            reading.beginning(limit).await;
+            reading.read_start(limit).await;
             return Ok(());
         }
         match kind {
-            Kind::Json => {
-                let body = reading.whole(limit).await.map_err(|broken| broken.into_error(limit))?;
+            ResponseBodyKind::Json => {
+                let body = reading.read_to_end(limit).await.map_err(|broken| broken.into_error(limit))?;
                 let body = body.strip_prefix(BOM).unwrap_or(&body);
-                self.tell(Direction::Received, body);
+                self.report_message(Direction::Received, body);
                 if !self.wire.try_receive(body) {
                     return Err(CallError::Malformed("the body is not a JSON-RPC message".into()));
                 }
@@ -122,19 +122,19 @@ impl Link {
                 }
                 Ok(())
             }
-            Kind::Events => Box::pin(self.stream(request, reading)).await,
-            Kind::Empty => {
+            ResponseBodyKind::Events => Box::pin(self.read_response_stream(request, reading)).await,
+            ResponseBodyKind::Empty => {
                 let reason = format!("the server responded with HTTP {} and no body", status.as_u16());
                 Err(CallError::Malformed(reason))
             }
-            Kind::Other => Err(errors::not_a_message(content_type.as_ref(), status)),
+            ResponseBodyKind::Other => Err(errors::not_a_message(content_type.as_ref(), status)),
         }
     }
 
     /// Opens a new session after the server has lost the current one. Returns the error for the request that noticed
     /// the loss.
-    pub(super) async fn lost_session(self: &Arc<Self>, generation: u64) -> CallError {
-        match self.renew(generation).await {
+    pub(super) async fn renew_lost_session(self: &Arc<Self>, generation: u64) -> CallError {
+        match self.renew_session(generation).await {
             Ok(()) => errors::session_not_found("a new one was opened"),
             Err(error) => errors::session_not_found(&format!("a new one could not be opened: {error}")),
         }

@@ -12,68 +12,68 @@ use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::{Era, Method};
 use tokio::sync::Notify;
 
-use super::body::Reading;
-use super::connection::Link;
+use super::body::ResponseReader;
+use super::connection::HttpConnection;
 use super::errors;
 use super::response::is_unknown_method;
 use crate::http::header_names;
 use crate::lock::lock;
-use crate::server::start;
+use crate::server::spawn;
 
 /// Bytes that may be queued before outgoing messages are left in the outbox.
 const HIGH_WATER: usize = 1 << 20;
 /// Timeout of sending one message.
-const LONGEST: Duration = Duration::from_secs(30);
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read from a response body.
-const REFUSAL: usize = 4 << 10;
+const MAX_RESPONSE_BYTES: usize = 4 << 10;
 
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct SendQueue {
     queue: Mutex<Queue>,
     empty: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    messages: VecDeque<QueuedMessage>,
     bytes: usize,
-    is_moving: bool,
+    is_sending: bool,
 }
 
-struct Waiting {
+struct QueuedMessage {
     line: Bytes,
     method: Option<Method>,
     /// The request that this message cancels.
     cancels: Option<Id<'static>>,
 }
 
-impl Lane {
+impl SendQueue {
     pub(super) fn is_full(&self) -> bool {
         lock(&self.queue).bytes > HIGH_WATER
     }
 
     pub(super) fn push(
         &self,
-        of: &Arc<Link>,
+        of: &Arc<HttpConnection>,
         line: Bytes,
         method: Option<Method>,
         cancels: Option<Id<'static>>,
     ) {
         let mut queue = lock(&self.queue);
         queue.bytes += line.len();
-        queue.waiting.push_back(Waiting { line, method, cancels });
-        if !std::mem::replace(&mut queue.is_moving, true) {
-            start(&of.runtime, of.clone().send_waiting());
+        queue.messages.push_back(QueuedMessage { line, method, cancels });
+        if !std::mem::replace(&mut queue.is_sending, true) {
+            spawn(&of.runtime, of.clone().send_queued());
         }
     }
 
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<QueuedMessage> {
         let mut queue = lock(&self.queue);
-        let next = queue.waiting.pop_front();
+        let next = queue.messages.pop_front();
         if let Some(next) = &next {
             queue.bytes -= next.line.len();
         } else {
-            queue.is_moving = false;
+            queue.is_sending = false;
             drop(queue);
             self.empty.notify_waiters();
         }
@@ -81,11 +81,11 @@ impl Lane {
     }
 
     /// Waits until all messages have been delivered.
-    pub(super) async fn idle(&self) {
+    pub(super) async fn wait_until_empty(&self) {
         loop {
             let mut empty = std::pin::pin!(self.empty.notified());
             empty.as_mut().enable();
-            if !lock(&self.queue).is_moving {
+            if !lock(&self.queue).is_sending {
                 return;
             }
             empty.await;
@@ -93,24 +93,24 @@ impl Lane {
     }
 }
 
-impl Link {
-    async fn send_waiting(self: Arc<Self>) {
-        let limit = self.http.read_timeout.min(LONGEST);
-        while let Some(next) = self.lane.next() {
-            let Waiting { line, method, cancels } = next;
-            if !self.is_over() {
+impl HttpConnection {
+    async fn send_queued(self: Arc<Self>) {
+        let limit = self.http.read_timeout.min(SEND_TIMEOUT);
+        while let Some(next) = self.send_queue.next() {
+            let QueuedMessage { line, method, cancels } = next;
+            if !self.is_closed() {
                 let sent = tokio::time::timeout(limit, self.send_one(line, method)).await;
                 if let Err(error) = sent.unwrap_or(Err(CallError::TimedOut(limit))) {
                     let what = method.map_or("a response to the server", Method::name);
                     tracing::debug!(%error, what, "failed to deliver a message");
-                    self.diagnose(|| format!("{what} was not delivered: {error}"));
+                    self.report_diagnostic(|| format!("{what} was not delivered: {error}"));
                 }
             }
             // Only after the notification, since the server could take the closed stream for a lost connection.
             if let Some(id) = cancels {
                 self.abort(&id);
             }
-            self.take_all(); // messages that waited for room in the queue
+            self.dispatch_outgoing(); // messages that waited for room in the queue
         }
     }
 
@@ -118,7 +118,7 @@ impl Link {
         let agreed = self.wire.revision();
         let (mut headers, generation) = {
             let mut state = lock(&self.state);
-            let headers = state.headers_now(agreed);
+            let headers = state.current_headers(agreed);
             (headers, state.generation)
         };
         let stateless = agreed.is_some_and(|agreed| agreed.era() == Era::Stateless);
@@ -130,15 +130,17 @@ impl Link {
         let status = response.status();
         if status.is_success() {
             if method == Some(Method::Initialized) {
-                self.listen();
+                self.open_listen_stream();
             }
             // Read the body to its end, so that the connection can be reused.
-            Reading::new(response.into_body(), self.http.read_timeout).beginning(REFUSAL).await;
+            ResponseReader::new(response.into_body(), self.http.read_timeout)
+                .read_start(MAX_RESPONSE_BYTES)
+                .await;
             return Ok(());
         }
-        let error = self.refusal(response).await;
+        let error = self.response_error(response).await;
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method(&error) {
-            self.renew(generation).await?;
+            self.renew_session(generation).await?;
             return Err(errors::session_not_found("a new one was opened; the message is not sent again"));
         }
         Err(error)

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use ::http::{HeaderValue, Method as Verb};
 use bytes::Bytes;
-use linchpin_jsonrpc::{CallError, Id, Limits, Message, Reply, parse, write};
+use linchpin_jsonrpc::{CallError, Id, Limits, Message, ResponsePayload, parse, write};
 use linchpin_protocol::model::InitializeResult;
 use linchpin_protocol::{Method, Revision, wire};
 use tokio::sync::oneshot;
 
-use super::body::{Kind, Reading};
-use super::connection::Link;
-use super::event_stream::{Ended, Flow, Tail};
+use super::body::{ResponseBodyKind, ResponseReader};
+use super::connection::HttpConnection;
+use super::event_stream::{ResumeState, StreamControl, StreamEnd};
 use crate::lock::lock;
-use crate::server::{start, start_abortable};
+use crate::server::{spawn, spawn_abortable};
 
 /// Limits of the response to `initialize`.
-const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
+const INITIALIZE_LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 
-impl Link {
+impl HttpConnection {
     /// Opens a new session to replace the one with this number, unless that has already happened. Concurrent callers
     /// wait for the same renewal. It runs on its own task: the request that noticed the loss may be cancelled, but
     /// the renewal must complete.
-    pub(super) async fn renew(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
+    pub(super) async fn renew_session(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
         let only = self.renewing.clone().lock_owned().await;
         let (done, opened) = oneshot::channel();
         {
@@ -30,35 +30,36 @@ impl Link {
             if state.generation != lost {
                 return Ok(());
             }
-            if state.is_over {
+            if state.is_closed {
                 return Err(CallError::Lost("the connection was closed".into()));
             }
             let link = self.clone();
-            state.renewal = Some(start_abortable(&self.runtime, async move {
-                let _ = done.send(link.open_another().await); // the caller may be gone
+            state.renewal_task = Some(spawn_abortable(&self.runtime, async move {
+                let _ = done.send(link.open_new_session().await); // the caller may be gone
                 drop(only);
             }));
         }
         opened.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
     }
 
-    async fn open_another(self: &Arc<Self>) -> Result<(), CallError> {
+    async fn open_new_session(self: &Arc<Self>) -> Result<(), CallError> {
         let (greeting, headers) = {
             let state = lock(&self.state);
-            (state.greeting.clone(), state.first_headers(None))
+            (state.initialize.clone(), state.initial_headers(None))
         };
         let nothing = || CallError::Lost("there is no session to renew".into());
         let (greeting, agreed) = (greeting.ok_or_else(nothing)?, self.wire.revision().ok_or_else(nothing)?);
-        self.diagnose(|| "the server no longer knows the session: opening a new one".to_owned());
+        self.report_diagnostic(|| "the server no longer knows the session: opening a new one".to_owned());
         let opened = async {
             let response = self.send(Verb::POST, &headers, greeting.line.clone()).await?;
             if !response.status().is_success() {
-                return Err(self.refusal(response).await);
+                return Err(self.response_error(response).await);
             }
-            let mut fresh = Fresh { link: self.clone(), session: self.session_of(response.headers()) };
-            let answer =
-                self.answer_to(&greeting.id, Reading::new(response.into_body(), self.http.read_timeout));
-            check(&answer.await?, agreed)?;
+            let mut fresh =
+                NewSessionGuard { link: self.clone(), session: self.session_of(response.headers()) };
+            let answer = self
+                .read_result(&greeting.id, ResponseReader::new(response.into_body(), self.http.read_timeout));
+            check_revision(&answer.await?, agreed)?;
             self.send_initialized(fresh.session.as_ref(), agreed).await?;
             self.set_session(fresh.session.take());
             Ok(())
@@ -67,31 +68,31 @@ impl Link {
             Ok(opened) => opened?,
             Err(_) => return Err(CallError::TimedOut(self.http.read_timeout)),
         }
-        self.listen();
-        self.wire.renewed();
+        self.open_listen_stream();
+        self.wire.session_renewed();
         Ok(())
     }
 
     /// Reads the result of a request that is not registered as pending.
-    async fn answer_to(&self, id: &Id<'_>, mut reading: Reading) -> Result<String, CallError> {
+    async fn read_result(&self, id: &Id<'_>, mut reading: ResponseReader) -> Result<String, CallError> {
         let limit = self.wire.max_message();
         let mut answer = None;
         match reading.kind(false).await.map_err(|broken| broken.into_error(limit))? {
-            Kind::Json => {
-                let body = reading.whole(limit).await.map_err(|broken| broken.into_error(limit))?;
+            ResponseBodyKind::Json => {
+                let body = reading.read_to_end(limit).await.map_err(|broken| broken.into_error(limit))?;
                 answer = result_of(&body, id);
             }
-            Kind::Events => {
-                let mut tail = Tail::default();
-                let followed = self.follow(&mut reading, &mut tail, |event| {
+            ResponseBodyKind::Events => {
+                let mut tail = ResumeState::default();
+                let followed = self.read_events(&mut reading, &mut tail, |event| {
                     answer = result_of(event.data.as_bytes(), id);
-                    if answer.is_some() { Flow::Done } else { Flow::Go }
+                    if answer.is_some() { StreamControl::Done } else { StreamControl::Continue }
                 });
-                if let Ended::Fault(error) = followed.await {
+                if let StreamEnd::Failed(error) = followed.await {
                     return Err(error);
                 }
             }
-            Kind::Empty | Kind::Other => {}
+            ResponseBodyKind::Empty | ResponseBodyKind::Other => {}
         }
         answer.unwrap_or_else(|| {
             Err(CallError::Malformed("the body is not the response to the request".into()))
@@ -107,30 +108,30 @@ impl Link {
         let mut line = Vec::new();
         write::notification(Method::Initialized.name(), &mut line, |_| ());
         let response = self.send(Verb::POST, &headers, Bytes::from(line)).await?;
-        if response.status().is_success() { Ok(()) } else { Err(self.refusal(response).await) }
+        if response.status().is_success() { Ok(()) } else { Err(self.response_error(response).await) }
     }
 }
 
 /// Guard of a new session. If it is dropped before the session is in use, the session is ended.
-struct Fresh {
-    link: Arc<Link>,
+struct NewSessionGuard {
+    link: Arc<HttpConnection>,
     session: Option<HeaderValue>,
 }
 
-impl Drop for Fresh {
+impl Drop for NewSessionGuard {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            start(&self.link.runtime, self.link.clone().give_back(session));
+            spawn(&self.link.runtime, self.link.clone().delete_session(session));
         }
     }
 }
 
 /// Returns the result of the request, if the message is its response.
 fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
-    match parse(message, LIMITS) {
+    match parse(message, INITIALIZE_LIMITS) {
         Ok(Message::Response { id: Some(answered), reply }) if answered == *id => Some(match reply {
-            Reply::Result(text) => Ok(text.to_owned()),
-            Reply::Error(text) => Err(serde_json::from_str(text)
+            ResponsePayload::Result(text) => Ok(text.to_owned()),
+            ResponsePayload::Error(text) => Err(serde_json::from_str(text)
                 .map_or_else(|error| CallError::Malformed(error.to_string()), CallError::Rejected)),
         }),
         _ => None,
@@ -138,7 +139,7 @@ fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
 }
 
 /// Checks that the new session has the same revision; another revision would require a new connection.
-fn check(result: &str, agreed: Revision) -> Result<(), CallError> {
+fn check_revision(result: &str, agreed: Revision) -> Result<(), CallError> {
     let result: InitializeResult =
         wire::decode(result).map_err(|invalid| CallError::Malformed(invalid.reason))?;
     if result.protocol_version == agreed.as_str() {

@@ -13,15 +13,15 @@ use crate::egress::Target;
 use crate::http::header_names;
 
 /// Minimum length of a session id that is redacted: shorter ones can be guessed and occur in ordinary text.
-const SHORTEST_SECRET: usize = 8;
+const MIN_SECRET_LEN: usize = 8;
 /// Maximum number of remembered secrets; older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
 /// Replacement for a secret in a text.
-const HIDDEN: &str = "[session]";
+const REDACTED_SESSION: &str = "[session]";
 
 /// Transport mode.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
+pub(super) enum HttpMode {
     /// Messages go to the server's URL, and each response comes back on its own exchange.
     Streamable,
     /// Messages go to the endpoint that the server named, and responses come on its stream.
@@ -30,55 +30,55 @@ pub(super) enum Way {
 
 /// The `initialize` request, to open a new session.
 #[derive(Clone)]
-pub(super) struct Greeting {
+pub(super) struct InitializeMessage {
     pub(super) id: Id<'static>,
     pub(super) line: Bytes,
 }
 
-pub(super) struct State {
-    pub(super) way: Way,
+pub(super) struct HttpState {
+    pub(super) mode: HttpMode,
     session: Option<HeaderValue>,
     /// Secrets to redact, newest first.
     secrets: Vec<String>,
     /// Number of the session.
     pub(super) generation: u64,
     /// Headers of every request.
-    base: HeaderMap,
+    base_headers: HeaderMap,
     /// The same with the negotiated revision and the session.
-    prepared: Option<HeaderMap>,
-    pub(super) greeting: Option<Greeting>,
+    session_headers: Option<HeaderMap>,
+    pub(super) initialize: Option<InitializeMessage>,
     /// Requests without a response, to abort them; a request has no task for a short time after it was added.
-    pub(super) under_way: HashMap<Id<'static>, Option<AbortHandle>>,
+    pub(super) in_flight: HashMap<Id<'static>, Option<AbortHandle>>,
     /// Task of the standalone stream.
-    pub(super) listening: Option<AbortHandle>,
+    pub(super) listen_task: Option<AbortHandle>,
     /// Consecutive reconnects of that stream without a message, carried over to the next session.
-    pub(super) tries: usize,
+    pub(super) reconnects: usize,
     /// Whether a stream of changes was opened.
     pub(super) has_listened: bool,
     /// Task that opens a new session.
-    pub(super) renewal: Option<AbortHandle>,
-    pub(super) is_over: bool,
+    pub(super) renewal_task: Option<AbortHandle>,
+    pub(super) is_closed: bool,
 }
 
-impl State {
+impl HttpState {
     pub(super) fn new(own: &HeaderMap) -> Self {
-        let mut base = own.clone();
-        base.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-        base.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        State {
-            way: Way::Streamable,
+        let mut base_headers = own.clone();
+        base_headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        base_headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        HttpState {
+            mode: HttpMode::Streamable,
             session: None,
             secrets: Vec::new(),
             generation: 0,
-            base,
-            prepared: None,
-            greeting: None,
-            under_way: HashMap::new(),
-            listening: None,
-            tries: 0,
+            base_headers,
+            session_headers: None,
+            initialize: None,
+            in_flight: HashMap::new(),
+            listen_task: None,
+            reconnects: 0,
             has_listened: false,
-            renewal: None,
-            is_over: false,
+            renewal_task: None,
+            is_closed: false,
         }
     }
 
@@ -90,53 +90,53 @@ impl State {
     pub(super) fn set_session(&mut self, session: Option<HeaderValue>) {
         self.session = session;
         self.generation += 1;
-        self.prepared = None;
+        self.session_headers = None;
     }
 
     /// Redacts this secret from now on.
-    pub(super) fn hide(&mut self, secret: &str) {
-        if secret.len() >= SHORTEST_SECRET && !self.secrets.iter().any(|known| known == secret) {
+    pub(super) fn add_secret(&mut self, secret: &str) {
+        if secret.len() >= MIN_SECRET_LEN && !self.secrets.iter().any(|known| known == secret) {
             self.secrets.truncate(MAX_SECRETS - 1);
             self.secrets.insert(0, secret.to_owned());
         }
     }
 
     /// Redacts the secrets in a text.
-    pub(super) fn without_secrets<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
-            if text.contains(secret) { Cow::Owned(text.replace(secret, HIDDEN)) } else { text }
+            if text.contains(secret) { Cow::Owned(text.replace(secret, REDACTED_SESSION)) } else { text }
         })
     }
 
     /// Returns the headers of every request, with the negotiated revision and the session, if any.
-    pub(super) fn headers(&mut self, agreed: Revision) -> HeaderMap {
-        if self.prepared.is_none() {
-            self.prepared = Some(self.headers_in(self.session.as_ref(), agreed));
+    pub(super) fn headers(&mut self, revision: Revision) -> HeaderMap {
+        if self.session_headers.is_none() {
+            self.session_headers = Some(self.headers_in(self.session.as_ref(), revision));
         }
-        self.prepared.clone().unwrap_or_default()
+        self.session_headers.clone().unwrap_or_default()
     }
 
     /// Like [`Self::headers`], for a given session.
-    pub(super) fn headers_in(&self, session: Option<&HeaderValue>, agreed: Revision) -> HeaderMap {
-        let mut headers = self.first_headers(Some(agreed));
-        if let Some(session) = session.filter(|_| agreed.era() == Era::Session) {
+    pub(super) fn headers_in(&self, session: Option<&HeaderValue>, revision: Revision) -> HeaderMap {
+        let mut headers = self.initial_headers(Some(revision));
+        if let Some(session) = session.filter(|_| revision.era() == Era::Session) {
             headers.insert(header_names::SESSION_ID, session.clone());
         }
         headers
     }
 
     /// Returns the headers for the current phase of the connection.
-    pub(super) fn headers_now(&mut self, agreed: Option<Revision>) -> HeaderMap {
-        match agreed {
-            Some(agreed) => self.headers(agreed),
-            None => self.first_headers(None),
+    pub(super) fn current_headers(&mut self, revision: Option<Revision>) -> HeaderMap {
+        match revision {
+            Some(revision) => self.headers(revision),
+            None => self.initial_headers(None),
         }
     }
 
     /// Returns the headers of a request before the negotiation, with the revision that it declares.
-    pub(super) fn first_headers(&self, stated: Option<Revision>) -> HeaderMap {
-        let mut headers = self.base.clone();
-        if let Some(revision) = stated {
+    pub(super) fn initial_headers(&self, declared: Option<Revision>) -> HeaderMap {
+        let mut headers = self.base_headers.clone();
+        if let Some(revision) = declared {
             headers.insert(header_names::PROTOCOL_VERSION, HeaderValue::from_static(revision.as_str()));
         }
         headers

@@ -5,25 +5,25 @@ use std::sync::{Arc, Mutex};
 
 use linchpin_protocol::model::Tool;
 
-use super::connection::Link;
-use crate::http::param_headers::Mirror;
+use super::connection::HttpConnection;
+use crate::http::param_headers::ParamHeaders;
 use crate::lock::lock;
-use crate::transport::Carrier;
+use crate::transport::PerRequestTransport;
 
 /// Maximum number of stored tools.
 const MAX_TOOLS: usize = 10_000;
 
 /// Parameter headers by tool name. Most tools have none and are not stored.
 #[derive(Default)]
-pub(super) struct Mirrors(Mutex<HashMap<String, Arc<Mirror>>>);
+pub(super) struct ToolHeaderMap(Mutex<HashMap<String, Arc<ParamHeaders>>>);
 
-impl Mirrors {
-    pub(super) fn find(&self, tool: &str) -> Option<Arc<Mirror>> {
+impl ToolHeaderMap {
+    pub(super) fn find(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
         lock(&self.0).get(tool).cloned()
     }
 
-    fn note(&self, tool: &Tool) -> Result<(), String> {
-        let mirror = Mirror::of(&tool.input_schema);
+    fn insert(&self, tool: &Tool) -> Result<(), String> {
+        let mirror = ParamHeaders::from_schema(&tool.input_schema);
         let mut known = lock(&self.0);
         if known.len() >= MAX_TOOLS && !known.contains_key(&tool.name) {
             known.clear(); // a call without its headers is rejected, which lists the tools again
@@ -40,12 +40,12 @@ impl Mirrors {
     }
 }
 
-impl Carrier for Link {
-    fn admit(&self, tool: &Tool) -> Result<(), String> {
-        let noted = self.mirrors.note(tool);
-        if let Err(reason) = &noted {
-            self.diagnose(|| format!("skipped the tool `{}`: {reason}", tool.name));
+impl PerRequestTransport for HttpConnection {
+    fn accept_tool(&self, tool: &Tool) -> Result<(), String> {
+        let outcome = self.tool_headers.insert(tool);
+        if let Err(reason) = &outcome {
+            self.report_diagnostic(|| format!("skipped the tool `{}`: {reason}", tool.name));
         }
-        noted
+        outcome
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::content::{Audio, Image, IntoContent, blob};
 use super::json::Json;
-use crate::server::definitions::derived_schema::{self, Typed};
+use crate::server::definitions::derived_schema::{self, DerivedSchema};
 use crate::{Error, Result};
 
 /// Value that a tool may return.
@@ -23,12 +23,12 @@ pub trait IntoToolOutput {
 
     /// Returns the schema of the structured content, if there is any.
     #[doc(hidden)]
-    fn output_schema() -> Option<Typed> {
+    fn output_schema() -> Option<DerivedSchema> {
         None
     }
 }
 
-fn blocks(content: Vec<Content>) -> CallToolResult {
+fn result_of_blocks(content: Vec<Content>) -> CallToolResult {
     CallToolResult { content, structured_content: None, is_error: Some(false), meta: None }
 }
 
@@ -43,20 +43,20 @@ impl<T: IntoToolOutput> IntoToolOutput for Result<T, Error> {
         self?.into_output()
     }
 
-    fn output_schema() -> Option<Typed> {
+    fn output_schema() -> Option<DerivedSchema> {
         T::output_schema()
     }
 }
 
 impl<T: IntoToolOutput> IntoToolOutput for Option<T> {
     fn into_output(self) -> Result<CallToolResult> {
-        self.map_or_else(|| Ok(blocks(Vec::new())), T::into_output)
+        self.map_or_else(|| Ok(result_of_blocks(Vec::new())), T::into_output)
     }
 }
 
 impl IntoToolOutput for () {
     fn into_output(self) -> Result<CallToolResult> {
-        Ok(blocks(Vec::new()))
+        Ok(result_of_blocks(Vec::new()))
     }
 }
 
@@ -68,13 +68,13 @@ impl IntoToolOutput for u8 {
 
 impl IntoToolOutput for Vec<u8> {
     fn into_output(self) -> Result<CallToolResult> {
-        Ok(blocks(vec![blob(&self)]))
+        Ok(result_of_blocks(vec![blob(&self)]))
     }
 }
 
 impl<T: IntoContent> IntoToolOutput for Vec<T> {
     fn into_output(self) -> Result<CallToolResult> {
-        Ok(blocks(self.into_iter().map(T::into_content).collect()))
+        Ok(result_of_blocks(self.into_iter().map(T::into_content).collect()))
     }
 }
 
@@ -83,7 +83,7 @@ impl IntoToolOutput for Value {
     fn into_output(self) -> Result<CallToolResult> {
         match self {
             Value::Array(items) if items.iter().all(is_block) && !items.is_empty() => items.into_output(),
-            other => Ok(blocks(vec![other.into_content()])),
+            other => Ok(result_of_blocks(vec![other.into_content()])),
         }
     }
 }
@@ -95,12 +95,12 @@ fn is_block(value: &Value) -> bool {
 impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     fn into_output(self) -> Result<CallToolResult> {
         let json = self.raw()?;
-        let mut result = blocks(vec![Content::text(json.get())]);
+        let mut result = result_of_blocks(vec![Content::text(json.get())]);
         result.structured_content = Some(StructuredContent::from(json));
         Ok(result)
     }
 
-    fn output_schema() -> Option<Typed> {
+    fn output_schema() -> Option<DerivedSchema> {
         Some(derived_schema::of_output::<T>())
     }
 }
@@ -108,12 +108,12 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
 /// Custom content instead of the JSON text.
 impl<C: IntoContent, T: Serialize + JsonSchema> IntoToolOutput for (C, Json<T>) {
     fn into_output(self) -> Result<CallToolResult> {
-        let mut result = blocks(vec![self.0.into_content()]);
+        let mut result = result_of_blocks(vec![self.0.into_content()]);
         result.structured_content = Some(StructuredContent::from(self.1.raw()?));
         Ok(result)
     }
 
-    fn output_schema() -> Option<Typed> {
+    fn output_schema() -> Option<DerivedSchema> {
         Some(derived_schema::of_output::<T>())
     }
 }
@@ -122,7 +122,7 @@ macro_rules! as_one_block {
     ($($type:ty),*) => {$(
         impl IntoToolOutput for $type {
             fn into_output(self) -> Result<CallToolResult> {
-                Ok(blocks(vec![self.into_content()]))
+                Ok(result_of_blocks(vec![self.into_content()]))
             }
         }
     )*};

@@ -32,25 +32,27 @@ use tokio::time::MissedTickBehavior;
 use tower_service::Service;
 
 use self::tls::Tls;
-use self::watchdog::{BodyWatch, Guest, TICK, Watch, Watched, WatchedIo};
-use super::options::Connections;
+use self::watchdog::{
+    BodyRateHandle, ConnectionActivity, ConnectionPermit, ConnectionWatchdog, MonitoredIo, TICK_INTERVAL,
+};
+use super::options::ConnectionLimits;
 use crate::{Error, Result};
 
 /// Maximum size of a request head, in bytes.
-const MAX_HEAD: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Length of the accept queue. With a short one, a burst of connections delays others for seconds.
 #[cfg(unix)]
 const BACKLOG: i32 = 4_096;
 /// Delay after an accept error, such as a lack of file descriptors.
-const OUT_OF_SOCKETS: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Default time for running requests at shutdown.
-const SHUTDOWN: Duration = Duration::from_secs(10);
+const DEFAULT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Addresses of a connection. Services find them among the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
+pub struct ConnectionAddresses {
     /// Address of the client, or of a proxy.
     pub peer: SocketAddr,
     /// Address of this machine that the client connected to.
@@ -70,27 +72,27 @@ pub fn client_network(address: IpAddr) -> IpAddr {
 
 /// Connection of a request.
 #[derive(Clone)]
-pub(super) struct Origin {
-    pub(super) addresses: Addresses,
-    pub(super) watch: BodyWatch,
+pub(super) struct RequestOrigin {
+    pub(super) addresses: ConnectionAddresses,
+    pub(super) watch: BodyRateHandle,
 }
 
 /// Request handler of a listener.
-pub(super) trait Answer: Clone + Send + 'static {
+pub(super) trait HttpHandler: Clone + Send + 'static {
     type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
-    fn answer(
+    fn handle(
         self,
         request: Request<Incoming>,
-        origin: Origin,
+        origin: RequestOrigin,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
 /// Adapts a `tower` service to a request handler.
 #[derive(Clone)]
-struct Foreign<S>(S);
+struct ServiceAdapter<S>(S);
 
-impl<S, B> Answer for Foreign<S>
+impl<S, B> HttpHandler for ServiceAdapter<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,
     S: Clone + Send + 'static,
@@ -98,7 +100,7 @@ where
 {
     type Body = B;
 
-    async fn answer(mut self, mut request: Request<Incoming>, origin: Origin) -> Response<B> {
+    async fn handle(mut self, mut request: Request<Incoming>, origin: RequestOrigin) -> Response<B> {
         request.extensions_mut().insert(origin.addresses);
         request.extensions_mut().insert(origin.watch);
         let Ok(()) = std::future::poll_fn(|cx| self.0.poll_ready(cx)).await;
@@ -113,24 +115,31 @@ where
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
-    bounds: Connections,
-    patience: Duration,
+    limits: ConnectionLimits,
+    shutdown_timeout: Duration,
     /// Filter of client addresses.
-    only: Option<Only>,
+    address_filter: Option<AddressFilter>,
     tls: Option<Tls>,
 }
 
-type Only = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
+type AddressFilter = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 impl Listener {
     /// Binds an address. Port 0 selects a free port.
     pub async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Self> {
-        Self::new(bind(address).await?, Connections::default(), SHUTDOWN)
+        Self::new(bind(address).await?, ConnectionLimits::default(), DEFAULT_SHUTDOWN_TIMEOUT)
     }
 
-    pub(super) fn new(socket: TcpListener, bounds: Connections, patience: Duration) -> Result<Self> {
+    pub(super) fn new(socket: TcpListener, bounds: ConnectionLimits, timeout: Duration) -> Result<Self> {
         let address = socket.local_addr()?;
-        Ok(Listener { socket, address, bounds, patience, only: None, tls: None })
+        Ok(Listener {
+            socket,
+            address,
+            limits: bounds,
+            shutdown_timeout: timeout,
+            address_filter: None,
+            tls: None,
+        })
     }
 
     /// Returns the bound address.
@@ -154,21 +163,21 @@ impl Listener {
     /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
     /// response is read too slowly. If there are none, new connections are refused with 503.
     pub fn max_connections(mut self, most: usize) -> Self {
-        self.bounds.most = most.max(1);
+        self.limits.max = most.max(1);
         self
     }
 
     /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
     /// since many clients may share an address.
     pub fn max_connections_per_address(mut self, most: usize) -> Self {
-        self.bounds.most_of_one_address = most.max(1);
+        self.limits.max_per_address = most.max(1);
         self
     }
 
     /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
     /// (default: 10 s), and be idle between requests (default: 75 s).
     pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
-        let own = &mut self.bounds;
+        let own = &mut self.limits;
         (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
         self
     }
@@ -182,13 +191,13 @@ impl Listener {
 
     /// Accepts only connections from addresses that the filter allows. Nothing is read from others.
     pub fn only_from(mut self, is_right: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        self.only = Some(Box::new(is_right));
+        self.address_filter = Some(Box::new(is_right));
         self
     }
 
     /// Sets the time for running requests at shutdown. Default: 10 s.
     pub fn shutdown_timeout(mut self, time: Duration) -> Self {
-        self.patience = time;
+        self.shutdown_timeout = time;
         self
     }
 
@@ -200,17 +209,24 @@ impl Listener {
         S: Clone + Send + 'static,
         B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
-        self.accept(end, Foreign(service)).await;
+        self.accept(end, ServiceAdapter(service)).await;
         Ok(())
     }
 
-    pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl Answer) {
-        let Listener { socket, mut bounds, patience, only, tls, .. } = self;
-        bounds.most = bounds.most.min(descriptors().unwrap_or(usize::MAX));
-        let watch = Watch::new(bounds);
+    pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl HttpHandler) {
+        let Listener {
+            socket,
+            limits: mut bounds,
+            shutdown_timeout: patience,
+            address_filter: only,
+            tls,
+            ..
+        } = self;
+        bounds.max = bounds.max.min(max_connections_by_fd_limit().unwrap_or(usize::MAX));
+        let watch = ConnectionWatchdog::new(bounds);
         let mut connections = JoinSet::new();
         let mut end = std::pin::pin!(end);
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -226,10 +242,10 @@ impl Listener {
                             _ => {}
                         }
                     }
-                    Err(error) if is_passing(&error) => {}
+                    Err(error) if is_transient(&error) => {}
                     Err(error) => {
                         tracing::warn!(%error, "failed to accept a connection; retrying");
-                        tokio::time::sleep(OUT_OF_SOCKETS).await;
+                        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     }
                 },
                 _ = ticks.tick() => watch.tick(),
@@ -237,7 +253,7 @@ impl Listener {
             }
         }
         drop(socket);
-        watch.end_all();
+        watch.shut_down();
         let all = async {
             while !connections.is_empty() {
                 tokio::select! {
@@ -254,7 +270,7 @@ impl Listener {
 
 /// Returns the number of connections that the open-file limit allows: three quarters of it. The rest is for files,
 /// clients and child processes.
-fn descriptors() -> Option<usize> {
+fn max_connections_by_fd_limit() -> Option<usize> {
     #[cfg(unix)]
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     #[cfg(not(unix))]
@@ -273,43 +289,53 @@ fn refuse(stream: TcpStream) {
 }
 
 /// Returns whether the client disconnected before it was accepted.
-fn is_passing(error: &std::io::Error) -> bool {
+fn is_transient(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, guest: Guest, tls: Option<Tls>, answer: impl Answer) {
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    guest: ConnectionPermit,
+    tls: Option<Tls>,
+    answer: impl HttpHandler,
+) {
     let _ = stream.set_nodelay(true); // slower without, but not wrong
-    let addresses = Addresses { peer, local: stream.local_addr().ok() };
-    let io = WatchedIo { stream, watched: guest.watched.clone() };
-    let Some(tls) = tls else { return talk(io, addresses, guest, answer).await };
+    let addresses = ConnectionAddresses { peer, local: stream.local_addr().ok() };
+    let io = MonitoredIo { stream, activity: guest.activity.clone() };
+    let Some(tls) = tls else { return serve_http(io, addresses, guest, answer).await };
     let secured = tokio::select! {
-        secured = tls.secure(io) => secured,
+        secured = tls.handshake(io) => secured,
         // The handshake timed out, or the server is shutting down before the first request.
-        () = guest.watched.end.notified() => return,
+        () = guest.activity.end.notified() => return,
     };
     match secured {
-        Ok(io) => talk(io, addresses, guest, answer).await,
+        Ok(io) => serve_http(io, addresses, guest, answer).await,
         Err(error) => tracing::debug!(%error, "TLS handshake failed"),
     }
 }
 
-async fn talk<I>(io: I, addresses: Addresses, guest: Guest, answer: impl Answer)
-where
+async fn serve_http<I>(
+    io: I,
+    addresses: ConnectionAddresses,
+    guest: ConnectionPermit,
+    answer: impl HttpHandler,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (io, watched) = (TokioIo::new(io), guest.watched.clone());
+    let (io, watched) = (TokioIo::new(io), guest.activity.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (answer, watched) = (answer.clone(), watched.clone());
         async move {
-            watched.begin();
-            let origin = Origin { addresses, watch: BodyWatch(watched.clone()) };
-            let reply = answer.answer(request, origin).await;
-            Ok::<_, Infallible>(reply.map(|body| Noticed { body, watched }))
+            watched.start_request();
+            let origin = RequestOrigin { addresses, watch: BodyRateHandle(watched.clone()) };
+            let reply = answer.handle(request, origin).await;
+            Ok::<_, Infallible>(reply.map(|body| TrackedBody { body, watched }))
         }
     });
     let mut http = http1::Builder::new();
-    http.half_close(false).max_header_size(MAX_HEAD);
+    http.half_close(false).max_header_size(MAX_HEAD_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(io, service));
     let mut is_ending = false;
     loop {
@@ -321,8 +347,8 @@ where
                 }
                 return;
             }
-            () = guest.watched.end.notified() => {
-                if guest.watched.is_dropped() {
+            () = guest.activity.end.notified() => {
+                if guest.activity.should_drop() {
                     return; // dropping it closes it
                 }
                 if !is_ending {
@@ -335,12 +361,12 @@ where
 }
 
 /// Response body that marks its connection as idle when it is dropped.
-struct Noticed<B> {
+struct TrackedBody<B> {
     body: B,
-    watched: Arc<Watched>,
+    watched: Arc<ConnectionActivity>,
 }
 
-impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Noticed<B> {
+impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for TrackedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -360,9 +386,9 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Noticed<B> {
     }
 }
 
-impl<B> Drop for Noticed<B> {
+impl<B> Drop for TrackedBody<B> {
     fn drop(&mut self) {
-        self.watched.done();
+        self.watched.finish_request();
     }
 }
 

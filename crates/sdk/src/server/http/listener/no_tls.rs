@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::watchdog::WatchedIo;
+use super::watchdog::MonitoredIo;
 
 /// Never constructed.
 #[derive(Clone)]
@@ -10,7 +10,7 @@ pub(in crate::server::http) enum Tls {}
 
 impl Tls {
     #[expect(clippy::unused_async, reason = "the TLS implementation awaits")]
-    pub(in crate::server::http) async fn secure(&self, _: WatchedIo) -> io::Result<WatchedIo> {
+    pub(in crate::server::http) async fn handshake(&self, _: MonitoredIo) -> io::Result<MonitoredIo> {
         match *self {}
     }
 }

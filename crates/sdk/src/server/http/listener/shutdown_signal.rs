@@ -1,7 +1,7 @@
 //! Shutdown signals.
 
 /// Completes when the process receives Ctrl-C or SIGTERM.
-pub(in crate::server::http) async fn asked_to_end() {
+pub(in crate::server::http) async fn shutdown_signal() {
     let interrupted = tokio::signal::ctrl_c();
     #[cfg(unix)]
     {

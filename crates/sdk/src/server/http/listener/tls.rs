@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::watchdog::WatchedIo;
+use super::watchdog::MonitoredIo;
 use crate::lock::lock;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
-    current: Arc<Current>,
+    certificate: Arc<CertificateResolver>,
 }
 
 impl fmt::Debug for Tls {
@@ -32,9 +32,9 @@ impl fmt::Debug for Tls {
 
 /// Certificate resolver that presents the current certificate.
 #[derive(Debug)]
-struct Current(Mutex<Arc<CertifiedKey>>);
+struct CertificateResolver(Mutex<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(lock(&self.0).clone())
     }
@@ -44,24 +44,27 @@ impl Tls {
     /// Parses PEM: the certificate chain and the private key.
     pub fn new(certificate: &[u8], key: &[u8]) -> Result<Self> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let current = Arc::new(Current(Mutex::new(read(certificate, key, &provider)?)));
+        let current = Arc::new(CertificateResolver(Mutex::new(read(certificate, key, &provider)?)));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::setup(format!("TLS is not available: {error}")))?;
         let mut config = config.with_no_client_auth().with_cert_resolver(current.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Tls { acceptor: Arc::new(config).into(), current })
+        Ok(Tls { acceptor: Arc::new(config).into(), certificate: current })
     }
 
     /// Replaces the certificate and key for new connections. Invalid input changes nothing.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<()> {
         let read = read(certificate, key, self.acceptor.config().crypto_provider())?;
-        *lock(&self.current.0) = read;
+        *lock(&self.certificate.0) = read;
         Ok(())
     }
 
     /// Performs the TLS handshake.
-    pub(in crate::server::http) async fn secure(&self, io: WatchedIo) -> io::Result<TlsStream<WatchedIo>> {
+    pub(in crate::server::http) async fn handshake(
+        &self,
+        io: MonitoredIo,
+    ) -> io::Result<TlsStream<MonitoredIo>> {
         self.acceptor.accept(io).await
     }
 }

@@ -16,92 +16,92 @@ use tokio::sync::Notify;
 
 use super::client_network;
 use crate::lock::lock;
-use crate::server::http::options::Connections;
+use crate::server::http::options::ConnectionLimits;
 
 /// Interval of checking the connections.
-pub(in crate::server::http) const TICK: Duration = Duration::from_millis(250);
+pub(in crate::server::http) const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Nothing of the first request has arrived.
-const NEW: u8 = 0;
+const PHASE_NEW: u8 = 0;
 /// Part of the head of a request has arrived.
-const HEAD: u8 = 1;
+const PHASE_HEAD: u8 = 1;
 /// A request is being served.
-const BUSY: u8 = 2;
+const PHASE_BUSY: u8 = 2;
 /// The last request is complete.
-const IDLE: u8 = 3;
+const PHASE_IDLE: u8 = 3;
 /// The body of a request arrives too slowly.
-const SLOW_BODY: u8 = 4;
+const PHASE_SLOW_BODY: u8 = 4;
 
 /// Close the connection at once.
-const LATE: u8 = 1;
+const CLOSE_NOW: u8 = 1;
 /// Close the connection unless it has a request by now.
-const UNUSED: u8 = 2;
+const CLOSE_IF_UNUSED: u8 = 2;
 
 /// Activity of one connection.
-pub(in crate::server::http) struct Watched {
+pub(in crate::server::http) struct ConnectionActivity {
     clock: Arc<AtomicU64>,
     phase: AtomicU8,
-    since: AtomicU64,
+    phase_since: AtomicU64,
     /// Since when writes are blocked; zero if they are not.
-    stalled: AtomicU64,
+    write_blocked_since: AtomicU64,
     /// Network of the client.
     network: IpAddr,
     /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
     pub(in crate::server::http) end: Notify,
-    is_late: AtomicU8,
+    close_mode: AtomicU8,
     /// Whether it was chosen to make room for another connection.
     is_leaving: AtomicBool,
 }
 
-impl Watched {
-    fn enter(&self, phase: u8) {
-        self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+impl ConnectionActivity {
+    fn set_phase(&self, phase: u8) {
+        self.phase_since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         self.phase.store(phase, Ordering::Relaxed);
     }
 
     /// Marks the start of a request.
-    pub(in crate::server::http) fn begin(&self) {
-        self.enter(BUSY);
+    pub(in crate::server::http) fn start_request(&self) {
+        self.set_phase(PHASE_BUSY);
     }
 
     /// Marks the end of a request.
-    pub(in crate::server::http) fn done(&self) {
-        self.enter(IDLE);
+    pub(in crate::server::http) fn finish_request(&self) {
+        self.set_phase(PHASE_IDLE);
     }
 
     /// Sets whether the body of the current request arrives too slowly. While it does, the connection may be closed to
     /// make room for another.
     fn set_slow_body(&self, is_slow: bool) {
-        let (from, to) = if is_slow { (BUSY, SLOW_BODY) } else { (SLOW_BODY, BUSY) };
+        let (from, to) = if is_slow { (PHASE_BUSY, PHASE_SLOW_BODY) } else { (PHASE_SLOW_BODY, PHASE_BUSY) };
         if self.phase.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.phase_since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    fn saw_bytes(&self) {
-        if matches!(self.phase.load(Ordering::Relaxed), NEW | IDLE) {
-            self.enter(HEAD);
+    fn on_read(&self) {
+        if matches!(self.phase.load(Ordering::Relaxed), PHASE_NEW | PHASE_IDLE) {
+            self.set_phase(PHASE_HEAD);
         }
     }
 
-    fn wrote<T>(&self, result: &Poll<T>) {
+    fn on_write<T>(&self, result: &Poll<T>) {
         match result {
-            Poll::Ready(_) => self.stalled.store(0, Ordering::Relaxed),
-            Poll::Pending if self.stalled.load(Ordering::Relaxed) == 0 => {
-                self.stalled.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            Poll::Ready(_) => self.write_blocked_since.store(0, Ordering::Relaxed),
+            Poll::Pending if self.write_blocked_since.load(Ordering::Relaxed) == 0 => {
+                self.write_blocked_since.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             Poll::Pending => {}
         }
     }
 
-    fn is_over(&self, now: u64, bounds: &Connections) -> bool {
+    fn has_timed_out(&self, now: u64, bounds: &ConnectionLimits) -> bool {
         let passed = |since: u64, limit: Duration| Duration::from_millis(now.saturating_sub(since)) > limit;
-        let stalled = self.stalled.load(Ordering::Relaxed);
-        let since = self.since.load(Ordering::Relaxed);
+        let stalled = self.write_blocked_since.load(Ordering::Relaxed);
+        let since = self.phase_since.load(Ordering::Relaxed);
         let late = match self.phase.load(Ordering::Relaxed) {
-            NEW => passed(since, bounds.first_byte),
-            HEAD => passed(since, bounds.head),
-            IDLE => passed(since, bounds.idle),
+            PHASE_NEW => passed(since, bounds.first_byte),
+            PHASE_HEAD => passed(since, bounds.head),
+            PHASE_IDLE => passed(since, bounds.idle),
             _ => false,
         };
         late || (stalled != 0 && passed(stalled, bounds.write))
@@ -110,72 +110,77 @@ impl Watched {
 
 /// How long a connection may send a head, or not read a response, before it may be closed to make room for another, in
 /// milliseconds.
-const SLOW: u64 = 1_000;
+const SLOW_AFTER_MS: u64 = 1_000;
 
-impl Watched {
+impl ConnectionActivity {
     /// Returns since when the connection is idle or slow; `None` if it must not be closed to make room. The longest
     /// idle is closed first.
     pub(in crate::server::http) fn idle_since(&self) -> Option<u64> {
-        let slow = |since| (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW).then_some(since);
-        let (since, stalled) = (self.since.load(Ordering::Relaxed), self.stalled.load(Ordering::Relaxed));
+        let slow = |since| {
+            (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW_AFTER_MS).then_some(since)
+        };
+        let (since, stalled) =
+            (self.phase_since.load(Ordering::Relaxed), self.write_blocked_since.load(Ordering::Relaxed));
         match self.phase.load(Ordering::Relaxed) {
             _ if stalled != 0 => slow(stalled),
-            NEW | IDLE | SLOW_BODY => Some(since),
-            HEAD => slow(since),
+            PHASE_NEW | PHASE_IDLE | PHASE_SLOW_BODY => Some(since),
+            PHASE_HEAD => slow(since),
             _ => None,
         }
     }
 
     /// Returns whether the connection is dropped when woken. One that was chosen to make room and has a request by now
     /// is not.
-    pub(in crate::server::http) fn is_dropped(&self) -> bool {
-        match self.is_late.load(Ordering::Acquire) {
-            LATE => true,
-            UNUSED => self.phase.load(Ordering::Relaxed) != BUSY,
+    pub(in crate::server::http) fn should_drop(&self) -> bool {
+        match self.close_mode.load(Ordering::Acquire) {
+            CLOSE_NOW => true,
+            CLOSE_IF_UNUSED => self.phase.load(Ordering::Relaxed) != PHASE_BUSY,
             _ => false,
         }
     }
 
     /// Closes the connection to make room. An idle one is closed gracefully, since its next request may be arriving,
     /// unless the client does not read the response.
-    fn leave(&self) {
+    fn close_to_make_room(&self) {
         self.is_leaving.store(true, Ordering::Relaxed);
-        if self.stalled.load(Ordering::Relaxed) != 0 {
-            self.is_late.store(LATE, Ordering::Release);
-        } else if self.phase.load(Ordering::Relaxed) != IDLE {
-            self.is_late.store(UNUSED, Ordering::Release);
+        if self.write_blocked_since.load(Ordering::Relaxed) != 0 {
+            self.close_mode.store(CLOSE_NOW, Ordering::Release);
+        } else if self.phase.load(Ordering::Relaxed) != PHASE_IDLE {
+            self.close_mode.store(CLOSE_IF_UNUSED, Ordering::Release);
         }
         self.end.notify_one();
     }
 }
 
 /// Watchdog of all connections of a listener.
-pub(in crate::server::http) struct Watch {
-    bounds: Connections,
+pub(in crate::server::http) struct ConnectionWatchdog {
+    limits: ConnectionLimits,
     clock: Arc<AtomicU64>,
-    begun: Instant,
-    known: Mutex<Known>,
+    clock_start: Instant,
+    connections: Mutex<TrackedConnections>,
 }
 
 #[derive(Default)]
-struct Known {
-    connections: HashMap<u64, Arc<Watched>>,
+struct TrackedConnections {
+    connections: HashMap<u64, Arc<ConnectionActivity>>,
     next: u64,
     by_network: HashMap<IpAddr, usize>,
     /// Number of connections with `is_leaving`: chosen to make room, and neither closed nor found busy since.
     leaving: usize,
     /// Whether the last search since the last tick found no idle connection.
-    is_busy: bool,
+    no_idle_found: bool,
 }
 
-impl Known {
+impl TrackedConnections {
     /// Removes busy connections from `leaving`. Their request arrived before they were closed and may run for hours.
     fn release_busy(&mut self) {
         if self.leaving == 0 {
             return;
         }
         for each in self.connections.values() {
-            if each.phase.load(Ordering::Relaxed) == BUSY && each.is_leaving.swap(false, Ordering::Relaxed) {
+            if each.phase.load(Ordering::Relaxed) == PHASE_BUSY
+                && each.is_leaving.swap(false, Ordering::Relaxed)
+            {
                 self.leaving -= 1;
             }
         }
@@ -183,23 +188,23 @@ impl Known {
 }
 
 /// Permit of an admitted connection; dropping it releases the slot.
-pub(in crate::server::http) struct Guest {
-    watch: Arc<Watch>,
+pub(in crate::server::http) struct ConnectionPermit {
+    watch: Arc<ConnectionWatchdog>,
     number: u64,
-    pub(in crate::server::http) watched: Arc<Watched>,
+    pub(in crate::server::http) activity: Arc<ConnectionActivity>,
 }
 
-impl Drop for Guest {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut known = lock(&self.watch.known);
+        let mut known = lock(&self.watch.connections);
         known.connections.remove(&self.number);
-        if self.watched.is_leaving.load(Ordering::Relaxed) {
+        if self.activity.is_leaving.load(Ordering::Relaxed) {
             known.leaving -= 1;
         }
-        if let Some(count) = known.by_network.get_mut(&self.watched.network) {
+        if let Some(count) = known.by_network.get_mut(&self.activity.network) {
             *count -= 1;
             if *count == 0 {
-                known.by_network.remove(&self.watched.network);
+                known.by_network.remove(&self.activity.network);
             }
         }
         if known.connections.is_empty() {
@@ -208,49 +213,55 @@ impl Drop for Guest {
     }
 }
 
-impl Watch {
-    pub(in crate::server::http) fn new(bounds: Connections) -> Arc<Self> {
+impl ConnectionWatchdog {
+    pub(in crate::server::http) fn new(bounds: ConnectionLimits) -> Arc<Self> {
         // Start at one: zero means that no write is blocked.
         let clock = Arc::new(AtomicU64::new(1));
-        Arc::new(Watch { bounds, clock, begun: Instant::now(), known: Mutex::default() })
+        Arc::new(ConnectionWatchdog {
+            limits: bounds,
+            clock,
+            clock_start: Instant::now(),
+            connections: Mutex::default(),
+        })
     }
 
     /// Admits a connection. At the limit, closes idle connections for it; `None` if there are none.
-    pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Guest> {
+    pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let network = client_network(address);
-        let mut known = lock(&self.known);
+        let mut known = lock(&self.connections);
         let of_one = known.by_network.get(&network).copied().unwrap_or_default();
-        let is_full = known.connections.len() - known.leaving >= self.bounds.most;
-        if of_one >= self.bounds.most_of_one_address || (is_full && !self.make_room(&mut known)) {
+        let is_full = known.connections.len() - known.leaving >= self.limits.max;
+        if of_one >= self.limits.max_per_address || (is_full && !self.make_room(&mut known)) {
             return None;
         }
-        let watched = Arc::new(Watched {
+        let watched = Arc::new(ConnectionActivity {
             clock: self.clock.clone(),
-            phase: AtomicU8::new(NEW),
-            since: AtomicU64::new(self.clock.load(Ordering::Relaxed)),
-            stalled: AtomicU64::new(0),
+            phase: AtomicU8::new(PHASE_NEW),
+            phase_since: AtomicU64::new(self.clock.load(Ordering::Relaxed)),
+            write_blocked_since: AtomicU64::new(0),
             network,
             end: Notify::new(),
-            is_late: AtomicU8::new(0),
+            close_mode: AtomicU8::new(0),
             is_leaving: AtomicBool::new(false),
         });
         let number = known.next;
         known.next += 1;
         known.connections.insert(number, watched.clone());
         *known.by_network.entry(network).or_default() += 1;
-        Some(Guest { watch: self.clone(), number, watched })
+        Some(ConnectionPermit { watch: self.clone(), number, activity: watched })
     }
 
     /// Closes idle and slow connections, first those of the network with the most. Several at once, because the search
     /// takes time.
-    fn make_room(&self, known: &mut Known) -> bool {
+    fn make_room(&self, known: &mut TrackedConnections) -> bool {
         // Leaving connections still hold their file descriptors.
-        let most = (self.bounds.most / 16).max(1).saturating_sub(known.leaving);
-        if known.is_busy || most == 0 {
+        let most = (self.limits.max / 16).max(1).saturating_sub(known.leaving);
+        if known.no_idle_found || most == 0 {
             return false;
         }
-        let of_one = |each: &Watched| known.by_network.get(&each.network).copied().unwrap_or_default();
-        let idle = |(number, each): (&u64, &Arc<Watched>)| {
+        let of_one =
+            |each: &ConnectionActivity| known.by_network.get(&each.network).copied().unwrap_or_default();
+        let idle = |(number, each): (&u64, &Arc<ConnectionActivity>)| {
             let since = each.idle_since().filter(|_| !each.is_leaving.load(Ordering::Relaxed))?;
             Some(((Reverse(of_one(each)), since, *number), each.clone()))
         };
@@ -258,34 +269,34 @@ impl Watch {
         idle.sort_unstable_by_key(|(order, _)| *order);
         idle.truncate(most);
         for (_, connection) in &idle {
-            connection.leave();
+            connection.close_to_make_room();
         }
         known.leaving += idle.len();
-        known.is_busy = idle.is_empty();
+        known.no_idle_found = idle.is_empty();
         !idle.is_empty()
     }
 
     /// Closes connections that have timed out.
     pub(in crate::server::http) fn tick(&self) {
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let now = u64::try_from(self.clock_start.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
         let late: Vec<_> = {
-            let mut known = lock(&self.known);
-            known.is_busy = false;
+            let mut known = lock(&self.connections);
+            known.no_idle_found = false;
             known.release_busy();
-            known.connections.values().filter(|each| each.is_over(now, &self.bounds)).cloned().collect()
+            known.connections.values().filter(|each| each.has_timed_out(now, &self.limits)).cloned().collect()
         };
         for connection in late {
-            connection.is_late.store(LATE, Ordering::Release);
+            connection.close_mode.store(CLOSE_NOW, Ordering::Release);
             connection.end.notify_one();
         }
     }
 
     /// Asks all connections to end once their request is done. Connections without a request end now.
-    pub(in crate::server::http) fn end_all(&self) {
-        for connection in lock(&self.known).connections.values() {
-            if connection.phase.load(Ordering::Relaxed) == NEW {
-                connection.is_late.store(LATE, Ordering::Release);
+    pub(in crate::server::http) fn shut_down(&self) {
+        for connection in lock(&self.connections).connections.values() {
+            if connection.phase.load(Ordering::Relaxed) == PHASE_NEW {
+                connection.close_mode.store(CLOSE_NOW, Ordering::Release);
             }
             connection.end.notify_one();
         }
@@ -294,32 +305,32 @@ impl Watch {
 
 /// Handle for reporting a slow request body; services other than the endpoint find it among the request extensions.
 #[derive(Clone)]
-pub(in crate::server::http) struct BodyWatch(pub(in crate::server::http) Arc<Watched>);
+pub(in crate::server::http) struct BodyRateHandle(pub(in crate::server::http) Arc<ConnectionActivity>);
 
 /// Reports to the connection of a request, if known, how fast the body arrives. Dropping it resets the report.
-pub(in crate::server::http) struct BodyPace<'a>(pub(in crate::server::http) Option<&'a BodyWatch>);
+pub(in crate::server::http) struct BodyRateReport<'a>(pub(in crate::server::http) Option<&'a BodyRateHandle>);
 
-impl BodyPace<'_> {
+impl BodyRateReport<'_> {
     pub(in crate::server::http) fn report(&self, is_slow: bool) {
-        if let Some(BodyWatch(watched)) = self.0 {
+        if let Some(BodyRateHandle(watched)) = self.0 {
             watched.set_slow_body(is_slow);
         }
     }
 }
 
-impl Drop for BodyPace<'_> {
+impl Drop for BodyRateReport<'_> {
     fn drop(&mut self) {
         self.report(false);
     }
 }
 
 /// Socket that records read and write activity.
-pub(in crate::server::http) struct WatchedIo {
+pub(in crate::server::http) struct MonitoredIo {
     pub(in crate::server::http) stream: TcpStream,
-    pub(in crate::server::http) watched: Arc<Watched>,
+    pub(in crate::server::http) activity: Arc<ConnectionActivity>,
 }
 
-impl AsyncRead for WatchedIo {
+impl AsyncRead for MonitoredIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -328,20 +339,20 @@ impl AsyncRead for WatchedIo {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.watched.saw_bytes();
+            self.activity.on_read();
         }
         result
     }
 }
 
-impl AsyncWrite for WatchedIo {
+impl AsyncWrite for MonitoredIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.watched.wrote(&result);
+        self.activity.on_write(&result);
         result
     }
 
@@ -351,7 +362,7 @@ impl AsyncWrite for WatchedIo {
         slices: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
-        self.watched.wrote(&result);
+        self.activity.on_write(&result);
         result
     }
 
@@ -372,80 +383,80 @@ impl AsyncWrite for WatchedIo {
 mod tests {
     use super::*;
 
-    fn watch(most: usize) -> Arc<Watch> {
-        Watch::new(Connections { most, ..Connections::default() })
+    fn watch(most: usize) -> Arc<ConnectionWatchdog> {
+        ConnectionWatchdog::new(ConnectionLimits { max: most, ..ConnectionLimits::default() })
     }
 
-    fn admit(watch: &Arc<Watch>, address: &str) -> Option<Guest> {
+    fn admit(watch: &Arc<ConnectionWatchdog>, address: &str) -> Option<ConnectionPermit> {
         watch.admit(address.parse().unwrap())
     }
 
     /// Fills the listener with busy connections.
-    fn busy(watch: &Arc<Watch>) -> Vec<Guest> {
+    fn busy(watch: &Arc<ConnectionWatchdog>) -> Vec<ConnectionPermit> {
         let admit = |_| {
             let guest = admit(watch, "192.0.2.1").unwrap();
-            guest.watched.begin();
+            guest.activity.start_request();
             guest
         };
-        (0..watch.bounds.most).map(admit).collect()
+        (0..watch.limits.max).map(admit).collect()
     }
 
     #[test]
     fn a_leaving_connection_with_a_new_request_counts_as_busy() {
         let watch = watch(16);
         let guests = busy(&watch);
-        guests[0].watched.done();
+        guests[0].activity.finish_request();
         let next = admit(&watch, "192.0.2.2").unwrap();
-        next.watched.begin();
-        guests[0].watched.begin(); // before it is closed
+        next.activity.start_request();
+        guests[0].activity.start_request(); // before it is closed
         watch.tick();
-        assert_eq!(lock(&watch.known).leaving, 0);
+        assert_eq!(lock(&watch.connections).leaving, 0);
         assert!(admit(&watch, "192.0.2.2").is_none());
-        guests[1].watched.done();
+        guests[1].activity.finish_request();
         watch.tick();
         assert!(admit(&watch, "192.0.2.2").is_some(), "an idle connection makes room");
         drop(guests);
-        assert_eq!(lock(&watch.known).leaving, 0);
+        assert_eq!(lock(&watch.connections).leaving, 0);
     }
 
     #[test]
     fn a_slow_body_makes_room_and_a_complete_one_does_not() {
         let watch = watch(16);
         let guests = busy(&watch);
-        let handle = BodyWatch(guests[3].watched.clone());
-        let pace = BodyPace(Some(&handle));
+        let handle = BodyRateHandle(guests[3].activity.clone());
+        let pace = BodyRateReport(Some(&handle));
         pace.report(true);
         drop(pace);
         assert!(admit(&watch, "192.0.2.2").is_none());
         watch.tick();
-        BodyPace(Some(&handle)).report(false);
+        BodyRateReport(Some(&handle)).report(false);
         assert!(admit(&watch, "192.0.2.2").is_none());
         watch.tick();
-        let pace = BodyPace(Some(&handle));
+        let pace = BodyRateReport(Some(&handle));
         pace.report(true);
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[3].watched.is_dropped());
+        assert!(guests[3].activity.should_drop());
     }
 
     #[test]
     fn a_client_that_does_not_read_makes_room() {
         let watch = watch(16);
         let guests = busy(&watch);
-        guests[5].watched.wrote(&Poll::<()>::Pending);
-        guests[6].watched.wrote(&Poll::<()>::Pending);
-        guests[6].watched.done(); // what is left of its response is still being sent
+        guests[5].activity.on_write(&Poll::<()>::Pending);
+        guests[6].activity.on_write(&Poll::<()>::Pending);
+        guests[6].activity.finish_request(); // what is left of its response is still being sent
         assert!(admit(&watch, "192.0.2.2").is_none());
-        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
-        lock(&watch.known).is_busy = false;
+        watch.clock.fetch_add(SLOW_AFTER_MS + 1, Ordering::Relaxed);
+        lock(&watch.connections).no_idle_found = false;
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[5].watched.is_dropped());
+        assert!(guests[5].activity.should_drop());
         drop(guests);
         let guests = busy(&watch);
-        guests[6].watched.wrote(&Poll::<()>::Pending);
-        guests[6].watched.done();
-        watch.clock.fetch_add(SLOW + 1, Ordering::Relaxed);
+        guests[6].activity.on_write(&Poll::<()>::Pending);
+        guests[6].activity.finish_request();
+        watch.clock.fetch_add(SLOW_AFTER_MS + 1, Ordering::Relaxed);
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[6].watched.is_dropped());
+        assert!(guests[6].activity.should_drop());
     }
 
     #[test]
@@ -454,7 +465,7 @@ mod tests {
         let first = admit(&watch, "192.0.2.1").unwrap();
         let many: Vec<_> = (0..15).map(|host| admit(&watch, &format!("2001:db8::{host}")).unwrap()).collect();
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(many[0].watched.is_leaving.load(Ordering::Relaxed));
-        assert!(!first.watched.is_leaving.load(Ordering::Relaxed));
+        assert!(many[0].activity.is_leaving.load(Ordering::Relaxed));
+        assert!(!first.activity.is_leaving.load(Ordering::Relaxed));
     }
 }

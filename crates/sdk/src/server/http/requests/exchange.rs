@@ -6,36 +6,36 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ::http::StatusCode;
-use linchpin_jsonrpc::{Message, Outbox, Taken, code};
+use linchpin_jsonrpc::{Message, Outbox, TakeOutcome, code};
 use linchpin_protocol::{Era, code as mcp};
 use tokio::runtime::Handle;
 
 use crate::server::http::endpoint::Endpoint;
-use crate::server::http::responses::{self, Reply};
-use crate::server::http::sessions::InUse;
-use crate::server::http::streams::Stream;
+use crate::server::http::responses::{self, HttpResponse};
+use crate::server::http::sessions::SessionGuard;
+use crate::server::http::streams::SessionStream;
 use crate::server::http::streams::body::StreamBody;
-use crate::server::{BoxFuture, Connection, start};
+use crate::server::{BoxFuture, Connection, spawn};
 
-pub(in crate::server::http) struct Exchange<'a> {
+pub(in crate::server::http) struct RequestExchange<'a> {
     endpoint: &'a Arc<Endpoint>,
     connection: Arc<Connection>,
     outbox: Arc<Outbox>,
-    session: Option<InUse>,
-    wants_answer: bool,
+    session: Option<SessionGuard>,
+    expects_response: bool,
 }
 
 /// Guard for the disconnection of the client before the response is sent. Without a session the request is cancelled.
 /// In a session it continues, but its messages can no longer be delivered through this response.
-struct Gone {
+struct DisconnectGuard {
     connection: Option<Arc<Connection>>,
     in_session: bool,
 }
 
-impl Drop for Gone {
+impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         match &self.connection {
-            Some(connection) if self.in_session => connection.cut(),
+            Some(connection) if self.in_session => connection.close_outbox(),
             Some(connection) => connection.abandon(),
             None => {}
         }
@@ -43,7 +43,11 @@ impl Drop for Gone {
 }
 
 /// Builds the response from the message in `outbox`.
-pub(in crate::server::http) fn answered(connection: &Connection, outbox: &Outbox, era: Era) -> Reply {
+pub(in crate::server::http) fn response_from(
+    connection: &Connection,
+    outbox: &Outbox,
+    era: Era,
+) -> HttpResponse {
     let mut lines = Vec::new();
     outbox.take(&mut lines);
     lines.pop(); // the newline
@@ -63,90 +67,93 @@ fn status(connection: &Connection, era: Era) -> StatusCode {
             _,
         )
         | (Some(mcp::MISSING_CLIENT_CAPABILITY), Era::Stateless) => StatusCode::BAD_REQUEST,
-        (Some(_), Era::Stateless) if connection.was_refused() => StatusCode::BAD_REQUEST,
+        (Some(_), Era::Stateless) if connection.was_rejected() => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }
 
 /// Returns whether `lines` contains nothing but the response.
-fn is_one_answer(lines: &[u8]) -> bool {
+fn is_single_response(lines: &[u8]) -> bool {
     memchr::memchr(b'\n', lines).is_some_and(|end| end + 1 == lines.len())
         && !lines.starts_with(br#"{"jsonrpc":"2.0","method""#) // a notification before a cancelled request
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> RequestExchange<'a> {
     pub(in crate::server::http) fn new(
         endpoint: &'a Arc<Endpoint>,
         connection: Arc<Connection>,
         outbox: Arc<Outbox>,
-        session: Option<InUse>,
+        session: Option<SessionGuard>,
     ) -> Self {
-        Exchange { endpoint, connection, outbox, session, wants_answer: true }
+        RequestExchange { endpoint, connection, outbox, session, expects_response: true }
     }
 
     fn era(&self) -> Era {
         if self.session.is_some() || self.connection.is_one_shot() { Era::Session } else { Era::Stateless }
     }
 
-    pub(in crate::server::http) async fn run(mut self, message: &Message<'_>) -> Reply {
-        self.wants_answer = matches!(message, Message::Request { .. });
-        let rest = self.connection.take(message);
+    pub(in crate::server::http) async fn run(mut self, message: &Message<'_>) -> HttpResponse {
+        self.expects_response = matches!(message, Message::Request { .. });
+        let rest = self.connection.handle_message(message);
         if let Message::Notification { .. } = message {
             if let Some(rest) = rest {
-                let _gone = Gone { connection: Some(self.connection), in_session: false };
+                let _gone = DisconnectGuard { connection: Some(self.connection), in_session: false };
                 rest.await;
             }
             return responses::accepted();
         }
         let Some(mut rest) = rest else {
-            self.outbox.complete(); // later messages of a handler's background tasks go elsewhere
+            self.outbox.mark_complete(); // later messages of a handler's background tasks go elsewhere
             let mut lines = Vec::new();
             self.outbox.take(&mut lines);
-            return self.finished(lines);
+            return self.finish(lines);
         };
         // Most batches complete at the first poll.
         let first = std::future::poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx))).await;
         if first.is_pending() {
-            self.begin(rest);
+            self.spawn_rest(rest);
         } else {
-            self.outbox.complete();
+            self.outbox.mark_complete();
         }
-        self.wait().await
+        self.wait_for_response().await
     }
 
     /// Spawns the rest of the work. In a session it continues regardless of this response, but does not hold a session
     /// that its client has ended.
-    fn begin(&self, rest: BoxFuture<()>) {
-        let (outbox, tracked) = (self.outbox.clone(), self.connection.tracked(rest));
-        start(&Handle::current(), async move {
+    fn spawn_rest(&self, rest: BoxFuture<()>) {
+        let (outbox, tracked) = (self.outbox.clone(), self.connection.track(rest));
+        spawn(&Handle::current(), async move {
             tracked.await;
-            outbox.complete();
+            outbox.mark_complete();
         });
     }
 
     /// Waits until it is decided whether to respond with JSON or a stream.
-    async fn wait(self) -> Reply {
-        let mut gone = Gone { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
-        let mut patience = self.patience().map(|patience| Box::pin(tokio::time::sleep(patience)));
+    async fn wait_for_response(self) -> HttpResponse {
+        let mut gone =
+            DisconnectGuard { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
+        let mut timeout = self.stream_delay().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         let mut lines = Vec::new();
         loop {
             let found = std::future::poll_fn(|cx| match self.outbox.poll_take(&mut lines, cx) {
                 Poll::Ready(found) => Poll::Ready(Some(found)),
-                Poll::Pending => match &mut patience {
-                    Some(patience) => patience.as_mut().poll(cx).map(|()| None),
+                Poll::Pending => match &mut timeout {
+                    Some(timeout) => timeout.as_mut().poll(cx).map(|()| None),
                     None => Poll::Pending,
                 },
             });
             match found.await {
-                Some(Taken::Last) => {
+                Some(TakeOutcome::Last) => {
                     gone.connection = None;
-                    return self.finished(lines);
+                    return self.finish(lines);
                 }
-                Some(Taken::HangUp(pause)) if self.is_primed() => {
+                Some(TakeOutcome::Reconnect(pause)) if self.is_primed() => {
                     return self.stream(&lines, gone, Some(pause));
                 }
-                Some(Taken::HangUp(_)) if lines.is_empty() => {} // the stream could not be resumed
-                Some(Taken::Some | Taken::HangUp(_)) | None => return self.stream(&lines, gone, None),
+                Some(TakeOutcome::Reconnect(_)) if lines.is_empty() => {} // the stream could not be resumed
+                Some(TakeOutcome::Lines | TakeOutcome::Reconnect(_)) | None => {
+                    return self.stream(&lines, gone, None);
+                }
             }
         }
     }
@@ -157,20 +164,20 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns how long a response may take before it becomes a stream.
-    fn patience(&self) -> Option<Duration> {
+    fn stream_delay(&self) -> Option<Duration> {
         self.is_primed().then_some(self.endpoint.options.stream_after)
     }
 
     /// Builds the response once all messages are in `lines`.
-    fn finished(self, mut lines: Vec<u8>) -> Reply {
-        if is_one_answer(&lines) {
-            if let Some(challenge) = self.endpoint.late_challenge(&self.connection) {
+    fn finish(self, mut lines: Vec<u8>) -> HttpResponse {
+        if is_single_response(&lines) {
+            if let Some(challenge) = self.endpoint.scope_challenge(&self.connection) {
                 return challenge;
             }
             lines.pop();
             return responses::json(status(&self.connection, self.era()), lines);
         }
-        if lines.is_empty() && !self.wants_answer {
+        if lines.is_empty() && !self.expects_response {
             return responses::accepted();
         }
         // Several messages, or none because the request was cancelled.
@@ -183,20 +190,21 @@ impl<'a> Exchange<'a> {
         let Some(in_use) = &self.session else { return StreamBody::new(self.outbox.clone(), quiet) };
         let session = in_use.session();
         let store = &self.endpoint.options.events;
-        let stream = Stream::new(session.next_stream(), 0, self.outbox.clone(), session.keeping(store));
+        let stream =
+            SessionStream::new(session.next_stream(), 0, self.outbox.clone(), session.retention(store));
         session.add_stream(stream.clone());
-        StreamBody::resumable(stream, quiet).primed()
+        StreamBody::resumable(stream, quiet).with_priming_event()
     }
 
-    fn stream(self, lines: &[u8], mut gone: Gone, hang_up: Option<Duration>) -> Reply {
+    fn stream(self, lines: &[u8], mut gone: DisconnectGuard, hang_up: Option<Duration>) -> HttpResponse {
         let mut body = self.body().with_lines(lines, false);
         if let Some(pause) = hang_up {
-            body = body.hung_up(pause);
+            body = body.with_retry(pause);
         }
         let in_use = self.session;
         if in_use.is_some() {
             gone.connection = None; // its client can resume the stream
         }
-        responses::events(body.on_gone(Box::new(move || drop((gone, in_use)))))
+        responses::events(body.on_disconnect(Box::new(move || drop((gone, in_use)))))
     }
 }

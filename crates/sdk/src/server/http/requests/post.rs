@@ -14,51 +14,51 @@ use linchpin_protocol::wire::error_object;
 use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use tokio::runtime::Handle;
 
-use super::exchange::{Exchange, answered};
+use super::exchange::{RequestExchange, response_from};
 use super::legacy_sse;
 use crate::http::header_names;
-use crate::server::http::body::{self, Source, Unread};
-use crate::server::http::endpoint::{Endpoint, no_session};
-use crate::server::http::listener::Origin;
+use crate::server::http::body::{self, BodyReadError, BodySource};
+use crate::server::http::endpoint::{Endpoint, session_not_found};
+use crate::server::http::listener::RequestOrigin;
 use crate::server::http::mirrored_headers;
-use crate::server::http::responses::{self, Reply};
+use crate::server::http::responses::{self, HttpResponse};
 use crate::server::http::sessions::id::SessionId;
 use crate::server::http::sessions::store;
-use crate::server::http::sessions::{Full, Session};
-use crate::server::{Connection, Reach, start};
+use crate::server::http::sessions::{HttpSession, SessionLimitReached};
+use crate::server::{Connection, ReplyChannel, spawn};
 
 /// Maximum number of bytes that may wait for the standalone stream, which a client need not open.
-pub(in crate::server::http) const STANDALONE_HIGH_WATER: usize = 64 << 10;
+pub(in crate::server::http) const STANDALONE_MAX_QUEUED_BYTES: usize = 64 << 10;
 /// Maximum number of bytes that may wait for a client that reads the response to its request.
-const REQUEST_HIGH_WATER: usize = 1 << 20;
+const REQUEST_MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Initial capacity for a response; enough for most.
-const ROOM: usize = 512;
+const RESPONSE_CAPACITY: usize = 512;
 
 pub(in crate::server::http) async fn post<B>(
     endpoint: &Arc<Endpoint>,
     parts: Parts,
     body: B,
-    origin: Option<&Origin>,
+    origin: Option<&RequestOrigin>,
     line: Option<String>,
     principal: Option<Arc<str>>,
-) -> Reply
+) -> HttpResponse
 where
     B: HttpBody<Data: Buf> + Send,
 {
-    if let Some(refusal) = refusal(&parts.headers, line.is_some()) {
+    if let Some(refusal) = check_headers(&parts.headers, line.is_some()) {
         return refusal;
     }
     let cap = endpoint.service.settings().max_message;
-    let source = Source { parts: &parts, origin, subject: principal.as_ref() };
+    let source = BodySource { parts: &parts, origin, subject: principal.as_ref() };
     let body = match body::read(source, body, cap, &endpoint.bodies, endpoint.options.body_timeout).await {
         Ok(body) => body,
-        Err(unread) => return not_read(unread, cap),
+        Err(unread) => return body_error_response(unread, cap),
     };
     let message = match parse(&body.bytes, endpoint.service.settings().limits) {
         Ok(message) => message,
-        Err(error) => return unreadable(&error),
+        Err(error) => return parse_error_response(&error),
     };
-    if let Err(refusal) = endpoint.permit(&parts, &message) {
+    if let Err(refusal) = endpoint.check_scopes(&parts, &message) {
         return *refusal;
     }
     if let Some(line) = line {
@@ -69,7 +69,7 @@ where
 }
 
 /// Checks the headers before the body is read.
-fn refusal(headers: &HeaderMap, answers_elsewhere: bool) -> Option<Reply> {
+fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Option<HttpResponse> {
     // Exactly this type: browsers send other types cross-origin without a preflight request.
     let is_json = |content: &HeaderValue| {
         let media = content.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -78,15 +78,15 @@ fn refusal(headers: &HeaderMap, answers_elsewhere: bool) -> Option<Reply> {
     let mut contents = headers.get_all(CONTENT_TYPE).iter();
     if !contents.next().is_some_and(is_json) || contents.next().is_some() {
         let text = "send messages with Content-Type: application/json";
-        return Some(responses::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Some(responses::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let text = "send messages without Content-Encoding";
-        return Some(responses::refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Some(responses::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     if !answers_elsewhere && !accepts_both(headers) {
         let text = "the client must accept both response types: Accept: application/json, text/event-stream";
-        return Some(responses::refuse(StatusCode::NOT_ACCEPTABLE, text));
+        return Some(responses::error(StatusCode::NOT_ACCEPTABLE, text));
     }
     None
 }
@@ -118,21 +118,25 @@ fn is_zero(parameter: &[u8]) -> bool {
     weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
-fn not_read(unread: Unread, cap: usize) -> Reply {
+fn body_error_response(unread: BodyReadError, cap: usize) -> HttpResponse {
     match unread {
-        Unread::TooLarge => {
+        BodyReadError::TooLarge => {
             let text = format!("the message is larger than the limit of {cap} bytes");
-            responses::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
+            responses::error(StatusCode::PAYLOAD_TOO_LARGE, &text)
         }
-        Unread::TooSlow => {
-            responses::refuse(StatusCode::REQUEST_TIMEOUT, "the message was not received in time")
+        BodyReadError::TooSlow => {
+            responses::error(StatusCode::REQUEST_TIMEOUT, "the message was not received in time")
         }
-        Unread::Broken => responses::refuse(StatusCode::BAD_REQUEST, "the request body could not be read"),
-        Unread::NoRoom => busy("the server is receiving too many large messages: try again later"),
+        BodyReadError::Incomplete => {
+            responses::error(StatusCode::BAD_REQUEST, "the request body could not be read")
+        }
+        BodyReadError::BudgetExceeded => {
+            unavailable("the server is receiving too many large messages: try again later")
+        }
     }
 }
 
-fn unreadable(error: &ParseError) -> Reply {
+fn parse_error_response(error: &ParseError) -> HttpResponse {
     let object = linchpin_jsonrpc::ErrorObject { code: error.code(), message: error.to_string(), data: None };
     let mut out = Vec::with_capacity(256);
     write::error(error.id.as_ref().filter(|_| !error.is_response), UnknownId::Absent, &object, &mut out);
@@ -148,22 +152,22 @@ struct Post<'a> {
 }
 
 impl Post<'_> {
-    async fn serve(self) -> Reply {
+    async fn serve(self) -> HttpResponse {
         let spoken = &self.endpoint.service.settings().revisions;
         match mirrored_headers::named_revision(&self.parts, spoken) {
             Ok(Some(revision)) if revision.era() == Era::Stateless => return self.stateless().await,
             Ok(_) => {}
-            Err(error) => return self.unsupported(error),
+            Err(error) => return self.unsupported_version(error),
         }
         match mirrored_headers::session_id(&self.parts) {
             Ok(Some(id)) if self.endpoint.options.sessions => {
                 return match SessionId::parse(id.as_bytes()) {
                     Some(id) => self.in_session(id).await,
-                    None => no_session(),
+                    None => session_not_found(),
                 };
             }
             Ok(_) => {}
-            Err(error) => return self.refused_with(&error),
+            Err(error) => return self.error_response(&error),
         }
         match self.message {
             Message::Request { method, params, .. } if *method == Method::Initialize.name() => {
@@ -171,7 +175,7 @@ impl Post<'_> {
             }
             Message::Request { params, .. } if claims_stateless(params) => self.stateless().await,
             _ if !self.endpoint.options.sessions => self.without_session().await,
-            _ => self.refused(
+            _ => self.invalid_request(
                 "open a session with initialize first, and send its Mcp-Session-Id with every message",
             ),
         }
@@ -184,18 +188,18 @@ impl Post<'_> {
         }
     }
 
-    fn refused(&self, text: &str) -> Reply {
-        self.refused_with(&ProtocolError::InvalidRequest(text.to_owned()))
+    fn invalid_request(&self, text: &str) -> HttpResponse {
+        self.error_response(&ProtocolError::InvalidRequest(text.to_owned()))
     }
 
-    fn refused_with(&self, error: &ProtocolError) -> Reply {
+    fn error_response(&self, error: &ProtocolError) -> HttpResponse {
         let mut out = Vec::with_capacity(256);
         write::error(self.id(), UnknownId::Absent, &error_object(error, Revision::LATEST), &mut out);
         responses::json(StatusCode::BAD_REQUEST, out)
     }
 
     /// Lists only the stateless revisions if the request is stateless, as in the result of `server/discover`.
-    fn unsupported(&self, mut error: ProtocolError) -> Reply {
+    fn unsupported_version(&self, mut error: ProtocolError) -> HttpResponse {
         let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
         let without_session = |revision: &Revision| revision.era() == Era::Stateless;
         if let ProtocolError::UnsupportedVersion { supported, .. } = &mut error
@@ -204,97 +208,99 @@ impl Post<'_> {
         {
             supported.retain(without_session);
         }
-        self.refused_with(&error)
+        self.error_response(&error)
     }
 
-    fn connection(&self, reach: Reach, outbox: &Arc<Outbox>) -> Arc<Connection> {
+    fn connection(&self, reach: ReplyChannel, outbox: &Arc<Outbox>) -> Arc<Connection> {
         let service = self.endpoint.service_for(self.principal.as_ref());
         Connection::for_request(service, outbox.clone(), reach, self.parts.clone())
     }
 
     /// Runs a message of the stateless era.
-    async fn stateless(self) -> Reply {
+    async fn stateless(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
-            return self.refused("this revision has neither client responses nor batches: send one request");
+            return self
+                .invalid_request("this revision has neither client responses nor batches: send one request");
         }
         let (endpoint, parts) = (self.endpoint, self.parts.clone());
         let is_open_ended =
             matches!(self.message, Message::Request { method, .. } if *method == Method::Listen.name());
-        let mut reply = self.alone(Reach::Request).await;
+        let mut reply = self.run_single(ReplyChannel::Request).await;
         if is_open_ended {
-            endpoint.end_with_token(&parts, &mut reply);
+            endpoint.end_at_token_expiry(&parts, &mut reply);
         }
         reply
     }
 
-    async fn alone(self, reach: Reach) -> Reply {
-        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+    async fn run_single(self, reach: ReplyChannel) -> HttpResponse {
+        let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
         let connection = self.connection(reach, &outbox);
-        Exchange::new(self.endpoint, connection, outbox, None).run(self.message).await
+        RequestExchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
     /// Runs a message of a session-era client on an endpoint without sessions.
-    async fn without_session(self) -> Reply {
+    async fn without_session(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. }) {
-            return self.refused("unexpected response: without sessions this server sends no requests");
+            return self
+                .invalid_request("unexpected response: without sessions this server sends no requests");
         }
-        self.alone(Reach::OneShot).await
+        self.run_single(ReplyChannel::OneShot).await
     }
 
     /// Runs a message of a session.
-    async fn in_session(self, id: SessionId) -> Reply {
+    async fn in_session(self, id: SessionId) -> HttpResponse {
         let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
         let Some(session) = (match found {
             Some(session) => Some(session),
             None => match store::restore(self.endpoint, id, self.principal.as_ref()).await {
                 Ok(restored) => restored,
-                Err(full) => return no_room(&full),
+                Err(full) => return session_limit_response(&full),
             },
         }) else {
-            return no_session();
+            return session_not_found();
         };
         if matches!(self.message, Message::Notification { .. } | Message::Response { .. }) {
-            let connection = session.session().connection.by(self.parts);
-            if let Some(rest) = connection.take(self.message) {
-                start(&Handle::current(), connection.tracked(rest));
+            let connection = session.session().connection.with_http_request(self.parts);
+            if let Some(rest) = connection.handle_message(self.message) {
+                spawn(&Handle::current(), connection.track(rest));
             }
             return responses::accepted();
         }
-        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
         let connection = session.session().connection.request_part(outbox.clone(), self.parts.clone());
-        let exchange = Exchange::new(self.endpoint, connection, outbox, Some(session));
+        let exchange = RequestExchange::new(self.endpoint, connection, outbox, Some(session));
         let reply = exchange.run(self.message).await;
-        store::note(self.endpoint, self.message, id).await;
+        store::save_changes(self.endpoint, self.message, id).await;
         reply
     }
 
     /// Opens a session.
-    async fn open(self, params: &Params<'_>) -> Reply {
+    async fn open(self, params: &Params<'_>) -> HttpResponse {
         if !self.endpoint.options.sessions {
             return self.without_session().await;
         }
-        let lasting = Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0));
+        let lasting = Arc::new(Outbox::with_capacity(STANDALONE_MAX_QUEUED_BYTES, 0));
         let service = self.endpoint.service_for(self.principal.as_ref());
-        let lasting = Connection::new(service, lasting, Reach::Lasting);
-        let outbox = Arc::new(Outbox::polled(REQUEST_HIGH_WATER, ROOM));
+        let lasting = Connection::new(service, lasting, ReplyChannel::Lasting);
+        let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
         let part = lasting.request_part(outbox.clone(), self.parts.clone());
         // `initialize` completes immediately: no handler is involved.
-        let _ = part.take(self.message);
-        let mut reply = answered(&part, &outbox, Era::Session);
+        let _ = part.handle_message(self.message);
+        let mut reply = response_from(&part, &outbox, Era::Session);
         if lasting.session().is_none() {
             return reply;
         }
         let id = SessionId::random();
-        let session = Session::new(id.key(), self.principal.clone(), lasting, 0);
+        let session = HttpSession::new(id.key(), self.principal.clone(), lasting, 0);
         match self.endpoint.sessions.add(id, session) {
             Ok((_in_use, gone)) => {
                 if let Some(gone) = gone {
-                    self.endpoint.options.events.forget(&gone.key);
+                    self.endpoint.options.events.delete(&gone.key);
                 }
             }
-            Err(full) => return no_room(&full),
+            Err(full) => return session_limit_response(&full),
         }
-        self.endpoint.reap_later();
+        self.endpoint.start_reaper();
         store::save(self.endpoint, id, self.principal.as_deref(), params);
         reply.headers_mut().insert(header_names::SESSION_ID, id.header());
         reply
@@ -306,16 +312,20 @@ fn claims_stateless(params: &Params<'_>) -> bool {
     params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
 }
 
-pub(in crate::server::http) fn no_room(full: &Full) -> Reply {
+pub(in crate::server::http) fn session_limit_response(full: &SessionLimitReached) -> HttpResponse {
     let text = match full {
-        Full::One => "session limit reached, and all your sessions are in use: end one first",
-        Full::All => "session limit of the server reached, and all sessions are in use: try again later",
+        SessionLimitReached::Principal => {
+            "session limit reached, and all your sessions are in use: end one first"
+        }
+        SessionLimitReached::Server => {
+            "session limit of the server reached, and all sessions are in use: try again later"
+        }
     };
-    busy(text)
+    unavailable(text)
 }
 
-fn busy(text: &str) -> Reply {
-    let mut reply = responses::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
+fn unavailable(text: &str) -> HttpResponse {
+    let mut reply = responses::error(StatusCode::SERVICE_UNAVAILABLE, text);
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     reply
 }
@@ -330,8 +340,8 @@ mod tests {
 
     use super::*;
     use crate::Server;
-    use crate::server::http::body::Budget;
-    use crate::server::http::options::Options;
+    use crate::server::http::body::BodyBudget;
+    use crate::server::http::options::EndpointOptions;
 
     const LONG: usize = 60_000;
 
@@ -348,9 +358,9 @@ mod tests {
             let gate = gate.clone();
             async move { gate.notified().await }
         });
-        let options = Options { sessions: false, ..Options::default() };
+        let options = EndpointOptions { sessions: false, ..EndpointOptions::default() };
         let mut endpoint = Endpoint::new(server.build().unwrap(), options);
-        Arc::get_mut(&mut endpoint).unwrap().bodies = Budget::new(LONG + 1_000);
+        Arc::get_mut(&mut endpoint).unwrap().bodies = BodyBudget::new(LONG + 1_000);
         let call = |bytes: usize| {
             let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
             let body = format!("{message:<bytes$}");

@@ -32,7 +32,7 @@ impl fmt::Debug for SessionKey {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::server::http) struct SessionId([u8; 32]);
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 impl SessionId {
     pub(in crate::server::http) fn random() -> Self {
@@ -42,7 +42,7 @@ impl SessionId {
     }
 
     /// Returns a random number of at least 2^30.
-    pub(in crate::server::http) fn some_number() -> u32 {
+    pub(in crate::server::http) fn random_number() -> u32 {
         let [a, b, c, d, ..] = Self::random().0;
         u32::from_be_bytes([a, b, c, d]) >> 1 | 1 << 30
     }
@@ -64,7 +64,7 @@ impl SessionId {
 
     pub(in crate::server::http) fn text(&self) -> String {
         let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+        digits.map(|digit| char::from(HEX_DIGITS[usize::from(digit)])).collect()
     }
 
     pub(in crate::server::http) fn header(&self) -> HeaderValue {

@@ -15,49 +15,49 @@ use tokio::time::Instant;
 use self::id::{SessionId, SessionKey};
 use super::super::Connection;
 use super::streams::event_store::EventStore;
-use super::streams::{Keeping, STANDALONE, Stream};
+use super::streams::{STANDALONE, SessionStream, StreamRetention};
 use crate::lock::lock;
 
 /// Maximum number of streams of one session that may wait for resumption.
 const MAX_STREAMS: usize = 256;
 
 /// Session of one client.
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) key: SessionKey,
     pub(super) principal: Option<Arc<str>>,
     pub(super) connection: Arc<Connection>,
     /// The standalone stream, and the streams of requests.
-    streams: Mutex<Vec<Arc<Stream>>>,
+    streams: Mutex<Vec<Arc<SessionStream>>>,
     /// Held during updates of the store, so that the last change is stored last.
-    saving: Mutex<()>,
+    store_lock: Mutex<()>,
     /// First number of streams and events; no other process has used numbers from here on.
-    first: u32,
+    number_offset: u32,
     next_stream: AtomicU32,
     /// When the session was last used, in microseconds of the registry's clock.
-    used: AtomicU64,
-    /// Number of requests and streams that use the session, plus the flag [`UNLISTED`].
+    last_used: AtomicU64,
+    /// Number of requests and streams that use the session, plus the flag [`NOT_IN_IDLE_ORDER`].
     users: AtomicUsize,
 }
 
-/// Flag of a session in use that is not in [`Table::order`]: the last user puts it back.
-const UNLISTED: usize = 1 << (usize::BITS - 1);
+/// Flag of a session in use that is not in [`SessionTable::idle_order`]: the last user puts it back.
+const NOT_IN_IDLE_ORDER: usize = 1 << (usize::BITS - 1);
 
-impl Session {
+impl HttpSession {
     pub(super) fn new(
         key: SessionKey,
         principal: Option<Arc<str>>,
         connection: Arc<Connection>,
         first: u32,
     ) -> Arc<Self> {
-        Arc::new(Session {
+        Arc::new(HttpSession {
             key,
             principal,
             connection,
             streams: Mutex::default(),
-            saving: Mutex::default(),
-            first,
+            store_lock: Mutex::default(),
+            number_offset: first,
             next_stream: AtomicU32::new(first.saturating_add(1)),
-            used: AtomicU64::new(0),
+            last_used: AtomicU64::new(0),
             users: AtomicUsize::new(0),
         })
     }
@@ -69,7 +69,7 @@ impl Session {
 
     /// Returns the number before the first event of the standalone stream.
     pub(super) fn first_event(&self) -> u64 {
-        u64::from(self.first) << 32
+        u64::from(self.number_offset) << 32
     }
 
     /// Returns whether streams start with an event from which clients can resume.
@@ -78,12 +78,12 @@ impl Session {
     }
 
     /// Returns how the events of its streams are stored.
-    pub(super) fn keeping(&self, store: &Arc<dyn EventStore>) -> Keeping {
-        Keeping { store: store.clone(), session: self.key, is_primed: self.is_primed() }
+    pub(super) fn retention(&self, store: &Arc<dyn EventStore>) -> StreamRetention {
+        StreamRetention { store: store.clone(), session: self.key, is_primed: self.is_primed() }
     }
 
     /// Adds a stream, so that its client can resume it.
-    pub(super) fn add_stream(&self, stream: Arc<Stream>) {
+    pub(super) fn add_stream(&self, stream: Arc<SessionStream>) {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| !stream.is_done());
         if streams.len() >= MAX_STREAMS
@@ -95,12 +95,12 @@ impl Session {
         streams.push(stream);
     }
 
-    pub(super) fn stream(&self, number: u32) -> Option<Arc<Stream>> {
+    pub(super) fn stream(&self, number: u32) -> Option<Arc<SessionStream>> {
         lock(&self.streams).iter().find(|stream| stream.number() == number).cloned()
     }
 
     /// Returns the standalone stream; creates it on first use.
-    pub(super) fn standalone(&self, make: impl FnOnce() -> Arc<Stream>) -> Arc<Stream> {
+    pub(super) fn standalone_stream(&self, make: impl FnOnce() -> Arc<SessionStream>) -> Arc<SessionStream> {
         let mut streams = lock(&self.streams);
         if let Some(stream) = streams.iter().find(|stream| stream.number() == STANDALONE) {
             return stream.clone();
@@ -111,20 +111,20 @@ impl Session {
     }
 
     /// Updates the store, serialized with other updates of this session.
-    pub(super) fn telling<T>(&self, tell: impl FnOnce() -> T) -> T {
-        let _saving = lock(&self.saving);
+    pub(super) fn with_store_lock<T>(&self, tell: impl FnOnce() -> T) -> T {
+        let _saving = lock(&self.store_lock);
         tell()
     }
 
     /// Returns since when the session is idle; `None` while it is in use.
     fn idle_since(&self) -> Option<u64> {
-        let is_idle = self.users.load(Ordering::Acquire) & !UNLISTED == 0;
-        is_idle.then(|| self.used.load(Ordering::Relaxed))
+        let is_idle = self.users.load(Ordering::Acquire) & !NOT_IN_IDLE_ORDER == 0;
+        is_idle.then(|| self.last_used.load(Ordering::Relaxed))
     }
 
-    /// Sets [`UNLISTED`] if the session is in use; returns whether it is.
+    /// Sets [`NOT_IN_IDLE_ORDER`] if the session is in use; returns whether it is.
     fn unlist(&self) -> bool {
-        let unlisted = |users| (users > 0).then_some(users | UNLISTED);
+        let unlisted = |users| (users > 0).then_some(users | NOT_IN_IDLE_ORDER);
         self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlisted).is_ok()
     }
 
@@ -136,29 +136,30 @@ impl Session {
 }
 
 /// Guard of a session in use: it is not idle.
-pub(super) struct InUse {
+pub(super) struct SessionGuard {
     id: SessionId,
-    session: Arc<Session>,
-    begun: Instant,
-    table: Arc<Mutex<Table>>,
+    session: Arc<HttpSession>,
+    clock_start: Instant,
+    table: Arc<Mutex<SessionTable>>,
 }
 
-impl InUse {
-    pub(super) fn session(&self) -> &Arc<Session> {
+impl SessionGuard {
+    pub(super) fn session(&self) -> &Arc<HttpSession> {
         &self.session
     }
 }
 
-impl Drop for InUse {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        let now = since(self.begun);
-        self.session.used.store(now, Ordering::Relaxed);
-        if self.session.users.fetch_sub(1, Ordering::AcqRel) == UNLISTED + 1 {
+        let now = elapsed_micros(self.clock_start);
+        self.session.last_used.store(now, Ordering::Relaxed);
+        if self.session.users.fetch_sub(1, Ordering::AcqRel) == NOT_IN_IDLE_ORDER + 1 {
             let mut table = lock(&self.table);
             // Another user may have come, gone and relisted it concurrently.
-            let is_unlisted = self.session.users.fetch_and(!UNLISTED, Ordering::AcqRel) & UNLISTED != 0;
+            let is_unlisted =
+                self.session.users.fetch_and(!NOT_IN_IDLE_ORDER, Ordering::AcqRel) & NOT_IN_IDLE_ORDER != 0;
             if is_unlisted && table.by_id.contains_key(&self.id) {
-                table.order.push(Reverse((now, self.id)));
+                table.idle_order.push(Reverse((now, self.id)));
             }
         }
     }
@@ -166,107 +167,112 @@ impl Drop for InUse {
 
 /// Limits of sessions.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    pub(super) most: usize,
-    pub(super) most_of_one: usize,
+pub(super) struct SessionLimits {
+    pub(super) max: usize,
+    pub(super) max_per_principal: usize,
     pub(super) ttl: Duration,
 }
 
 /// Reason why no session can be added.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum SessionLimitReached {
     /// The principal has reached its limit, and all its sessions are in use.
-    One,
+    Principal,
     /// The limit of all sessions is reached, and all are in use.
-    All,
+    Server,
 }
 
 /// All sessions of an endpoint.
-pub(super) struct Sessions {
-    table: Arc<Mutex<Table>>,
-    bounds: Bounds,
-    begun: Instant,
+pub(super) struct SessionRegistry {
+    table: Arc<Mutex<SessionTable>>,
+    limits: SessionLimits,
+    clock_start: Instant,
 }
 
 #[derive(Default)]
-struct Table {
-    by_id: HashMap<SessionId, Arc<Session>>,
+struct SessionTable {
+    by_id: HashMap<SessionId, Arc<HttpSession>>,
     /// Idle times, as last observed: never later than the real ones. Sessions found in use are removed until they are
     /// idle, so that they are not checked again.
-    order: BinaryHeap<Reverse<(u64, SessionId)>>,
+    idle_order: BinaryHeap<Reverse<(u64, SessionId)>>,
     /// Sessions of each principal.
-    held: HashMap<Arc<str>, Vec<SessionId>>,
+    by_principal: HashMap<Arc<str>, Vec<SessionId>>,
 }
 
 /// Returns the elapsed microseconds.
-fn since(begun: Instant) -> u64 {
+fn elapsed_micros(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Table {
-    fn remove(&mut self, id: &SessionId) -> Option<Arc<Session>> {
+impl SessionTable {
+    fn remove(&mut self, id: &SessionId) -> Option<Arc<HttpSession>> {
         let session = self.by_id.remove(id)?;
         if let Some(principal) = &session.principal
-            && let Some(held) = self.held.get_mut(principal)
+            && let Some(held) = self.by_principal.get_mut(principal)
         {
             held.retain(|held| held != id);
             if held.is_empty() {
-                self.held.remove(principal);
+                self.by_principal.remove(principal);
             }
         }
         if self.by_id.is_empty() {
-            *self = Table::default(); // releases the memory, too
-        } else if self.order.len() > 64 && self.order.len() > 2 * self.by_id.len() {
-            self.order.retain(|Reverse((_, id))| self.by_id.contains_key(id));
-            self.order.shrink_to_fit();
+            *self = SessionTable::default(); // releases the memory, too
+        } else if self.idle_order.len() > 64 && self.idle_order.len() > 2 * self.by_id.len() {
+            self.idle_order.retain(|Reverse((_, id))| self.by_id.contains_key(id));
+            self.idle_order.shrink_to_fit();
             self.by_id.shrink_to(2 * self.by_id.len());
         }
         Some(session)
     }
 
     /// Removes the session that is idle for longest.
-    fn evict(&mut self) -> Option<Arc<Session>> {
+    fn evict(&mut self) -> Option<Arc<HttpSession>> {
         loop {
-            let Reverse((seen, id)) = self.order.pop()?;
+            let Reverse((seen, id)) = self.idle_order.pop()?;
             let Some(session) = self.by_id.get(&id) else { continue };
             if session.unlist() {
                 continue;
             }
             // It stays idle: no request can find it while the table is locked.
-            let idle_since = session.used.load(Ordering::Relaxed);
+            let idle_since = session.last_used.load(Ordering::Relaxed);
             if idle_since == seen {
                 return self.remove(&id);
             }
-            self.order.push(Reverse((idle_since, id)));
+            self.idle_order.push(Reverse((idle_since, id)));
         }
     }
 
     /// Removes the session of this principal that is idle for longest.
-    fn evict_of(&mut self, principal: &str) -> Option<Arc<Session>> {
-        let held = self.held.get(principal)?.iter();
+    fn evict_of(&mut self, principal: &str) -> Option<Arc<HttpSession>> {
+        let held = self.by_principal.get(principal)?.iter();
         let idle = held.filter_map(|id| Some((self.by_id.get(id)?.idle_since()?, *id)));
         let (_, oldest) = idle.min()?;
         self.remove(&oldest)
     }
 }
 
-impl Sessions {
-    pub(super) fn new(bounds: Bounds) -> Self {
-        Sessions { table: Arc::default(), bounds, begun: Instant::now() }
+impl SessionRegistry {
+    pub(super) fn new(limits: SessionLimits) -> Self {
+        SessionRegistry { table: Arc::default(), limits, clock_start: Instant::now() }
     }
 
     fn now(&self) -> u64 {
-        since(self.begun)
+        elapsed_micros(self.clock_start)
     }
 
     /// Returns a session without marking it as used.
-    pub(super) fn peek(&self, id: &SessionId) -> Option<Arc<Session>> {
+    pub(super) fn peek(&self, id: &SessionId) -> Option<Arc<HttpSession>> {
         lock(&self.table).by_id.get(id).cloned()
     }
 
-    fn enter(&self, id: SessionId, session: &Arc<Session>) -> InUse {
+    fn guard(&self, id: SessionId, session: &Arc<HttpSession>) -> SessionGuard {
         session.users.fetch_add(1, Ordering::Acquire);
-        InUse { id, session: session.clone(), begun: self.begun, table: self.table.clone() }
+        SessionGuard {
+            id,
+            session: session.clone(),
+            clock_start: self.clock_start,
+            table: self.table.clone(),
+        }
     }
 
     /// Adds a session unless it exists. At the limit, evicts the session that is idle for longest: one of the same
@@ -274,28 +280,31 @@ impl Sessions {
     pub(super) fn add(
         &self,
         id: SessionId,
-        session: Arc<Session>,
-    ) -> Result<(InUse, Option<Arc<Session>>), Full> {
+        session: Arc<HttpSession>,
+    ) -> Result<(SessionGuard, Option<Arc<HttpSession>>), SessionLimitReached> {
         let now = self.now();
-        session.used.store(now, Ordering::Relaxed);
+        session.last_used.store(now, Ordering::Relaxed);
         let mut table = lock(&self.table);
         if let Some(known) = table.by_id.get(&id) {
-            return Ok((self.enter(id, known), None));
+            return Ok((self.guard(id, known), None));
         }
         let mut gone = None;
         if let Some(principal) = &session.principal
-            && table.held.get(principal).is_some_and(|held| held.len() >= self.bounds.most_of_one)
+            && table
+                .by_principal
+                .get(principal)
+                .is_some_and(|held| held.len() >= self.limits.max_per_principal)
         {
-            gone = Some(table.evict_of(principal).ok_or(Full::One)?);
+            gone = Some(table.evict_of(principal).ok_or(SessionLimitReached::Principal)?);
         }
-        if table.by_id.len() >= self.bounds.most {
-            gone = Some(table.evict().ok_or(Full::All)?);
+        if table.by_id.len() >= self.limits.max {
+            gone = Some(table.evict().ok_or(SessionLimitReached::Server)?);
         }
         if let Some(principal) = &session.principal {
-            table.held.entry(principal.clone()).or_default().push(id);
+            table.by_principal.entry(principal.clone()).or_default().push(id);
         }
-        let in_use = self.enter(id, &session);
-        table.order.push(Reverse((now, id)));
+        let in_use = self.guard(id, &session);
+        table.idle_order.push(Reverse((now, id)));
         table.by_id.insert(id, session);
         drop(table);
         if let Some(gone) = &gone {
@@ -305,24 +314,24 @@ impl Sessions {
     }
 
     /// Returns the session if it belongs to this principal. Unknown sessions and those of others are indistinguishable.
-    pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<InUse> {
+    pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<SessionGuard> {
         let table = lock(&self.table);
         let session = table.by_id.get(id).filter(|session| session.principal.as_deref() == principal)?;
-        Some(self.enter(*id, session))
+        Some(self.guard(*id, session))
     }
 
     /// Ends a session.
-    pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<Session>> {
+    pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<HttpSession>> {
         let session = lock(&self.table).remove(id)?;
         session.end();
         Some(session)
     }
 
     /// Ends the sessions that have been idle for too long.
-    pub(super) fn reap(&self) -> Vec<Arc<Session>> {
-        let ttl = u64::try_from(self.bounds.ttl.as_micros()).unwrap_or(u64::MAX);
+    pub(super) fn reap(&self) -> Vec<Arc<HttpSession>> {
+        let ttl = u64::try_from(self.limits.ttl.as_micros()).unwrap_or(u64::MAX);
         let oldest = self.now().saturating_sub(ttl);
-        let stale = |session: &Session| session.idle_since().is_some_and(|since| since < oldest);
+        let stale = |session: &HttpSession| session.idle_since().is_some_and(|since| since < oldest);
         let mut table = lock(&self.table);
         let ids: Vec<_> =
             table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
@@ -348,24 +357,28 @@ impl Sessions {
 mod tests {
     use linchpin_jsonrpc::Outbox;
 
-    use super::super::super::Reach;
+    use super::super::super::ReplyChannel;
     use super::*;
     use crate::Server;
 
-    const MOST: usize = 100;
+    const MAX_SESSIONS: usize = 100;
 
     /// Adds a session; returns its id and the evicted session.
-    fn add(sessions: &Sessions) -> Result<(SessionId, InUse, Option<SessionKey>), Full> {
+    fn add(
+        sessions: &SessionRegistry,
+    ) -> Result<(SessionId, SessionGuard, Option<SessionKey>), SessionLimitReached> {
         let (id, service) = (SessionId::random(), Server::new("test", "1").build().unwrap());
-        let connection = Connection::new(service, Arc::new(Outbox::polled(1, 0)), Reach::Lasting);
-        let (in_use, gone) = sessions.add(id, Session::new(id.key(), None, connection, 0))?;
+        let connection =
+            Connection::new(service, Arc::new(Outbox::with_capacity(1, 0)), ReplyChannel::Lasting);
+        let (in_use, gone) = sessions.add(id, HttpSession::new(id.key(), None, connection, 0))?;
         Ok((id, in_use, gone.map(|gone| gone.key)))
     }
 
-    fn full() -> (Sessions, Vec<(SessionId, InUse)>) {
-        let bounds = Bounds { most: MOST, most_of_one: MOST, ttl: Duration::MAX };
-        let sessions = Sessions::new(bounds);
-        let held = (0..MOST).map(|_| add(&sessions).map(|(id, in_use, _)| (id, in_use)).ok().unwrap());
+    fn full() -> (SessionRegistry, Vec<(SessionId, SessionGuard)>) {
+        let bounds = SessionLimits { max: MAX_SESSIONS, max_per_principal: MAX_SESSIONS, ttl: Duration::MAX };
+        let sessions = SessionRegistry::new(bounds);
+        let held =
+            (0..MAX_SESSIONS).map(|_| add(&sessions).map(|(id, in_use, _)| (id, in_use)).ok().unwrap());
         let held = held.collect();
         (sessions, held)
     }
@@ -373,14 +386,14 @@ mod tests {
     #[tokio::test]
     async fn sessions_in_use_are_not_looked_at_again() {
         let (sessions, mut held) = full();
-        assert_eq!(add(&sessions).err(), Some(Full::All));
-        assert!(lock(&sessions.table).order.is_empty(), "a flood would check all of them each time");
+        assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
+        assert!(lock(&sessions.table).idle_order.is_empty(), "a flood would check all of them each time");
         // An idle session is evicted next; the new one takes its slot.
-        let (id, in_use) = held.remove(MOST / 2);
+        let (id, in_use) = held.remove(MAX_SESSIONS / 2);
         drop(in_use);
         let (_, _newest, gone) = add(&sessions).unwrap();
         assert!(gone == Some(id.key()));
-        assert_eq!(add(&sessions).err(), Some(Full::All));
+        assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
     }
 
     #[tokio::test]
@@ -388,18 +401,18 @@ mod tests {
         let (sessions, mut held) = full();
         let (id, in_use) = held.remove(0);
         for _ in 0..3 {
-            assert_eq!(add(&sessions).err(), Some(Full::All));
+            assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
         }
         let second = sessions.find(&id, None).unwrap();
         drop(in_use);
-        assert!(lock(&sessions.table).order.is_empty(), "it is still in use");
+        assert!(lock(&sessions.table).idle_order.is_empty(), "it is still in use");
         drop(second);
         drop(sessions.find(&id, None));
-        assert_eq!(lock(&sessions.table).order.len(), 1);
+        assert_eq!(lock(&sessions.table).idle_order.len(), 1);
         // A session that was ended while in use is not relisted.
         let (id, in_use) = held.remove(0);
         sessions.remove(&id);
         drop(in_use);
-        assert_eq!(lock(&sessions.table).order.len(), 1);
+        assert_eq!(lock(&sessions.table).idle_order.len(), 1);
     }
 }

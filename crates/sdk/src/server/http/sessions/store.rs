@@ -7,10 +7,10 @@ use linchpin_protocol::Method;
 use linchpin_protocol::model::LogLevel;
 
 use super::id::{SessionId, SessionKey};
-use super::{Full, InUse, Session};
+use super::{HttpSession, SessionGuard, SessionLimitReached};
 use crate::server::http::endpoint::Endpoint;
-use crate::server::http::requests::post::STANDALONE_HIGH_WATER;
-use crate::server::{BoxFuture, Connection, Reach};
+use crate::server::http::requests::post::STANDALONE_MAX_QUEUED_BYTES;
+use crate::server::{BoxFuture, Connection, ReplyChannel};
 
 /// Stored session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(in crate::server::http) fn save(
 }
 
 /// Stores the changes that a message made to its session.
-pub(in crate::server::http) async fn note(endpoint: &Endpoint, message: &Message<'_>, id: SessionId) {
+pub(in crate::server::http) async fn save_changes(endpoint: &Endpoint, message: &Message<'_>, id: SessionId) {
     let Some(store) = &endpoint.options.store else { return };
     let Message::Request { method, .. } = message else { return };
     let changes = [Method::SetLevel, Method::Subscribe, Method::Unsubscribe];
@@ -70,7 +70,7 @@ pub(in crate::server::http) async fn note(endpoint: &Endpoint, message: &Message
     let key = id.key();
     let Some(saved) = store.load(&key).await else { return };
     let Some(session) = endpoint.sessions.peek(&id) else { return };
-    session.telling(|| {
+    session.with_store_lock(|| {
         // Check again under the lock: a session that has ended in the meantime must not be stored again.
         if endpoint.sessions.peek(&id).is_some()
             && let Some(session) = session.connection.session()
@@ -90,14 +90,14 @@ pub(in crate::server::http) fn end(endpoint: &Endpoint, id: &SessionId) {
         endpoint.sessions.remove(id);
     };
     match endpoint.sessions.peek(id) {
-        Some(session) => session.telling(end),
+        Some(session) => session.with_store_lock(end),
         None => end(),
     }
-    endpoint.options.events.forget(&key);
+    endpoint.options.events.delete(&key);
 }
 
 /// Returns whether the store has this session for this principal.
-pub(in crate::server::http) async fn knows(
+pub(in crate::server::http) async fn is_stored(
     endpoint: &Endpoint,
     id: &SessionId,
     principal: Option<&str>,
@@ -111,23 +111,26 @@ pub(in crate::server::http) async fn restore(
     endpoint: &Arc<Endpoint>,
     id: SessionId,
     principal: Option<&Arc<str>>,
-) -> Result<Option<InUse>, Full> {
+) -> Result<Option<SessionGuard>, SessionLimitReached> {
     let Some(store) = &endpoint.options.store else { return Ok(None) };
     let Some(saved) = store.load(&id.key()).await else { return Ok(None) };
     if saved.principal.as_deref() != principal.map(|principal| &**principal) {
         return Ok(None);
     }
     let service = endpoint.service_for(principal);
-    let connection =
-        Connection::new(service, Arc::new(Outbox::polled(STANDALONE_HIGH_WATER, 0)), Reach::Lasting);
-    if connection.reopen(&saved.initialize, saved.log_level, saved.subscriptions).is_none() {
+    let connection = Connection::new(
+        service,
+        Arc::new(Outbox::with_capacity(STANDALONE_MAX_QUEUED_BYTES, 0)),
+        ReplyChannel::Lasting,
+    );
+    if connection.restore_session(&saved.initialize, saved.log_level, saved.subscriptions).is_none() {
         return Ok(None);
     }
-    let session = Session::new(id.key(), principal.cloned(), connection, SessionId::some_number());
+    let session = HttpSession::new(id.key(), principal.cloned(), connection, SessionId::random_number());
     let (in_use, gone) = endpoint.sessions.add(id, session)?;
     if let Some(gone) = gone {
-        endpoint.options.events.forget(&gone.key);
+        endpoint.options.events.delete(&gone.key);
     }
-    endpoint.reap_later();
+    endpoint.start_reaper();
     Ok(Some(in_use))
 }

@@ -9,7 +9,7 @@ use crate::server::http::sessions::id::SessionKey;
 
 /// Stored event: a message that was sent on a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptEvent {
+pub struct StoredEvent {
     /// Number in the stream, increasing by one.
     pub number: u64,
     /// The message.
@@ -20,29 +20,29 @@ pub struct KeptEvent {
 /// instance of the server.
 pub trait EventStore: Send + Sync + 'static {
     /// Stores an event. Called before the event is sent; must not block.
-    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent);
+    fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent);
 
     /// Returns the events of a stream after `number`, in order. Events that are no longer stored are omitted; the
     /// caller detects the gap by their numbers.
-    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<KeptEvent>>;
+    fn load_after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<StoredEvent>>;
 
     /// Deletes the events of a session that has ended.
-    fn forget(&self, session: &SessionKey);
+    fn delete(&self, session: &SessionKey);
 }
 
 /// Maximum number of events per session, and of bytes of all sessions.
-const MAX_EVENTS: usize = 16_384;
-const MAX_BYTES: usize = 64 << 20;
+const MAX_SESSION_EVENTS: usize = 16_384;
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Bytes accounted for each event in addition to its message.
-const OVERHEAD: usize = 64;
+const EVENT_OVERHEAD_BYTES: usize = 64;
 
 /// In-memory event store. The oldest events are dropped first.
 #[derive(Default)]
-pub(in crate::server::http) struct Memory(Mutex<Kept>);
+pub(in crate::server::http) struct MemoryEventStore(Mutex<MemoryState>);
 
 #[derive(Default)]
-struct Kept {
-    sessions: HashMap<SessionKey, VecDeque<Entry>>,
+struct MemoryState {
+    sessions: HashMap<SessionKey, VecDeque<EventEntry>>,
     /// All events by age: the session and the serial number of the event.
     order: VecDeque<(SessionKey, u64)>,
     serial: u64,
@@ -50,24 +50,24 @@ struct Kept {
     bytes: usize,
 }
 
-struct Entry {
+struct EventEntry {
     serial: u64,
     stream: u32,
-    event: KeptEvent,
+    event: StoredEvent,
 }
 
-impl Kept {
-    fn add(&mut self, session: SessionKey, stream: u32, event: KeptEvent) {
+impl MemoryState {
+    fn add(&mut self, session: SessionKey, stream: u32, event: StoredEvent) {
         self.serial += 1;
         self.count += 1;
-        self.bytes += event.message.len() + OVERHEAD;
+        self.bytes += event.message.len() + EVENT_OVERHEAD_BYTES;
         let entries = self.sessions.entry(session).or_default();
-        entries.push_back(Entry { serial: self.serial, stream, event });
+        entries.push_back(EventEntry { serial: self.serial, stream, event });
         self.order.push_back((session, self.serial));
-        if entries.len() > MAX_EVENTS {
+        if entries.len() > MAX_SESSION_EVENTS {
             self.drop_oldest_of(session);
         }
-        while self.bytes > MAX_BYTES
+        while self.bytes > MAX_TOTAL_BYTES
             && let Some((session, serial)) = self.order.pop_front()
         {
             let oldest = self.sessions.get(&session).and_then(|entries| entries.front());
@@ -89,7 +89,7 @@ impl Kept {
         let Some(entries) = self.sessions.get_mut(&session) else { return };
         if let Some(dropped) = entries.pop_front() {
             self.count -= 1;
-            self.bytes -= dropped.event.message.len() + OVERHEAD;
+            self.bytes -= dropped.event.message.len() + EVENT_OVERHEAD_BYTES;
         }
         if entries.is_empty() {
             self.sessions.remove(&session);
@@ -97,23 +97,24 @@ impl Kept {
     }
 }
 
-impl EventStore for Memory {
-    fn keep(&self, session: &SessionKey, stream: u32, event: KeptEvent) {
+impl EventStore for MemoryEventStore {
+    fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent) {
         lock(&self.0).add(*session, stream, event);
     }
 
-    fn after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<KeptEvent>> {
+    fn load_after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<StoredEvent>> {
         let kept = lock(&self.0);
         let entries = kept.sessions.get(session).into_iter().flatten();
         let missed = entries.filter(|entry| entry.stream == stream && entry.event.number > number);
         Box::pin(std::future::ready(missed.map(|entry| entry.event.clone()).collect()))
     }
 
-    fn forget(&self, session: &SessionKey) {
+    fn delete(&self, session: &SessionKey) {
         let mut kept = lock(&self.0);
         if let Some(entries) = kept.sessions.remove(session) {
             kept.count -= entries.len();
-            kept.bytes -= entries.iter().map(|entry| entry.event.message.len() + OVERHEAD).sum::<usize>();
+            kept.bytes -=
+                entries.iter().map(|entry| entry.event.message.len() + EVENT_OVERHEAD_BYTES).sum::<usize>();
         }
         if kept.sessions.is_empty() {
             kept.order = VecDeque::new();
@@ -126,43 +127,44 @@ impl EventStore for Memory {
 mod tests {
     use super::*;
 
-    fn event(number: u64, size: usize) -> KeptEvent {
-        KeptEvent { number, message: vec![b'x'; size].into() }
+    fn event(number: u64, size: usize) -> StoredEvent {
+        StoredEvent { number, message: vec![b'x'; size].into() }
     }
 
-    async fn numbers(memory: &Memory, key: &SessionKey, stream: u32, after: u64) -> Vec<u64> {
-        memory.after(key, stream, after).await.iter().map(|event| event.number).collect()
+    async fn numbers(memory: &MemoryEventStore, key: &SessionKey, stream: u32, after: u64) -> Vec<u64> {
+        memory.load_after(key, stream, after).await.iter().map(|event| event.number).collect()
     }
 
     #[tokio::test]
     async fn a_stream_gets_what_it_missed_and_nothing_of_others() {
-        let (memory, own, foreign) = (Memory::default(), SessionKey::random(), SessionKey::random());
+        let (memory, own, foreign) =
+            (MemoryEventStore::default(), SessionKey::random(), SessionKey::random());
         for number in 1..=3 {
-            memory.keep(&own, 1, event(number, 1));
-            memory.keep(&own, 2, event(number, 1));
-            memory.keep(&foreign, 1, event(number, 1));
+            memory.store(&own, 1, event(number, 1));
+            memory.store(&own, 2, event(number, 1));
+            memory.store(&foreign, 1, event(number, 1));
         }
         assert_eq!(numbers(&memory, &own, 1, 1).await, [2, 3]);
-        memory.forget(&foreign);
+        memory.delete(&foreign);
         assert!(numbers(&memory, &foreign, 1, 0).await.is_empty());
         assert_eq!(numbers(&memory, &own, 2, 0).await, [1, 2, 3]);
     }
 
     #[tokio::test]
     async fn it_is_bounded_by_count_and_by_bytes() {
-        let (memory, key) = (Memory::default(), SessionKey::random());
-        for number in 1..=MAX_EVENTS as u64 + 10 {
-            memory.keep(&key, 0, event(number, 1));
+        let (memory, key) = (MemoryEventStore::default(), SessionKey::random());
+        for number in 1..=MAX_SESSION_EVENTS as u64 + 10 {
+            memory.store(&key, 0, event(number, 1));
         }
         assert_eq!(numbers(&memory, &key, 0, 0).await.first(), Some(&11));
         let big = SessionKey::random();
         for number in 1..=3 {
-            memory.keep(&big, 0, event(number, MAX_BYTES / 2));
+            memory.store(&big, 0, event(number, MAX_TOTAL_BYTES / 2));
         }
-        assert!(lock(&memory.0).bytes <= MAX_BYTES);
+        assert!(lock(&memory.0).bytes <= MAX_TOTAL_BYTES);
         assert_eq!(numbers(&memory, &big, 0, 0).await, [3]);
         assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest are dropped first");
-        memory.forget(&big);
+        memory.delete(&big);
         let kept = lock(&memory.0);
         assert_eq!((kept.bytes, kept.count, kept.order.len()), (0, 0, 0));
     }

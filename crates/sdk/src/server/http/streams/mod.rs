@@ -8,12 +8,12 @@ pub(super) mod sse_frame;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use linchpin_jsonrpc::{Outbox, Taken};
+use linchpin_jsonrpc::{Outbox, TakeOutcome};
 use tokio::runtime::Handle;
 
-use self::event_store::{EventStore, KeptEvent};
+use self::event_store::{EventStore, StoredEvent};
 use self::sse_frame::{messages, write_event};
-use super::super::start;
+use super::super::spawn;
 use super::sessions::id::SessionKey;
 use crate::lock::lock;
 
@@ -21,15 +21,15 @@ use crate::lock::lock;
 pub(super) const STANDALONE: u32 = 0;
 
 /// Stream of a session.
-pub(super) struct Stream {
+pub(super) struct SessionStream {
     number: u32,
     outbox: Arc<Outbox>,
-    state: Mutex<State>,
-    kept: Keeping,
+    state: Mutex<StreamState>,
+    retention: StreamRetention,
 }
 
 /// How the events of a stream are stored for resumption.
-pub(super) struct Keeping {
+pub(super) struct StreamRetention {
     pub(super) store: Arc<dyn EventStore>,
     pub(super) session: SessionKey,
     /// Whether the stream starts with an event to resume from, so that the server may close its response early.
@@ -37,7 +37,7 @@ pub(super) struct Keeping {
 }
 
 #[derive(Default)]
-struct State {
+struct StreamState {
     /// The number before the first event, and the number of the last event.
     first: u64,
     last: u64,
@@ -50,11 +50,11 @@ struct State {
     closed: bool,
 }
 
-impl Stream {
+impl SessionStream {
     /// Creates a stream whose first event has the number after `last`.
-    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: Keeping) -> Arc<Self> {
-        let state = Mutex::new(State { first: last, last, ..State::default() });
-        Arc::new(Stream { number, outbox, state, kept })
+    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: StreamRetention) -> Arc<Self> {
+        let state = Mutex::new(StreamState { first: last, last, ..StreamState::default() });
+        Arc::new(SessionStream { number, outbox, state, retention: kept })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -67,7 +67,7 @@ impl Stream {
 
     /// Returns whether the stream starts with an event to resume from.
     pub(super) fn is_primed(&self) -> bool {
-        self.kept.is_primed
+        self.retention.is_primed
     }
 
     pub(super) fn is_attached(&self) -> bool {
@@ -84,23 +84,23 @@ impl Stream {
     }
 
     /// Returns whether the event `number` was sent, or is the one before the first.
-    pub(super) fn has_sent(&self, number: u64) -> bool {
+    pub(super) fn contains_event(&self, number: u64) -> bool {
         let state = lock(&self.state);
         (state.first..=state.last).contains(&number)
     }
 
     /// Returns whether a client that has seen `number` and gets `missed` can continue without a gap.
-    pub(super) fn joins(&self, number: u64, missed: &[KeptEvent]) -> bool {
+    pub(super) fn is_contiguous(&self, number: u64, missed: &[StoredEvent]) -> bool {
         is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == self.last()
     }
 
     /// Numbers and stores messages; calls `each` with every one.
-    fn number_events(&self, state: &mut State, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
+    fn number_events(&self, state: &mut StreamState, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
             if !state.closed {
-                let event = KeptEvent { number: state.last, message: message.into() };
-                self.kept.store.keep(&self.kept.session, self.number, event);
+                let event = StoredEvent { number: state.last, message: message.into() };
+                self.retention.store.store(&self.retention.session, self.number, event);
             }
             each(state.last, message);
         }
@@ -120,16 +120,16 @@ impl Stream {
         &self,
         turn: u64,
         cx: &Context<'_>,
-        room: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         out: &mut Vec<u8>,
-    ) -> Option<Poll<Taken>> {
+    ) -> Option<Poll<TakeOutcome>> {
         // Hold the lock until all messages are numbered: a response that takes over must know what was sent before.
         let state = &mut *lock(&self.state);
         if state.carrier != turn {
             return None;
         }
-        let found = self.outbox.poll_take(room, cx);
-        self.number_events(state, room, |number, message| {
+        let found = self.outbox.poll_take(buffer, cx);
+        self.number_events(state, buffer, |number, message| {
             write_event(Some((self.number, number)), message, out);
         });
         Some(found)
@@ -146,11 +146,11 @@ impl Stream {
     }
 
     /// Like [`Self::attach`]; `None` if a response already carries the stream.
-    pub(super) fn attach_first(&self) -> Option<u64> {
+    pub(super) fn attach_if_detached(&self) -> Option<u64> {
         self.attach_if(|state| !state.attached)
     }
 
-    fn attach_if(&self, may: impl FnOnce(&State) -> bool) -> Option<u64> {
+    fn attach_if(&self, may: impl FnOnce(&StreamState) -> bool) -> Option<u64> {
         let mut state = lock(&self.state);
         if !may(&state) {
             return None;
@@ -159,7 +159,7 @@ impl Stream {
         state.attached = true;
         let carrier = state.carrier;
         drop(state);
-        self.outbox.nudge();
+        self.outbox.wake_poller();
         Some(carrier)
     }
 
@@ -177,12 +177,12 @@ impl Stream {
             }
         }
         if let Ok(runtime) = Handle::try_current() {
-            start(&runtime, self.keep_rest(turn));
+            spawn(&runtime, self.store_rest(turn));
         }
     }
 
     /// Stores messages while no response carries the stream.
-    async fn keep_rest(self: Arc<Self>, turn: u64) {
+    async fn store_rest(self: Arc<Self>, turn: u64) {
         let mut lines = Vec::new();
         std::future::poll_fn(|cx| {
             loop {
@@ -193,7 +193,7 @@ impl Stream {
                 }
                 let Poll::Ready(found) = self.outbox.poll_take(&mut lines, cx) else { return Poll::Pending };
                 self.number_events(&mut state, &lines, |_, _| ());
-                if found == Taken::Last {
+                if found == TakeOutcome::Last {
                     state.done = true;
                     return Poll::Ready(());
                 }
@@ -205,11 +205,11 @@ impl Stream {
     /// Closes the stream; it can no longer be resumed.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
-        self.outbox.complete();
+        self.outbox.mark_complete();
     }
 }
 
 /// Returns whether the events continue after `number` without a gap.
-pub(super) fn is_gapless(number: u64, missed: &[KeptEvent]) -> bool {
+pub(super) fn is_gapless(number: u64, missed: &[StoredEvent]) -> bool {
     missed.iter().zip(number.saturating_add(1)..).all(|(event, expected)| event.number == expected)
 }

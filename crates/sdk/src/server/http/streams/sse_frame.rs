@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 /// Default reconnection delay for a client whose stream was cut.
-const COME_BACK: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Splits newline-delimited messages.
 pub(in crate::server::http) fn messages(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -33,14 +33,14 @@ fn write_id(stream: u32, number: u64, out: &mut Vec<u8>) {
 }
 
 /// Appends an event that has only an id.
-pub(in crate::server::http) fn write_empty(stream: u32, number: u64, out: &mut Vec<u8>) {
+pub(in crate::server::http) fn write_id_event(stream: u32, number: u64, out: &mut Vec<u8>) {
     write_id(stream, number, out);
     out.extend_from_slice(b"data:\n\n");
 }
 
 /// Appends the reconnection delay (`retry`).
 pub(in crate::server::http) fn write_retry(pause: Duration, out: &mut Vec<u8>) {
-    let pause = if pause.is_zero() { COME_BACK } else { pause };
+    let pause = if pause.is_zero() { DEFAULT_RETRY_DELAY } else { pause };
     let _ = write!(out, "retry: {}\n\n", pause.as_millis()); // writing to memory cannot fail
 }
 

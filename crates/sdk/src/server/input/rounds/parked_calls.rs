@@ -12,42 +12,42 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::server::connection::Invocation;
 use crate::server::definitions::tool::ToolEntry;
-use crate::server::spawn::start;
+use crate::server::spawn::spawn;
 
 /// Maximum size of a cached response in bytes.
-const MAX_KEPT: usize = 256 << 10;
+const MAX_CACHED_BYTES: usize = 256 << 10;
 
 /// Parked calls of a server.
 #[derive(Default)]
-pub(crate) struct Parking(Mutex<Table>);
+pub(crate) struct ParkedCalls(Mutex<ParkedTable>);
 
 #[derive(Default)]
-struct Table {
+struct ParkedTable {
     slots: HashMap<u128, Slot>,
     /// Oldest first.
     order: VecDeque<(u128, Instant)>,
     /// Whether a task evicts expired calls.
-    swept: bool,
+    has_sweeper: bool,
 }
 
 struct Slot {
     round: u32,
-    call: Held,
+    call: ParkedState,
     /// Response of an earlier round trip.
-    kept: Option<Kept>,
+    cached: Option<CachedResponse>,
     changed: Arc<Notify>,
 }
 
 /// Cached response of a round trip.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct CachedResponse {
     round: u32,
     pub(crate) answer: Arc<[u8]>,
     /// Tool that produced it. A client that receives it again must have the scopes of this tool.
     pub(crate) tool: Option<Arc<ToolEntry>>,
 }
 
-enum Held {
+enum ParkedState {
     Waiting(Box<Invocation>),
     /// A request is running it.
     Running,
@@ -56,81 +56,88 @@ enum Held {
 }
 
 /// Outcome of looking up a parked call.
-pub(crate) enum Found {
+pub(crate) enum TakeOutcome {
     /// The call, now owned by the request.
     Call(Box<Invocation>),
     /// The response that was sent before.
-    Answer(Kept),
+    Cached(CachedResponse),
     /// Another request is running the call: look it up again when notified.
     Busy(Arc<Notify>),
     /// The state belongs to an earlier round trip.
     Stale,
     /// The call is not here.
-    Nothing,
+    NotFound,
 }
 
-impl Parking {
+impl ParkedCalls {
     /// Parks a call until its next request arrives.
-    pub(crate) fn park(self: &Arc<Self>, id: u128, round: u32, call: Invocation, most: usize, age: Duration) {
-        let mut gone = Vec::new(); // declared before the lock, so dropped after it: dropping a handler may run any code
+    pub(crate) fn park(
+        self: &Arc<Self>,
+        id: u128,
+        round: u32,
+        call: Invocation,
+        limit: usize,
+        age: Duration,
+    ) {
+        let mut evicted = Vec::new(); // declared before the lock, so dropped after it: dropping a handler may run any code
         let mut table = lock(&self.0);
-        gone.extend(table.clear_old(age));
-        if most == 0 || table.slots.get(&id).is_some_and(|slot| slot.round >= round) {
-            gone.push(Slot::new(round, Held::Waiting(Box::new(call))));
+        evicted.extend(table.evict_expired(age));
+        if limit == 0 || table.slots.get(&id).is_some_and(|slot| slot.round >= round) {
+            evicted.push(Slot::new(round, ParkedState::Waiting(Box::new(call))));
             return;
         }
         let before = table.remove(id);
-        gone.extend(table.make_room(most));
-        let mut slot = Slot::new(round, Held::Waiting(Box::new(call)));
+        evicted.extend(table.evict_excess(limit));
+        let mut slot = Slot::new(round, ParkedState::Waiting(Box::new(call)));
         if let Some(before) = before {
-            (slot.kept, slot.changed) = (before.kept, before.changed);
+            (slot.cached, slot.changed) = (before.cached, before.changed);
         }
         slot.changed.notify_waiters();
         table.insert(id, slot);
-        if !table.swept
+        if !table.has_sweeper
             && let Ok(runtime) = Handle::try_current()
         {
-            table.swept = true;
-            start(&runtime, sweep(Sweeping(Arc::downgrade(self)), age));
+            table.has_sweeper = true;
+            spawn(&runtime, sweep(SweeperGuard(Arc::downgrade(self)), age));
         }
     }
 
     /// Records that a call that was not parked is being replayed. Returns `false` if another request was faster.
-    pub(crate) fn claim(&self, id: u128, round: u32, most: usize) -> bool {
-        let mut gone = Vec::new();
+    pub(crate) fn claim_replay(&self, id: u128, round: u32, limit: usize) -> bool {
+        let mut evicted = Vec::new();
         let mut table = lock(&self.0);
         if table.slots.contains_key(&id) {
             return false;
         }
-        if most > 0 {
-            gone.extend(table.make_room(most));
-            table.insert(id, Slot::new(round, Held::Running));
+        if limit > 0 {
+            evicted.extend(table.evict_excess(limit));
+            table.insert(id, Slot::new(round, ParkedState::Running));
         }
         true
     }
 
     /// Takes a parked call.
-    pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> Found {
-        let mut gone = Vec::new();
+    pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> TakeOutcome {
+        let mut evicted = Vec::new();
         let mut table = lock(&self.0);
-        gone.extend(table.clear_old(age));
-        let Some(slot) = table.slots.get_mut(&id) else { return Found::Nothing };
+        evicted.extend(table.evict_expired(age));
+        let Some(slot) = table.slots.get_mut(&id) else { return TakeOutcome::NotFound };
         if slot.round < round {
-            gone.extend(table.remove(id)); // it continued on another instance
-            return Found::Nothing;
+            evicted.extend(table.remove(id)); // it continued on another instance
+            return TakeOutcome::NotFound;
         }
-        if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.round == round) {
-            return Found::Answer(kept.clone());
+        if let Some(cached) = slot.cached.as_ref().filter(|cached| cached.round == round) {
+            return TakeOutcome::Cached(cached.clone());
         }
         if slot.round != round {
-            return Found::Stale;
+            return TakeOutcome::Stale;
         }
-        match std::mem::replace(&mut slot.call, Held::Running) {
-            Held::Waiting(call) => Found::Call(call),
-            Held::Running => Found::Busy(slot.changed.clone()),
-            Held::Done => {
-                slot.call = Held::Done;
-                Found::Stale
+        match std::mem::replace(&mut slot.call, ParkedState::Running) {
+            ParkedState::Waiting(call) => TakeOutcome::Call(call),
+            ParkedState::Running => TakeOutcome::Busy(slot.changed.clone()),
+            ParkedState::Done => {
+                slot.call = ParkedState::Done;
+                TakeOutcome::Stale
             }
         }
     }
@@ -142,13 +149,13 @@ impl Parking {
         if let Some(slot) = table.find(id, round)
             && let Some(call) = call.take()
         {
-            slot.call = Held::Waiting(call);
+            slot.call = ParkedState::Waiting(call);
             slot.changed.notify_waiters();
         }
     }
 
     /// Caches the response of a round trip, in case it is lost in transit.
-    pub(crate) fn keep(
+    pub(crate) fn cache_response(
         &self,
         id: u128,
         round: u32,
@@ -158,25 +165,25 @@ impl Parking {
     ) {
         let mut table = lock(&self.0);
         let Some(slot) = table.find(id, round) else { return };
-        let kept = || Kept { round, answer: answer.into(), tool: tool.cloned() };
-        slot.kept = (answer.len() <= MAX_KEPT).then(kept);
+        let cached = || CachedResponse { round, answer: answer.into(), tool: tool.cloned() };
+        slot.cached = (answer.len() <= MAX_CACHED_BYTES).then(cached);
         if done {
-            slot.call = Held::Done;
+            slot.call = ParkedState::Done;
         }
         slot.changed.notify_waiters();
     }
 
     /// Handles a call that was taken and ended without a response. Its state is used up, unless it may be replayed.
-    pub(crate) fn drop_call(&self, id: u128, round: u32, again: bool) {
+    pub(crate) fn drop_call(&self, id: u128, round: u32, may_replay: bool) {
         let mut table = lock(&self.0);
         let found = table.find(id, round).is_some();
-        let gone = if again && found { table.remove(id) } else { None };
+        let evicted = if may_replay && found { table.remove(id) } else { None };
         if let Some(slot) = table.find(id, round) {
-            slot.call = Held::Done;
+            slot.call = ParkedState::Done;
             slot.changed.notify_waiters();
         }
         drop(table);
-        if let Some(slot) = gone {
+        if let Some(slot) = evicted {
             slot.changed.notify_waiters();
         }
     }
@@ -185,29 +192,29 @@ impl Parking {
     pub(crate) fn clear(&self) {
         let mut table = lock(&self.0);
         table.order.clear();
-        let gone = std::mem::take(&mut table.slots);
+        let evicted = std::mem::take(&mut table.slots);
         drop(table); // before the calls: dropping a handler may run any code
-        drop(gone);
+        drop(evicted);
     }
 
     /// Evicts expired calls. Returns the time at which the oldest remaining call was parked.
     fn sweep(&self, age: Duration) -> Option<Instant> {
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         let mut table = lock(&self.0);
-        gone.extend(table.clear_old(age));
+        evicted.extend(table.evict_expired(age));
         let oldest = table.order.front().map(|(_, since)| *since);
-        table.swept = oldest.is_some();
+        table.has_sweeper = oldest.is_some();
         oldest
     }
 }
 
 impl Slot {
-    fn new(round: u32, call: Held) -> Self {
-        Slot { round, call, kept: None, changed: Arc::default() }
+    fn new(round: u32, call: ParkedState) -> Self {
+        Slot { round, call, cached: None, changed: Arc::default() }
     }
 }
 
-impl Table {
+impl ParkedTable {
     fn insert(&mut self, id: u128, slot: Slot) {
         self.order.push_back((id, Instant::now()));
         self.slots.insert(id, slot);
@@ -224,49 +231,49 @@ impl Table {
         self.slots.get_mut(&id).filter(|slot| slot.round == round)
     }
 
-    fn make_room(&mut self, most: usize) -> Vec<Slot> {
-        let mut gone = Vec::new();
-        while self.slots.len() >= most && !self.order.is_empty() {
+    fn evict_excess(&mut self, limit: usize) -> Vec<Slot> {
+        let mut evicted = Vec::new();
+        while self.slots.len() >= limit && !self.order.is_empty() {
             // Ended calls are evicted first: only a cached response is lost.
             let has_ended = |(id, _): &(u128, Instant)| {
-                self.slots.get(id).is_none_or(|slot| matches!(slot.call, Held::Done))
+                self.slots.get(id).is_none_or(|slot| matches!(slot.call, ParkedState::Done))
             };
             let ended = self.order.iter().position(has_ended);
             if ended.is_none() {
                 tracing::debug!("parked call evicted: too many parked calls");
             }
             let oldest = self.order.remove(ended.unwrap_or(0));
-            gone.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));
+            evicted.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));
         }
-        gone
+        evicted
     }
 
-    fn clear_old(&mut self, age: Duration) -> Vec<Slot> {
-        let mut gone = Vec::new();
+    fn evict_expired(&mut self, age: Duration) -> Vec<Slot> {
+        let mut evicted = Vec::new();
         while let Some((id, since)) = self.order.front()
             && since.elapsed() > age
         {
-            gone.extend(self.slots.remove(id));
+            evicted.extend(self.slots.remove(id));
             self.order.pop_front();
         }
-        gone
+        evicted
     }
 }
 
 /// Evicts expired calls in the background, because parked calls hold the resources of their handlers.
-async fn sweep(sweeping: Sweeping, age: Duration) {
+async fn sweep(sweeping: SweeperGuard, age: Duration) {
     while let Some(oldest) = sweeping.0.upgrade().and_then(|parking| parking.sweep(age)) {
         tokio::time::sleep_until(oldest + age + Duration::from_millis(1)).await;
     }
 }
 
 /// Guard of the background eviction. However it ends, the next parked call starts it again.
-struct Sweeping(Weak<Parking>);
+struct SweeperGuard(Weak<ParkedCalls>);
 
-impl Drop for Sweeping {
+impl Drop for SweeperGuard {
     fn drop(&mut self) {
         if let Some(parking) = self.0.upgrade() {
-            lock(&parking.0).swept = false;
+            lock(&parking.0).has_sweeper = false;
         }
     }
 }

@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::state_keys::Keys;
-use crate::server::input::mailbox::Log;
+use super::state_keys::StateKeys;
+use crate::server::input::mailbox::ReplayLog;
 
 /// Maximum size of a state that is accepted, and of a log that is put into one, in bytes.
-const MAX_STATE: usize = 256 << 10;
-const MAX_LOG: usize = 64 << 10;
+const MAX_STATE_BYTES: usize = 256 << 10;
+const MAX_LOG_BYTES: usize = 64 << 10;
 
 /// State of a call between two round trips.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct RequestState {
     /// Request that the state is bound to.
-    pub(crate) binding: Binding,
+    pub(crate) binding: StateBinding,
     /// Expiry in seconds since the Unix epoch.
     pub(crate) expires: u64,
     /// Id of the call, which this instance may still hold.
@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// Tool that the call started, which a layer may have chosen; `None` while only layers have run.
     pub(crate) tool: Option<ResolvedTool>,
     /// Replay log of the call, omitted if it is too large.
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Option<ReplayLog>,
 }
 
 /// Tool as it was when the call started.
@@ -44,14 +44,14 @@ pub(crate) struct ResolvedTool {
 
 /// Binding of a state to one request of one client to one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Binding {
+pub(crate) struct StateBinding {
     pub(crate) principal: Option<String>,
     pub(crate) audience: String,
     /// Digest of the method, the name or URI, and the arguments.
     pub(crate) request: String,
 }
 
-impl Binding {
+impl StateBinding {
     pub(crate) fn new(principal: Option<&str>, audience: &str, method: &str, params: &Params<'_>) -> Self {
         let mut digest = Sha256::new();
         for part in [Some(method), params.find("name"), params.find("uri")] {
@@ -65,7 +65,7 @@ impl Binding {
             Ok(value) => digest.update(canonical(value).to_string()),
             Err(_) => digest.update(arguments), // for example, a number that is out of range
         }
-        Binding {
+        StateBinding {
             principal: principal.map(str::to_owned),
             audience: audience.to_owned(),
             request: URL_SAFE_NO_PAD.encode(digest.finalize()),
@@ -90,11 +90,11 @@ fn canonical(value: Value) -> Value {
 
 const PURPOSE: &str = "linchpin request state 2";
 
-impl State {
+impl RequestState {
     /// Returns the state as text that only the keys of this server can open.
-    pub(crate) fn seal(mut self, keys: &Keys) -> String {
-        let size = |log: &Log| serde_json::to_vec(log).map_or(usize::MAX, |log| log.len());
-        self.log = self.log.filter(|log| size(log) <= MAX_LOG);
+    pub(crate) fn seal(mut self, keys: &StateKeys) -> String {
+        let size = |log: &ReplayLog| serde_json::to_vec(log).map_or(usize::MAX, |log| log.len());
+        self.log = self.log.filter(|log| size(log) <= MAX_LOG_BYTES);
         let plain = serde_json::to_vec(&self).expect("a state consists of strings and numbers");
         URL_SAFE_NO_PAD.encode(keys.seal(&plain, PURPOSE))
     }
@@ -102,18 +102,18 @@ impl State {
     /// Opens a state and checks that it is valid for this request and has not expired.
     pub(crate) fn open(
         text: &str,
-        keys: &Keys,
-        binding: &Binding,
+        keys: &StateKeys,
+        binding: &StateBinding,
         now: Duration,
     ) -> Result<Self, ProtocolError> {
         let refuse = |reason: &str| ProtocolError::invalid("/requestState", reason);
         let unknown = || refuse("this state was not issued for this request: send the request without it");
-        if text.len() > MAX_STATE {
+        if text.len() > MAX_STATE_BYTES {
             return Err(unknown());
         }
         let sealed = URL_SAFE_NO_PAD.decode(text).map_err(|_| unknown())?;
         let plain = keys.open(&sealed, PURPOSE).ok_or_else(unknown)?;
-        let state: State = serde_json::from_slice(&plain).map_err(|_| unknown())?;
+        let state: RequestState = serde_json::from_slice(&plain).map_err(|_| unknown())?;
         if state.binding != *binding {
             return Err(unknown());
         }
@@ -129,42 +129,42 @@ mod tests {
     use linchpin_jsonrpc::Limits;
 
     use super::*;
-    use crate::server::input::rounds::state_keys::Key;
+    use crate::server::input::rounds::state_keys::StateKey;
 
-    fn binding(principal: &str, method: &str, params: &str) -> Binding {
+    fn binding(principal: &str, method: &str, params: &str) -> StateBinding {
         let params = Params::parse(params, Limits::default()).unwrap();
-        Binding::new(Some(principal), "demo", method, &params)
+        StateBinding::new(Some(principal), "demo", method, &params)
     }
 
-    fn state() -> State {
+    fn state() -> RequestState {
         let params = r#"{"name":"pay","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#;
         let binding = binding("ada", "tools/call", params);
-        State { binding, expires: 100, call: 7, round: 1, tool: None, log: Some(Log::default()) }
+        RequestState { binding, expires: 100, call: 7, round: 1, tool: None, log: Some(ReplayLog::default()) }
     }
 
     #[test]
     fn a_state_is_good_for_one_request_of_one_client_for_a_while() {
-        let keys = Keys::new(Key::new(&[1; 32]));
+        let keys = StateKeys::new(StateKey::new(&[1; 32]));
         let text = state().seal(&keys);
         let now = Duration::from_secs(100);
-        assert_eq!(State::open(&text, &keys, &state().binding, now), Ok(state()));
+        assert_eq!(RequestState::open(&text, &keys, &state().binding, now), Ok(state()));
         let other_order = r#"{"arguments":{"b":[{"d":3,"c":2}],"a":1},"name":"pay","_meta":{}}"#;
         let same = binding("ada", "tools/call", other_order);
-        assert!(State::open(&text, &keys, &same, now).is_ok());
+        assert!(RequestState::open(&text, &keys, &same, now).is_ok());
         for other in [
             binding("eve", "tools/call", other_order),
             binding("ada", "prompts/get", other_order),
             binding("ada", "tools/call", r#"{"name":"pay","arguments":{"a":2,"b":[{"c":2,"d":3}]}}"#),
             binding("ada", "tools/call", r#"{"name":"pay","arguments":{"a":1e999}}"#),
             binding("ada", "tools/call", r#"{"name":"pax","arguments":{"a":1,"b":[{"c":2,"d":3}]}}"#),
-            Binding { audience: "other".into(), ..state().binding },
-            Binding { principal: None, ..state().binding },
+            StateBinding { audience: "other".into(), ..state().binding },
+            StateBinding { principal: None, ..state().binding },
         ] {
-            assert!(State::open(&text, &keys, &other, now).is_err(), "{other:?}");
+            assert!(RequestState::open(&text, &keys, &other, now).is_err(), "{other:?}");
         }
-        let late = State::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
+        let late = RequestState::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
         assert!(late.to_string().contains("the state has expired"), "{late}");
-        assert!(State::open(&text, &Keys::random(), &state().binding, now).is_err());
+        assert!(RequestState::open(&text, &StateKeys::random(), &state().binding, now).is_err());
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_flipped_byte_is_refused() {
-        let keys = Keys::random();
+        let keys = StateKeys::random();
         for _ in 0..10 {
             let text = state().seal(&keys);
             for at in 0..text.len() {
@@ -185,7 +185,7 @@ mod tests {
                     let mut bytes = text.clone().into_bytes();
                     bytes[at] ^= flip;
                     let Ok(changed) = String::from_utf8(bytes) else { continue };
-                    let opened = State::open(&changed, &keys, &state().binding, Duration::ZERO);
+                    let opened = RequestState::open(&changed, &keys, &state().binding, Duration::ZERO);
                     assert!(opened.is_err(), "byte {at} of {changed}");
                 }
             }
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn a_log_that_is_too_large_stays_here() {
         let mut large = state();
-        let answers = [("q1".to_owned(), "x".repeat(MAX_LOG))].into();
-        large.log = Some(Log { answers, ..Log::default() });
-        let keys = Keys::random();
+        let answers = [("q1".to_owned(), "x".repeat(MAX_LOG_BYTES))].into();
+        large.log = Some(ReplayLog { answers, ..ReplayLog::default() });
+        let keys = StateKeys::random();
         let text = large.clone().seal(&keys);
-        assert_eq!(State::open(&text, &keys, &large.binding, Duration::ZERO).unwrap().log, None);
+        assert_eq!(RequestState::open(&text, &keys, &large.binding, Duration::ZERO).unwrap().log, None);
     }
 }

@@ -7,24 +7,24 @@ use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 
-const ID: usize = 4;
-const NONCE: usize = 24;
+const KEY_ID_LEN: usize = 4;
+const NONCE_LEN: usize = 24;
 
 /// Secret key of 32 bytes. Its `Debug` output does not show it.
 #[derive(Clone)]
-pub struct Key {
+pub struct StateKey {
     cipher: XChaCha20Poly1305,
     /// Identifies the key without revealing it.
-    id: [u8; ID],
+    id: [u8; KEY_ID_LEN],
 }
 
-impl Key {
+impl StateKey {
     /// Creates a key from bytes. Instances with the same key can open each other's state.
     pub fn new(bytes: &[u8; 32]) -> Self {
         let digest = Sha256::new().chain_update(b"linchpin key id").chain_update(bytes).finalize();
-        let mut id = [0; ID];
-        id.copy_from_slice(&digest[..ID]);
-        Key { cipher: XChaCha20Poly1305::new(bytes.into()), id }
+        let mut id = [0; KEY_ID_LEN];
+        id.copy_from_slice(&digest[..KEY_ID_LEN]);
+        StateKey { cipher: XChaCha20Poly1305::new(bytes.into()), id }
     }
 
     /// Creates a random key, which is lost when the process ends.
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(***)")
     }
@@ -48,21 +48,21 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 
 /// Keys of a server, newest first.
 #[derive(Debug, Clone)]
-pub struct Keys(Vec<Key>);
+pub struct StateKeys(Vec<StateKey>);
 
-impl Keys {
+impl StateKeys {
     /// Creates a set of keys that seals with `newest`.
-    pub fn new(newest: Key) -> Self {
-        Keys(vec![newest])
+    pub fn new(newest: StateKey) -> Self {
+        StateKeys(vec![newest])
     }
 
     pub(crate) fn random() -> Self {
-        Self::new(Key::random())
+        Self::new(StateKey::random())
     }
 
     /// Adds an older key, which only opens.
     #[must_use]
-    pub fn or(mut self, older: Key) -> Self {
+    pub fn with_older(mut self, older: StateKey) -> Self {
         self.0.push(older);
         self
     }
@@ -70,7 +70,7 @@ impl Keys {
     /// Seals bytes. They can be opened only with this key and for the same purpose.
     pub(crate) fn seal(&self, plain: &[u8], purpose: &str) -> Vec<u8> {
         let key = &self.0[0];
-        let nonce: [u8; NONCE] = random();
+        let nonce: [u8; NONCE_LEN] = random();
         let payload = Payload { msg: plain, aad: purpose.as_bytes() };
         let sealed = key.cipher.encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.expect("the cipher accepts messages of any length that fits into memory");
@@ -79,9 +79,9 @@ impl Keys {
 
     /// Opens sealed bytes. Returns `None` if they were not sealed with these keys or were modified.
     pub(crate) fn open(&self, sealed: &[u8], purpose: &str) -> Option<Vec<u8>> {
-        let (id, rest) = sealed.split_at_checked(ID)?;
-        let (nonce, sealed) = rest.split_at_checked(NONCE)?;
-        let nonce: [u8; NONCE] = nonce.try_into().ok()?;
+        let (id, rest) = sealed.split_at_checked(KEY_ID_LEN)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+        let nonce: [u8; NONCE_LEN] = nonce.try_into().ok()?;
         let payload = || Payload { msg: sealed, aad: purpose.as_bytes() };
         let mut keys = self.0.iter().filter(|key| key.id == id);
         keys.find_map(|key| key.cipher.decrypt(&XNonce::from(nonce), payload()).ok())
@@ -94,19 +94,22 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_with_the_same_key_and_purpose_only() {
-        let (old, new) = (Key::new(&[1; 32]), Key::new(&[2; 32]));
-        let sealed = Keys::new(old.clone()).seal(b"secret", "here");
-        assert_eq!(Keys::new(old.clone()).open(&sealed, "here").unwrap(), b"secret");
-        assert_eq!(Keys::new(old.clone()).open(&sealed, "there"), None);
-        assert_eq!(Keys::new(new.clone()).open(&sealed, "here"), None);
-        assert_eq!(Keys::new(new.clone()).or(old.clone()).open(&sealed, "here").unwrap(), b"secret");
-        assert_ne!(sealed, Keys::new(old.clone()).seal(b"secret", "here"), "each nonce is different");
-        assert!(!format!("{:?}", Keys::new(new).or(old)).contains('1'));
+        let (old, new) = (StateKey::new(&[1; 32]), StateKey::new(&[2; 32]));
+        let sealed = StateKeys::new(old.clone()).seal(b"secret", "here");
+        assert_eq!(StateKeys::new(old.clone()).open(&sealed, "here").unwrap(), b"secret");
+        assert_eq!(StateKeys::new(old.clone()).open(&sealed, "there"), None);
+        assert_eq!(StateKeys::new(new.clone()).open(&sealed, "here"), None);
+        assert_eq!(
+            StateKeys::new(new.clone()).with_older(old.clone()).open(&sealed, "here").unwrap(),
+            b"secret"
+        );
+        assert_ne!(sealed, StateKeys::new(old.clone()).seal(b"secret", "here"), "each nonce is different");
+        assert!(!format!("{:?}", StateKeys::new(new).with_older(old)).contains('1'));
     }
 
     #[test]
     fn every_changed_bit_is_noticed() {
-        let keys = Keys::random();
+        let keys = StateKeys::random();
         let sealed = keys.seal(b"some state", "here");
         for bit in 0..sealed.len() * 8 {
             let mut changed = sealed.clone();

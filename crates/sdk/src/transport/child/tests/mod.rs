@@ -14,9 +14,9 @@ use crate::transport::Receiver;
 
 const MAX_MESSAGE: usize = 16 << 20;
 /// Timeout that only expires when something is broken.
-const LONG: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// For children that do not exit by themselves.
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT_CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
@@ -49,7 +49,7 @@ impl Record {
     fn wait(&self, is_there: impl Fn(&[Event]) -> bool) -> Vec<Event> {
         let events = lock(&self.events);
         let (events, waited) =
-            self.changed.wait_timeout_while(events, LONG, |events| !is_there(events)).unwrap();
+            self.changed.wait_timeout_while(events, TEST_TIMEOUT, |events| !is_there(events)).unwrap();
         assert!(!waited.timed_out(), "the expected event did not happen");
         events.clone()
     }
@@ -86,7 +86,7 @@ impl Receiver for Record {
 }
 
 struct Connected {
-    line: Box<dyn Line>,
+    handle: Box<dyn TransportHandle>,
     record: Arc<Record>,
     outbox: Arc<Outbox>,
 }
@@ -99,13 +99,13 @@ impl Connected {
 
 fn wire(max_message: usize) -> (Wire, Arc<Record>, Arc<Outbox>) {
     let record = Arc::new(Record::default());
-    let outbox = Arc::new(Outbox::unattended(1 << 20));
+    let outbox = Arc::new(Outbox::without_callback(1 << 20));
     (Wire::new(record.clone(), outbox.clone(), max_message), record, outbox)
 }
 
 async fn connect_for(command: &Command, max_message: usize) -> Connected {
     let (wire, record, outbox) = wire(max_message);
-    Connected { line: command.open(wire).await.unwrap(), record, outbox }
+    Connected { handle: command.open(wire).await.unwrap(), record, outbox }
 }
 
 async fn connect(command: &Command) -> Connected {
@@ -113,7 +113,7 @@ async fn connect(command: &Command) -> Connected {
 }
 
 fn shell(script: &str) -> Command {
-    Command::new("sh").args(["-c", script]).close_timeout(LONG)
+    Command::new("sh").args(["-c", script]).close_timeout(TEST_TIMEOUT)
 }
 
 fn unique() -> String {
@@ -143,7 +143,7 @@ async fn messages_go_there_and_back_in_order() {
     child.send("two");
     assert_eq!(child.record.messages(2), ["one", "two"]);
     child.send("three");
-    child.line.close().await;
+    child.handle.close().await;
     let all = [message("one"), message("two"), message("three"), ended("the connection was closed")];
     assert_eq!(child.record.all(), all);
     assert!(child.outbox.is_closed());
@@ -195,7 +195,7 @@ async fn closing_writes_everything_first() {
     let large = "x".repeat(4 << 20);
     child.send(&large);
     child.send("last");
-    child.line.close().await;
+    child.handle.close().await;
     assert!(std::fs::read_to_string(&scratch.0).unwrap() == format!("{large}\nlast\n"));
     assert_eq!(child.record.all(), [message("written"), ended("the connection was closed")]);
 }
@@ -214,7 +214,7 @@ async fn an_end_says_how_and_why() {
         let child = connect(&shell(script)).await;
         let events = [message("one"), ended(&format!("the server {expected}"))];
         assert_eq!(child.record.all(), events, "{script}");
-        child.line.close().await;
+        child.handle.close().await;
         assert!(child.outbox.is_closed());
     }
 }
@@ -250,8 +250,8 @@ async fn noise_is_passed_on_and_long_lines_are_skipped() {
 #[tokio::test]
 async fn closing_may_be_asked_for_often() {
     let child = connect(&Command::new("cat")).await;
-    tokio::join!(child.line.close(), child.line.close());
-    child.line.close().await;
+    tokio::join!(child.handle.close(), child.handle.close());
+    child.handle.close().await;
     child.send("too late");
     assert_eq!(child.record.all(), [ended("the connection was closed")]);
 }

@@ -28,10 +28,10 @@ fn is_alive(process: &proc_table::Process) -> bool {
 
 #[tokio::test]
 async fn closing_gives_up_on_a_child_that_does_not_read() {
-    let child = connect(&shell("echo $$; exec sleep 1000").close_timeout(SHORT)).await;
+    let child = connect(&shell("echo $$; exec sleep 1000").close_timeout(SHORT_CLOSE_TIMEOUT)).await;
     let process = find(&child.record.messages(1)[0]);
     child.send(&"x".repeat(1 << 20));
-    child.line.close().await;
+    child.handle.close().await;
     assert!(!is_alive(&process));
 }
 
@@ -49,7 +49,7 @@ async fn an_end_is_noticed_when_a_grandchild_keeps_the_output() {
 #[tokio::test]
 async fn a_closed_output_is_an_end() {
     let tag = unique();
-    let command = shell("echo one; exec sleep 1000 >&-").env(TAG, &tag).close_timeout(SHORT);
+    let command = shell("echo one; exec sleep 1000 >&-").env(TAG, &tag).close_timeout(SHORT_CLOSE_TIMEOUT);
     let child = connect(&command).await;
     let reason = "the server closed its standard output without exiting, and was terminated";
     assert_eq!(child.record.all(), [message("one"), ended(reason)]);
@@ -57,7 +57,7 @@ async fn a_closed_output_is_an_end() {
 }
 
 /// Scripts with a grandchild that prints its pid and then stays, started in ways that make it hard to find or stop.
-const STUBBORN: [&str; 7] = [
+const STUBBORN_SCRIPTS: [&str; 7] = [
     "sh -c 'echo $$; exec sleep 1000' & cat",
     "sh -c 'trap \"\" TERM HUP; echo $$; sleep 1000; sleep 1000' & cat",
     "setsid sh -c 'echo $$; exec sleep 1000' & cat",
@@ -69,12 +69,12 @@ const STUBBORN: [&str; 7] = [
 
 #[tokio::test]
 async fn closing_leaves_no_stubborn_descendant() {
-    for script in STUBBORN {
+    for script in STUBBORN_SCRIPTS {
         let tag = unique();
-        let child = connect(&shell(script).env(TAG, &tag).close_timeout(SHORT)).await;
+        let child = connect(&shell(script).env(TAG, &tag).close_timeout(SHORT_CLOSE_TIMEOUT)).await;
         let process = find(&child.record.messages(1)[0]);
         assert!(is_alive(&process));
-        child.line.close().await;
+        child.handle.close().await;
         assert!(!is_alive(&process), "{script}");
         assert_eq!(tagged(&tag), [], "{script}");
         assert_eq!(child.record.all()[1..], [ended("the connection was closed")]);
@@ -83,11 +83,11 @@ async fn closing_leaves_no_stubborn_descendant() {
 
 #[tokio::test]
 async fn dropping_leaves_no_stubborn_descendant() {
-    for script in STUBBORN {
+    for script in STUBBORN_SCRIPTS {
         let tag = unique();
         let child = connect(&shell(script).env(TAG, &tag)).await;
         let process = find(&child.record.messages(1)[0]);
-        drop(child.line);
+        drop(child.handle);
         assert!(!is_alive(&process), "{script}");
         assert_eq!(tagged(&tag), [], "{script}");
         assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
@@ -102,7 +102,7 @@ async fn a_grandchild_that_ends_in_good_order_is_let() {
     let command = shell(r#"sh -c "$1" sh "$2" & read line"#).args(["sh", server]).arg(&scratch.0);
     let child = connect(&command).await;
     assert_eq!(child.record.messages(1), ["ready"]);
-    child.line.close().await;
+    child.handle.close().await;
     assert_eq!(std::fs::read_to_string(&scratch.0).unwrap(), "saved\n");
 }
 
@@ -117,7 +117,7 @@ async fn nothing_is_left_after_a_hundred_connections() {
             assert_eq!(child.record.messages(1), ["hello"]);
         }
         if round % 4 < 2 {
-            child.line.close().await;
+            child.handle.close().await;
         }
     }
     assert_eq!(tagged(&tag), []);
@@ -126,16 +126,16 @@ async fn nothing_is_left_after_a_hundred_connections() {
 #[tokio::test]
 async fn strangers_are_left_alone() {
     let tag = unique();
-    let mut stranger = std::process::Command::new("sleep").arg("1000").env(TAG, &tag).spawn().unwrap();
+    let mut unrelated = std::process::Command::new("sleep").arg("1000").env(TAG, &tag).spawn().unwrap();
     let first = connect(&Command::new("cat").env(TAG, &tag)).await;
     let second = connect(&Command::new("cat").env(TAG, &tag)).await;
-    drop(first.line);
+    drop(first.handle);
     second.send("still here");
     assert_eq!(second.record.messages(1), ["still here"]);
-    second.line.close().await;
-    assert!(stranger.try_wait().unwrap().is_none());
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
+    second.handle.close().await;
+    assert!(unrelated.try_wait().unwrap().is_none());
+    unrelated.kill().unwrap();
+    unrelated.wait().unwrap();
 }
 
 #[tokio::test]
@@ -143,16 +143,16 @@ async fn a_lineage_is_ended_whole_and_no_other() {
     let (tag, other) = (unique(), unique());
     let (lineage, others) = (Lineage::unique(), Lineage::unique());
     let mut children = Vec::new();
-    for script in STUBBORN {
+    for script in STUBBORN_SCRIPTS {
         let child =
             connect(&shell(script).env_clear().env("PATH", PATH).env(TAG, &tag).lineage(&lineage)).await;
         let process = find(&child.record.messages(1)[0]);
         children.push((child, process));
     }
-    let stranger = connect(&Command::new("cat").env(TAG, &other).lineage(&others)).await;
+    let unrelated = connect(&Command::new("cat").env(TAG, &other).lineage(&others)).await;
     // As another process would, which has the text form only.
-    let ended = Lineage::parse(&lineage.to_string()).unwrap().end();
-    assert!(ended >= 2 * STUBBORN.len() - 1, "{ended}");
+    let ended = Lineage::parse(&lineage.to_string()).unwrap().kill();
+    assert!(ended >= 2 * STUBBORN_SCRIPTS.len() - 1, "{ended}");
     assert_eq!(tagged(&tag), []);
     for (child, process) in children {
         assert!(!is_alive(&process));
@@ -161,10 +161,10 @@ async fn a_lineage_is_ended_whole_and_no_other() {
         let Some(Event::Ended(reason)) = events.last() else { panic!("{events:?}") };
         assert!(reason.contains("SIGKILL") || reason.contains("status 137"), "{reason}");
     }
-    assert_eq!(lineage.end(), 0, "no process is left");
-    stranger.send("still here");
-    assert_eq!(stranger.record.messages(1), ["still here"]);
-    assert_eq!(others.end(), 1);
+    assert_eq!(lineage.kill(), 0, "no process is left");
+    unrelated.send("still here");
+    assert_eq!(unrelated.record.messages(1), ["still here"]);
+    assert_eq!(others.kill(), 1);
 }
 
 #[tokio::test]
@@ -172,10 +172,10 @@ async fn dropping_ends_a_closing_that_takes_long() {
     let tag = unique();
     let child = connect(&shell("echo ready; exec sleep 1000").env(TAG, &tag)).await;
     child.record.messages(1);
-    assert!(tokio::time::timeout(SHORT, child.line.close()).await.is_err());
+    assert!(tokio::time::timeout(SHORT_CLOSE_TIMEOUT, child.handle.close()).await.is_err());
     let before = Instant::now();
-    drop(child.line);
-    assert!(before.elapsed() < LONG / 10);
+    drop(child.handle);
+    assert!(before.elapsed() < TEST_TIMEOUT / 10);
     assert_eq!(tagged(&tag), []);
     assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
 }
@@ -183,10 +183,10 @@ async fn dropping_ends_a_closing_that_takes_long() {
 #[tokio::test]
 async fn a_hook_may_drop_the_connection() {
     let tag = unique();
-    let place = Arc::new(Mutex::new(None::<Box<dyn Line>>));
+    let place = Arc::new(Mutex::new(None::<Box<dyn TransportHandle>>));
     let line = place.clone();
     let command = Command::new("cat").env(TAG, &tag).on_stdout(move |_| drop(lock(&line).take()));
-    let Connected { line, record, outbox } = connect(&command).await;
+    let Connected { handle: line, record, outbox } = connect(&command).await;
     *lock(&place) = Some(line);
     outbox.send(|out| out.extend_from_slice(b"one\ntwo"));
     // The line read before the hook dropped the connection is still passed on, and nothing after it.
@@ -202,12 +202,12 @@ async fn dropping_does_not_wait_for_a_hook() {
     let released = Mutex::new(released);
     let command = Command::new("cat").env(TAG, &tag).on_stdout(move |_| {
         entered.send(()).unwrap();
-        lock(&released).recv_timeout(LONG).unwrap();
+        lock(&released).recv_timeout(TEST_TIMEOUT).unwrap();
     });
     let child = connect(&command).await;
     child.send("one");
-    is_entered.recv_timeout(LONG).unwrap();
-    drop(child.line);
+    is_entered.recv_timeout(TEST_TIMEOUT).unwrap();
+    drop(child.handle);
     assert_eq!(tagged(&tag), []);
     release.send(()).unwrap();
     assert_eq!(child.record.all().last(), Some(&ended("the connection was dropped")));
@@ -219,11 +219,11 @@ async fn an_opening_that_is_given_up_leaves_nothing() {
     let (release, released) = sync_channel(1);
     let released = Mutex::new(released);
     let command = Command::new("cat").env(TAG, &tag).env_with(move || {
-        lock(&released).recv_timeout(LONG).map_err(io::Error::other)?;
+        lock(&released).recv_timeout(TEST_TIMEOUT).map_err(io::Error::other)?;
         Ok(Vec::new())
     });
     let (wire, record, _outbox) = wire(MAX_MESSAGE);
-    assert!(tokio::time::timeout(SHORT, command.open(wire)).await.is_err());
+    assert!(tokio::time::timeout(SHORT_CLOSE_TIMEOUT, command.open(wire)).await.is_err());
     release.send(()).unwrap();
     assert_eq!(record.all(), [ended("the connection was dropped")]);
     assert_eq!(tagged(&tag), []);

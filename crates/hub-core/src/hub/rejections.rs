@@ -6,51 +6,51 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use linchpin::egress::Denied;
+use linchpin::egress::Denial;
 use serde_json::Value;
 
 use super::Hub;
-use super::repeated_events::{Repeated, Repeats};
-use crate::actor::Scope;
-use crate::audit::Entry;
+use super::repeated_events::{RepeatCounter, RepeatedEvent};
+use crate::actor::Actor;
+use crate::audit::AuditEntry;
 use crate::connection::OnDenied;
 use crate::id::{CallId, TenantId};
-use crate::platform::World;
+use crate::platform::Platform;
 use crate::store::Store;
-use crate::task_set::Tasks;
+use crate::task_set::TaskSet;
 
-const LONGEST_REASON: usize = 300;
+const MAX_EGRESS_REASON_LEN: usize = 300;
 
 /// Kind of rejection: the tenant, and an audit entry without its time.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal {
+pub(super) struct AuditRejection {
     tenant: TenantId,
-    entry: Entry,
+    entry: AuditEntry,
     /// Distinguishes kinds of one action: the fields of the entry, and the error of a rejected call.
     details: String,
     /// Call record of the first rejection, if it is a call. Not part of the comparison.
     pub(super) call: Option<CallId>,
 }
 
-impl PartialEq for Refusal {
+impl PartialEq for AuditRejection {
     fn eq(&self, other: &Self) -> bool {
         let kind = |one: &Self| (one.tenant, one.entry.action);
         kind(self) == kind(other) && self.entry.actor == other.entry.actor && self.details == other.details
     }
 }
 
-impl Eq for Refusal {}
+impl Eq for AuditRejection {}
 
-impl Hash for Refusal {
+impl Hash for AuditRejection {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.tenant, &self.entry.actor, self.entry.action, &self.details).hash(state);
     }
 }
 
-impl Refusal {
-    pub(super) fn new(tenant: TenantId, entry: Entry, call: Option<CallId>) -> Self {
+impl AuditRejection {
+    pub(super) fn new(tenant: TenantId, entry: AuditEntry, call: Option<CallId>) -> Self {
         let details = Value::from(entry.fields.clone()).to_string();
-        Refusal { tenant, entry, details, call }
+        AuditRejection { tenant, entry, details, call }
     }
 
     /// Adds the error of a rejected call. The record of the first one has the error of all.
@@ -60,7 +60,7 @@ impl Refusal {
     }
 }
 
-impl Repeated for Refusal {
+impl RepeatedEvent for AuditRejection {
     fn tenant(&self) -> TenantId {
         self.tenant
     }
@@ -70,57 +70,57 @@ impl Repeated for Refusal {
         (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
     }
 
-    fn others(&self) -> Self {
+    fn overflow_kind(&self) -> Self {
         let reason = "further refusals, counted together";
-        let entry = Entry::new(self.entry.at, &self.entry.actor, self.entry.action);
-        Refusal::new(self.tenant, entry.with("reason", reason), None)
+        let entry = AuditEntry::new(self.entry.at, &self.entry.actor, self.entry.action);
+        AuditRejection::new(self.tenant, entry.with("reason", reason), None)
     }
 
-    fn entry(&self, at: Timestamp, count: u64) -> Entry {
-        let entry = Entry { at, ..self.entry.clone() }.with("count", count);
+    fn entry(&self, at: Timestamp, count: u64) -> AuditEntry {
+        let entry = AuditEntry { at, ..self.entry.clone() }.with("count", count);
         self.call.iter().fold(entry, |entry, call| entry.with("call", call.to_string()))
     }
 
-    fn forget_record(&mut self) {
+    fn drop_record(&mut self) {
         self.call = None;
     }
 }
 
 /// Rejections of the last minute.
-pub(super) type Denials = Repeats<Refusal>;
+pub(super) type Rejections = RepeatCounter<AuditRejection>;
 
 /// Returns the callback that records denied egress in the audit.
-pub(super) fn told(
-    denials: Arc<Denials>,
-    world: Arc<dyn World>,
+pub(super) fn denial_recorder(
+    denials: Arc<Rejections>,
+    world: Arc<dyn Platform>,
     store: Arc<dyn Store>,
-    tasks: Arc<Tasks>,
+    tasks: Arc<TaskSet>,
 ) -> OnDenied {
-    Arc::new(move |scope: Scope, server, denied: &Denied<'_>| {
-        let reason: String = denied.reason.chars().take(LONGEST_REASON).collect();
-        let mut entry = Entry::new(world.now(), &scope.subject().to_string(), "egress.denied")
+    Arc::new(move |actor: Actor, server, denied: &Denial<'_>| {
+        let reason: String = denied.reason.chars().take(MAX_EGRESS_REASON_LEN).collect();
+        let mut entry = AuditEntry::new(world.now(), &actor.subject().to_string(), "egress.denied")
             .with("reason", reason)
             .with("server", server.to_string())
             .with("host", denied.host);
         if let Some(address) = denied.address {
             entry = entry.with("address", address.to_string());
         }
-        let (refusal, now) = (Refusal::new(scope.tenant(), entry, None), world.now());
+        let (refusal, now) = (AuditRejection::new(actor.tenant(), entry, None), world.now());
         let (first, Some(count)) = denials.count(refusal, now) else { return };
         let (denials, store) = (denials.clone(), store.clone());
-        tasks.start(async move { denials.write(&*store, &first, (now, count)).await });
+        tasks.spawn(async move { denials.write(&*store, &first, (now, count)).await });
     })
 }
 
 impl Hub {
     /// Writes the counts of repeated rejections: those that are due, or all.
-    pub(super) async fn keep_denied(&self, all: bool) {
-        self.denials.write_due(&*self.store, self.world.now(), all).await;
+    pub(super) async fn flush_rejections(&self, all: bool) {
+        self.rejections.write_due(&*self.store, self.world.now(), all).await;
     }
 
     /// Counts a rejection and waits until the first of its kind is written.
-    pub(super) async fn audit_refusal(&self, tenant: TenantId, entry: Entry) {
-        if let Some(written) = self.count_refusal(tenant, entry) {
+    pub(super) async fn audit_rejection(&self, tenant: TenantId, entry: AuditEntry) {
+        if let Some(written) = self.count_rejection(tenant, entry) {
             let written = async move {
                 written.await;
                 Ok(())
@@ -130,23 +130,24 @@ impl Hub {
     }
 
     /// Counts a rejection without waiting: the response time must not reveal whether an entry was written.
-    pub(super) fn audit_refusal_later(&self, tenant: TenantId, entry: Entry) {
-        if let Some(written) = self.count_refusal(tenant, entry) {
-            self.tasks.start(written);
+    pub(super) fn audit_rejection_later(&self, tenant: TenantId, entry: AuditEntry) {
+        if let Some(written) = self.count_rejection(tenant, entry) {
+            self.tasks.spawn(written);
         }
     }
 
     /// Counts a rejection. Returns the future that writes the first of its kind.
-    fn count_refusal(
+    fn count_rejection(
         &self,
         tenant: TenantId,
-        entry: Entry,
+        entry: AuditEntry,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         let now = self.world.now();
-        let (first, Some(count)) = self.denials.count(Refusal::new(tenant, entry, None), now) else {
+        let (first, Some(count)) = self.rejections.count(AuditRejection::new(tenant, entry, None), now)
+        else {
             return None;
         };
-        let (denials, store) = (self.denials.clone(), self.store.clone());
+        let (denials, store) = (self.rejections.clone(), self.store.clone());
         Some(async move { denials.write(&*store, &first, (now, count)).await })
     }
 }
@@ -162,14 +163,14 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn refusal(actor: &str, host: &str, call: u128) -> Refusal {
-        let entry = Entry::new(at(0), actor, "egress.denied").with("host", host);
-        Refusal::new(ADA, entry, Some(CallId::fixed(call)))
+    fn refusal(actor: &str, host: &str, call: u128) -> AuditRejection {
+        let entry = AuditEntry::new(at(0), actor, "egress.denied").with("host", host);
+        AuditRejection::new(ADA, entry, Some(CallId::fixed(call)))
     }
 
     #[test]
     fn a_storm_is_one_entry_a_minute() {
-        let denials = Denials::default();
+        let denials = Rejections::default();
         assert_eq!(denials.count(refusal("hub", "a", 1), at(0)).1, Some(1));
         for second in 0..59 {
             let (first, count) = denials.count(refusal("hub", "a", 2), at(second));
@@ -193,16 +194,16 @@ mod tests {
 
     #[test]
     fn a_storm_of_many_is_bounded_for_each_actor() {
-        let denials = Denials::default();
+        let denials = Rejections::default();
         let add = |actor, number: u32| {
             denials.count(refusal(actor, &number.to_string(), u128::from(number)), at(0))
         };
-        let told = (0..10_000).filter(|number| add("a", *number).1.is_some()).count();
-        assert_eq!(told, MAX_KINDS + 1);
+        let event = (0..10_000).filter(|number| add("a", *number).1.is_some()).count();
+        assert_eq!(event, MAX_KINDS + 1);
         let (others, count) = add("a", 10_000);
         assert_eq!((others.call, count), (None, None), "it shares the record of the others");
         assert_eq!(add("b", 0).1, Some(1), "others have a share of their own");
-        let other = Refusal { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
+        let other = AuditRejection { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
         assert_eq!(denials.count(other, at(0)).1, Some(1));
         let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
         assert_eq!(denials.due(at(60), false), [(others, rest)]);
