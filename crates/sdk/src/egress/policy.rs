@@ -28,12 +28,12 @@ pub enum UrlSource {
 /// was reached. Plain `http` is limited to loopback addresses.
 ///
 /// ```
-/// use linchpin::egress::{Class, Policy, Trust};
+/// use linchpin::egress::{AddressClass, Policy, UrlSource};
 ///
 /// let policy = Policy::public_only().allow("10.4.0.0/16".parse()?);
-/// let learned = Trust::Learned { home: Some(Class::Public) };
-/// assert!(policy.check("10.4.0.7".parse()?, true, false, learned).is_ok());
-/// assert!(policy.check("10.5.0.7".parse()?, true, false, Trust::Typed).is_err());
+/// let discovered = UrlSource::Discovered { reached_class: Some(AddressClass::Public) };
+/// assert!(policy.check("10.4.0.7".parse()?, true, false, discovered).is_ok());
+/// assert!(policy.check("10.5.0.7".parse()?, true, false, UrlSource::Configured).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]

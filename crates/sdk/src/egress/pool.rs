@@ -42,7 +42,7 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let egress = Egress::new();
-/// let target = Target::typed("https://example.com/")?;
+/// let target = Target::configured("https://example.com/")?;
 /// let response = egress.send(http::Request::new(Body::empty()), &target).await?;
 /// let page = response.into_body().read_to_end(1024 * 1024).await?;
 /// # Ok(())

@@ -23,9 +23,9 @@ const MAX_URL_LEN: usize = 8 * 1024;
 /// ```
 /// use linchpin::egress::Target;
 ///
-/// let target = Target::typed("https://example.com/mcp?key=secret")?;
-/// let learned = target.learned("../other")?;
-/// assert_eq!(learned.url(), "https://example.com/other");
+/// let target = Target::configured("https://example.com/mcp?key=secret")?;
+/// let discovered = target.discovered("../other")?;
+/// assert_eq!(discovered.url(), "https://example.com/other");
 /// assert_eq!(target.to_string(), "https://example.com/mcp");
 /// # Ok::<(), linchpin::egress::EgressError>(())
 /// ```

@@ -27,7 +27,7 @@ type ScriptHandler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let script = Script::speaking(Revision::LATEST)
+/// let script = Script::with_revision(Revision::LATEST)
 ///     .on("tools/list", |_| json!({ "tools": [], "nextCursor": "again" }));
 /// let client = Client::over(script.clone()).connect().await.unwrap();
 /// let error = client.tools().all().await.unwrap_err();

@@ -35,7 +35,7 @@ use crate::server::Clock;
 /// use linchpin::Client;
 /// use linchpin::auth::{Loopback, OAuth};
 ///
-/// let signed_in = OAuth::new("My program").person(Loopback::new(|url| eprintln!("Sign in: {url}")));
+/// let signed_in = OAuth::new("My program").redirect_handler(Loopback::new(|url| eprintln!("Sign in: {url}")));
 /// let client = Client::http("https://mcp.example.com/mcp").auth(signed_in).connect().await?;
 /// # Ok(()) }
 /// ```

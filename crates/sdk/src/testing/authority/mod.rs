@@ -12,7 +12,7 @@
 //! # async fn main() -> linchpin::Result {
 //! let authority = Authority::start(Authority::honest().with(Misbehavior::IssuerWrong)).await?;
 //! assert!(authority.mcp_url().starts_with("http://127.0.0.1:"));
-//! assert!(authority.seen().requests.is_empty());
+//! assert!(authority.observations().requests.is_empty());
 //! # Ok(())
 //! # }
 //! ```
