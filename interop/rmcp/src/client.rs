@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Client handler, which forwards notifications by method.
 struct Tour(Sender<(&'static str, Value)>);
@@ -99,7 +99,7 @@ pub async fn tour(url: &str, legacy: bool) -> anyhow::Result<()> {
         ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
     };
     let transport = StreamableHttpClientTransport::from_uri(url);
-    let client = timeout(PATIENCE, Tour(tell).serve_with_lifecycle(transport, lifecycle)).await??;
+    let client = timeout(TEST_TIMEOUT, Tour(tell).serve_with_lifecycle(transport, lifecycle)).await??;
     let revision = client
         .peer_info()
         .context("the server sent no information about itself")?
@@ -131,13 +131,13 @@ impl Report {
                 }
             }
         };
-        timeout(PATIENCE, next).await.context("no notification in time")?
+        timeout(TEST_TIMEOUT, next).await.context("no notification in time")?
     }
 
     async fn call(&self, name: &'static str, input: Value) -> anyhow::Result<CallToolResult> {
         let mut params = CallToolRequestParams::new(name);
         params.arguments = input.as_object().cloned();
-        Ok(timeout(PATIENCE, self.client.call_tool(params)).await??)
+        Ok(timeout(TEST_TIMEOUT, self.client.call_tool(params)).await??)
     }
 
     async fn say(&self, name: &'static str, input: Value) -> anyhow::Result<Value> {
@@ -233,7 +233,7 @@ impl Report {
         let mut changes = self.client.listen(serde_json::from_value(filter)?).await?;
         for (name, tool) in [("updated", "touch"), ("changed", "announce")] {
             self.say(tool, json!({})).await?;
-            let told = timeout(PATIENCE, changes.next()).await??.context("the subscription has ended")?;
+            let told = timeout(TEST_TIMEOUT, changes.next()).await??.context("the subscription has ended")?;
             let told = json!(told);
             let value = if name == "updated" { told["params"]["uri"].clone() } else { json!("tools") };
             anyhow::ensure!(

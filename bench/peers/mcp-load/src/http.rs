@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     options::{Options, Protocol},
     report::{Meter, Tally},
-    workload::{Check, INITIALIZE, INITIALIZED, Work},
+    workload::{INITIALIZE, INITIALIZED, ResponseCheck, Workload},
 };
 
 pub struct HttpConnection {
@@ -174,12 +174,12 @@ impl HttpConnection {
         Ok(())
     }
 
-    async fn call(&mut self, work: &Work, options: &Options, id: u64, tally: &Tally) -> Result<()> {
+    async fn call(&mut self, work: &Workload, options: &Options, id: u64, tally: &Tally) -> Result<()> {
         let mut body = Vec::with_capacity(256);
         work.write(id, options.protocol, &mut body);
         let asked = Instant::now();
         let head = self.exchange(options, "POST", Some(work.method()), &body).await?;
-        tally.answered(asked);
+        tally.record_response(asked);
         tally.sent(self.out.len());
         tally.received(self.body.len());
         if head.status != 200 {
@@ -187,8 +187,8 @@ impl HttpConnection {
             return Ok(());
         }
         let mut checks = self.messages(head.sse).map(|message| work.check(message, id, options));
-        let check = checks.find(|check| *check != Check::NotMine);
-        if check != Some(Check::Good) {
+        let check = checks.find(|check| *check != ResponseCheck::NotMine);
+        if check != Some(ResponseCheck::Good) {
             tally.error(&format!("{check:?}"), &self.body);
         }
         Ok(())
@@ -218,7 +218,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>> {
 pub async fn measure(
     options: &Options,
     name: &str,
-    work: &Work,
+    work: &Workload,
     count: usize,
     next_id: &mut u64,
     (pid, until): (u32, Instant),
@@ -238,7 +238,7 @@ pub async fn measure(
     *next_id = first_id + count as u64;
 
     let tally = Rc::new(Tally::default());
-    tally.take_errors(&unmeasured);
+    tally.add_errors(&unmeasured);
     let meter = Meter::start(&[pid]);
     let (connections, done) = drive(connections, options, work, count, first_id, &tally, until).await?;
     let report = meter.stop(options, name, done, &tally);
@@ -253,7 +253,7 @@ pub async fn measure(
 async fn drive(
     connections: Vec<HttpConnection>,
     options: &Options,
-    work: &Work,
+    work: &Workload,
     count: usize,
     first_id: u64,
     tally: &Rc<Tally>,

@@ -40,7 +40,7 @@ use std::{
 use anyhow::{Result, bail};
 use tokio::{process::Child, runtime::Builder, task::LocalSet};
 
-use crate::{options::Options, workload::Work};
+use crate::{options::Options, workload::Workload};
 
 fn main() -> ExitCode {
     match start() {
@@ -75,7 +75,7 @@ async fn run(options: &Options) -> Result<()> {
         }
         let pid = if options.stdio { 0 } else { find_server(options, &mut server).await? };
         let until = Instant::now() + Duration::from_secs(options.max_secs);
-        let report = match (name, Work::parse(name)) {
+        let report = match (name, Workload::parse(name)) {
             (_, Some(work)) if options.stdio => {
                 stdio::measure(options, name, &work, count, &mut next_id, until).await?
             }

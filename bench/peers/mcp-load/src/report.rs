@@ -29,7 +29,7 @@ impl Tally {
     }
 
     /// Adds the errors of the warm-up: a wrong response counts, whether measured or not.
-    pub fn take_errors(&self, warmup: &Self) {
+    pub fn add_errors(&self, warmup: &Self) {
         self.errors.set(self.errors.get() + warmup.errors.get());
         let mut first = self.first_error.borrow_mut();
         if first.is_none() {
@@ -37,7 +37,7 @@ impl Tally {
         }
     }
 
-    pub fn answered(&self, asked: Instant) {
+    pub fn record_response(&self, asked: Instant) {
         self.latencies.borrow_mut().push(asked.elapsed().as_nanos() as u64);
     }
 

@@ -43,7 +43,7 @@ pub async fn open_and_close(options: &Options, count: usize, pid: u32, until: In
                     if !(200..300).contains(&head.status) {
                         tally.error(&format!("DELETE: HTTP {}", head.status), &connection.body);
                     }
-                    tally.answered(asked);
+                    tally.record_response(asked);
                     done += 1;
                 }
                 anyhow::Ok(done)

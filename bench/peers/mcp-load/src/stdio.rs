@@ -20,12 +20,12 @@ use crate::{
     child,
     options::{Options, Protocol},
     report::{Meter, Tally},
-    workload::{Check, INITIALIZE, INITIALIZED, Work},
+    workload::{INITIALIZE, INITIALIZED, ResponseCheck, Workload},
 };
 
 /// Maximum bytes per write; further requests wait for the next write.
 const WRITE_SIZE: usize = 60_000;
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct StdioConnection {
     child: Child,
@@ -36,8 +36,8 @@ pub struct StdioConnection {
 }
 
 /// Shared state of the writer task and the reader loop.
-struct Flight {
-    work: Work,
+struct InFlight {
+    work: Workload,
     protocol: Protocol,
     first_id: u64,
     count: usize,
@@ -90,14 +90,14 @@ impl StdioConnection {
     /// that full pipes cannot deadlock.
     async fn drive(
         &mut self,
-        work: &Work,
+        work: &Workload,
         options: &Options,
         count: usize,
         first_id: u64,
         tally: &Rc<Tally>,
         until: Instant,
     ) -> Result<usize> {
-        let flight = Rc::new(Flight {
+        let flight = Rc::new(InFlight {
             work: work.clone(),
             protocol: options.protocol,
             first_id,
@@ -117,7 +117,7 @@ impl StdioConnection {
 
     async fn read(
         &mut self,
-        flight: &Flight,
+        flight: &InFlight,
         writer: &JoinHandle<ChildStdin>,
         options: &Options,
     ) -> Result<usize> {
@@ -138,7 +138,7 @@ impl StdioConnection {
             if answered >= flight.count || (writer.is_finished() && answered >= flight.sent.get()) {
                 return Ok(answered);
             }
-            match tokio::time::timeout(PATIENCE, self.stdout.read_buf(&mut self.buffer)).await {
+            match tokio::time::timeout(RESPONSE_TIMEOUT, self.stdout.read_buf(&mut self.buffer)).await {
                 Ok(Ok(0)) => bail!("the server closed its stdout after {answered} responses"),
                 Ok(read) => read?,
                 Err(_) => bail!("no response for 30 s ({answered} of {} received)", flight.sent.get()),
@@ -153,7 +153,7 @@ impl StdioConnection {
     }
 }
 
-impl Flight {
+impl InFlight {
     /// Handles one line. Returns `true` if it is the response to a request, correct or not.
     fn answer(&self, line: &[u8], options: &Options) -> bool {
         // Responses may arrive in any order: match them by id.
@@ -170,8 +170,8 @@ impl Flight {
             return false;
         };
         let check = self.work.check(line, id, options);
-        self.tally.answered(asked);
-        if check != Check::Good {
+        self.tally.record_response(asked);
+        if check != ResponseCheck::Good {
             self.tally.error(&format!("{check:?}"), line);
         }
         self.tally.received(line.len());
@@ -181,7 +181,7 @@ impl Flight {
 }
 
 /// Sends requests as slots become free, as many as fit in one write. Returns stdin.
-async fn write(flight: Rc<Flight>, mut stdin: ChildStdin) -> ChildStdin {
+async fn write(flight: Rc<InFlight>, mut stdin: ChildStdin) -> ChildStdin {
     let mut out = Vec::with_capacity(1 << 16);
     let mut next = 0;
     while next < flight.count && Instant::now() < flight.until {
@@ -214,7 +214,7 @@ async fn write(flight: Rc<Flight>, mut stdin: ChildStdin) -> ChildStdin {
 pub async fn measure(
     options: &Options,
     name: &str,
-    work: &Work,
+    work: &Workload,
     count: usize,
     next_id: &mut u64,
     until: Instant,
@@ -232,7 +232,7 @@ pub async fn measure(
     *next_id = first_id + count as u64;
 
     let tally = Rc::new(Tally::default());
-    tally.take_errors(&unmeasured);
+    tally.add_errors(&unmeasured);
     let pids: Vec<u32> = connections.iter().map(|connection| connection.pid).collect();
     let share = count / options.connections;
     let meter = Meter::start(&pids);

@@ -24,7 +24,7 @@ pub const INITIALIZE: &str = concat!(
 
 /// Kind of request, sent repeatedly with a new id.
 #[derive(Clone)]
-pub enum Work {
+pub enum Workload {
     /// Text after the id in the message, already escaped for JSON.
     Echo(Rc<String>),
     Add,
@@ -34,7 +34,7 @@ pub enum Work {
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Check {
+pub enum ResponseCheck {
     Good,
     Bad(&'static str),
     /// Response to another request.
@@ -43,7 +43,7 @@ pub enum Check {
     NotMine,
 }
 
-impl Work {
+impl Workload {
     /// Parses `echo:SIZE`, `add`, `list` or `ping`.
     pub fn parse(name: &str) -> Option<Self> {
         match name.split_once(':') {
@@ -86,29 +86,31 @@ impl Work {
     }
 
     /// Checks whether `message` is the correct response to request `id`.
-    pub fn check(&self, message: &[u8], id: u64, options: &Options) -> Check {
+    pub fn check(&self, message: &[u8], id: u64, options: &Options) -> ResponseCheck {
         #[derive(Deserialize)]
-        struct Answer<'a> {
+        struct ResponseEnvelope<'a> {
             id: Option<u64>,
             #[serde(borrow)]
             result: Option<&'a RawValue>,
             #[serde(borrow)]
             error: Option<&'a RawValue>,
         }
-        let Ok(answer) = serde_json::from_slice::<Answer>(message) else { return Check::Bad("not JSON") };
+        let Ok(answer) = serde_json::from_slice::<ResponseEnvelope>(message) else {
+            return ResponseCheck::Bad("not JSON");
+        };
         match answer.id {
-            None => return Check::NotMine,
-            Some(other) if other != id => return Check::Other(other),
+            None => return ResponseCheck::NotMine,
+            Some(other) if other != id => return ResponseCheck::Other(other),
             Some(_) => {}
         }
         if answer.error.is_some() {
-            return Check::Bad("JSON-RPC error");
+            return ResponseCheck::Bad("JSON-RPC error");
         }
-        let Some(result) = answer.result else { return Check::NotMine };
+        let Some(result) = answer.result else { return ResponseCheck::NotMine };
         if !options.full || self.is_right(result.get(), id, options.tools) {
-            Check::Good
+            ResponseCheck::Good
         } else {
-            Check::Bad("wrong content")
+            ResponseCheck::Bad("wrong content")
         }
     }
 

@@ -15,12 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    responder::{App, Kind},
     bare,
+    responder::{App, ResponseKind},
 };
 
 const SESSION: &str = "mcp-session-id";
-const LARGEST_BODY: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// HTTP implementation.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ async fn serve_axum(app: Arc<App>, listener: TcpListener) -> anyhow::Result<()> 
     };
     let router = Router::new()
         .route("/mcp", post(on_post).delete(on_delete))
-        .layer(DefaultBodyLimit::max(LARGEST_BODY));
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     let listener = axum::serve::ListenerExt::tap_io(listener, |stream: &mut TcpStream| {
         let _ = stream.set_nodelay(true);
     });
@@ -109,11 +109,11 @@ async fn on_request(app: Arc<App>, request: Request<Incoming>) -> Result<Respons
 fn reply(app: &App, body: &[u8]) -> Response<Full<Bytes>> {
     let mut out = Vec::with_capacity(body.len() + 128);
     let kind = app.body(body, &mut out);
-    if kind == Kind::Nothing {
+    if kind == ResponseKind::Nothing {
         return empty(StatusCode::ACCEPTED);
     }
     let mut response = Response::builder().header("content-type", app.content_type());
-    if kind == Kind::Initialized {
+    if kind == ResponseKind::Initialized {
         response = response.header(SESSION, format!("{:016x}", app.open_session()));
     }
     response.body(Full::new(out.into())).unwrap()

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::responder::{App, Kind};
+use crate::responder::{App, ResponseKind};
 
 struct Head {
     length: usize,
@@ -96,14 +96,14 @@ fn parse_head(app: &App, bytes: &[u8]) -> Result<Option<Head>, httparse::Error> 
 
 fn respond(app: &App, message: &[u8], out: &mut Vec<u8>, body: &mut Vec<u8>) {
     let kind = app.body(message, body);
-    if kind == Kind::Nothing {
+    if kind == ResponseKind::Nothing {
         out.extend_from_slice(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n");
         return;
     }
     let content_type = app.content_type();
     let _ =
         write!(out, "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n", body.len());
-    if kind == Kind::Initialized {
+    if kind == ResponseKind::Initialized {
         let _ = write!(out, "mcp-session-id: {:016x}\r\n", app.open_session());
     }
     out.extend_from_slice(b"\r\n");

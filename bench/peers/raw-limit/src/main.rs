@@ -12,9 +12,9 @@
 //! without handshake that calls of `echo` need, and `--pause` waits before each response, so that the client always
 //! waits too: both are for measuring clients.
 
-mod responder;
-mod http_raw;
 mod http;
+mod http_raw;
+mod responder;
 mod stdio;
 
 use std::{sync::Arc, time::Duration};
@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
 
-use crate::{responder::App, http::Stack};
+use crate::{http::Stack, responder::App};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

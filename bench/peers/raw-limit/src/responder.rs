@@ -45,7 +45,7 @@ struct Arguments<'a> {
 
 /// Kind of response that was appended to the output.
 #[derive(PartialEq)]
-pub enum Kind {
+pub enum ResponseKind {
     Reply,
     /// Response to `initialize`; over HTTP it opens a session.
     Initialized,
@@ -83,19 +83,19 @@ impl App {
     }
 
     /// Appends the response to `out`, without framing.
-    pub fn answer(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
+    pub fn respond(&self, message: &[u8], out: &mut Vec<u8>) -> ResponseKind {
         let Ok(request) = serde_json::from_slice::<Request>(message) else {
             out.extend_from_slice(
                 br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
             );
-            return Kind::Reply;
+            return ResponseKind::Reply;
         };
-        let Some(id) = request.id else { return Kind::Nothing };
+        let Some(id) = request.id else { return ResponseKind::Nothing };
         let params = request.params;
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         out.extend_from_slice(id.get().as_bytes());
         out.extend_from_slice(br#","result":"#);
-        let mut kind = Kind::Reply;
+        let mut kind = ResponseKind::Reply;
         match request.method {
             "tools/call" => {
                 if let Some(fixed) = &self.fixed {
@@ -119,7 +119,7 @@ impl App {
                 let version = if params.version.is_empty() { "2025-11-25" } else { params.version };
                 let _ = write!(out, r#"{{"protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"#);
                 out.extend_from_slice(br#""serverInfo":{"name":"raw-limit","version":"0"}}"#);
-                kind = Kind::Initialized;
+                kind = ResponseKind::Initialized;
             }
             "server/discover" if !self.head.is_empty() => {
                 out.push(b'{');
@@ -134,12 +134,12 @@ impl App {
     }
 
     /// Appends the response as an HTTP body: plain JSON or one server-sent event.
-    pub fn body(&self, message: &[u8], out: &mut Vec<u8>) -> Kind {
+    pub fn body(&self, message: &[u8], out: &mut Vec<u8>) -> ResponseKind {
         if !self.sse {
-            return self.answer(message, out);
+            return self.respond(message, out);
         }
         out.extend_from_slice(b"event: message\ndata: ");
-        let kind = self.answer(message, out);
+        let kind = self.respond(message, out);
         out.extend_from_slice(b"\n\n");
         kind
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::responder::{App, Kind};
+use crate::responder::{App, ResponseKind};
 
 pub fn serve(app: &App, pause: Option<Duration>) -> anyhow::Result<()> {
     let mut stdin = std::io::stdin().lock();
@@ -30,7 +30,7 @@ pub fn serve(app: &App, pause: Option<Duration>) -> anyhow::Result<()> {
         let mut searched = end;
         end += count;
         while let Some(length) = memchr::memchr(b'\n', &buffer[searched..end]) {
-            if app.answer(&buffer[start..searched + length], &mut out) != Kind::Nothing {
+            if app.respond(&buffer[start..searched + length], &mut out) != ResponseKind::Nothing {
                 out.push(b'\n');
             }
             start = searched + length + 1;
