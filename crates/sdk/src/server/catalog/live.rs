@@ -86,7 +86,7 @@ impl LiveCatalog {
         }
         let notifier = ChangeNotifier(self.clone());
         if let Some(runtime) = self.runtime() {
-            spawn::spawn(&runtime, async move {
+            spawn(&runtime, async move {
                 tokio::time::sleep(ANNOUNCE_DELAY).await;
                 drop(notifier);
             });

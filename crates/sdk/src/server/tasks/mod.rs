@@ -296,7 +296,7 @@ impl ResultBody for CreatedTask {
 impl Drop for CreatedTask {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
-            spawn::spawn(&self.runtime, run);
+            spawn(&self.runtime, run);
         }
     }
 }
