@@ -13,6 +13,8 @@ mod dependency_budget;
 mod fuzz;
 mod interop;
 mod postgres;
+mod prose_sample;
+mod rust_source;
 mod test;
 mod tidy;
 
@@ -23,12 +25,13 @@ cargo xtask <name>
 
   test                            check the installation, then run all tests, doc tests and examples
   ci                              all checks of a change: format, lints, tidy, test, conformance
-  tidy                            layout rules: length, dates, dependency direction, module docs
+  tidy                            rules for layout, dependencies, names and words
   bench …                         cost of the SDK, compared with the official one
   interop                         install the official SDKs for the interop tests
   conformance [--server | --client] [--only SCENARIO]
                                   run the official conformance suite against our server and client
   fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds per target
+  prose-sample --seed N           120 random names, docs and texts, to test whether a newcomer understands them
   help                            this menu";
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         "interop" => interop::install(),
         "conformance" => conformance::run(rest),
         "fuzz" => fuzz::run(rest),
+        "prose-sample" => prose_sample::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

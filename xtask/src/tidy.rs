@@ -17,9 +17,9 @@ use crate::command::{output, root};
 
 /// File of the checkout, with its path relative to the workspace root.
 #[derive(Debug)]
-struct SourceFile {
-    path: String,
-    text: String,
+pub(crate) struct SourceFile {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 /// Violation of a rule, with advice.
@@ -68,7 +68,7 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
 }
 
 /// Returns all Rust files and manifests that git tracks or would add.
-fn files() -> anyhow::Result<Vec<SourceFile>> {
+pub(crate) fn files() -> anyhow::Result<Vec<SourceFile>> {
     let list = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .context("cannot list the files that git tracks")?;
     let wanted =
@@ -84,7 +84,7 @@ fn files() -> anyhow::Result<Vec<SourceFile>> {
 }
 
 impl SourceFile {
-    fn is_rust(&self) -> bool {
+    pub(crate) fn is_rust(&self) -> bool {
         is_rust(&self.path)
     }
 
