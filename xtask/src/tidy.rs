@@ -1,12 +1,15 @@
-//! Source layout rules that the compiler does not check. Each rule is a function from files to findings, so that it can
+//! Rules for layout, dependencies, names and words that the compiler does not check. Each rule is a function from files to findings, so that it can
 //! be tested on made-up files. `cargo xtask tidy` and `cargo test` run the rules on the real ones.
 
 mod dates;
 mod dependencies;
+mod exceptions;
 mod forbidden_words;
 mod layout;
 mod manifest;
+mod prose;
 mod sockets;
+mod type_names;
 
 use std::fmt;
 use std::path::Path;
@@ -43,6 +46,10 @@ const RULES: &[Rule] = &[
     dependencies::crates_depend_downwards,
     dependencies::versions_come_from_the_workspace,
     dependencies::jsonrpc_knows_nothing_of_the_protocol,
+    prose::constants_state_their_unit_or_limit,
+    prose::prose_uses_plain_words,
+    type_names::type_names_are_nouns,
+    type_names::type_names_are_unique_in_a_crate,
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -67,12 +74,15 @@ fn check(files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// Returns all Rust files and manifests that git tracks or would add.
+/// Returns all Rust files, documents and manifests that git tracks or would add.
 pub(crate) fn files() -> anyhow::Result<Vec<SourceFile>> {
     let list = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .context("cannot list the files that git tracks")?;
-    let wanted =
-        |path: &&str| is_rust(path) || Path::new(path).file_name().is_some_and(|name| name == "Cargo.toml");
+    let wanted = |path: &&str| {
+        is_rust(path)
+            || has_extension(path, "md")
+            || Path::new(path).file_name().is_some_and(|name| name == "Cargo.toml")
+    };
     let existing = list.split('\0').filter(wanted).filter(|path| root().join(path).is_file());
     existing
         .map(|path| {
@@ -108,7 +118,11 @@ impl SourceFile {
 }
 
 fn is_rust(path: &str) -> bool {
-    Path::new(path).extension().is_some_and(|kind| kind == "rs")
+    has_extension(path, "rs")
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
 fn rust(files: &[SourceFile]) -> impl Iterator<Item = &SourceFile> {
