@@ -38,6 +38,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Returns all routes.
 #[rustfmt::skip]
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn all() -> Vec<Route> {
     vec![
         route(Method::GET, "/", page::home).public(),

@@ -71,7 +71,7 @@ impl ConnectionPool {
     ) {
         for (key, slot) in slots.extract_if(|key, slot| is_closed(key, slot)) {
             self.publish_status(&key, &slot, ConnectionStatus::Disconnected);
-            let is_cut = is_stopped && !lock(&slot.slot_status).is_remote;
+            let is_cut = is_stopped && !lock(&slot.status).is_remote;
             self.closing.spawn(slot.close(is_cut.then_some(CALL_GRACE)));
         }
     }

@@ -39,7 +39,7 @@ impl PooledConnection {
 
 impl Slot {
     fn is_due(&self, now: Timestamp) -> bool {
-        let mut seen = lock(&self.slot_status);
+        let mut seen = lock(&self.status);
         let is_quiet =
             !is_within(seen.used, now, CHECK_INTERVAL) && !is_within(seen.checked, now, CHECK_INTERVAL);
         let is_due = seen.is_remote && seen.status == ConnectionStatus::Connected && is_quiet;
@@ -63,7 +63,7 @@ impl ConnectionPool {
     /// Handles a failed request. If the server was not reached, the status becomes `error`, and the next use opens
     /// another connection. Returns whether that is the case.
     pub(crate) async fn report_failure(&self, reached: &PooledConnection, error: &ClientError) -> bool {
-        if !is_unreachable(error) || !lock(&reached.slot.slot_status).is_remote {
+        if !is_unreachable(error) || !lock(&reached.slot.status).is_remote {
             return false;
         }
         let mut line = reached.slot.state.lock().await;
@@ -108,6 +108,6 @@ impl ConnectionPool {
         let is_idle = |used: Timestamp| {
             Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE_TIMEOUT)
         };
-        self.close_where(|_, slot| is_idle(lock(&slot.slot_status).used));
+        self.close_where(|_, slot| is_idle(lock(&slot.status).used));
     }
 }

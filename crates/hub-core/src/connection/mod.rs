@@ -127,7 +127,7 @@ type Slots = HashMap<ConnectionKey, Arc<Slot>>;
 struct Slot {
     /// Locked while the connection is being opened, so that it is opened once.
     state: tokio::sync::Mutex<SlotState>,
-    slot_status: Mutex<SlotStatus>,
+    status: Mutex<SlotStatus>,
     /// One permit per user of the connection. Closing it waits for all permits.
     users: Arc<Semaphore>,
     /// Semaphore without permits. It is closed when the connection must end although it is in use.
@@ -168,7 +168,7 @@ impl Slot {
         let users = Arc::new(Semaphore::new(MAX_USERS as usize));
         Arc::new(Slot {
             state: tokio::sync::Mutex::default(),
-            slot_status: Mutex::new(seen),
+            status: Mutex::new(seen),
             users,
             force_close: Semaphore::new(0),
         })
@@ -295,7 +295,7 @@ impl ConnectionPool {
         let mut line = slot.state.lock().await;
         self.require_newest(&lock(&self.slots), &key)?; // the server may have changed while waiting for the lock
         let now = self.world.now();
-        lock(&slot.slot_status).used = now;
+        lock(&slot.status).used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
             let (client, hidden, number) = (client.clone(), line.hidden.clone(), line.number);
             drop(line);
@@ -322,7 +322,7 @@ impl ConnectionPool {
         let hidden = Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref()));
         let egress = self.egress(actor, server.id);
         {
-            let mut seen = lock(&slot.slot_status);
+            let mut seen = lock(&slot.status);
             (seen.egress, seen.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
         let opened = tokio::select! {
@@ -393,7 +393,7 @@ impl ConnectionPool {
     /// Sets the status and publishes an event. The caller locks `slots`, so that events are in the order of the
     /// changes.
     fn publish_status(&self, key: &ConnectionKey, slot: &Slot, status: ConnectionStatus) {
-        if std::mem::replace(&mut lock(&slot.slot_status).status, status) != status {
+        if std::mem::replace(&mut lock(&slot.status).status, status) != status {
             let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});
             self.events.publish(key.tenant, NewEvent::new("connection", body));
         }
@@ -409,7 +409,7 @@ impl ConnectionPool {
             ConnectionStatus::Error => 1,
             ConnectionStatus::Disconnected | ConnectionStatus::Disabled => 0,
         };
-        of.map(|(_, slot)| lock(&slot.slot_status).status)
+        of.map(|(_, slot)| lock(&slot.status).status)
             .max_by_key(rank)
             .unwrap_or(ConnectionStatus::Disconnected)
     }
@@ -438,7 +438,7 @@ impl ConnectionPool {
     pub(crate) fn change_egress(&self, egress: &Egress) {
         self.egress.reconfigure(egress);
         self.close_where(|_, slot| {
-            let seen = lock(&slot.slot_status);
+            let seen = lock(&slot.status);
             let is_denied = |egress: &Egress| !egress.is_allowed();
             seen.status == ConnectionStatus::Error || seen.egress.as_ref().is_some_and(is_denied)
         });

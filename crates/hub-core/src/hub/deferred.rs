@@ -90,7 +90,7 @@ impl Hub {
                     self.deferred_commits.add(tenant, batch);
                 }
                 _ if doubt.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
-                    lock(&self.deferred_commits.uncertain_starts).push(doubt)
+                    lock(&self.deferred_commits.uncertain_starts).push(doubt);
                 }
                 _ => {}
             }

@@ -15,16 +15,20 @@ use crate::store::DocumentKind;
 /// Maximum number of cached user names.
 const MAX_CACHED: usize = 1_000;
 
+/// Name of a user. `None`: the user does not exist.
+#[derive(Clone)]
+struct UserName(Option<String>);
+
 /// Cache of the names of callers, so that a call does not read the store for them. The name of a user never changes.
 #[derive(Default)]
-pub(super) struct UserNames(Mutex<HashMap<(TenantId, UserId), Option<String>>>);
+pub(super) struct UserNames(Mutex<HashMap<(TenantId, UserId), UserName>>);
 
 impl UserNames {
-    fn get(&self, tenant: TenantId, user: UserId) -> Option<Option<String>> {
+    fn get(&self, tenant: TenantId, user: UserId) -> Option<UserName> {
         lock(&self.0).get(&(tenant, user)).cloned()
     }
 
-    fn insert(&self, tenant: TenantId, user: UserId, name: Option<String>) {
+    fn insert(&self, tenant: TenantId, user: UserId, name: UserName) {
         let mut names = lock(&self.0);
         if names.len() >= MAX_CACHED {
             names.clear();
@@ -75,11 +79,11 @@ impl Hub {
         let Subject::User(user) = subject else {
             return self.subject_name(tenant, &subject.to_string()).await.ok().flatten();
         };
-        if let Some(name) = self.user_names.get(tenant, user) {
+        if let Some(UserName(name)) = self.user_names.get(tenant, user) {
             return name;
         }
         let name = self.subject_name(tenant, &subject.to_string()).await.ok()?;
-        self.user_names.insert(tenant, user, name.clone());
+        self.user_names.insert(tenant, user, UserName(name.clone()));
         name
     }
 }

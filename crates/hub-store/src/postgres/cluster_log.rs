@@ -75,10 +75,10 @@ impl ClusterMessages {
             for (tenant, about) in &self.changes {
                 match about {
                     CacheScope::Document(DocumentKey { kind, id }) => {
-                        add(Some(*tenant), "one", json!([kind.name(), id]))
+                        add(Some(*tenant), "one", json!([kind.name(), id]));
                     }
                     CacheScope::Children(kind, parent) => {
-                        add(Some(*tenant), "parts", json!([kind.name(), parent]))
+                        add(Some(*tenant), "parts", json!([kind.name(), parent]));
                     }
                 }
             }

@@ -192,10 +192,10 @@ async fn apply(
                 documents::delete_children(db, tenant, *kind, parent).await?;
             }
             StoreChange::ConsumeRate { bucket: of, rate, at } => {
-                limits::consume_rate(db, tenant, of, *rate, *at).await?
+                limits::consume_rate(db, tenant, of, *rate, *at).await?;
             }
             StoreChange::RequireConcurrency { scope: of, max_calls: most } => {
-                limits::require_concurrency(db, tenant, of, *most).await?
+                limits::require_concurrency(db, tenant, of, *most).await?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, call).await?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
@@ -215,10 +215,10 @@ async fn apply(
                 limits::prune_buckets(db, tenant, *before).await?;
             }
             StoreChange::InsertCheckpoint(checkpoint) => {
-                audit::insert_checkpoint(db, tenant, checkpoint).await?
+                audit::insert_checkpoint(db, tenant, checkpoint).await?;
             }
             StoreChange::RemoveSealedEntries { first, last } => {
-                audit::seal(db, tenant, *first, *last).await?
+                audit::seal(db, tenant, *first, *last).await?;
             }
         }
     }

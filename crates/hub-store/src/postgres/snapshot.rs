@@ -92,7 +92,7 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
             SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval).await?,
             SnapshotValue::Entry(row) => entries.push((tenant, row)),
             SnapshotValue::Checkpoint(checkpoint) => {
-                audit::insert_checkpoint(db, tenant, &checkpoint).await?
+                audit::insert_checkpoint(db, tenant, &checkpoint).await?;
             }
         }
         taken += 1;

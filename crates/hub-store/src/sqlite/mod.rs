@@ -111,13 +111,13 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
             StoreChange::RequireVersions(all) => documents::require_versions(db, tenant, &all)?,
             StoreChange::Delete(key) => documents::delete(db, tenant, &key)?,
             StoreChange::DeleteChildren { kind, parent } => {
-                documents::delete_children(db, tenant, kind, &parent)?
+                documents::delete_children(db, tenant, kind, &parent)?;
             }
             StoreChange::ConsumeRate { bucket: of, rate, at } => {
-                limits::consume_rate(db, tenant, &of, rate, at)?
+                limits::consume_rate(db, tenant, &of, rate, at)?;
             }
             StoreChange::RequireConcurrency { scope: of, max_calls: most } => {
-                limits::require_concurrency(db, tenant, &of, most)?
+                limits::require_concurrency(db, tenant, &of, most)?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, &call)?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, call, at)?,
@@ -130,7 +130,7 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
                 calls::decide_approval(db, tenant, approval, decision, &by, at, digest)?;
             }
             StoreChange::ConsumeApproval { approval, digest, at } => {
-                calls::consume_approval(db, tenant, approval, digest, at)?
+                calls::consume_approval(db, tenant, approval, digest, at)?;
             }
             StoreChange::PruneCalls { before, max_calls: most } => {
                 calls::prune(db, tenant, before, most)?;

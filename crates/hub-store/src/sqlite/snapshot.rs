@@ -77,7 +77,7 @@ pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u
             SnapshotValue::Call(call) => calls::insert(db, "", tenant, &call)?,
             SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval)?,
             SnapshotValue::Entry(row) => {
-                audit::insert(db, tenant, row).map_err(|error| database_error(&error))?
+                audit::insert(db, tenant, row).map_err(|error| database_error(&error))?;
             }
             SnapshotValue::Checkpoint(checkpoint) => audit::insert_checkpoint(db, tenant, &checkpoint)?,
         }

@@ -268,12 +268,12 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     match cli.command {
         None => serve::run(&context.location, cli.serve, json).await?,
         Some(Command::Serve(options)) => {
-            serve::run(&context.location, options.or_from(cli.serve), json).await?
+            serve::run(&context.location, options.or_from(cli.serve), json).await?;
         }
         Some(Command::Server { command }) => or_interrupted(server::run(&context, command)).await?,
         Some(Command::Tool { command }) => return or_interrupted(tool::run(&context, command)).await,
         Some(Command::Resource { command }) => {
-            or_interrupted(offers::run_resource(&context, command)).await?
+            or_interrupted(offers::run_resource(&context, command)).await?;
         }
         Some(Command::Prompt { command }) => or_interrupted(offers::run_prompt(&context, command)).await?,
         Some(Command::Agent { command }) => or_interrupted(agent::run(&context, command)).await?,

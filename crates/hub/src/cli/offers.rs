@@ -109,8 +109,8 @@ pub(super) async fn run_prompt(context: &CommandContext, command: PromptCommand)
             }
             for message in got["messages"].as_array().into_iter().flatten().filter(|_| !context.output.json) {
                 let role = message["role"].as_str().unwrap_or_default();
-                let content = &message["content"];
-                let text = content["text"].as_str().map_or_else(|| content.to_string(), str::to_owned);
+                let block = &message["content"];
+                let text = block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned);
                 print(&format!("{role}: {}\n", printable(&text)))?;
             }
         }

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
     let (api, output) = (context.api()?, context.output);
     match command {
         Command::List => {
-            output.print_list(&api.list("/users", usize::MAX).await?, &LIST_COLUMNS, "no users")?
+            output.print_list(&api.list("/users", usize::MAX).await?, &LIST_COLUMNS, "no users")?;
         }
         Command::Add { name } => {
             let user = api.post("/users", &json!({ "name": name })).await?;

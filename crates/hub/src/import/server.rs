@@ -199,7 +199,7 @@ impl EntryReader<'_> {
                 }
                 Expansion::Resolved(text, _) => drop(env.insert(name, text.into())),
                 Expansion::Unresolved(_, by_name) if by_name || is_secret(&name, "") => {
-                    drop(secrets.insert(name, None))
+                    drop(secrets.insert(name, None));
                 }
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
                 Expansion::Withheld(..) => drop(secrets.insert(name, None)),

@@ -141,9 +141,9 @@ impl Encode for ElicitSchema {
                 to.object(|fields| {
                     for (name, field) in &self.properties {
                         if rich {
-                            fields.member(name, field)
+                            fields.member(name, field);
                         } else {
-                            fields.member(name, &downgrade_field(field))
+                            fields.member(name, &downgrade_field(field));
                         }
                     }
                 });

@@ -83,7 +83,7 @@ impl<'a> Compiler<'a> {
             "type" => node.types = keyword_value::types(value)?,
             "const" => {
                 node.values.get_or_insert_default().constant =
-                    Some(keyword_value::value(value, MAX_VALUE_DEPTH)?)
+                    Some(keyword_value::value(value, MAX_VALUE_DEPTH)?);
             }
             "enum" => {
                 let options = value.as_array().ok_or("must be an array")?;
@@ -96,7 +96,8 @@ impl<'a> Compiler<'a> {
             "minLength" => node.text.get_or_insert_default().length.min = keyword_value::count(value)?,
             "maxLength" => node.text.get_or_insert_default().length.max = Some(keyword_value::count(value)?),
             "pattern" => {
-                node.text.get_or_insert_default().pattern = Some(self.pattern(keyword_value::string(value)?)?)
+                node.text.get_or_insert_default().pattern =
+                    Some(self.pattern(keyword_value::string(value)?)?);
             }
             "format" | "title" | "description" | "$comment" => drop(keyword_value::string(value)?),
             "$defs" | "definitions" => {

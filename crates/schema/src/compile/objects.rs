@@ -13,7 +13,7 @@ impl Compiler<'_> {
         match key {
             "minProperties" => node.object.get_or_insert_default().size.min = keyword_value::count(value)?,
             "maxProperties" => {
-                node.object.get_or_insert_default().size.max = Some(keyword_value::count(value)?)
+                node.object.get_or_insert_default().size.max = Some(keyword_value::count(value)?);
             }
             "required" => node.object.get_or_insert_default().required = keyword_value::names(value)?,
             "properties" => {

@@ -197,7 +197,7 @@ pub struct Pages<T> {
     cursor: Option<String>,
     /// Hashes of the cursors so far: the cursors themselves may be long.
     seen_cursors: HashSet<u64>,
-    pages_read: usize,
+    fetched: usize,
     items: usize,
     bytes: usize,
     done: bool,
@@ -216,7 +216,7 @@ impl<T: Item> Pages<T> {
             folder: None,
             cursor,
             seen_cursors,
-            pages_read: 0,
+            fetched: 0,
             items: 0,
             bytes: 0,
             done: false,
@@ -270,8 +270,8 @@ impl<T: Item> Pages<T> {
             return Ok(None);
         }
         let (core, method) = (&self.client.core, T::METHOD.name());
-        let too_long = ClientError::ListTooLong { method, pages: self.pages_read };
-        if self.pages_read >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
+        let too_long = ClientError::ListTooLong { method, pages: self.fetched };
+        if self.fetched >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
             self.done = true;
             return Err(too_long);
         }
@@ -288,7 +288,7 @@ impl<T: Item> Pages<T> {
             page => page?,
         };
         T::inspect_page(&PageObserver(core), &mut items, &mut skipped);
-        self.pages_read += 1;
+        self.fetched += 1;
         self.items += entries;
         self.bytes += text.len();
         self.skipped_count += entries - items.len();
@@ -345,7 +345,7 @@ impl<T: Item> Pages<T> {
         let entries = page.remove(T::MEMBER).map(|entries| serde_json::from_str(entries.get()));
         let Some(Ok(Entries(entries))) = entries else { return Err(malformed) };
         if self.items + entries.len() > MAX_ITEMS {
-            return Err(ClientError::ListTooLong { method, pages: self.pages_read + 1 });
+            return Err(ClientError::ListTooLong { method, pages: self.fetched + 1 });
         }
         let none = RawValue::from_string("[]".to_owned()).map_err(|_| malformed)?;
         page.insert(T::MEMBER.to_owned(), &none);

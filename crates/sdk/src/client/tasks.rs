@@ -131,13 +131,13 @@ impl TaskHandle {
         self.get().await.map_err(|error| match error {
             // The handle was created from an id that the server may not know.
             ClientError::Call(CallError::Rejected(_)) if self.request.tool.is_none() => error,
-            error => self.into_unfinished_error(error, TaskStatus::Working),
+            error => self.unfinished_error(error, TaskStatus::Working),
         })
     }
 
     /// Converts the error of a request about the task. The error does not describe the call, which may have run: the
     /// returned error names the task and its last known status.
-    fn into_unfinished_error(&self, error: ClientError, status: TaskStatus) -> ClientError {
+    fn unfinished_error(&self, error: ClientError, status: TaskStatus) -> ClientError {
         match error {
             ClientError::Call(CallError::TimedOut(_)) => error,
             ClientError::Call(error) => {
@@ -169,7 +169,7 @@ impl TaskHandle {
                     }
                     time.check_responses()?;
                 }
-                (status, _) if status.is_terminal() => return Err(self.into_task_error(task)),
+                (status, _) if status.is_terminal() => return Err(self.task_error(task)),
                 _ => time.responses_sent_at = None,
             }
             time.check(&task)?;
@@ -194,12 +194,12 @@ impl TaskHandle {
         let answers = encode_responses(&self.client, &replies);
         let params = with_member(&self.params(), "inputResponses", &answers);
         let updated: Result<Value, _> = self.request(Method::UpdateTask, &params, None).await;
-        updated.map_err(|error| self.into_unfinished_error(error, TaskStatus::InputRequired))?;
+        updated.map_err(|error| self.unfinished_error(error, TaskStatus::InputRequired))?;
         time.responses_sent_at = Some(Instant::now());
         Ok(())
     }
 
-    fn into_task_error(&self, task: Task) -> ClientError {
+    fn task_error(&self, task: Task) -> ClientError {
         ClientError::Task { id: self.id.clone(), status: task.status, message: task.status_message }
     }
 
@@ -210,7 +210,7 @@ impl TaskHandle {
         loop {
             let GetTaskResult { task, .. } = self.poll().await?;
             if task.status == TaskStatus::Cancelled {
-                return Err(self.into_task_error(task));
+                return Err(self.task_error(task));
             }
             if task.status != TaskStatus::Working {
                 let result: Result<Box<RawValue>, _> =
@@ -223,7 +223,7 @@ impl TaskHandle {
                     }
                     // Some servers reject `tasks/result` for an unfinished task instead of waiting.
                     (Err(ClientError::Call(CallError::Rejected(_))), status) if !status.is_terminal() => {}
-                    (Err(error), status) => return Err(self.into_unfinished_error(error, status)),
+                    (Err(error), status) => return Err(self.unfinished_error(error, status)),
                 }
             }
             time.check(&task)?;

@@ -216,7 +216,7 @@ impl Dialer {
             let addresses = self.resolve(&proxy.target, deadline).await?;
             self.connect(&proxy.target, &addresses, deadline).await
         };
-        let (mut stream, address) = dialled.await.map_err(|error| proxy.into_proxy_error(error))?;
+        let (mut stream, address) = dialled.await.map_err(|error| proxy.proxy_error(error))?;
         if target.is_https() {
             let tunnel = proxy.tunnel(&mut stream, target);
             self.run_step(ConnectPhase::Proxy, target, &[address], deadline, tunnel).await?;

@@ -124,7 +124,7 @@ impl Egress {
         while let Some(connection) = poll_fn(|cx| Poll::Ready(self.shared.pool.take(target, cx))).await {
             connection.set_request_target(&mut request, target);
             match connection.exchange(request).await {
-                Ok((response, connection)) => return self.into_response(response, connection, target),
+                Ok((response, connection)) => return self.wrap_response(response, connection, target),
                 // It was closed while idle, and nothing has been written: use the next one, or a new one.
                 Err((_, Some(unsent))) => request = unsent,
                 Err((error, None)) => return Err(connection_error(target, error)),
@@ -133,7 +133,7 @@ impl Egress {
         let connection = self.open(target).await?;
         connection.set_request_target(&mut request, target);
         match connection.exchange(request).await {
-            Ok((response, connection)) => self.into_response(response, connection, target),
+            Ok((response, connection)) => self.wrap_response(response, connection, target),
             Err((error, _)) => Err(connection_error(target, error)),
         }
     }
@@ -161,7 +161,7 @@ impl Egress {
         Ok(())
     }
 
-    fn into_response(
+    fn wrap_response(
         &self,
         response: Response<Incoming>,
         connection: Box<PooledConnection>,

@@ -94,7 +94,7 @@ impl HttpProxy {
     }
 
     /// Wraps the error of a connection to the proxy itself.
-    pub(super) fn into_proxy_error(&self, error: EgressError) -> EgressError {
+    pub(super) fn proxy_error(&self, error: EgressError) -> EgressError {
         let text = format!("the proxy at {} cannot be used: {error}", self.target.authority());
         EgressError::new(EgressErrorKind::Proxy, text).with_source(error)
     }

@@ -15,7 +15,6 @@ const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 /// An event of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "the term of the standard")]
 pub(crate) struct SseEvent<'a> {
     /// Last id set by the stream, in this event or before; `None` if it was never set, or was reset.
     pub id: Option<&'a str>,

@@ -162,9 +162,9 @@ impl Connection {
     /// Sends the response of a request that was pending.
     pub(super) fn send_response(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if self.reach == ReplyChannel::Request {
-            self.responses.send_last(message)
+            self.responses.send_last(message);
         } else {
-            self.responses.send(message)
+            self.responses.send(message);
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) async fn open<B: Interceptor>(
     }
     let upstream = Arc::downgrade(&junction);
     sides.client.on_outgoing(move || {
-        upstream.upgrade().into_iter().for_each(|junction| junction.deliver_to_server())
+        upstream.upgrade().into_iter().for_each(|junction| junction.deliver_to_server());
     });
     Ok(Box::new(InterceptedHandle(junction)))
 }

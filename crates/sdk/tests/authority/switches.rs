@@ -108,7 +108,7 @@ async fn resources(switch: Misbehavior, authority: &Authority) {
             resource_says(authority, "resource", json!(format!("{origin}/other"))).await;
         }
         Misbehavior::ResourcePrefix => {
-            resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await
+            resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await;
         }
         Misbehavior::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
         Misbehavior::NoAuthorizationServers => {
@@ -168,7 +168,7 @@ async fn documents(switch: Misbehavior, authority: &Authority) {
         Misbehavior::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
         Misbehavior::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
         Misbehavior::MetadataDuplicateKeys => {
-            assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2)
+            assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2);
         }
         Misbehavior::MetadataOpenIdOnly => {
             assert_eq!(get(&url).await.status, 404);
@@ -214,7 +214,7 @@ async fn tokens(switch: Misbehavior, authority: &Authority) {
         Misbehavior::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
         Misbehavior::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
         Misbehavior::TokenTypeMissing => {
-            assert!(token.is_string() && answer.json().get("token_type").is_none())
+            assert!(token.is_string() && answer.json().get("token_type").is_none());
         }
         Misbehavior::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
         Misbehavior::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
@@ -311,7 +311,7 @@ async fn others(switch: Misbehavior, authority: &Authority) {
             says(authority, token, json!("https://169.254.169.254/token")).await;
         }
         Misbehavior::TokenEndpointPrivateIpv6 => {
-            says(authority, token, json!("https://[fd00::1]/token")).await
+            says(authority, token, json!("https://[fd00::1]/token")).await;
         }
         Misbehavior::TokenEndpointMissing => says(authority, token, Value::Null).await,
         Misbehavior::RegistrationEndpointPrivate => {
@@ -321,7 +321,7 @@ async fn others(switch: Misbehavior, authority: &Authority) {
             says(authority, authorization, json!("javascript:alert(1)")).await;
         }
         Misbehavior::AuthorizationEndpointFile => {
-            says(authority, authorization, json!("file:///bin/sh")).await
+            says(authority, authorization, json!("file:///bin/sh")).await;
         }
         Misbehavior::AuthorizationEndpointUserinfo => {
             let url = authority.canary().replace("http://", "http://accounts.example.com@") + "/authorize";
@@ -331,7 +331,7 @@ async fn others(switch: Misbehavior, authority: &Authority) {
             says(authority, authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)")).await;
         }
         Misbehavior::ScopesFewer => {
-            assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read")
+            assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read");
         }
         Misbehavior::CodeUsed => {
             assert_eq!(sign_in(authority, "read").await.error(), (400, "invalid_grant".into()));
@@ -357,7 +357,7 @@ async fn ways_back(switch: Misbehavior, authority: &Authority, redirect: Redirec
         Misbehavior::IssWrong => assert!(code.is_some() && iss == stranger),
         Misbehavior::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
         Misbehavior::IssNormalized => {
-            assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:")))
+            assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:")));
         }
         Misbehavior::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
         Misbehavior::IssUnsupported => assert!(iss.is_none() && !announced),

@@ -97,7 +97,7 @@ async fn a_name_is_looked_up_once_for_each_connection() {
     let egress = Egress::builder()
         .resolver(Script::new([&[address("127.0.0.1")][..], &[]]))
         .on_connect_step(move |hop| {
-            *counter.lock().unwrap() += usize::from(hop.phase == ConnectPhase::Resolve)
+            *counter.lock().unwrap() += usize::from(hop.phase == ConnectPhase::Resolve);
         })
         .build()
         .unwrap();

@@ -73,7 +73,7 @@ async fn the_next_address_is_tried() {
     let egress = Egress::builder()
         .resolver(Script::new([&answer[..]]))
         .on_connect_step(move |hop| {
-            log.lock().unwrap().push((hop.phase, hop.addresses.len(), hop.error.is_none()))
+            log.lock().unwrap().push((hop.phase, hop.addresses.len(), hop.error.is_none()));
         })
         .build()
         .unwrap();
@@ -192,7 +192,7 @@ fn relative_references() {
     assert!(base.at("x").is_err());
     assert_eq!(
         format!("{base} {base:?}"),
-        "https://example.com/a/b/c Target(https://example.com/a/b/c, Typed)"
+        "https://example.com/a/b/c Target(https://example.com/a/b/c, Configured)"
     );
     assert_eq!(Target::configured("http://[::FFFF:127.0.0.1]:80").unwrap().origin(), "http://127.0.0.1");
     assert_eq!(Target::configured("http://[0:0::1]:81").unwrap().origin(), "http://[::1]:81");

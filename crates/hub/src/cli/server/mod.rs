@@ -171,7 +171,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
         Command::Disable(server_arg) => file::set_enabled(context, &server_arg, false).await?,
         Command::Remove(server_arg) => file::remove(context, &server_arg).await?,
         Command::Connect(server_arg) => {
-            print_server(context, context.api()?.post_empty(&server_arg.path("/connect")).await?)?
+            print_server(context, context.api()?.post_empty(&server_arg.path("/connect")).await?)?;
         }
         Command::Disconnect(server_arg) => {
             let response = context.api()?.post_empty(&server_arg.path("/disconnect")).await?;

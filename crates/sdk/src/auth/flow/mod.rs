@@ -24,6 +24,7 @@ pub(super) mod registration;
 pub(super) mod resource_metadata;
 pub(super) mod server_metadata;
 pub(super) mod token_endpoint;
+mod token_request;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

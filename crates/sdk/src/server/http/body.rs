@@ -298,7 +298,7 @@ where
     let length = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let received = &AtomicUsize::new(0);
     let mut reading = std::pin::pin!(async move {
-        let (mut body, max_bytes) = (std::pin::pin!(body), max_bytes.saturating_mul(OVERSIZE_FACTOR));
+        let (mut body, max_discarded) = (std::pin::pin!(body), max_bytes.saturating_mul(OVERSIZE_FACTOR));
         if length <= max_bytes {
             let held = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
             let read = collect(source, body.as_mut(), max_bytes, held, received).await;
@@ -306,8 +306,8 @@ where
                 return read;
             }
         }
-        if length <= max_bytes || (length <= max_bytes && !source.parts.headers.contains_key(EXPECT)) {
-            discard(body, max_bytes).await;
+        if length <= max_bytes || (length <= max_discarded && !source.parts.headers.contains_key(EXPECT)) {
+            discard(body, max_discarded).await;
         }
         Err(BodyReadError::TooLarge)
     });

@@ -97,7 +97,7 @@ impl HttpConnection {
                 self.abort(&id);
             }
             OutgoingMessage::Cancel(id) => {
-                self.send_queue.push(self, line, Some(Method::Cancelled), Some(id))
+                self.send_queue.push(self, line, Some(Method::Cancelled), Some(id));
             }
             OutgoingMessage::Other { method } => self.send_queue.push(self, line, method, None),
             OutgoingMessage::Invalid(Some(id), error) => self.wire.fail(&id, error),

@@ -83,10 +83,9 @@ impl HttpConnection {
     ) -> Result<HeaderMap, CallError> {
         let mut headers = headers.clone();
         let Some(provider) = &self.http.provider else { return Ok(headers) };
-        let provided =
-            provider(HeadersRequest { method: method_name(verb), url: self.url.clone(), challenge });
-        let provided = crate::server::run_catching_panics(provided).await;
-        for (name, value) in provided.map_err(|error| errors::headers_provider_failed(&error.to_string()))? {
+        let extra = provider(HeadersRequest { method: method_name(verb), url: self.url.clone(), challenge });
+        let extra = crate::server::run_catching_panics(extra).await;
+        for (name, value) in extra.map_err(|error| errors::headers_provider_failed(&error.to_string()))? {
             let (name, value) =
                 validate_header(&name, &value).map_err(|reason| errors::headers_provider_failed(&reason))?;
             headers.insert(name, value);
@@ -98,7 +97,7 @@ impl HttpConnection {
         &self,
         outgoing: HttpSend<'_>,
     ) -> Result<Response<ResponseBody>, CallError> {
-        let (request, target) = (|| outgoing.to_http_request(), outgoing.target);
+        let (request, target) = (|| outgoing.http_request(), outgoing.target);
         let sent = match self.http.egress.send(request(), target).await {
             Ok(response) if response.status().is_redirection() => {
                 Box::pin(self.follow_redirect(response, request(), target)).await
@@ -154,7 +153,7 @@ pub(super) fn method_name(verb: &Verb) -> &'static str {
 }
 
 impl HttpSend<'_> {
-    fn to_http_request(&self) -> HttpRequest<Body> {
+    fn http_request(&self) -> HttpRequest<Body> {
         let mut request = HttpRequest::new(Body::from(self.body.clone()));
         *request.method_mut() = self.verb.clone();
         *request.headers_mut() = self.headers.clone();
