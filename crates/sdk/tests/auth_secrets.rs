@@ -341,7 +341,14 @@ async fn no_secret_is_shown() {
         assert!(said.len() > 500, "{what}: too little output");
         (flows, checked, bytes) = (flows + 1, checked + secrets.len(), bytes + said.len());
         // The log, the steps, the connections, the credentials and the rejections are all covered.
-        let sinks = ["purpose=", "AuthStep {", "ConnectStep {", "Credentials {", "AuthRejection {", "was rejected with"];
+        let sinks = [
+            "purpose=",
+            "AuthStep {",
+            "ConnectStep {",
+            "Credentials {",
+            "AuthRejection {",
+            "was rejected with",
+        ];
         assert!(!is_whole || sinks.iter().all(|sink| said.contains(sink)), "{what}: {said}");
         assert_eq!(found(&said, secrets), [""; 0], "{what}: {said}");
     };

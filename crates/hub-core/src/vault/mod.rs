@@ -130,7 +130,7 @@ impl TenantKey {
 
 impl fmt::Debug for RootKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Root({}, ***)", self.id)
+        write!(f, "RootKey({}, ***)", self.id)
     }
 }
 
@@ -205,6 +205,9 @@ mod tests {
     fn nothing_prints_a_key() {
         let root = RootKey::new(&SystemPlatform);
         let (key, _) = root.create_tenant_key(&SystemPlatform, ADA, 0);
-        assert_eq!(format!("{root:?} {key:?}"), format!("Root({}, ***) TenantKey({ADA}, 1, ***)", root.id));
+        assert_eq!(
+            format!("{root:?} {key:?}"),
+            format!("RootKey({}, ***) TenantKey({ADA}, 1, ***)", root.id)
+        );
     }
 }

@@ -141,7 +141,7 @@ impl fmt::Debug for FlowRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Exchange({}: {} {})",
+            "FlowRequest({}: {} {})",
             self.purpose,
             self.method(),
             self.url.split('?').next().unwrap_or_default()
@@ -178,6 +178,6 @@ impl FlowResponse {
 
 impl fmt::Debug for FlowResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reply({}, {} bytes)", self.status, self.body.len())
+        write!(f, "FlowResponse({}, {} bytes)", self.status, self.body.len())
     }
 }

@@ -35,7 +35,7 @@ impl StateKey {
 
 impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(***)")
+        f.write_str("StateKey(***)")
     }
 }
 
