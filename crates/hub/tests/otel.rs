@@ -74,7 +74,7 @@ fn a_call_is_seen_in_the_trace_that_it_belongs_to() {
         let body = json!({ "tool": tool, "arguments": { "message": "canary", "a": 1, "b": 2 } }).to_string();
         let headers =
             [("authorization", &*token), ("content-type", "application/json"), ("traceparent", &*trace)];
-        rest.ask("POST", "/api/v1/calls", &headers, &body).unwrap()
+        rest.request("POST", "/api/v1/calls", &headers, &body).unwrap()
     };
     let made = call("mcp_demo__echo", "01");
     assert!(made.is_success(), "{}", made.text());
@@ -129,7 +129,7 @@ fn a_collector_that_takes_nothing_harms_nobody() {
     let home = home(address);
     let hub = home.start();
     home.ok(&["server", "connect", "demo"]);
-    home.run(&["tool", "call", "mcp_demo__no_such_tool"]).said(1, &[]);
+    home.run(&["tool", "call", "mcp_demo__no_such_tool"]).expect_output(1, &[]);
     let (status, log) = hub.end();
     assert!(status.success(), "{log}");
     assert!(log.contains("failed to send spans to the collector") && log.contains("503"), "{log}");
@@ -147,5 +147,5 @@ fn nothing_is_sent_unless_somebody_wants_it_and_a_mistake_is_told() {
     let wrong = Home::new().with("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318".to_owned());
     wrong
         .run(&["--listen", "127.0.0.1:0"])
-        .said(2, &["OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"]);
+        .expect_output(2, &["OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318"]);
 }
