@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AgentId, TenantId, UserId};
 use crate::text::shorten;
 
-/// Subject that acts.
+/// Subject that acts: a user, an agent or the hub itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// Authenticated user.
@@ -31,12 +31,12 @@ impl Actor {
         Actor { tenant, subject }
     }
 
-    /// Returns the tenant.
+    /// Returns the tenant in which the subject acts.
     pub fn tenant(self) -> TenantId {
         self.tenant
     }
 
-    /// Returns the subject.
+    /// Returns the subject that acts.
     pub fn subject(self) -> Subject {
         self.subject
     }

@@ -29,7 +29,7 @@ pub struct ToolSelection {
     pub trusted: Vec<String>,
 }
 
-/// Agent as stored.
+/// Agent: identity, instructions, tool selection and approval mode, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agent {
     /// Id of the agent.

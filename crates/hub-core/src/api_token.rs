@@ -10,13 +10,15 @@ use crate::id::TokenId;
 use crate::platform::{Platform, random};
 use crate::text::unhex;
 
-/// Prefix of every token.
+/// Prefix of every API token.
 pub(crate) const PREFIX: &str = "lp_";
-/// Length of a token in bytes.
+/// Length of an API token in bytes.
 pub(crate) const TOKEN_LEN: usize = PREFIX.len() + ID_LEN + 1 + SECRET_DIGITS + 1 + CHECK_DIGITS;
+/// Length of the token id, a UUID, within an API token.
 const ID_LEN: usize = 36;
-/// Number of digits of the secret, and of the check.
+/// Number of hexadecimal digits of the secret part of an API token.
 pub(crate) const SECRET_DIGITS: usize = 64;
+/// Number of check digits at the end of an API token.
 pub(crate) const CHECK_DIGITS: usize = 8;
 /// Minimum number of digits of the secret from which a part of a token is recognized.
 const MIN_PART_DIGITS: usize = 16;

@@ -65,12 +65,12 @@ enum BackupLine {
     End(Footer),
 }
 
-/// Summary of a backup.
+/// Summary of a backup file: what it contains, and its digest.
 #[derive(Debug, Clone, Serialize)]
 pub struct BackupSummary {
     /// Time at which the backup was started.
     pub at: Timestamp,
-    /// Number of records.
+    /// Number of store records in the backup.
     pub records: u64,
     /// Digest of all lines before the footer.
     pub digest: Digest,
@@ -81,7 +81,7 @@ pub struct BackupSummary {
     pub heads: BTreeMap<TenantId, u64>,
 }
 
-/// Writer of a backup.
+/// Writer of a backup file: header, records of the store, signed footer.
 pub struct BackupWriter<'a, W> {
     output: W,
     keys: &'a KeyFile,
@@ -139,7 +139,7 @@ impl<'a, W: Write> BackupWriter<'a, W> {
         self.contents.records
     }
 
-    /// Writes the signed footer.
+    /// Writes the signed footer that ends the backup.
     pub fn finish(mut self) -> Result<(W, BackupSummary)> {
         let (records, digest) = (self.contents.records, self.digest.clone().finish());
         let signature = hex(&AuditSigner::new(&self.keys.audit).sign_text(&signing_text(records, digest)));
@@ -198,7 +198,7 @@ impl<R: BufRead> LineReader<R> {
     }
 }
 
-/// Reader of a backup.
+/// Reader of a backup file, which verifies its digest and signature.
 pub struct BackupReader<R> {
     lines: LineReader<R>,
     digest: DigestBuilder,
@@ -206,7 +206,7 @@ pub struct BackupReader<R> {
 }
 
 impl<R: BufRead> BackupReader<R> {
-    /// Reads the header.
+    /// Reads the header of a backup.
     pub fn new(from: R) -> Result<Self> {
         let mut lines = LineReader { input: from, line: Vec::new(), number: 0 };
         let foreign = |_| {

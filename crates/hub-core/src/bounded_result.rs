@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 /// Default size limit of a result, in bytes of its JSON.
 pub const DEFAULT_LIMIT: usize = 200_000;
 
-/// Tool result with its summary.
+/// Tool result and its text form. If the result is too large, both are the truncated text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoundedResult {
-    /// Text of the result.
+    /// Text form of the result: text blocks, placeholders of other blocks, and structured content.
     pub summary: String,
     /// Result of the server; only the truncated summary if the result is too large.
     pub result: Value,

@@ -22,7 +22,7 @@ impl Digest {
         DigestBuilder(Sha256::new()).part(purpose)
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the digest.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

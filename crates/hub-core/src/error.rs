@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::text::shorten;
 
-/// Kind of an error.
+/// Kind of a hub error, which determines the HTTP status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -82,12 +82,12 @@ impl Error {
         Self::new(ErrorKind::NotFound, "not_found", text)
     }
 
-    /// Returns the kind.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the code.
+    /// Returns the machine-readable code of the error.
     pub fn code(&self) -> &'static str {
         self.code
     }

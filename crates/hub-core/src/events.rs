@@ -17,30 +17,30 @@ use crate::lock::lock;
 /// Number of events in the buffer.
 pub const CAPACITY: usize = 4_096;
 
-/// Event of the hub.
+/// Numbered event of the hub for subscribers, such as a changed call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     /// Number of the event. Numbers increase, possibly with gaps.
     pub number: u64,
-    /// Tenant of the event.
+    /// Tenant whose subscribers receive the event.
     pub tenant: TenantId,
-    /// Kind, such as `call`.
+    /// Kind of the event, such as `call`.
     pub kind: Cow<'static, str>,
     /// Body. It contains no secrets.
     pub body: Value,
 }
 
-/// Event that has no number yet.
+/// Event before publication. The event log, or in a cluster the store, numbers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
-    /// Kind of the event.
+    /// Kind of the event, such as `call`.
     pub kind: &'static str,
     /// Body of the event.
     pub body: Value,
 }
 
 impl NewEvent {
-    /// Creates an event.
+    /// Creates an event without a number.
     pub fn new(kind: &'static str, body: Value) -> Self {
         NewEvent { kind, body }
     }

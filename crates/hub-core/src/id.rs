@@ -16,7 +16,7 @@ macro_rules! ids {
         pub struct $name(u128);
 
         impl $name {
-            /// Creates a new id.
+            /// Creates a new unique id.
             pub fn new(world: &dyn Platform) -> Self {
                 $name(uuid_v7(world))
             }

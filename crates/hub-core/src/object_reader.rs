@@ -70,13 +70,13 @@ impl ObjectReader {
         fits.map(Some).ok_or_else(|| self.error(name, text()))
     }
 
-    /// Takes a boolean.
+    /// Takes the boolean field `name`.
     pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.error(name, "must be true or false"))
     }
 
-    /// Takes a nested object.
+    /// Takes the field `name`, an object.
     pub fn object(&mut self, name: &'static str) -> Result<Option<ObjectReader>> {
         match self.take(name) {
             None => Ok(None),

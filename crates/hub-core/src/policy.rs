@@ -87,9 +87,9 @@ impl PolicyReason {
 /// Caller of a tool, as the policy sees it.
 #[derive(Debug, Clone, Copy)]
 pub enum Caller<'a> {
-    /// Authenticated user.
+    /// A user calls the tool.
     User,
-    /// Agent.
+    /// This agent calls the tool.
     Agent(&'a Agent),
 }
 

@@ -16,7 +16,7 @@ pub enum InsecurePermissions {
     /// Other users can write to the folder.
     #[error("others can put files into it: restrict access with `chmod 700`")]
     WritableByOthers,
-    /// Another user owns it.
+    /// Another user owns the file.
     #[error("it belongs to another user: change its owner with `chown`")]
     OwnedByOther,
 }

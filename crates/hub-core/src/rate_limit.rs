@@ -9,19 +9,19 @@ use crate::error::{Error, ErrorKind, ceil_seconds};
 /// Clock difference from which the stored time is discarded as wrong.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Rate limit.
+/// Rate limit of calls, as a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Size of the bucket.
+    /// Maximum number of calls at once: the size of the bucket.
     pub burst: u32,
-    /// Tokens added per minute.
+    /// Calls per minute: tokens added to the bucket.
     pub per_minute: u32,
 }
 
 /// State of a token bucket. The caller stores it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenBucket {
-    /// Tokens left.
+    /// Tokens left; a call takes one.
     pub tokens: f64,
     /// Time of the last update.
     pub updated: Timestamp,

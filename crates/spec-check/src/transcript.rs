@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Schemas, tasks};
 
-/// Messages that one side, client or server, has sent and received so far.
+/// State of a checked conversation: its requests by id and its revisions, against which received lines are checked.
 #[derive(Debug, Default)]
 pub struct Transcript {
     /// Method and own revision, if any, of each request by id. An id may be reused.

@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 256 << 10;
 /// File of signed heads, and the location of the store of this hub.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
-    /// Path of the file.
+    /// Path of the file of signed heads.
     pub path: PathBuf,
     /// Location of the store: the data directory, or the name of the database.
     pub location: String,
@@ -35,15 +35,15 @@ pub struct HeadFile {
 /// Signed chain head of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedHead {
-    /// Id of the store.
+    /// Id of the store that contains the audit.
     pub store: String,
-    /// Location of the store.
+    /// Location of that store: the data directory, or the name of the database.
     pub place: String,
     /// Tenant of the audit.
     pub tenant: TenantId,
-    /// Chain head.
+    /// Number and hash of the last audit entry.
     pub head: ChainHead,
-    /// Time of the signature.
+    /// Time at which the head was signed.
     pub at: Timestamp,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,

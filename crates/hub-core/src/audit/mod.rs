@@ -69,7 +69,7 @@ pub struct StoredAuditEntry {
     pub at: Timestamp,
     /// Subject that acted.
     pub actor: String,
-    /// Action.
+    /// Action, such as `call.intent`.
     pub action: String,
     /// Further fields as JSON. The hash covers this exact text.
     pub fields: String,
@@ -159,7 +159,7 @@ pub enum Damage {
 pub struct ChainError {
     /// Number of the damaged entry.
     pub number: u64,
-    /// Kind of damage.
+    /// Kind of damage of the audit chain.
     pub kind: Damage,
     /// Description of the damage.
     pub reason: &'static str,
@@ -175,14 +175,14 @@ impl ChainError {
 /// Ed25519 signer of chain heads, segments and backups.
 pub struct AuditSigner(Ed25519KeyPair);
 
-/// Signed chain head.
+/// Checkpoint of an audit chain: a signed chain head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Tenant of the chain.
     pub tenant: TenantId,
-    /// Chain head.
+    /// Number and hash of the last audit entry.
     pub head: ChainHead,
-    /// Time of the signature.
+    /// Time at which the head was signed.
     pub at: Timestamp,
     /// Ed25519 signature over the other fields.
     #[serde(with = "crate::store::bytes")]
@@ -200,7 +200,7 @@ impl AuditSigner {
         self.0.public_key().as_ref()
     }
 
-    /// Signs a chain head.
+    /// Signs the chain head of a tenant's audit.
     pub fn sign(&self, tenant: TenantId, head: ChainHead, at: Timestamp) -> Checkpoint {
         let signature = self.sign_text(&signing_text(tenant, head, at));
         Checkpoint { tenant, head, at, signature }
@@ -242,7 +242,7 @@ impl ChainVerifier {
         ChainVerifier { head: ChainHead::start(tenant), expected }
     }
 
-    /// Verifies the next entry.
+    /// Verifies the next audit entry of the chain.
     pub fn verify_entry(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(row)?;
         self.compare_signed_heads()
@@ -267,7 +267,7 @@ impl ChainVerifier {
         Ok(())
     }
 
-    /// Returns the current head.
+    /// Returns the chain head at the last verified entry.
     pub fn head(&self) -> ChainHead {
         self.head
     }

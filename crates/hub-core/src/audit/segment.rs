@@ -19,7 +19,7 @@ use crate::text::{hex, unhex};
 /// Maximum length of a line. An entry has few fields, all of them short.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Last line of a segment file.
+/// Last line of an audit segment file: what the file contains, with a signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Number of the segment in its tenant, from 1.
@@ -30,7 +30,7 @@ pub struct Segment {
     pub first: u64,
     /// Number of the last entry.
     pub last: u64,
-    /// Number of entries.
+    /// Number of audit entries in the segment.
     pub count: u64,
     /// Hash of the entry before the first.
     pub before: Digest,
@@ -143,7 +143,7 @@ fn new_digest() -> DigestBuilder {
     Digest::of("linchpin segment")
 }
 
-/// Builder of a segment.
+/// Builder of an audit segment file.
 pub(crate) struct SegmentBuilder {
     start: ChainHead,
     head: ChainHead,

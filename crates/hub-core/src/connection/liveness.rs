@@ -15,7 +15,7 @@ use crate::server::Server;
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Idle time after which a connection is checked, and the interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// Timeout of a check.
+/// Timeout of the ping that checks an idle connection.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns whether an error means that the request did not reach the server, or that no response came back.

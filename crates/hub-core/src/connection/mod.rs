@@ -52,14 +52,14 @@ struct ConnectionKey {
     credential: Option<(SecretId, u64)>,
 }
 
-/// Credential of a connection.
+/// Credential with which a connection authenticates to its server.
 #[derive(Clone)]
 pub struct ConnectionCredential {
-    /// Id of the secret.
+    /// Id of the secret in the vault.
     pub id: SecretId,
     /// Version, increased by each change.
     pub version: u64,
-    /// Secret or grant.
+    /// Secret or OAuth grant itself.
     pub proof: AuthMaterial,
 }
 
@@ -104,7 +104,7 @@ pub struct Processes {
     pub supervisor: Option<PathBuf>,
 }
 
-/// Pool of connections.
+/// Pool of upstream connections: from subjects to servers.
 pub struct ConnectionPool {
     world: Arc<dyn Platform>,
     egress: Egress,
@@ -197,7 +197,7 @@ struct SlotState {
     number: u64,
     /// Redactor of results and errors of the server.
     hidden: Arc<Redactor>,
-    /// Number of consecutive failures.
+    /// Number of consecutive failures to connect.
     failures: u32,
     /// Last error, and the end of the backoff.
     last_failure: Option<(Error, Timestamp)>,

@@ -38,14 +38,15 @@ use crate::tool::ToolRecord;
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 /// Maximum length of the stored reason of a rejected call, in characters.
 const MAX_REASON_LEN: usize = 2_000;
-/// Running calls, and calls waiting for an approval, per subject.
+/// Maximum number of running calls of one subject.
 const MAX_RUNNING_CALLS: usize = 256;
+/// Maximum number of calls of one subject that wait for an approval.
 const MAX_PENDING_APPROVALS: u32 = 100;
 
-/// Reference to a tool.
+/// How a caller names a tool: by qualified name, or by server and upstream name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolRef {
-    /// Qualified name.
+    /// Qualified name, such as `mcp_demo__add`.
     Qualified(String),
     /// Upstream name at a server.
     Upstream {
@@ -76,7 +77,7 @@ impl ToolRef {
     }
 }
 
-/// Requested tool call.
+/// Tool call that a caller requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRequest {
     /// Tool to call.

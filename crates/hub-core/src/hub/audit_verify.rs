@@ -43,11 +43,11 @@ pub struct AuditVerification {
 /// Locations of audit files beside the store.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFiles {
-    /// Checkpoint file.
+    /// File of audit checkpoints outside the store.
     pub checkpoints: Option<PathBuf>,
-    /// File of signed heads.
+    /// File of signed heads of the audit.
     pub heads: Option<HeadFile>,
-    /// Folder of segments.
+    /// Folder of audit segment files.
     pub segments: Option<PathBuf>,
 }
 

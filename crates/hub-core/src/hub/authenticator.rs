@@ -21,7 +21,7 @@ const MAX_NAME_LEN: usize = 100;
 
 pub(super) struct Authenticator {
     queue: HashQueue,
-    /// Failed attempts.
+    /// Failed logins, which slow down further attempts.
     pub(super) throttle: LoginThrottle,
     /// Rejected logins that are not in the audit yet.
     pub(super) rejected_logins: Arc<RejectedLogins>,
@@ -86,7 +86,7 @@ impl Authenticator {
     }
 }
 
-/// Creates a random secret.
+/// Creates a random secret of 32 bytes, in hexadecimal.
 pub(super) fn random_secret(world: &dyn Platform) -> Secret {
     Secret::new(hex(&random::<32>(world)))
 }

@@ -14,9 +14,11 @@ use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::id::TenantId;
 
+/// Time between two ticks of the background jobs.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Intervals in ticks.
+/// Ticks between two checkpoints of the audit.
 const CHECKPOINT_TICKS: u64 = 10;
+/// Ticks between two prunings of old records.
 const PRUNE_TICKS: u64 = 3_600;
 /// Time limit at shutdown for commits whose callers are gone.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::server::{
     Authentication, BASE_ENV_VARS, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport,
 };
 
-/// MCP client.
+/// MCP client application for which the hub generates a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientApp {
     /// Claude Desktop.

@@ -20,8 +20,9 @@ use crate::vault::SecretBinding;
 use crate::vault::key_ring::SealedSecret;
 
 const MAX_SECRET_LEN: usize = 16_384;
-/// Vault kinds of OAuth secrets: the grant of a sign-in, and the client secret.
+/// Kind of an OAuth grant in the vault.
 const KIND_GRANT: &str = "oauth";
+/// Kind of an OAuth client secret in the vault.
 const KIND_CLIENT_SECRET: &str = "oauth-client";
 /// Separates origin and client in the binding of an OAuth secret.
 const CLIENT_SEPARATOR: &str = " as ";
@@ -109,7 +110,7 @@ impl Hub {
         })
     }
 
-    /// Deletes a credential.
+    /// Deletes the credential of a server: the shared one, or that of an agent.
     pub async fn delete_credential(&self, actor: Actor, server: &str, agent: Option<AgentId>) -> Result<()> {
         actor.require_user()?;
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);

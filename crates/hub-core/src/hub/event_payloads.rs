@@ -10,27 +10,27 @@ use crate::store::{ApprovalStatus, CallStatus};
 /// Kind of the event for ended sessions.
 pub(super) const SESSION_EVENT: &str = "session";
 
-/// Status of a call.
+/// Creates the event of a changed call status.
 pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: CallStatus) -> NewEvent {
     NewEvent::new("call", json!({ "call": id, "server": server, "tool": tool, "status": status }))
 }
 
-/// Status of an approval.
+/// Creates the event of a changed approval status.
 pub(super) fn approval(id: ApprovalId, call: CallId, decision: ApprovalStatus) -> NewEvent {
     NewEvent::new("approval", json!({ "approval": id, "call": call, "decision": decision }))
 }
 
-/// Change of a server.
+/// Creates the event of a changed server.
 pub(super) fn server(id: ServerId, change: &str) -> NewEvent {
     NewEvent::new("server", json!({ "server": id, "change": change }))
 }
 
-/// Change of an agent.
+/// Creates the event of a changed agent.
 pub(super) fn agent(id: AgentId) -> NewEvent {
     NewEvent::new("agent", json!({ "agent": id }))
 }
 
-/// Change of a user.
+/// Creates the event of a changed user.
 pub(super) fn user(id: UserId) -> NewEvent {
     NewEvent::new("user", json!({ "user": id }))
 }

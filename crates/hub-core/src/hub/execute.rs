@@ -35,7 +35,7 @@ pub(super) struct CallStart {
     pub(super) reason: &'static str,
     /// Receives the result of recording the intent.
     pub(super) started: oneshot::Sender<Result<()>>,
-    /// Receives the outcome.
+    /// Receives the outcome of the call.
     pub(super) finished: oneshot::Sender<CallView>,
 }
 

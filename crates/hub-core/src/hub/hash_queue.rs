@@ -10,18 +10,20 @@ use crate::error::{self, Error, Result};
 use crate::id::UserId;
 use crate::lock::lock;
 
-/// Concurrent hashes; each takes 64 MiB.
+/// Maximum number of password hashes computed at once; each takes 64 MiB.
 const MAX_RUNNING: usize = 2;
-/// Waiting and running hashes of logins without a session or token: per source, and in total.
+/// Maximum of waiting and running hashes of one client network without a session or token.
 const MAX_OF_SOURCE: usize = 8;
+/// Maximum of waiting and running hashes of all clients without a session or token.
 const MAX_OF_SOURCES: usize = 32;
-/// Waiting and running hashes of logged-in users and of the operator: per user, and in total.
+/// Maximum of waiting and running hashes of one logged-in user, or one whose password the operator sets.
 const MAX_OF_USER: usize = 2;
+/// Maximum of waiting and running hashes of all these users.
 const MAX_OF_USERS: usize = 16;
 /// Retry delay for clients that found the queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 
-/// Owner of a part of the queue.
+/// Owner of a share of the password hash queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// Logged-in user, or user whose password the operator sets.
@@ -36,7 +38,7 @@ impl Lane {
     }
 }
 
-/// Queue of password hashes.
+/// Queue of password hashes to compute, for logins and password changes.
 pub(super) struct HashQueue {
     permits: Arc<Semaphore>,
     places: Arc<Mutex<HashQueueState>>,
@@ -45,7 +47,7 @@ pub(super) struct HashQueue {
 #[derive(Default)]
 struct HashQueueState {
     last: u64,
-    /// In order of arrival.
+    /// Waiting and running hashes, in order of arrival.
     all: Vec<QueueEntry>,
 }
 

@@ -1,4 +1,4 @@
-//! Health checks and counters.
+//! Health check of the hub, and counters of its status: open approvals and audit entries.
 
 use super::Hub;
 use crate::actor::Actor;

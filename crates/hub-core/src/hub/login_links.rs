@@ -19,9 +19,9 @@ use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 
-/// Lifetime of a link.
+/// Lifetime of a login link.
 const LINK_TTL: Duration = Duration::from_mins(15);
-/// Maximum number of valid links.
+/// Maximum number of valid login links.
 const MAX_LINKS: usize = 16;
 
 const MSG_INVALID_LINK: &str = "this login link is not valid any more: it works once, for 15 minutes, and until another is used or a \
@@ -37,7 +37,7 @@ pub struct LoginLink {
     pub expires: Timestamp,
 }
 
-/// Stored login link.
+/// Login link as stored, under a digest of its token.
 #[derive(Serialize, Deserialize)]
 struct LoginLinkRecord {
     id: String,

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use crate::digest::Digest;
 use crate::lock::lock;
 
-/// Maximum wait.
+/// Maximum wait before the next login attempt.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 /// Time after which failed attempts are forgotten.
 const RESET_AFTER: Duration = Duration::from_mins(15);
 /// Maximum number of tracked keys. Each costs an attacker the work of a password hash.
 const MAX_TRACKED_KEYS: usize = 10_000;
 
-/// Failed attempts by key.
+/// Failed login attempts by name, source or user.
 #[derive(Default)]
 pub(super) struct LoginThrottle(Mutex<HashMap<Digest, Attempts>>);
 
@@ -41,7 +41,7 @@ fn since(last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(last)).unwrap_or_default()
 }
 
-/// Limit of failed attempts.
+/// Number of free login attempts of a name, source or user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AttemptLimit {
     /// Digest of the limited name, source or user.
@@ -69,7 +69,7 @@ impl LoginThrottle {
         Ok(())
     }
 
-    /// Clears the failed attempts.
+    /// Clears the failed login attempts that count against these limits.
     pub(super) fn clear(&self, limits: &[AttemptLimit]) {
         let mut all = lock(&self.0);
         for limit in limits {

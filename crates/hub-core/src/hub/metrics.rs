@@ -13,7 +13,7 @@ use crate::store::CallStatus;
 /// Upper bounds of the histogram buckets, in milliseconds.
 pub const BUCKET_BOUNDS_MS: [u64; 12] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000, 30_000, 300_000];
 
-/// Servers counted separately.
+/// Maximum number of servers whose calls are counted separately.
 const MAX_METERED_SERVERS: usize = 1_000;
 
 /// Duration histogram of the calls of one server with one status.

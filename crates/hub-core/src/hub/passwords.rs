@@ -10,11 +10,12 @@ use crate::text::{hex, unhex};
 
 /// Length of a password in characters.
 const PASSWORD_LEN: std::ops::RangeInclusive<usize> = 8..=1_024;
-/// Memory in KiB.
+/// Memory of one Argon2id hash, in KiB.
 const MEMORY_KIB: u32 = 64 * 1_024;
+/// Passes of Argon2id over this memory.
 const PASSES: u32 = 3;
 
-/// Stored password hash.
+/// Password hash of a user, stored with its Argon2id parameters.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct PasswordHash {
     memory: u32,

@@ -7,10 +7,10 @@ use super::call_records::CallView;
 use crate::id::{CallId, TenantId};
 use crate::lock::lock;
 
-/// Number of cached results.
+/// Maximum number of call outcomes held in memory.
 const MAX_RESULTS: usize = 64;
 
-/// Most recent results, oldest first.
+/// Most recent call outcomes, oldest first.
 #[derive(Default)]
 pub(super) struct RecentResults(Mutex<VecDeque<(TenantId, CallView)>>);
 

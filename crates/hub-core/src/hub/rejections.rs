@@ -65,7 +65,8 @@ impl RepeatedEvent for AuditRejection {
         self.tenant
     }
 
-    /// Each subject has its own share, so that none hides the rejections of others.
+    /// Returns whether both have the same subject. Each subject has its own share of the audit, so that none hides the
+    /// rejections of others.
     fn shares_with(&self, other: &Self) -> bool {
         (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
     }

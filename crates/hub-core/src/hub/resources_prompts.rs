@@ -22,7 +22,7 @@ use crate::text::shorten;
 
 const MAX_URI_LEN: usize = 8_192;
 
-/// Kind of list.
+/// List of a server other than its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureList {
     /// Resources.

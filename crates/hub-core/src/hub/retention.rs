@@ -20,10 +20,10 @@ use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, StoreChange}
 /// Approximate maximum size of a segment in bytes. More entries make more segments.
 const MAX_SEGMENT_BYTES: usize = 8 << 20;
 const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
-/// Calls deleted by one commit.
+/// Maximum number of old calls deleted by one commit.
 const MAX_DELETED: u32 = 100;
 
-/// Retention times.
+/// How long the store retains calls and audit entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Retention of calls with their arguments and results.

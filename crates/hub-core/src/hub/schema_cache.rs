@@ -10,9 +10,9 @@ use crate::digest::Digest;
 use crate::lock::lock;
 use crate::tool::ToolRecord;
 
-/// Number of cached schemas.
+/// Maximum number of cached input schemas.
 const MAX_SCHEMAS: usize = 1_000;
-/// Validation errors reported per call.
+/// Maximum number of validation errors reported for one call.
 const MAX_FAULTS: usize = 5;
 
 /// Compiled schemas by their digest, shared by all servers.

@@ -27,13 +27,14 @@ const SESSION_IDLE_TTL: Duration = Duration::from_mins(30);
 /// Minimum time between updates of the last use.
 const TOUCH_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Failed logins before the first wait: with one name from one source, and with one name from all sources.
+/// Failed logins with one name from one source, before the first wait.
 const FREE_ATTEMPTS_PER_SOURCE: u32 = 5;
+/// Failed logins with one name from all sources, before the first wait.
 const FREE_ATTEMPTS_PER_NAME: u32 = 100;
 
 const MSG_WRONG_CREDENTIALS: &str = "wrong name or password";
 
-/// Stored session.
+/// Browser session of a user after login, as stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SessionRecord {
     id: String,
@@ -67,13 +68,13 @@ impl RequestClient {
 /// Session of a user who has just logged in.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Cookie value.
+    /// Value of the session cookie.
     pub cookie: Secret,
     /// CSRF token that pages send with every change.
     pub csrf: Secret,
-    /// Actor of the session.
+    /// Tenant and subject of the logged-in user.
     pub scope: Actor,
-    /// User of the session.
+    /// User who has logged in.
     pub user: UserView,
     /// Latest end of the session.
     pub expires: Timestamp,

@@ -20,12 +20,13 @@ use crate::events::NewEvent;
 use crate::id::{TenantId, TokenId};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 
+/// Permitted lifetime of an API token, in days.
 const TTL_DAYS: std::ops::RangeInclusive<u32> = 1..=3_650;
 const DEFAULT_TTL_DAYS: u32 = 90;
 const MSG_INVALID_TOKEN: &str =
     "invalid, expired or revoked token: issue a new one with `linchpin token add`";
 
-/// Stored token.
+/// API token as stored: its owner and a digest, without the secret.
 #[derive(Serialize, Deserialize)]
 struct TokenRecord {
     id: TokenId,
@@ -204,7 +205,7 @@ fn token_event(token: &TokenRecord) -> NewEvent {
     NewEvent::new("token", json!({ "token": token.id, "owner": token.owner }))
 }
 
-/// Compares in constant time.
+/// Compares the digest of an API token with the stored one in constant time.
 fn digest_matches(digest: Digest, kept: &str) -> bool {
     Secret::new(digest.to_string()) == Secret::new(kept)
 }

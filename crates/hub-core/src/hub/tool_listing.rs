@@ -12,8 +12,9 @@ use crate::tool::SkippedTool;
 
 /// Maximum length of a tool name.
 const MAX_TOOL_NAME_LEN: usize = 1_000;
-/// Maximum size of one tool definition, and of all definitions of a server, as JSON bytes.
+/// Maximum size of one tool definition, in bytes of JSON.
 const MAX_DEFINITION_BYTES: usize = 128 << 10;
+/// Maximum size of all tool definitions of one server, in bytes of JSON.
 const MAX_LISTING_BYTES: usize = 32 << 20;
 /// Maximum number of skipped tools that are reported.
 const MAX_REPORTED_SKIPPED: usize = 100;
@@ -109,7 +110,7 @@ impl ToolListing {
         self.tools.keys().cloned().collect()
     }
 
-    /// Returns the skipped tools.
+    /// Returns the skipped tools to report, with the reasons.
     pub(super) fn skipped(&self) -> Vec<SkippedTool> {
         self.skipped.iter().take(MAX_REPORTED_SKIPPED).cloned().collect()
     }

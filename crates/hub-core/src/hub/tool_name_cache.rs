@@ -7,14 +7,14 @@ use std::sync::Mutex;
 use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 
-/// Cached names of all servers.
+/// Maximum number of cached tool names of all servers together.
 const MAX_CACHED_NAMES: usize = 50_000;
 
 #[derive(Default)]
 pub(super) struct ToolNameCache(Mutex<HashMap<(TenantId, ServerId), HashMap<String, String>>>);
 
 impl ToolNameCache {
-    /// Returns the upstream name of a tool.
+    /// Returns the cached upstream name of the tool with this qualified name.
     pub(super) fn find(&self, tenant: TenantId, server: ServerId, name: &str) -> Option<String> {
         lock(&self.0).get(&(tenant, server))?.get(name).cloned()
     }

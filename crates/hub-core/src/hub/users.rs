@@ -16,7 +16,7 @@ use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
 use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange};
 
-/// Stored user.
+/// User with password hash, as stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct UserRecord {
     pub(super) id: UserId,
@@ -47,7 +47,7 @@ pub struct UserView {
 pub enum ChangedBy<'a> {
     /// Operator on the machine of the hub, who needs no old password.
     Operator,
-    /// The user.
+    /// The user whose password is changed.
     User {
         /// Current password. Absent for a user without one.
         old: Option<&'a Secret>,
@@ -65,7 +65,7 @@ impl ChangedBy<'_> {
     }
 }
 
-/// Result of a password change.
+/// User whose password was changed, and the new session of the browser that changed it.
 #[derive(Debug, Clone)]
 pub struct PasswordSet {
     /// User whose password was set.
@@ -97,7 +97,7 @@ impl Hub {
         }
     }
 
-    /// Lists all users.
+    /// Lists all users of the tenant.
     pub async fn users(&self, actor: Actor) -> Result<Vec<UserView>> {
         actor.require_user()?;
         let all = self.load_all::<UserRecord>(actor.tenant(), DocumentKind::User, None).await?;

@@ -39,14 +39,14 @@ impl HubSecrets {
         HubSecrets(Mutex::new(Arc::new(SecretSearch::new(key_encodings(keys)))))
     }
 
-    /// Adds keys.
+    /// Adds keys of the key file to the secrets to search for.
     pub(crate) fn add<'a>(&self, keys: impl Iterator<Item = &'a [u8; 32]>) {
         let mut search = lock(&self.0);
         let known = search.keys.iter().cloned();
         *search = Arc::new(SecretSearch::new(known.chain(key_encodings(keys)).collect()));
     }
 
-    /// Returns the search for all secrets known now.
+    /// Returns the searcher that finds, in a text, all secrets of the hub known now.
     pub(crate) fn search(&self) -> Arc<SecretSearch> {
         lock(&self.0).clone()
     }
@@ -56,7 +56,7 @@ impl HubSecrets {
 pub(crate) struct SecretSearch {
     /// Finds positions where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
     matcher: AhoCorasick,
-    /// Number of blocks.
+    /// Number of patterns of `matcher` that are blocks of keys.
     blocks: usize,
     /// Every key in every encoding.
     keys: Vec<Zeroizing<String>>,

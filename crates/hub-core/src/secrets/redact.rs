@@ -202,7 +202,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts a text.
+    /// Replaces the credentials in a text by `***`.
     pub(crate) fn redact_text(&self, text: String) -> String {
         self.redacted(&text, self.hub_secrets.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
     }

@@ -20,11 +20,11 @@ const MAX_VARIABLE_NAME_LEN: usize = 128;
 /// Server declared in the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfiguredServer {
-    /// Slug.
+    /// Slug of the server.
     pub slug: Slug,
-    /// Settings.
+    /// Settings of the server.
     pub settings: ServerSettings,
-    /// Transport.
+    /// Transport to the server.
     pub transport: Transport,
     /// Names of variables that a stdio server inherits from the hub's environment.
     pub inherit: Vec<String>,

@@ -34,7 +34,7 @@ pub struct Server {
     pub slug: Slug,
     /// Settings, which can be changed.
     pub settings: ServerSettings,
-    /// Transport.
+    /// Transport to the server.
     pub transport: Transport,
     /// Whether the configuration file declares the server: then only that file changes it.
     pub is_configured: bool,
@@ -56,9 +56,9 @@ pub struct ServerSettings {
     pub name: String,
     /// Description.
     pub description: Option<String>,
-    /// Authentication of requests.
+    /// How requests to the server are authenticated.
     pub authentication: Authentication,
-    /// Credential mode.
+    /// Whether all agents share one credential or each has its own.
     pub credentials: CredentialMode,
     /// Request timeout. Default: 30 s.
     #[serde(rename = "timeout_ms", with = "millis")]
@@ -79,7 +79,7 @@ pub struct ServerSettings {
     pub revision: Option<Revision>,
 }
 
-/// Transport of a server.
+/// Transport to a server: a child process, or a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// Process on this machine, over standard input and output.
@@ -108,9 +108,9 @@ pub const BASE_ENV_VARS: [&str; 13] = [
 /// Program of a stdio server. It never comes from the network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProgramSpec {
-    /// Command.
+    /// Command that starts the server.
     pub command: String,
-    /// Arguments.
+    /// Arguments of the command.
     pub args: Vec<String>,
     /// Complete environment, except for the secrets.
     pub env: BTreeMap<String, String>,
@@ -118,7 +118,7 @@ pub struct ProgramSpec {
     pub inherited: BTreeSet<String>,
     /// Variables whose values are in the vault.
     pub secrets: BTreeSet<String>,
-    /// Working directory.
+    /// Working directory of the server process.
     pub directory: Option<String>,
 }
 

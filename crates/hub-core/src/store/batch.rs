@@ -15,9 +15,9 @@ use crate::rate_limit::RateLimit;
 pub enum StoreChange {
     /// Stores a document. `version` is its previous version, 0 for a new document.
     Put {
-        /// Document.
+        /// Document to store.
         document: Document,
-        /// Previous version.
+        /// Previous version; 0 for a new document.
         version: u64,
     },
     /// Requires that a document exists, such as the parent of a new one.
@@ -28,23 +28,23 @@ pub enum StoreChange {
     Delete(DocumentKey),
     /// Deletes all documents of a kind with this parent.
     DeleteChildren {
-        /// Kind of the documents.
+        /// Kind of the documents to delete.
         kind: DocumentKind,
-        /// Id of the parent.
+        /// Id of their parent.
         parent: String,
     },
     /// Takes a token from a rate limit. If there is none, the error contains the time to wait.
     ConsumeRate {
-        /// Name of the bucket.
+        /// Name of the token bucket.
         bucket: String,
-        /// Rate limit.
+        /// Rate limit of the bucket.
         rate: RateLimit,
         /// Current time.
         at: Timestamp,
     },
     /// Requires that fewer calls than the limit are in this scope.
     RequireConcurrency {
-        /// Scope of the limit.
+        /// Calls that count against the limit.
         scope: ConcurrencyScope,
         /// Maximum number of calls, including the one of this batch.
         max_calls: u32,
@@ -53,23 +53,23 @@ pub enum StoreChange {
     InsertCall(Box<CallRecord>),
     /// Marks a pending call as running, before it is sent.
     StartCall {
-        /// Call.
+        /// Call to mark as running.
         call: CallId,
         /// Start time.
         at: Timestamp,
     },
     /// Finishes a pending or running call.
     FinishCall {
-        /// Call.
+        /// Call to finish.
         call: CallId,
-        /// Outcome.
+        /// Outcome to store.
         outcome: CallOutcome,
     },
     /// Replaces the arguments of a pending call.
     EditArguments {
-        /// Call.
+        /// Call to edit.
         call: CallId,
-        /// Digest of the arguments.
+        /// Digest of the new arguments.
         digest: Digest,
         /// Encrypted arguments, if they are stored.
         arguments: Option<Vec<u8>>,
@@ -78,7 +78,7 @@ pub enum StoreChange {
     InsertApproval(Approval),
     /// Decides an approval that is open and has not expired.
     DecideApproval {
-        /// Approval.
+        /// Approval to decide.
         approval: ApprovalId,
         /// Decision: approved, denied, expired or withdrawn.
         decision: ApprovalStatus,
@@ -91,16 +91,16 @@ pub enum StoreChange {
     },
     /// Consumes an approval that was granted for exactly this call and has not expired.
     ConsumeApproval {
-        /// Approval.
+        /// Approval to consume.
         approval: ApprovalId,
-        /// Required binding.
+        /// Approval binding that the call must have.
         digest: Digest,
         /// Current time.
         at: Timestamp,
     },
     /// Deletes the oldest calls that finished before `before`, with their approvals.
     PruneCalls {
-        /// Time limit.
+        /// Time before which a call must have finished to be deleted.
         before: Timestamp,
         /// Maximum number of calls: a batch must not block the writer for long.
         max_calls: u32,
@@ -132,9 +132,9 @@ pub enum ConcurrencyScope {
 /// Changes, audit entries and events of one transaction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// Changes, in order.
+    /// Changes of the store, in order.
     pub changes: Vec<StoreChange>,
-    /// Audit entries.
+    /// Audit entries to append.
     pub audit: Vec<AuditEntry>,
     /// Events, published if the commit succeeds.
     pub events: Vec<NewEvent>,
@@ -146,21 +146,21 @@ impl Batch {
         Self::default()
     }
 
-    /// Adds a change.
+    /// Adds a change of the store.
     #[must_use]
     pub fn change(mut self, change: StoreChange) -> Self {
         self.changes.push(change);
         self
     }
 
-    /// Adds an event.
+    /// Adds an event to publish if the commit succeeds.
     #[must_use]
     pub fn with_event(mut self, event: NewEvent) -> Self {
         self.events.push(event);
         self
     }
 
-    /// Adds an audit entry.
+    /// Adds an audit entry to append.
     #[must_use]
     pub fn audit(mut self, entry: AuditEntry) -> Self {
         self.audit.push(entry);

@@ -64,18 +64,18 @@ impl CallStatus {
     }
 }
 
-/// Call record.
+/// Call as stored: subject, tool, status, digests, encrypted arguments and result.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CallRecord {
     /// Id of the call.
     pub id: CallId,
-    /// Server.
+    /// Server that is called.
     pub server: ServerId,
     /// Upstream name of the tool.
     pub tool: String,
     /// Subject of the caller.
     pub subject: String,
-    /// Status.
+    /// Status of the call.
     pub status: CallStatus,
     /// Digest of the arguments.
     pub digest: Digest,
@@ -96,12 +96,12 @@ pub struct CallRecord {
     pub completed: Option<Timestamp>,
 }
 
-/// Outcome of a call.
+/// Outcome of a call: its final status, with result or error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallOutcome {
     /// Final status.
     pub status: CallStatus,
-    /// Encrypted result.
+    /// Encrypted tool result.
     pub result: Option<Vec<u8>>,
     /// Encrypted error message.
     pub error: Option<Vec<u8>>,
@@ -114,13 +114,13 @@ pub struct CallOutcome {
 /// Filter of a call list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallFilter {
-    /// Server.
+    /// Only calls of this server.
     pub server: Option<ServerId>,
     /// Upstream name of the tool.
     pub tool: Option<String>,
-    /// Status.
+    /// Only calls with this status.
     pub status: Option<CallStatus>,
-    /// Subject of the caller.
+    /// Only calls of this subject.
     pub subject: Option<String>,
     /// Earliest time of the request, inclusive.
     pub since: Option<Timestamp>,
@@ -180,13 +180,13 @@ impl ApprovalStatus {
 pub struct Approval {
     /// Id of the approval.
     pub id: ApprovalId,
-    /// Call.
+    /// Call that requires the approval.
     pub call: CallId,
     /// Binding: digest over policy version, subject, server, pinned tool definition and arguments.
     pub digest: Digest,
-    /// Status.
+    /// Status of the approval.
     pub decision: ApprovalStatus,
-    /// Subject that decided.
+    /// Subject that approved or denied the call.
     pub decided_by: Option<String>,
     /// Time of the request.
     pub created: Timestamp,
@@ -199,8 +199,8 @@ pub struct Approval {
 /// Filter of an approval list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApprovalFilter {
-    /// Call.
+    /// Only approvals of this call.
     pub call: Option<CallId>,
-    /// Status.
+    /// Only approvals with this status.
     pub decision: Option<ApprovalStatus>,
 }

@@ -13,7 +13,7 @@ use crate::platform::Platform;
 /// Scope of a cache invalidation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheScope {
-    /// A document.
+    /// One document.
     Document(DocumentKey),
     /// All documents of a kind with this parent.
     Children(DocumentKind, String),

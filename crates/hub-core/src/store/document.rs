@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::{self, Error, Result};
 
-/// Kind of a document.
+/// Kind of a stored document, such as an agent or a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentKind {
@@ -42,7 +42,7 @@ pub enum DocumentKind {
 }
 
 impl DocumentKind {
-    /// All kinds.
+    /// All kinds of documents.
     pub const ALL: [DocumentKind; 14] = [
         DocumentKind::Server,
         DocumentKind::Tool,
@@ -70,7 +70,7 @@ impl DocumentKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the stored name.
+    /// Returns the name of the kind in the store.
     pub fn name(self) -> &'static str {
         match self {
             DocumentKind::Server => "server",
@@ -101,29 +101,29 @@ pub struct DocumentKey {
 }
 
 impl DocumentKey {
-    /// Creates a key.
+    /// Creates the key of a document.
     pub fn new(kind: DocumentKind, id: impl std::fmt::Display) -> Self {
         DocumentKey { kind, id: id.to_string() }
     }
 }
 
-/// Document without its version.
+/// Document of the store, without its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
-    /// Key.
+    /// Kind and id of the document.
     pub key: DocumentKey,
     /// Name, unique in the kind.
     pub name: Option<String>,
     /// Id of the parent. When the parent is deleted, this document must be deleted, too.
     pub parent: Option<String>,
-    /// JSON body.
+    /// JSON body of the document.
     pub body: Value,
 }
 
-/// Document as stored.
+/// Document with its version, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredDocument {
-    /// Document.
+    /// The document itself.
     pub document: Document,
     /// Version, from 1, increased by each change.
     pub version: u64,
@@ -142,21 +142,21 @@ impl Document {
         Ok(Document { key, name: None, parent: None, body })
     }
 
-    /// Sets the name.
+    /// Sets the name of the document.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the parent.
+    /// Sets the parent of the document.
     #[must_use]
     pub fn with_parent(mut self, parent: impl std::fmt::Display) -> Self {
         self.parent = Some(parent.to_string());
         self
     }
 
-    /// Deserializes the body.
+    /// Deserializes the body of the document.
     pub fn parse_body<T: DeserializeOwned>(self) -> Result<T> {
         let DocumentKey { kind, id } = self.key;
         serde_json::from_value(self.body).map_err(|error| {

@@ -55,7 +55,7 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a batch, or nothing of it. A committed batch survives the end of this process.
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()>;
 
-    /// Reads a document.
+    /// Reads a document, if it exists.
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>>;
 
     /// Reads a document of any tenant, with the tenant. Only for authentication, by tokens and sessions, whose ids are
@@ -79,7 +79,7 @@ pub trait Store: Send + Sync + 'static {
         paging: &PageRequest,
     ) -> Result<Page<StoredDocument>>;
 
-    /// Reads a call.
+    /// Reads a call record, if it exists.
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>>;
 
     /// Lists calls, the newest first, without their arguments and results.
@@ -90,7 +90,7 @@ pub trait Store: Send + Sync + 'static {
         paging: &PageRequest,
     ) -> Result<Page<CallRecord>>;
 
-    /// Reads an approval.
+    /// Reads an approval, if it exists.
     async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>>;
 
     /// Lists approvals, the newest first.

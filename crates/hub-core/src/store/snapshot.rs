@@ -6,12 +6,12 @@ use super::{Approval, CallRecord, StoredDocument};
 use crate::audit::{Checkpoint, StoredAuditEntry};
 use crate::id::TenantId;
 
-/// Item of a snapshot.
+/// Record of a store snapshot, with its tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotItem {
     /// Tenant of the record.
     pub tenant: TenantId,
-    /// Record.
+    /// The record itself.
     pub what: SnapshotValue,
 }
 

@@ -14,7 +14,7 @@ use crate::text::first_line;
 /// Tool record of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
-    /// Server of the tool.
+    /// Server that lists the tool.
     pub server: ServerId,
     /// Upstream name.
     pub name: String,
@@ -75,7 +75,7 @@ impl ToolRecord {
         self.is_trusted = true;
     }
 
-    /// Returns the trust state.
+    /// Returns the trust state of the tool.
     pub fn state(&self) -> TrustState {
         if pin::pin(&self.pinned) != pin::pin(&self.definition) {
             return TrustState::Changed;

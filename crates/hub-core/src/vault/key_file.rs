@@ -214,7 +214,7 @@ impl KeyFile {
         self.save(world).inspect_err(|_| self.roots = before)
     }
 
-    /// Writes the file.
+    /// Writes the key file.
     pub fn save(&self, world: &dyn Platform) -> io::Result<()> {
         private_file::write(&self.path, self.text().as_bytes(), world)
     }

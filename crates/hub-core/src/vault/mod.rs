@@ -40,11 +40,11 @@ pub struct WrappedTenantKey {
     pub number: u32,
     /// Id of the root key that wraps it.
     pub root: u64,
-    /// Encrypted key.
+    /// Tenant key, encrypted with the root key.
     pub sealed: Vec<u8>,
 }
 
-/// Tenant key, unwrapped.
+/// Tenant key, unwrapped: it encrypts the secrets of its tenant.
 #[derive(Clone)]
 pub struct TenantKey {
     tenant: TenantId,
@@ -53,12 +53,12 @@ pub struct TenantKey {
     key: SealingKey,
 }
 
-/// Binding of a secret. The secret cannot be decrypted with any other binding.
+/// Binding of a vault secret, which cannot be decrypted with any other binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
     /// Id of the secret.
     pub id: SecretId,
-    /// Kind, such as `bearer`.
+    /// Kind of the secret, such as `bearer`.
     pub kind: String,
     /// Origin or issuer to which the secret may be sent.
     pub bound_to: String,
@@ -82,14 +82,14 @@ impl RootKey {
         (made, wrapped)
     }
 
-    /// Wraps a tenant key.
+    /// Encrypts a tenant key with this root key.
     pub fn wrap(&self, world: &dyn Platform, key: &TenantKey) -> WrappedTenantKey {
         let about = key_binding(key.tenant, key.number, self.id);
         let sealed = self.key.seal(world, &about, key.key.bytes());
         WrappedTenantKey { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
-    /// Unwraps a tenant key.
+    /// Decrypts a tenant key that this root key wraps.
     pub fn unwrap(&self, wrapped: &WrappedTenantKey) -> Result<TenantKey> {
         let about = key_binding(wrapped.tenant, wrapped.number, self.id);
         let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));

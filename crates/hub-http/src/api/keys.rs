@@ -1,4 +1,4 @@
-//! Key rotation.
+//! REST endpoint that rotates the root key of the vault and, on request, the tenant keys.
 
 use axum::response::Response;
 use schemars::JsonSchema;

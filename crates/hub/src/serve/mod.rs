@@ -297,8 +297,8 @@ async fn watch_config(
     }
 }
 
-/// Prints the URL of the hub. The one-time login link is printed only to a terminal, since other output may be stored.
-/// The second URL is the one for browsers.
+/// Prints the URL of the hub. A terminal shows `shown`, the URL for browsers, with a one-time login link if possible.
+/// Other output may be stored, so it contains only `url`.
 async fn print_url(
     hub: &Hub,
     place: &HubPaths,
@@ -330,7 +330,7 @@ async fn print_url(
     ))?)
 }
 
-/// Termination signals.
+/// SIGINT and SIGTERM, which stop the hub.
 struct ShutdownSignals(Signal, Signal);
 
 impl ShutdownSignals {

@@ -33,7 +33,7 @@ model! {
         meta: Option<Meta> = "_meta",
     }
 
-    /// Field of a form. `kind` determines which other members apply.
+    /// Schema of one field of an elicitation form. `kind` determines which other members apply.
     #[derive(Default)]
     pub struct PrimitiveSchema {
         /// `string`, `number`, `integer`, `boolean` or `array`.

@@ -120,8 +120,8 @@ model! {
         ttl: Option<u64> = "ttl",
     }
 
-    /// Task that a message belongs to: the value of [`key::RELATED_TASK`](super::key::RELATED_TASK) in `_meta` (core
-    /// tasks).
+    /// Task that a message belongs to: the value of [`key::RELATED_TASK`](super::key::RELATED_TASK) in `_meta`. For
+    /// core tasks only, not for the tasks extension.
     pub struct RelatedTaskMetadata {
         /// Id of the task.
         task_id: String = "taskId",

@@ -329,8 +329,8 @@ fn handle_input_request(
     Ok(Box::pin(crate::server::run_catching_panics(answer)))
 }
 
-/// Registers the handler of a call while it is in flight in a session, where server requests do not name the call
-/// they belong to.
+/// Registers a call's own handler of server requests until the guard is dropped. Used in sessions, where server
+/// requests do not name the call they belong to.
 fn register_handler(client: &Client, options: &RequestOptions) -> Option<HandlerGuard> {
     let answerer = options.handler.clone()?;
     lock(&client.core.call_handlers).push(Arc::downgrade(&answerer));

@@ -39,10 +39,11 @@ use super::{BoxFuture, Service};
 use crate::lock::lock;
 pub(crate) use client_state::ClientState;
 
-/// Connection of a client as one request sees it: the outbox of its response, and the state shared with other requests.
+/// Connection of a client: its outboxes, and the state shared by all its requests. A request over Streamable HTTP and a
+/// batch have their own view of it.
 pub(crate) struct Connection {
     caller: Arc<ClientState>,
-    /// Outbox of notifications.
+    /// Outbox of notifications to the client.
     outbox: Arc<Outbox>,
     /// Outbox of responses: the same, unless they are collected for a batch.
     responses: Arc<Outbox>,
@@ -399,7 +400,7 @@ impl Connection {
     }
 }
 
-/// Marks a request without state: it is a new call.
+/// Returned for a request that resumes no call, since it carries no request state: it starts a new call.
 pub(crate) struct NewCall;
 
 /// Retry request: a request that carries input responses.
@@ -413,10 +414,10 @@ pub(crate) struct RetryRequest<'a> {
     pub(crate) started: Option<Instant>,
 }
 
-/// Request in flight.
+/// Request of the client that has no response yet.
 struct PendingRequest {
     cancel: Arc<Cancel>,
-    /// Outbox of its response.
+    /// Outbox that receives its response.
     responses: Arc<Outbox>,
 }
 

@@ -16,10 +16,10 @@ use crate::transport::memory::Memory;
 /// Timeout of one case. Only a hanging test reaches it.
 const CASE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Transport of a case.
+/// Transport between client and server of a test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TransportKind {
-    /// In memory.
+    /// In memory, within one process.
     Memory,
     /// Over operating system pipes, to a server on its own thread and runtime.
     Stdio,
@@ -39,7 +39,7 @@ impl TransportKind {
     ];
 }
 
-/// How the server treats a handler that requests input in the stateless era.
+/// How the server of a test case treats a handler that waits for input in the stateless era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RoundMode {
     /// The handler waits, and continues when the input arrives.

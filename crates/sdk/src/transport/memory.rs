@@ -91,7 +91,7 @@ pub(crate) fn deliver_all(
     }
 }
 
-/// Handle of the client to the connection.
+/// Closes the in-memory connection when the client calls `close`, or on drop. It sends no messages.
 struct MemoryHandle(Arc<MemoryLink>);
 
 impl MemoryHandle {

@@ -19,16 +19,18 @@ const MAX_AGENT_NAME_LEN: usize = 100;
 const MAX_INSTRUCTIONS_LEN: usize = 100_000;
 const MAX_MODEL_LEN: usize = 200;
 const MAX_AGENT_SERVERS: usize = 500;
-/// Tool names of all servers together.
+/// Maximum number of tools that an agent may select, of all servers together.
 const MAX_SELECTED_TOOLS: usize = 10_000;
 const MAX_TOOL_NAME_LEN: usize = 1_000;
 /// Minimum similarity of a suggested name, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.6;
-/// Names that an unknown name is compared with, and the characters of the longest.
+/// Maximum number of known names that an unknown name is compared with, for suggestions.
 const MAX_COMPARED: usize = 1_000;
+/// Maximum length in characters of names that are compared.
 const MAX_COMPARED_LEN: usize = 100;
-/// Names that an error suggests, and names that it lists.
+/// Maximum number of similar names that the error of an unknown name suggests.
 const MAX_SUGGESTIONS: usize = 3;
+/// Maximum number of tool names that the error lists if no name is similar.
 const MAX_LISTED_TOOLS: usize = 10;
 
 impl Hub {

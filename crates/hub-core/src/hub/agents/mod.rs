@@ -60,7 +60,7 @@ pub struct AgentView {
     pub servers: BTreeMap<ServerId, ToolSelection>,
 }
 
-/// Filter for agents.
+/// Criteria that select agents when they are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentFilter {
     /// Part of the name, case-insensitive.

@@ -17,8 +17,9 @@ use crate::lock::lock;
 use crate::store::{Batch, DocumentKey, DocumentKind, Store, StoreChange};
 use crate::tool::pin::escape_invisible;
 
-/// Trace entries per grant, and characters of each text in them.
+/// Maximum number of stored trace entries of one grant.
 const MAX_TRACE_ENTRIES: usize = 50;
+/// Maximum length of each text in a trace entry, in characters.
 const MAX_TRACE_TEXT_LEN: usize = 600;
 /// Missing scopes stored per grant.
 const MAX_MISSING_SCOPES: usize = 100;
@@ -57,7 +58,7 @@ impl AuthTraceEntry {
     }
 }
 
-/// Stored grant status.
+/// Status of an OAuth grant as stored: trace, rejection and missing scopes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct GrantStatus {
     /// Recent trace entries, oldest first.
@@ -68,7 +69,7 @@ pub(super) struct GrantStatus {
     pub(super) wanted: Vec<String>,
 }
 
-/// Rejected grant.
+/// Rejection of a grant: a user has to sign in again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReauthorizationRequired {
     /// Version of the rejected grant.

@@ -88,7 +88,7 @@ impl GrantStore {
         self.last_version.load(Ordering::Relaxed)
     }
 
-    /// Records `version` as seen and reports whether it was new.
+    /// Sets the last seen version of the grant. Returns whether it differs from the previous one.
     pub(super) fn observe_version(&self, version: u64) -> bool {
         self.last_version.swap(version, Ordering::Relaxed) != version
     }

@@ -20,7 +20,7 @@ use crate::vault::key_ring::SealedSecret;
 const KIND_PENDING_SIGN_IN: &str = "oauth-sign-in";
 /// Lifetime of a sign-in: for the callback, and for queries of its result.
 const SIGN_IN_TTL: SignedDuration = SignedDuration::from_mins(10);
-/// Pending sign-ins per server.
+/// Maximum number of pending sign-ins of one server.
 const MAX_PENDING_SIGN_INS: usize = 32;
 
 /// Status of a sign-in.
@@ -40,25 +40,25 @@ pub enum SignInStatus {
     },
 }
 
-/// Stored sign-in.
+/// Sign-in of a user to a server, as stored encrypted for ten minutes.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PendingSignIn {
     pub(super) server: ServerId,
     pub(super) agent: Option<AgentId>,
-    /// Subject that started it.
+    /// Subject that started the sign-in.
     pub(super) by: String,
     pub(super) created: Timestamp,
     pub(super) progress: SignInStatus,
     /// Why the sync after the sign-in failed.
     pub(super) sync_error: Option<String>,
-    /// State for the callback. Removed when the callback consumes it.
+    /// Redirect that the callback has to match. Removed when a callback consumes it.
     pub(super) away: Option<PendingRedirect>,
 }
 
-/// State between the redirect and the callback.
+/// State of a sign-in between the redirect of the browser and the callback.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PendingRedirect {
-    /// Authorization URL.
+    /// Authorization URL that the browser opens.
     pub(super) url: String,
     /// `state` parameter that the callback must carry.
     pub(super) state: String,

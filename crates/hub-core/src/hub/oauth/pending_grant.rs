@@ -23,7 +23,7 @@ impl PendingGrant {
         PendingGrant { previous, new_grant: Mutex::default(), tokens }
     }
 
-    /// Returns the new grant.
+    /// Returns the grant that the sign-in obtained, if any.
     pub(super) fn new_grant(&self) -> Option<Secret> {
         lock(&self.new_grant).clone()
     }

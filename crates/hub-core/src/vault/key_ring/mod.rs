@@ -73,7 +73,7 @@ struct WrappedKeyRecord {
     sealed: String,
 }
 
-/// Encrypted secret as stored.
+/// Secret of the vault as stored: encrypted, with its kind and binding.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SealedSecret {
     /// Kind of the secret, such as `bearer`.

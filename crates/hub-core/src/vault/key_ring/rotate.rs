@@ -22,7 +22,7 @@ use crate::vault::{KeyFile, KeyFileLock, SecretBinding, TenantKey, WrappedTenant
 /// Time after which another hub takes over the lease of a rotation that has stopped.
 const LEASE_TTL: SignedDuration = SignedDuration::from_secs(60);
 
-/// Result of a rotation.
+/// What a rotation of the vault keys has changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RotationSummary {
     /// Tenant keys that the new root key wraps.

@@ -32,14 +32,14 @@ pub(in crate::auth) struct TokenRecord {
     /// When to refresh the token.
     #[serde(default)]
     renew_at: Option<u64>,
-    /// Requested and granted scopes.
+    /// Scopes that the client requested, separated by spaces.
     pub(in crate::auth) requested: String,
     pub(in crate::auth) granted: String,
-    /// Whether the token is bound to the key.
+    /// Whether the token is bound to the DPoP key in `key`.
     pub(in crate::auth) dpop: bool,
     #[serde(default, with = "secret::optional")]
     key: Option<Secret>,
-    /// The parsed key.
+    /// DPoP key in `key`, parsed. Not stored.
     #[serde(skip)]
     ready: Option<SigningKey>,
 }

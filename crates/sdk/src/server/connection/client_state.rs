@@ -1,4 +1,4 @@
-//! State shared by all requests of one client, and its notifications between requests.
+//! State of one client that all its requests share, and notifications to it that belong to no request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};

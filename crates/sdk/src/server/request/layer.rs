@@ -25,17 +25,17 @@ impl Request {
         Request { method: method.to_owned(), params: params.text().unwrap_or("{}").to_owned(), cx }
     }
 
-    /// Returns the method.
+    /// Returns the method of the request, such as `tools/call`.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Returns the parameters.
+    /// Returns the parameters of the request.
     pub fn params(&self) -> Value {
         serde_json::from_str(&self.params).unwrap_or_default()
     }
 
-    /// Replaces the parameters.
+    /// Replaces the parameters that later layers and the handler receive.
     pub fn set_params(&mut self, params: &serde_json::Map<String, Value>) {
         self.params = serde_json::to_string(params).unwrap_or_else(|_| "{}".into());
     }
@@ -56,11 +56,11 @@ impl Request {
     }
 }
 
-/// Result of a request.
+/// Successful result of a request, which layers may inspect or replace.
 pub struct Response(pub(crate) MethodResult);
 
 impl Response {
-    /// Creates a custom result.
+    /// Creates the result of a custom method from JSON.
     pub fn json(value: &Value) -> Result<Self> {
         Ok(Response(MethodResult::Custom(serde_json::value::to_raw_value(value)?)))
     }
@@ -116,7 +116,7 @@ async fn finish(mut work: RequestFuture, request: &Request) -> Result<Response> 
     }
 }
 
-/// One layer.
+/// Type-erased layer: code around the handling of each request.
 pub(crate) trait Layer: Send + Sync {
     fn call(&self, request: Request, next: Next) -> BoxFuture<Result<Response>>;
 }

@@ -8,7 +8,7 @@ use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
-/// Result of a request.
+/// Successful result of a handled request, before it is encoded as JSON.
 pub(crate) enum MethodResult {
     /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),

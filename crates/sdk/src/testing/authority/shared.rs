@@ -1,4 +1,4 @@
-//! Shared state of the servers of the authority: addresses, clients, issued codes and tokens.
+//! State that the HTTP servers of the test authority share: addresses, clients, issued codes and tokens.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::server::random_id;
 
 /// Supported scopes: the first one is enough to connect, the second one permits everything.
 pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
-/// Client of the identity provider.
+/// Client id for which the test identity provider issues ID tokens.
 pub(super) const IDP_CLIENT: &str = "idp-client";
 
 /// One of the simulated authorization servers.
@@ -42,7 +42,7 @@ impl TestIssuer {
     }
 }
 
-/// Client authentication.
+/// How a registered client must authenticate at the test authority; strings are client secrets.
 #[derive(Debug, Clone)]
 pub(super) enum ClientProof {
     None,
@@ -58,7 +58,7 @@ pub(super) struct RegisteredClient {
     pub(super) redirect_uris: Vec<String>,
 }
 
-/// A grant.
+/// What a code or token of the test authority permits, to which client, at which resource.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub(super) issuer: TestIssuer,
@@ -89,13 +89,13 @@ pub(super) struct Refresh {
 }
 
 pub(super) struct AuthorityShared {
-    /// Announced origins.
+    /// Origin of the protected MCP endpoint, as announced in metadata.
     pub(super) resource: String,
     pub(super) authority: String,
     pub(super) canary: String,
     /// Real addresses of the servers.
     pub(super) addresses: [SocketAddr; 2],
-    /// Notified on each request.
+    /// Notified when the authority has received a request.
     pub(super) changed: tokio::sync::Notify,
     pub(super) mcp: HttpService,
     /// Signing key of the authority, the identity provider and the workload platform.
@@ -121,7 +121,7 @@ pub(super) struct AuthorityState {
     pub(super) has_failed_refresh: bool,
     /// Secrets that must not appear anywhere else.
     pub(super) secrets: Vec<String>,
-    /// Offset of the clock.
+    /// Added to the system time, so that tests can let tokens expire.
     pub(super) clock_offset: Duration,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct ProcessFinder {
     not_permitted: HashSet<(i32, u64)>,
 }
 
-/// Result of one scan.
+/// Processes of a child that one scan of `/proc` found.
 pub(super) struct ScanResult {
     pub(super) alive: Vec<Process>,
     /// Whether the child's pid still names it and its process group. A program that waits for all its children
