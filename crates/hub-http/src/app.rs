@@ -68,7 +68,7 @@ impl AppState {
         self.file_problem.as_ref().and_then(|problem| problem.borrow().clone())
     }
 
-    /// Closes all event streams.
+    /// Closes all open event streams of subscribers.
     pub(crate) fn close_streams(&self) {
         self.shutdown.send_replace(true);
     }

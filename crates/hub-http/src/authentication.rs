@@ -21,25 +21,25 @@ const CSRF_HEADER: HeaderName = HeaderName::from_static("x-csrf-token");
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Credential of a request.
+/// Credential that a request to the hub carries.
 #[derive(Debug, Clone)]
 pub(crate) enum CallerProof {
-    /// API token.
+    /// API token of a user or agent.
     Token(Secret),
-    /// Session cookie.
+    /// Cookie of a browser session.
     Session(Secret),
 }
 
 /// Authenticated sender of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// Tenant and subject.
+    /// Tenant and subject of the caller.
     pub(crate) scope: Actor,
     /// Credential of the request.
     pub(crate) proof: CallerProof,
     /// CSRF token of the session, required for requests that change data; `None` for API tokens.
     pub(crate) csrf: Option<Secret>,
-    /// Host of the request.
+    /// Host and port that the request names.
     host: String,
 }
 

@@ -23,7 +23,7 @@ const PATH_PARAMETERS: [(&str, &str); 12] = [
     ("format", "Tool format: openai, anthropic or gemini"),
 ];
 
-/// Generates the document.
+/// Generates the `OpenAPI` document of these routes.
 pub(crate) fn document(routes: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();

@@ -1,4 +1,4 @@
-//! Pages of in-memory lists.
+//! Paging of lists that are complete in memory.
 
 use linchpin_hub_core::store::{Page, PageRequest};
 

@@ -12,7 +12,7 @@ use linchpin_hub_core::{Error, ErrorKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Error of a request.
+/// Error response of a REST request, before it is rendered as a problem document.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,

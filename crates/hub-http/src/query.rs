@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::problem::{Problem, Result};
 
-/// Default page size.
+/// Default number of items on one page of a list.
 const DEFAULT_PAGE_SIZE: usize = 50;
 
 /// Query parameter of a route.

@@ -15,15 +15,15 @@ use crate::authentication::Caller;
 use crate::problem::{Problem, Result};
 use crate::query::Query;
 
-/// Request with its caller, parameters and body.
+/// REST request with its caller, parameters and body.
 pub(crate) struct ApiRequest {
     pub(crate) app: Arc<AppState>,
     pub(crate) caller: Option<Caller>,
-    /// Client of the request.
+    /// Address of the client, and the host that the request names.
     pub(crate) remote: RequestClient,
     /// Name of the session cookie.
     pub(crate) cookie: String,
-    /// Path parameters.
+    /// Parameters in the path, by name.
     pub(crate) path: Vec<(String, String)>,
     pub(crate) query: Query,
     /// Query string as it was sent.

@@ -1,4 +1,4 @@
-//! Response constructors.
+//! Constructors of REST responses.
 
 use axum::body::Body;
 use axum::response::Response;

@@ -15,17 +15,17 @@ use crate::request::ApiRequest;
 /// Path prefix of the API.
 pub(crate) const API: &str = "/api/v1";
 
-/// Default maximum body size in bytes.
+/// Default maximum size of a request body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Access level of a route.
+/// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// No authentication.
+    /// Everyone, without authentication.
     Public,
-    /// Users and agents.
+    /// Authenticated users and agents.
     Authenticated,
-    /// Users only.
+    /// Authenticated users only.
     UserOnly,
 }
 
@@ -33,7 +33,7 @@ type Handler =
     Arc<dyn Fn(ApiRequest) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>> + Send + Sync>;
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// Request body of a route.
+/// Request body that a route accepts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestBodySpec {
     pub(crate) content_type: &'static str,
@@ -42,7 +42,7 @@ pub(crate) struct RequestBodySpec {
     pub(crate) is_optional: bool,
 }
 
-/// Response of a route.
+/// Response that a route may return, for the `OpenAPI` document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseSpec {
     pub(crate) status: u16,
@@ -50,7 +50,7 @@ pub(crate) struct ResponseSpec {
     pub(crate) content: Option<(&'static str, SchemaOf)>,
 }
 
-/// Route definition.
+/// REST route: method, path, access, parameters, responses and handler.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) method: Method,
@@ -104,42 +104,42 @@ macro_rules! verbs {
 verbs!(get GET, post POST, put PUT, patch PATCH, delete DELETE);
 
 impl Route {
-    /// Sets the summary.
+    /// Sets the summary of the route in the `OpenAPI` document.
     pub(crate) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
 
-    /// Allows users and agents.
+    /// Opens the route to users and agents.
     pub(crate) fn authenticated(mut self) -> Self {
         self.access = Access::Authenticated;
         self
     }
 
-    /// Makes the route public.
+    /// Opens the route to everyone, without authentication.
     pub(crate) fn public(mut self) -> Self {
         self.access = Access::Public;
         self
     }
 
-    /// Adds query parameters.
+    /// Adds query parameters that the route accepts.
     pub(crate) fn query(mut self, query: &[Parameter]) -> Self {
         self.query.extend(query);
         self
     }
 
-    /// Accepts all query parameters.
+    /// Makes the route accept all query parameters.
     pub(crate) fn any_query(mut self) -> Self {
         self.any_query = true;
         self
     }
 
-    /// Adds the paging parameters.
+    /// Adds the query parameters of paging.
     pub(crate) fn paged(self) -> Self {
         self.query(&PAGING)
     }
 
-    /// Requires a JSON body.
+    /// Requires a JSON request body with the schema of `T`.
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(RequestBodySpec { content_type: JSON, schema: schema::<T>, is_optional: false });
         self
@@ -173,7 +173,7 @@ impl Route {
         self.responds::<T>(201, "Created", JSON)
     }
 
-    /// Adds a response.
+    /// Adds a response with this status and content type to the `OpenAPI` document.
     pub(crate) fn responds<T: JsonSchema>(
         mut self,
         status: u16,
@@ -184,7 +184,7 @@ impl Route {
         self
     }
 
-    /// Adds a 204 response.
+    /// Adds a 204 response to the `OpenAPI` document.
     pub(crate) fn no_content(mut self) -> Self {
         self.responses.push(ResponseSpec { status: 204, description: "Done", content: None });
         self

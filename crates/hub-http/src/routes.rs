@@ -36,7 +36,7 @@ const MAX_LOGIN_BODY: usize = 4 << 10;
 const JSONL: &str = "application/jsonl";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Returns all routes.
+/// Returns all routes of the hub.
 #[rustfmt::skip]
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn all() -> Vec<Route> {

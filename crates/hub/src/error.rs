@@ -132,7 +132,7 @@ impl CliError {
         }
     }
 
-    /// Returns the JSON form.
+    /// Returns the error as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let kind = match self.kind {
             CliErrorKind::Usage => "usage",

@@ -61,7 +61,7 @@ struct EnvelopeParts<'a> {
     first_error: Option<ParseError>,
 }
 
-/// Decodes one line strictly.
+/// Decodes one line strictly: a JSON-RPC message or a batch.
 pub fn parse(line: &[u8], limits: Limits) -> Result<Message<'_>, ParseError> {
     let text = std::str::from_utf8(line).map_err(|error| {
         ParseError::new(ParseErrorKind::Syntax, error.valid_up_to(), "the message is not valid UTF-8")

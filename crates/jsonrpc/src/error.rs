@@ -7,13 +7,13 @@ use crate::Id;
 
 /// Error codes defined by JSON-RPC 2.0.
 pub mod code {
-    /// Invalid JSON.
+    /// The message is not valid JSON.
     pub const PARSE_ERROR: i64 = -32700;
     /// Valid JSON, but not a valid request.
     pub const INVALID_REQUEST: i64 = -32600;
     /// The method does not exist or is not available.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// Invalid method parameters.
+    /// The parameters of the method are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
     /// Internal error of the receiver.
     pub const INTERNAL_ERROR: i64 = -32603;
@@ -22,7 +22,7 @@ pub mod code {
 /// Reason why a line is not a valid message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// Kind of the error.
+    /// Kind of the parse error.
     pub kind: ParseErrorKind,
     /// Byte offset in the line.
     pub at: usize,
@@ -75,7 +75,7 @@ impl std::error::Error for ParseError {}
 /// `error` member of a response.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct ErrorObject {
-    /// Error code.
+    /// Error code, such as [`code::INVALID_PARAMS`].
     pub code: i64,
     /// Short description of the error.
     pub message: String,

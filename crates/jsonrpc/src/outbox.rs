@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Queue of outgoing lines.
+/// Queue of outgoing messages, one per line.
 pub struct Outbox {
     state: Mutex<OutboxState>,
     high_water: usize,

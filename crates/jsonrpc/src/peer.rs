@@ -154,7 +154,7 @@ const RESPONSE_CAPACITY: usize = 512;
 /// Age of a request up to which pauses extend its deadline.
 const MAX_PAUSED_AGE: Duration = Duration::from_hours(1);
 
-/// Timeout of a request.
+/// How long a request waits for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseTimeout {
     /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the

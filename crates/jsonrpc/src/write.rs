@@ -73,7 +73,7 @@ fn method_and_params(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut V
     out.push(b'}');
 }
 
-/// Appends an integer.
+/// Appends a JSON integer.
 pub fn integer(number: i64, out: &mut Vec<u8>) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();

@@ -23,7 +23,7 @@ pub(crate) const NAME: OptionSpec = ("name", "name", OptionValueKind::Str);
 pub(crate) const TITLE: OptionSpec = ("title", "title", OptionValueKind::Str);
 pub(crate) const DESCRIPTION: OptionSpec = ("description", "description", OptionValueKind::Str);
 
-/// Parsed options.
+/// Parsed options of an attribute such as `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct AttributeOptions {
     pub(crate) name: Option<TokenStream>,

@@ -23,7 +23,7 @@ impl ValidationError {
         &self.path
     }
 
-    /// Returns the reason.
+    /// Returns the reason why the schema or the value is invalid.
     pub fn reason(&self) -> &str {
         &self.reason
     }

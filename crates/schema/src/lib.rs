@@ -42,7 +42,7 @@ use self::node::{Id, Node};
 use self::validate::Validation;
 pub use error::ValidationError;
 
-/// Compiled schema.
+/// Compiled JSON Schema, which validates values.
 #[derive(Debug)]
 pub struct Schema {
     nodes: Vec<Node>,

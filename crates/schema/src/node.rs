@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::number::Number;
 use crate::pattern::Pattern;
 
-/// Number of a node.
+/// Index of a node in its compiled schema.
 pub(crate) type Id = u32;
 
-/// Compiled subschema.
+/// Compiled subschema of a JSON Schema.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) types: Types,

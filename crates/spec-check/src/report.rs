@@ -1,4 +1,4 @@
-//! Formatting of validation errors.
+//! Formatting of the errors that a check against the specification found.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;

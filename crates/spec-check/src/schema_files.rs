@@ -8,14 +8,14 @@ use std::{fs, io};
 
 use crate::document::Document;
 
-/// Official example.
+/// Example message of the MCP specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
     /// Definition that the example belongs to.
     pub definition: String,
-    /// File name.
+    /// Name of the file of the example.
     pub name: String,
-    /// JSON text.
+    /// JSON text of the example.
     pub text: String,
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use self::installation::{Installation, ServerUser};
 use self::watchdog::ServerProcess;
 
-/// Superuser without a password.
+/// Superuser of the test server; it has no password.
 const USER: &str = "tester";
 /// First of the ports to try, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;

@@ -1,4 +1,4 @@
-//! Agents.
+//! REST endpoints of agents.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Approvals.
+//! REST endpoints of approvals: list, approve and deny.
 
 use axum::response::Response;
 use linchpin_hub_core::store::ApprovalStatus;

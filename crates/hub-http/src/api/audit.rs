@@ -1,4 +1,4 @@
-//! Audit.
+//! REST endpoints of the audit.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Calls.
+//! REST endpoints of tool calls: start, list and cancel.
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};

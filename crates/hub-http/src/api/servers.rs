@@ -1,4 +1,4 @@
-//! Servers.
+//! REST endpoints of servers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! OAuth sign-ins to servers.
+//! REST endpoints of OAuth sign-ins to servers.
 
 use axum::response::Response;
 use http::StatusCode;

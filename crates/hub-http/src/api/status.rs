@@ -1,4 +1,4 @@
-//! Status, health and metrics.
+//! REST endpoints of the hub's status, health and metrics.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -60,7 +60,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     json(&collect(&request).await?)
 }
 
-/// Liveness check.
+/// Responds that the hub is alive, for monitoring.
 pub(crate) async fn healthy(_: ApiRequest) -> Result<Response> {
     Ok(respond_with(StatusCode::OK, TEXT, "ok\n"))
 }

@@ -1,4 +1,4 @@
-//! Tools.
+//! REST endpoints of tools.
 
 use axum::response::Response;
 use linchpin_hub_core::Error;

@@ -1,4 +1,4 @@
-//! Users.
+//! REST endpoints of users.
 
 use axum::response::Response;
 use linchpin::auth::Secret;

@@ -7,7 +7,7 @@ use std::fmt::{Display, Write};
 pub(super) struct Html(String);
 
 impl Html {
-    /// Appends markup.
+    /// Appends markup, which is not escaped.
     pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self

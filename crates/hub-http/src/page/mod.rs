@@ -31,7 +31,7 @@ pub(crate) const LOGIN_LINK_PARAMETERS: [Parameter; 2] = [
     Parameter::text("sign_in", "Pending OAuth sign-in to continue after the login"),
 ];
 
-/// Returns the logged-in user.
+/// Returns the caller of the request, if it is a user.
 fn logged_in_user(request: &ApiRequest) -> Option<Actor> {
     request.caller.as_ref().map(|caller| caller.scope).filter(|actor| actor.require_user().is_ok())
 }
@@ -108,7 +108,7 @@ fn start_page() -> Html {
     html
 }
 
-/// Renders the login form.
+/// Renders the page with the login form.
 fn login_page(reason: Option<&str>) -> String {
     let mut html = start_page();
     html.markup("<header><h1>Linchpin</h1></header><main><h2>Log in</h2>");

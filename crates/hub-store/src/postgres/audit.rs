@@ -72,7 +72,7 @@ impl ChainLocks {
         Ok(())
     }
 
-    /// Inserts the appended entries.
+    /// Inserts the appended audit entries.
     pub(super) async fn insert_appended(self, db: &DbConnection) -> Result<()> {
         insert(db, &self.appended).await
     }
@@ -83,7 +83,7 @@ pub(super) fn is_storable(entry: &AuditEntry) -> bool {
     !entry.actor.contains('\0')
 }
 
-/// Inserts entries unchanged.
+/// Inserts audit entries of a backup unchanged.
 pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry)]) -> Result<()> {
     if all.is_empty() {
         return Ok(());

@@ -29,20 +29,20 @@ const SELECT_MESSAGES: &str =
 const DELETE_OLD_MESSAGES: &str =
     "DELETE FROM news WHERE number < (SELECT max(number) FROM news WHERE at < now() - INTERVAL '5 minutes')";
 
-/// Rows per read.
+/// Maximum number of rows read from the cluster log at once.
 const PAGE_SIZE: usize = 1_000;
 /// Maximum number of changes listed one by one; above it, one row invalidates everything.
 const MAX_LISTED_CHANGES: usize = 200;
 
-/// Messages of this hub that are not committed yet.
+/// Messages of this hub to its peer hubs that are not committed yet.
 #[derive(Default)]
 pub(super) struct ClusterMessages {
     changes: BTreeSet<(TenantId, CacheScope)>,
-    /// Events without a batch.
+    /// Events that were published without a batch.
     pub(super) events: Vec<(TenantId, NewEvent)>,
-    /// Events of the batches.
+    /// Events of the batches of this commit.
     batch_events: Vec<(TenantId, NewEvent)>,
-    /// Whether events were dropped.
+    /// Whether events of this hub were dropped.
     pub(super) has_lost_events: bool,
 }
 

@@ -24,7 +24,7 @@ const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay after the first failure to connect, and how many times it doubles.
 const RETRY_BACKOFF: (Duration, u32) = (Duration::from_millis(100), 4);
 
-/// Parameters of a statement.
+/// Parameters of an SQL statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Connection options from a database URL. They contain the password and are never logged or shown.

@@ -25,16 +25,16 @@ use crate::Durability;
 const QUEUE_LEN: usize = 1_024;
 /// Number of connections for reads.
 const READER_COUNT: usize = 4;
-/// Timeout of a query.
+/// Timeout of one SQL query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Database with its connections.
+/// PostgreSQL database of a store, with its connections for writes, reads and snapshots.
 pub(super) struct Database {
     write_queue: mpsc::Sender<WriteRequest>,
     readers: Vec<ReconnectingConnection>,
     /// Round-robin counter of the readers.
     next_reader: AtomicUsize,
-    /// Writer task.
+    /// Task that executes all writes.
     writer_task: JoinSet<()>,
     /// Cluster task: sends heartbeats and reads the messages of peer hubs.
     _cluster_task: JoinSet<()>,

@@ -28,7 +28,7 @@ const FINISH_CALLS: &str = "UPDATE calls SET status = over.status, result = over
 /// Maximum size in bytes of a call that is grouped with others.
 const MAX_GROUPED_CALL_BYTES: usize = 64 << 10;
 
-/// Changes of several batches.
+/// Calls that start or finish in several batches, written together.
 #[derive(Default)]
 pub(super) struct GroupedCalls<'a> {
     required_versions: BTreeSet<(TenantId, &'a DocumentKey, u64)>,

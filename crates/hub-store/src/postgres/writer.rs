@@ -37,15 +37,15 @@ pub(super) struct WriteRequest {
     pub(super) outcome: oneshot::Sender<Result<()>>,
 }
 
-/// Writer of one database.
+/// Task state that executes all writes to one database, one commit after another.
 pub(super) struct Writer {
     link: ReconnectingConnection,
     cluster: Option<Arc<ClusterMember>>,
-    /// Events of this hub.
+    /// Receives events of this hub to store for the cluster.
     events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     /// Events that are not stored yet.
     pending_events: Vec<(TenantId, NewEvent)>,
-    /// Whether events were dropped.
+    /// Whether events of this hub were dropped.
     has_lost_events: bool,
 }
 

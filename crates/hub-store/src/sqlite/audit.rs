@@ -31,7 +31,7 @@ pub(super) fn append(db: &Connection, tenant: TenantId, entries: Vec<AuditEntry>
     added.map_err(|error| database_error(&error))
 }
 
-/// Inserts an entry unchanged.
+/// Inserts an audit entry of a backup unchanged.
 pub(super) fn insert(db: &Connection, tenant: TenantId, row: StoredAuditEntry) -> rusqlite::Result<()> {
     let sql = "INSERT INTO audit (tenant, number, at, actor, action, fields, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let StoredAuditEntry { number, at, actor, action, fields, hash } = row;

@@ -20,10 +20,10 @@ pub(crate) struct EgressConfig {
     pub(crate) proxy: Option<ProxyConfig>,
 }
 
-/// Proxy settings.
+/// Settings of the HTTP proxy for outgoing connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxyConfig {
-    /// URL without credentials.
+    /// URL of the proxy, without credentials.
     url: String,
     user: Option<String>,
     /// Name of the environment variable with the password.

@@ -26,7 +26,7 @@ use crate::terminal::shell_quote;
 
 /// Maximum attempts to lock the data directory: a command that checks for a running hub holds the lock for a moment.
 const MAX_LOCK_ATTEMPTS: u32 = 20;
-/// Delay between two attempts.
+/// Delay between two attempts to lock the data directory.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Global options that locate the hub.
@@ -342,14 +342,14 @@ impl Drop for DataDirLock {
     }
 }
 
-/// Running hub.
+/// Address and token of the hub that is running on the data directory.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningHub {
-    /// Base URL.
+    /// Base URL of the hub.
     pub(crate) url: String,
     /// Token that authenticates as the local user until the process exits.
     pub(crate) token: Secret,
-    /// Process id.
+    /// Process id of the hub.
     pub(crate) pid: u32,
 }
 

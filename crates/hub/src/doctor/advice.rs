@@ -1,4 +1,4 @@
-//! Advice for failed steps.
+//! Advice of `linchpin doctor` for failed steps.
 
 use linchpin::auth::AuthErrorKind;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::advice;
 use crate::terminal::one_line;
 
-/// Step of a diagnosis.
+/// Step of a diagnosis by `linchpin doctor`.
 #[derive(Debug, Clone)]
 pub(crate) struct DoctorStep {
     pub(crate) name: &'static str,
@@ -59,7 +59,7 @@ impl DoctorStep {
     }
 }
 
-/// Shared recorder of steps.
+/// Shared recorder of the steps of a diagnosis.
 pub(crate) struct Trace(Mutex<TraceState>);
 
 #[derive(Default)]
@@ -72,7 +72,7 @@ struct TraceState {
     sign_in_failure: Option<(AuthErrorKind, usize)>,
 }
 
-/// Names of the sign-in steps.
+/// Name of the sign-in step that reads metadata. The next constants name the other sign-in steps.
 pub(super) const METADATA: &str = "metadata";
 const AUTHORITY: &str = "authority";
 pub(super) const REGISTRATION: &str = "registration";

@@ -34,10 +34,10 @@ pub(crate) struct TerminalElicitor {
     lines: Mutex<LineReader>,
 }
 
-/// Input of the user.
+/// What the user typed at a prompt.
 enum UserInput {
     Line(String),
-    /// End of the input.
+    /// Standard input has ended.
     End,
     Decline,
     Cancel,
@@ -72,7 +72,7 @@ impl TerminalElicitor {
         }
     }
 
-    /// Handles a form elicitation.
+    /// Asks the user for the fields of a form elicitation.
     pub(crate) async fn form(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
         let _held = self.screen.hide_bar();

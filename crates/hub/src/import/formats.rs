@@ -27,7 +27,7 @@ pub(crate) enum ClientFormat {
     VsCode,
 }
 
-/// File to import.
+/// Configuration file of an MCP client, from which servers are imported.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) path: PathBuf,

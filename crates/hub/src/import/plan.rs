@@ -79,7 +79,7 @@ impl PlanEntry {
     }
 }
 
-/// Existing servers.
+/// Servers that exist before the import.
 pub(super) struct ExistingServers<'a> {
     /// Configured servers; `None` if the configuration file is on another machine.
     pub(super) file: Option<Vec<ConfiguredServer>>,
@@ -88,7 +88,7 @@ pub(super) struct ExistingServers<'a> {
     pub(super) api: Option<&'a ApiClient>,
 }
 
-/// Existing server.
+/// Server that exists before the import.
 struct ExistingServer {
     name: String,
     is_stdio: bool,

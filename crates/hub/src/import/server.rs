@@ -13,8 +13,9 @@ use super::formats::ClientFormat;
 use super::variables::{Expansion, VariableContext, referenced_variables};
 use crate::config::env_variable;
 
-/// Maximum number of items, and maximum length of a text; the limits of the hub are lower.
+/// Maximum number of items of a list in an imported entry; the limits of the hub are lower.
 const MAX_ITEMS: usize = 1_000;
+/// Maximum length of a text in an imported entry; the limits of the hub are lower.
 const MAX_TEXT_LEN: usize = 100_000;
 /// Fields that are imported, or ignored without a note.
 const KNOWN_FIELDS: [&str; 9] =
@@ -22,7 +23,7 @@ const KNOWN_FIELDS: [&str; 9] =
 /// Name of the only secret of a remote server.
 pub(super) const CREDENTIAL: &str = "credential";
 
-/// Server to import.
+/// Server that was read from the configuration of an MCP client.
 #[derive(Debug, Clone)]
 pub(super) struct ImportedServer {
     /// Fields of the server. The configuration file and the API use the same names.

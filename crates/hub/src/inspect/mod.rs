@@ -18,7 +18,7 @@ use crate::roots;
 use crate::target::Target;
 use crate::terminal::OutputStyle;
 
-/// Result of an inspection.
+/// What `linchpin inspect` found out about a server.
 struct Inspection {
     server: Option<Implementation>,
     revision: Revision,

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::settings::Settings;
 use crate::error::{CliError, CliErrorKind};
 
-/// Maximum spans per batch.
+/// Maximum number of spans sent to the collector at once.
 const MAX_BATCH: usize = 512;
 /// Maximum time a span waits for its batch to fill.
 const BATCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Private networks on which plain HTTP is allowed: collectors there often have no TLS.
 const PRIVATE_NETWORKS: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
-/// Queue of finished spans.
+/// Queue of finished spans that wait for export.
 pub(super) struct Queue {
     pub(super) spans: mpsc::Receiver<Value>,
     /// Number of spans dropped because the queue was full.

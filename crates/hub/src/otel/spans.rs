@@ -15,13 +15,14 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::export::Queue;
 
-/// Capacity of the queue.
+/// Maximum number of finished spans that wait for export.
 const QUEUE_CAPACITY: usize = 8_192;
-/// OTLP values of `SpanKind`.
+/// OTLP number of the span kind `SERVER`.
 const SPAN_KIND_SERVER: u8 = 2;
+/// OTLP number of the span kind `CLIENT`.
 const SPAN_KIND_CLIENT: u8 = 3;
 
-/// Layer that records spans.
+/// `tracing` layer that records spans for export.
 pub(super) struct SpanLayer {
     finished: mpsc::Sender<Value>,
     dropped: Arc<AtomicU64>,
@@ -63,7 +64,7 @@ fn parse_hex(text: &str, digits: usize) -> Option<u128> {
     is_right.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
-/// Open span.
+/// Span that has started and is not closed yet.
 struct OpenSpan {
     context: SpanContext,
     parent: Option<u64>,

@@ -12,7 +12,7 @@ use crate::cli::to_anyhow;
 use crate::config::Config;
 use crate::error::{CliError, CliErrorKind};
 
-/// Default listen address.
+/// Address on which the hub listens by default.
 pub(super) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
 /// Any free port of this machine.
 const ANY_PORT: SocketAddr = SocketAddr::new(DEFAULT_ADDRESS.ip(), 0);
@@ -39,7 +39,7 @@ async fn bind(address: SocketAddr, listeners: usize) -> Result<Listener, CliErro
     Ok(listener.max_connections(max_connections(listeners)))
 }
 
-/// Public listener.
+/// Settings of the listener for clients on other machines.
 pub(super) struct PublicListener {
     address: SocketAddr,
     pub(super) certificate: Option<Certificate>,

@@ -16,7 +16,7 @@ pub(crate) use text::{display_width, first_paragraph, one_line, sanitize, shell_
 /// Minimum width that lines are wrapped to.
 const MIN_WIDTH: usize = 40;
 
-/// Style of a text.
+/// Style of a text on the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,

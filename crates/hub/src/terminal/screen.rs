@@ -18,7 +18,7 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct ScreenState {
     bar: Option<String>,
-    /// Number of open prompts.
+    /// Number of open prompts, which hide the progress bar.
     open_prompts: usize,
 }
 

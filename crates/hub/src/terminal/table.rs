@@ -8,7 +8,7 @@ const COLUMN_GAP: usize = 2;
 /// Minimum width of the last column; with less room it is printed below the others.
 const MIN_LAST_COLUMN: usize = 24;
 
-/// Cell of a table.
+/// Cell of a table on the terminal.
 pub(crate) struct Cell {
     text: String,
     style: Style,

@@ -17,7 +17,7 @@ const PROGRAM_SIZES: [(usize, u64); 4] = [(1 << 12, 1), (1 << 15, 8), (1 << 18, 
 /// Cache size per pattern and thread, in bytes.
 const CACHE_BYTES: usize = 1 << 18;
 
-/// Compiled pattern.
+/// Compiled regular expression of the keyword `pattern`.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) source: Box<str>,

@@ -17,7 +17,7 @@ use crate::node::{Counts, Id, Node, NumberKeywords, StringKeywords, Types, Value
 use crate::number::Number;
 use crate::pattern::Pattern;
 
-/// Running validation.
+/// State of the validation of one value against a schema.
 pub(crate) struct Validation<'s> {
     schema: &'s Schema,
     work: WorkBudget,
