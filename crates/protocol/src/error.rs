@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// Internal error. The text is safe to send to the peer.
     Internal(String),
-    /// Application-defined error.
+    /// Error with a code that the application defines.
     Custom {
         /// Error code.
         code: i64,

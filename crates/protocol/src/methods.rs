@@ -2,7 +2,7 @@
 
 use crate::version::{Feature, Revision};
 
-/// Direction of a message.
+/// Direction in which a method is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.

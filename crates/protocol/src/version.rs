@@ -39,7 +39,7 @@ impl Revision {
         Revision::V2025_11_25,
         Revision::V2026_07_28,
     ];
-    /// Latest revision.
+    /// Latest supported revision.
     pub const LATEST: Revision = Revision::V2026_07_28;
     /// Latest revision of the session era.
     pub const LATEST_SESSION: Revision = Revision::V2025_11_25;

@@ -1,4 +1,4 @@
-//! Cache hints of results.
+//! Cache hints in results: how long clients may cache them.
 
 use crate::encode::words;
 

@@ -1,4 +1,4 @@
-//! Request cancellation.
+//! Cancellation of requests: `notifications/cancelled`.
 
 use linchpin_jsonrpc::Id;
 

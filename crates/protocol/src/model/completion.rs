@@ -1,4 +1,4 @@
-//! Argument completion.
+//! Completion of arguments of prompts and resource templates.
 
 use std::collections::BTreeMap;
 
@@ -60,14 +60,14 @@ results! {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "RawReference")]
 pub enum CompletionReference {
-    /// Prompt.
+    /// Prompt whose argument is completed.
     Prompt {
         /// Name of the prompt.
         name: String,
         /// Display name of the prompt.
         title: Option<String>,
     },
-    /// Resource template.
+    /// Resource template whose variable is completed.
     Resource {
         /// URI or URI template.
         uri: String,

@@ -106,7 +106,7 @@ model! {
 /// Link to a resource: the description of the resource.
 pub type ResourceLink = Resource;
 
-/// Content block.
+/// Content block of a tool result or a prompt message.
 ///
 /// Fallback forms, in revisions without the block type: audio becomes an embedded resource, and a resource link becomes
 /// a line of text.

@@ -114,7 +114,7 @@ impl ElicitResult {
     }
 }
 
-/// Schema of a form.
+/// Schema of an elicitation form.
 ///
 /// Fallback form: revisions without titled enums get `enum` and `enumNames` instead of `oneOf`.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
@@ -169,7 +169,7 @@ fn downgrade_field(field: &Value) -> Value {
 }
 
 words! {
-    /// Elicitation mode.
+    /// How the user is asked: in a form, or at a URL.
     pub enum ElicitMode {
         /// Form mode.
         Form = "form",
@@ -177,7 +177,7 @@ words! {
         Url = "url",
     }
 
-    /// Action of the user.
+    /// What the user did with an elicitation.
     pub enum ElicitAction {
         /// The user submitted the form or agreed to open the URL.
         Accept = "accept",

@@ -20,7 +20,7 @@ model! {
         icons: Option<Vec<Icon>> = "icons" since Icons,
     }
 
-    /// Icon.
+    /// Icon of a server, client, tool, prompt or resource.
     pub struct Icon {
         /// HTTPS or `data:` URI.
         src: String = "src",

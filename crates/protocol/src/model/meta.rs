@@ -14,7 +14,7 @@ pub type Meta = Map<String, Value>;
 pub mod key {
     /// Protocol version of a request.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// Identity of the client.
+    /// Name and version of the client.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
     /// Capabilities of the client.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -22,7 +22,7 @@ pub mod key {
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Subscription that a notification belongs to.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// Identity of the server.
+    /// Name and version of the server.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Task that a message belongs to (core tasks).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

@@ -9,7 +9,7 @@ use super::{CacheScope, Content, Icon, Meta, Role};
 use crate::encode::model;
 
 model! {
-    /// Prompt template.
+    /// Prompt of a server, as listed.
     #[derive(Default)]
     pub struct Prompt {
         /// Programmatic name.

@@ -8,7 +8,7 @@ use super::{Annotations, CacheScope, Icon, Meta};
 use crate::encode::model;
 
 model! {
-    /// Resource of a server.
+    /// Resource of a server, as listed.
     #[derive(Default)]
     pub struct Resource {
         /// URI of the resource.

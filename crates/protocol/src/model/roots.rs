@@ -4,7 +4,7 @@ use super::Meta;
 use crate::encode::model;
 
 model! {
-    /// Root directory or file.
+    /// Directory or file of the client that a server may work on.
     pub struct Root {
         /// `file://` URI.
         uri: String = "uri",

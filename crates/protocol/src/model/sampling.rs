@@ -38,7 +38,7 @@ model! {
         meta: Option<Meta> = "_meta" since Sessions,
     }
 
-    /// Message of the conversation.
+    /// Message of the conversation that the client's model continues.
     pub struct SamplingMessage {
         /// Role of the speaker.
         role: Role = "role",
@@ -61,7 +61,7 @@ model! {
         intelligence_priority: Option<f64> = "intelligencePriority",
     }
 
-    /// Model hint.
+    /// Hint at a model that the server prefers for sampling.
     pub struct ModelHint {
         /// Substring of a model name.
         name: Option<String> = "name",
@@ -122,7 +122,7 @@ impl SamplingMessage {
 }
 
 words! {
-    /// Tool choice mode.
+    /// Whether the model may, must or must not use tools.
     pub enum ToolChoiceMode {
         /// The model decides whether to use tools.
         Auto = "auto",

@@ -115,7 +115,7 @@ impl Encode for SkillFrontmatter {
     }
 }
 
-/// Files of a skill.
+/// How a skill lists its files.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SkillResources {
     /// All files, including `SKILL.md`.

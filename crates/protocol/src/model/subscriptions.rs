@@ -20,7 +20,7 @@ model! {
         meta: Option<Meta> = "_meta",
     }
 
-    /// Filter of notifications.
+    /// Notifications that a client subscribes to.
     #[derive(Default)]
     pub struct SubscriptionFilter {
         /// Changes of the tool list.

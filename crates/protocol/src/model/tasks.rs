@@ -17,7 +17,7 @@ use crate::encode::{Encode, Encoder, Fields, model, words};
 use crate::version::Feature;
 
 words! {
-    /// Status of a task.
+    /// Status of an MCP task.
     pub enum TaskStatus {
         /// The task is running.
         Working = "working",

@@ -34,7 +34,7 @@ model! {
         task_support: Option<TaskSupport> = "taskSupport",
     }
 
-    /// Parameters of list requests.
+    /// Parameters of list requests: the cursor of the page.
     #[derive(Default)]
     pub struct PageParams {
         /// Cursor of the page. Default: the first page.
@@ -60,7 +60,7 @@ model! {
     }
 }
 
-/// Tool definition.
+/// Tool definition, as a server lists it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an object")]
 pub struct Tool {
