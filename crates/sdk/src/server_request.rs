@@ -125,7 +125,7 @@ impl ClientResult {
     }
 }
 
-/// Encodes the parameters.
+/// Encodes the parameters of the request.
 impl Encode for ServerRequest {
     fn encode(&self, to: &mut Encoder<'_>) {
         match self {

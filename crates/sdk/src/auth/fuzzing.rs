@@ -11,7 +11,7 @@ use crate::jose::{Algorithm, CompactJws, PublicKey};
 /// Upper bound of the steps of a flow, regardless of its input.
 const MAX_STEPS: usize = 200;
 
-/// Trace of a flow.
+/// What an authorization flow did with fuzzed responses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FlowTrace {
     /// URLs that received secrets.

@@ -29,7 +29,7 @@ pub struct Request<'a> {
     pub is_background: bool,
 }
 
-/// Credentials of a request.
+/// Headers that authenticate one request to a server.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     /// Headers to add. Mark their values as sensitive.
@@ -90,7 +90,7 @@ pub struct ApiKey {
     key: Secret,
 }
 
-/// User name and password.
+/// User name and password, sent as HTTP Basic authentication.
 #[derive(Debug, Clone)]
 pub struct Basic {
     name: String,

@@ -7,7 +7,7 @@ use crate::server::is_scope;
 /// Maximum number of scopes in a set; the rest is ignored.
 const MAX_SCOPES: usize = 256;
 
-/// Ordered set of scopes.
+/// Ordered set of OAuth scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<String>);
 

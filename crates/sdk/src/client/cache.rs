@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Limits of the cache: number of results, and their total size.
+/// Maximum number of cached results.
 const MAX_RESULTS: usize = 1_000;
+/// Maximum total size of the cached results in bytes.
 const MAX_BYTES: usize = 16 << 20;
 /// Upper bound of the TTL.
 const MAX_TTL: Duration = Duration::from_hours(24);

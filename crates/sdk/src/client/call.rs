@@ -48,7 +48,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Sets the progress callback.
+    /// Sets a callback that receives the progress of the request.
     pub fn progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.request.options.progress = Some(Arc::new(callback));
         self
@@ -60,7 +60,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Bypasses the response cache.
+    /// Sends the request even if its response is cached.
     pub fn fresh(mut self) -> Self {
         self.request.options.fresh = true;
         self

@@ -308,7 +308,7 @@ impl Drop for ProgressHookGuard<'_> {
     }
 }
 
-/// Options of one request.
+/// Options of one request of the client.
 #[derive(Clone, Default)]
 pub(crate) struct RequestOptions {
     pub(crate) timeout: Option<Duration>,
@@ -319,11 +319,11 @@ pub(crate) struct RequestOptions {
     pub(crate) handler: Option<Arc<dyn ServerRequestHandler>>,
     /// Capabilities of that handler.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
-    /// Bypasses the response cache.
+    /// Whether to bypass the response cache.
     pub(crate) fresh: bool,
 }
 
-/// Sends a cancellation notification.
+/// Notifies the server that a request is cancelled.
 fn cancel(outbox: &Outbox, revision: Revision, id: &Id<'_>, reason: &str) {
     let (request_id, reason) = (Some(id.clone().into_owned()), Some(reason.to_owned()));
     let params = CancelledParams { request_id, reason, meta: None };

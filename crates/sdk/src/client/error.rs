@@ -1,4 +1,4 @@
-//! Error type of clients.
+//! Error type of client requests.
 
 use std::fmt;
 use std::io;

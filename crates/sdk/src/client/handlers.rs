@@ -13,7 +13,7 @@ use crate::server::BoxFuture;
 use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
 
-/// Handler of server requests.
+/// Handler of server requests: elicitation, sampling and roots.
 pub(crate) trait ServerRequestHandler: Send + Sync {
     fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>>;
 }
@@ -33,7 +33,7 @@ pub enum ListChanged {
     Prompts,
 }
 
-/// Handlers of a client.
+/// Callbacks of a client for server requests and notifications.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub(crate) elicit: Option<RequestCallback<ElicitParams, ElicitResult>>,
@@ -47,7 +47,7 @@ pub(crate) struct Handlers {
     pub(crate) notification: Option<AnyNotificationCallback>,
     /// Forwards server requests to the caller whose call caused them.
     pub(crate) forward: bool,
-    /// Declares the tasks capability.
+    /// Whether to declare the tasks capability.
     pub(crate) tasks: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::egress::{Egress, Redirects};
 use crate::transport::Direction;
 use crate::transport::http::{HeadersRequest, HttpTransport};
 
-/// Options of remote servers.
+/// Options of clients of remote servers.
 impl ClientBuilder<HttpTransport> {
     fn with(mut self, change: impl FnOnce(HttpTransport) -> HttpTransport) -> Self {
         self.transport = change(self.transport);

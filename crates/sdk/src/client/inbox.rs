@@ -145,7 +145,7 @@ impl Inbox {
         }
     }
 
-    /// Handles an updated resource.
+    /// Handles the notification of an updated resource.
     pub(super) fn on_resource_updated(&self, uri: String) {
         self.0.cache.invalidate_resource(&uri);
         if let Some(callback) = &self.0.handlers.resource_updated {
@@ -153,7 +153,7 @@ impl Inbox {
         }
     }
 
-    /// Handles a changed list.
+    /// Handles the notification of a changed list.
     pub(super) fn on_list_changed(&self, list: ListChanged) {
         match list {
             ListChanged::Tools => {

@@ -210,14 +210,14 @@ impl Client {
         Call::tool(self.clone(), tool.into(), &arguments)
     }
 
-    /// Reads a resource.
+    /// Reads a resource of the server.
     pub fn read(&self, uri: impl Into<String>) -> Call<ReadResourceResult> {
         let params =
             ReadResourceParams { uri: uri.into(), input_responses: None, request_state: None, meta: None };
         self.typed_call(Method::ReadResource, &params)
     }
 
-    /// Renders a prompt.
+    /// Gets a prompt of the server, rendered with these arguments.
     pub fn prompt<K: Into<String>, V: Into<String>>(
         &self,
         name: impl Into<String>,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::core::{ClientCore, Negotiated, RequestOptions};
 use super::error::ClientError;
 
-/// Which eras to try.
+/// Which eras of the protocol to try with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EraHint {
     /// The era of the server is not known: try both.
@@ -39,7 +39,7 @@ enum DiscoverOutcome {
     Unsupported,
 }
 
-/// Negotiates era and revision.
+/// Negotiates the era and the protocol revision with the server.
 pub(super) async fn negotiate(core: &Arc<ClientCore>, opening: EraHint) -> Result<Negotiated, ClientError> {
     let limit = core.settings.open_timeout;
     let agreed = tokio::select! {

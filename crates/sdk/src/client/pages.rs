@@ -24,11 +24,13 @@ use super::core::{ClientCore, RequestOptions};
 use super::rounds::result_type;
 use super::{Client, ClientError};
 
-/// Limits of one list: number of items, and total size of its pages.
+/// Maximum number of items of one list.
 const MAX_ITEMS: usize = 100_000;
+/// Maximum total size of the pages of one list in bytes.
 const MAX_BYTES: usize = 256 << 20;
-/// Limits of the report of skipped entries: their number, and the characters of a name.
+/// Maximum number of reported skipped entries.
 const MAX_SKIPPED: usize = 1_000;
+/// Maximum length of the reported name of a skipped entry, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
 /// An item of a server list.
@@ -42,7 +44,7 @@ pub trait Item: Sized + Send {
     const MEMBER: &'static str;
     #[doc(hidden)]
     fn into_parts(page: Self::Page) -> (Vec<Self>, Option<String>);
-    /// Decodes one entry.
+    /// Decodes one entry of a list.
     #[doc(hidden)]
     fn decode_entry(text: &str) -> Result<Self, InvalidValue>;
     #[doc(hidden)]
@@ -60,7 +62,7 @@ pub trait Item: Sized + Send {
 pub struct SkippedEntry {
     /// Its name or URI; its position in the list if it has neither.
     pub name: String,
-    /// Why it was skipped.
+    /// Why the entry was skipped.
     pub reason: String,
 }
 
@@ -71,11 +73,11 @@ impl SkippedEntry {
     }
 }
 
-/// A complete list.
+/// Complete list of a server, such as its tools, from all pages.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Listing<T> {
-    /// The entries.
+    /// The valid entries of the list.
     pub items: Vec<T>,
     /// The skipped entries, with the reasons. At most 1,000.
     pub skipped: Vec<SkippedEntry>,
@@ -136,7 +138,7 @@ items! {
     };
 }
 
-/// A decoded page.
+/// Decoded page of a list.
 struct Page<T> {
     items: Vec<T>,
     next: Option<String>,
@@ -239,7 +241,7 @@ impl<T: Item> Pages<T> {
         }
     }
 
-    /// Bypasses the response cache.
+    /// Requests the list even if it is cached.
     pub fn fresh(mut self) -> Self {
         self.options.fresh = true;
         self

@@ -52,7 +52,7 @@ impl RevisionCache {
         entries.insert(server_hash(server), revision);
     }
 
-    /// Removes a server.
+    /// Removes a server from the cache.
     pub fn remove(&self, server: &str) {
         lock(&self.0).remove(&server_hash(server));
     }

@@ -265,7 +265,7 @@ pub(super) fn with_member(object: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
     [open, comma, b"\"", key.as_bytes(), b"\":", value, b"}"].concat()
 }
 
-/// Handles input requests concurrently.
+/// Handles the input requests of a call or task concurrently.
 pub(super) async fn handle_input_requests(
     client: &Client,
     options: &RequestOptions,

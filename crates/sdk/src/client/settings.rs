@@ -9,7 +9,7 @@ use linchpin_protocol::model::{Implementation, LogLevel};
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) info: Implementation,
-    /// Supported revisions.
+    /// Supported protocol revisions.
     pub(crate) revisions: Vec<Revision>,
     pub(crate) timeout: Duration,
     pub(crate) max_timeout: Option<Duration>,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) max_pages: usize,
     pub(crate) max_rounds: usize,
     pub(crate) string_ids: bool,
-    /// Enables the response cache.
+    /// Whether responses are cached.
     pub(crate) cache: bool,
     pub(crate) log_level: Option<LogLevel>,
     /// Name of the server in log events.

@@ -10,8 +10,9 @@ use crate::lock::lock;
 
 /// Number of stray lines without a message after which the connection fails.
 const MAX_STRAY_LINES: usize = 100;
-/// Number of quoted lines, and of characters of each.
+/// Maximum number of quoted lines.
 const QUOTED_LINES: usize = 3;
+/// Maximum number of quoted characters of each line.
 const QUOTED_CHARS: usize = 200;
 
 /// Stray output of one connection, until its first message.

@@ -20,8 +20,9 @@ use super::{Client, ClientError};
 use crate::lock::lock;
 use crate::server::spawn;
 
-/// Maximum consecutive attempts to reopen a stream, and the first and longest delay before one.
+/// Maximum consecutive attempts to reopen a stream.
 const MAX_ATTEMPTS: u32 = 20;
+/// First and longest delay before an attempt to reopen a stream.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 /// A stream open for this long resets the attempts.
 const STABLE_AFTER: Duration = Duration::from_secs(10);

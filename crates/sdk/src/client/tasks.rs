@@ -21,14 +21,16 @@ use super::rounds::{CallDeadline, RoundRequest, encode_responses, handle_input_r
 use super::{Client, ClientError, RequestOptions};
 use crate::server::spawn;
 
-/// Poll interval if the server names none, and the bounds of the interval it may name.
+/// Poll interval of a task for which the server names none.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum poll interval, even if the server names a shorter one.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum poll interval, even if the server names a longer one.
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 /// Timeout of `tasks/result`, which may block until a user has replied to an elicitation.
 const RESULT_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// A started call.
+/// Tool call that was sent: it has finished, or it continues as a task.
 pub enum StartedCall {
     /// The call has finished.
     Done(Box<CallToolResult>),

@@ -1,4 +1,4 @@
-//! Request and response bodies.
+//! Bodies of outgoing requests and of their responses.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -21,11 +21,11 @@ pub enum ConnectPhase {
     Tls,
 }
 
-/// A finished step.
+/// Finished step of opening a connection, for observers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConnectStep<'a> {
-    /// The step.
+    /// Kind of the step.
     pub phase: ConnectPhase,
     /// The host in the URL.
     pub host: &'a str,
@@ -37,7 +37,7 @@ pub struct ConnectStep<'a> {
     pub error: Option<&'a EgressError>,
 }
 
-/// Callback for finished steps.
+/// Callback for the finished steps of opening connections.
 pub(super) type ConnectObserver = Arc<dyn Fn(&ConnectStep<'_>) + Send + Sync>;
 
 impl fmt::Display for ConnectPhase {

@@ -70,7 +70,7 @@ impl Egress {
         }
     }
 
-    /// Records a reached destination.
+    /// Records that a connection to this target was opened.
     pub(super) fn record_reached(&self, target: &Target, trust: UrlSource, route: &Route) {
         let Some(listener) = &self.denials else { return };
         let mut reached = lock(&listener.reached);

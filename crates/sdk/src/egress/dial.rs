@@ -37,10 +37,10 @@ pub(super) struct Dialer {
     pub on_connect_step: Option<ConnectObserver>,
 }
 
-/// Route of a connection.
+/// How a connection reached its target: address, address class and proxy.
 #[derive(Clone)]
 pub(super) struct Route {
-    /// Class of the destination.
+    /// Address class of the target.
     pub class: AddressClass,
     /// The dialled address; `None` through a proxy, which resolves the name itself.
     pub address: Option<IpAddr>,

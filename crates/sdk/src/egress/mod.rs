@@ -42,5 +42,5 @@ pub use redirect::Redirects;
 pub use resolver::Resolver;
 pub use target::Target;
 
-/// A boxed future.
+/// Boxed future that can be sent between threads.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::address_class::AddressClass;
 use super::error::EgressError;
 
-/// Source of a URL.
+/// Source of a URL, which determines what addresses it may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UrlSource {
     /// Configured by the caller: entered by a user, or from a configuration.
@@ -127,9 +127,9 @@ impl Policy {
 /// Violation of the egress policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyViolation {
-    /// The address.
+    /// Address that the policy denies.
     pub address: IpAddr,
-    /// The class of the address.
+    /// Class of that address.
     pub class: AddressClass,
     pub(super) reason: ViolationReason,
 }

@@ -51,7 +51,7 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 #[derive(Clone)]
 pub struct Egress {
     shared: Arc<Shared>,
-    /// Listener for denials.
+    /// Listener for connections that the policy denies.
     pub(super) denials: Option<Arc<DenialListener>>,
 }
 
@@ -289,11 +289,11 @@ pub(super) struct Limits {
     pub idle_per_host: usize,
 }
 
-/// Idle connections.
+/// Pool of idle HTTP connections for reuse.
 pub(super) struct Pool {
     limits: Limits,
     state: Mutex<PoolState>,
-    /// Number of reconfigurations.
+    /// Number of reconfigurations; older connections are not reused.
     generation: AtomicU64,
 }
 

@@ -14,7 +14,7 @@ use super::target::{Host, Target};
 /// Maximum size of the head of a proxy response.
 const MAX_RESPONSE_HEAD_BYTES: usize = 8 * 1024;
 
-/// Advice for status 407.
+/// Advice if the proxy responds with status 407.
 const MSG_AUTH_REQUIRED: &str = "it requires a user name and password: add them to its URL";
 
 /// A proxy and its exceptions.

@@ -7,14 +7,14 @@ use super::param_headers::ParamHeaders;
 use super::sse::{SseError, SseEvent, SseParser};
 use super::{header_names, header_value};
 
-/// Parsed event stream.
+/// Events and state of a parsed SSE stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// Id, whether the event itself set it, type and data.
     pub events: Vec<(Option<String>, bool, String, String)>,
     /// Id to resume from.
     pub last_id: Option<String>,
-    /// Reconnection delay.
+    /// Reconnection delay that the server requested.
     pub retry: Option<std::time::Duration>,
     /// Why parsing failed: `true` for size, `false` for invalid bytes.
     pub fault: Option<bool>,

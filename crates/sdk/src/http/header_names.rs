@@ -1,10 +1,10 @@
-//! Header names of MCP.
+//! Names of the HTTP headers of MCP.
 
 use http::HeaderName;
 
-/// Revision of the message.
+/// Protocol revision of the message.
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// Session id, in revisions with sessions.
+/// Id of the MCP session, in revisions with sessions.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The method of the request in the body.
 pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");

@@ -309,7 +309,7 @@ impl Connection {
         None
     }
 
-    /// Writes the response.
+    /// Writes the response of a request to its outbox.
     pub(super) fn respond(
         &self,
         id: &Id<'_>,

@@ -12,9 +12,9 @@ pub struct Identity {
     subject: String,
     issuer: Option<String>,
     client_id: Option<String>,
-    /// Sorted, without duplicates.
+    /// Granted scopes, sorted, without duplicates.
     scopes: Vec<String>,
-    /// Since the Unix epoch.
+    /// Expiry of the token, since the Unix epoch.
     expires: Option<Duration>,
     claims: Map<String, Value>,
     key: Option<String>,
@@ -48,7 +48,7 @@ impl Identity {
         self
     }
 
-    /// Adds scopes.
+    /// Adds granted scopes.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));

@@ -15,8 +15,9 @@ pub(crate) use uri::{check_name, encode_path, normalize, skill_root};
 
 /// Main file of every skill.
 pub(crate) const SKILL_MD: &str = "SKILL.md";
-/// Limits of a skill, which every host supports: larger skills are neither offered nor loaded.
+/// Maximum number of files of a skill. Every host supports it; larger skills are neither offered nor loaded.
 pub(crate) const MAX_FILES: usize = 512;
+/// Maximum size of all files of a skill in bytes, with the same effect.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// Returns the digest of a file in its text form.

@@ -6,7 +6,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting depth.
+/// Maximum nesting depth of YAML frontmatter.
 const MAX_DEPTH: usize = 32;
 
 /// An unfinished list or mapping.

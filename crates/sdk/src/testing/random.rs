@@ -1,7 +1,7 @@
 //! Deterministic pseudo-random numbers. They depend only on the seed, on every machine and in every version, so a
 //! seed in a failure message is enough to reproduce the failure.
 
-/// Splitmix64 generator.
+/// Reproducible random numbers for tests (splitmix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

@@ -45,7 +45,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// Connects without sending anything.
+    /// Connects to the server without sending anything.
     pub fn new(service: &Service) -> Self {
         let answers = Arc::new(Outbox::without_callback(usize::MAX));
         RawClient {

@@ -44,12 +44,12 @@ impl Reaction {
         self
     }
 
-    /// Responds with a result.
+    /// Responds with this result.
     pub fn result(self, result: Value) -> Self {
         self.push(ReactionStep::Response("result", result))
     }
 
-    /// Responds with an error.
+    /// Responds with this error.
     pub fn error(self, code: i64, message: &str) -> Self {
         self.push(ReactionStep::Response("error", json!({ "code": code, "message": message })))
     }
@@ -64,7 +64,7 @@ impl Reaction {
         self.raw(&message.to_string())
     }
 
-    /// Sends a notification.
+    /// Sends a notification with these parameters.
     pub fn notify(self, method: &str, params: &Value) -> Self {
         self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
     }

@@ -1,4 +1,4 @@
-//! Direction of a message.
+//! Direction of a message: sent or received.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::Tool;
 use tokio::sync::Notify;
 
-/// Consumer of received messages.
+/// Receiver of the messages that a transport reads.
 pub(crate) trait Receiver: Send + Sync {
     /// Handles one message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
@@ -15,7 +15,7 @@ pub(crate) trait Receiver: Send + Sync {
     fn too_long(&self);
     /// Reports the end of the connection.
     fn ended(&self, reason: &str);
-    /// Returns the negotiated revision.
+    /// Returns the negotiated protocol revision, once known.
     fn revision(&self) -> Option<Revision> {
         None
     }
@@ -25,7 +25,7 @@ pub(crate) trait Receiver: Send + Sync {
     fn server_label(&self) -> &str {
         "unknown"
     }
-    /// Fails one request.
+    /// Fails the request with this id.
     fn fail(&self, _: &Id<'_>, _: CallError) {}
     /// Returns whether a request still waits for its response.
     fn is_waiting(&self, _: &Id<'_>) -> bool {

@@ -61,7 +61,7 @@ pub(in crate::auth) fn authorization_request(
     (url, pending)
 }
 
-/// Parameters of a redirect.
+/// Query parameters with which the authorization server redirects the browser back.
 #[derive(Default)]
 struct RedirectParams {
     code: Option<Secret>,

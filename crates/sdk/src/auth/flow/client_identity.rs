@@ -17,7 +17,7 @@ use crate::auth::secret::{self, Secret};
 /// Lifetime of a client assertion, in seconds.
 const ASSERTION_LIFETIME: u64 = 300;
 
-/// Client authentication method.
+/// How the OAuth client authenticates at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::auth) enum ClientAuthMethod {
     #[serde(rename = "none")]

@@ -7,8 +7,9 @@ use super::pkce::random_text;
 use crate::auth::error::AuthError;
 use crate::jose::{SigningKey, digest};
 
-/// Request header of the proof, and response header with the nonce of the next one.
+/// Request header that contains the `DPoP` proof.
 pub(crate) const PROOF_HEADER: HeaderName = HeaderName::from_static("dpop");
+/// Response header with the nonce that the next proof must contain.
 pub(in crate::auth) const NONCE_HEADER: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// Creates a proof of possession for one request.

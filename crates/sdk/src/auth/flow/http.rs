@@ -104,7 +104,7 @@ impl FlowRequest {
         self.headers.push((name, value.into()));
     }
 
-    /// Returns the purpose.
+    /// Returns the purpose of the request.
     pub(in crate::auth) fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -115,7 +115,7 @@ impl FlowRequest {
         if self.body.is_some() { "POST" } else { "GET" }
     }
 
-    /// Returns the URL.
+    /// Returns the URL of the request.
     pub(in crate::auth) fn url(&self) -> &str {
         &self.url
     }
@@ -152,9 +152,9 @@ impl fmt::Debug for FlowRequest {
 /// HTTP response of a flow.
 #[derive(Clone)]
 pub(in crate::auth) struct FlowResponse {
-    /// HTTP status.
+    /// HTTP status of the response.
     pub(in crate::auth) status: u16,
-    /// The body.
+    /// Body of the response.
     pub(in crate::auth) body: Vec<u8>,
     /// The `DPoP-Nonce` header.
     pub(in crate::auth) nonce: Option<String>,

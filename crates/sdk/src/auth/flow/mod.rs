@@ -44,12 +44,12 @@ use super::store::record::TokenRecord;
 use crate::egress::Target;
 use crate::jose::SigningKey;
 
-/// Next action.
+/// Next action that the authorization flow requests from its runner.
 #[derive(Debug)]
 pub(super) enum FlowAction {
     /// Send the request and report the response.
     Send(FlowRequest),
-    /// Report the redirect URI.
+    /// Determine the redirect URI of the client and report it.
     GetRedirectUri,
     /// Redirect the user to this URL and report the URL of the redirect back.
     RedirectUser(String),
@@ -59,26 +59,26 @@ pub(super) enum FlowAction {
     Done(Box<TokenRecord>),
 }
 
-/// Input of the state machine.
+/// Input of the authorization flow: the outcome of its last action.
 pub(super) enum FlowEvent {
     Start,
     Response(FlowResponse),
     /// No response was received, for this reason.
     Unreachable(AuthError),
-    /// The redirect URI.
+    /// The redirect URI of the client.
     RedirectUri(String),
     /// The URL of the redirect back from the authorization server.
     Redirect(String),
     Assertion(Secret),
 }
 
-/// Input of a flow.
+/// Configuration, server and stored tokens with which an authorization flow starts.
 pub(super) struct FlowInput {
     pub(super) profile: Arc<OAuthConfig>,
     /// The server that requires authentication.
     pub(super) server: Target,
     pub(super) challenge: Challenge,
-    /// The stored token record.
+    /// The stored token record, if there is one.
     pub(super) stored: Option<TokenRecord>,
     /// Whether a user can be redirected.
     pub(super) can_redirect: bool,
@@ -100,7 +100,7 @@ pub(super) struct Flow {
     pub(super) is_refreshed: bool,
     /// Whether only a refresh is requested.
     pub(super) is_refresh_only: bool,
-    /// Requested scopes.
+    /// Scopes to request from the authorization server.
     pub(super) scopes: Scopes,
     /// The first failure, returned if all alternatives fail.
     pub(super) failure: Option<AuthError>,

@@ -26,7 +26,7 @@ const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 pub(in crate::auth) enum TokenGrant {
     /// Authorization code of a user's sign-in.
     Code { code: Secret, verifier: CodeVerifier, redirect_uri: String },
-    /// Refresh token.
+    /// A refresh token.
     Refresh(Secret),
     /// Client credentials.
     Credentials,
@@ -85,13 +85,13 @@ pub(in crate::auth) fn token_exchange(
     request
 }
 
-/// Parsed token response.
+/// Parsed response of the token endpoint.
 pub(in crate::auth) struct TokenResponse {
     pub(in crate::auth) access: Secret,
     /// Whether the access token is bound to the client's key.
     pub(in crate::auth) dpop: bool,
     pub(in crate::auth) refresh: Option<Secret>,
-    /// Lifetime in seconds.
+    /// Lifetime of the access token in seconds.
     pub(in crate::auth) expires_in: Option<u64>,
     /// The granted scopes, if they differ from the requested ones.
     pub(in crate::auth) scopes: Option<Scopes>,

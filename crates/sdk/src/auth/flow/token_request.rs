@@ -8,7 +8,7 @@ use crate::auth::error::{AuthError, AuthErrorKind, sanitize};
 use crate::auth::store::record::{GrantOrigin, TokenRecord};
 
 impl Flow {
-    /// Sends the token request.
+    /// Creates the action that sends the token request.
     pub(in crate::auth) fn request_token(
         &mut self,
         claim: TokenGrant,

@@ -61,9 +61,9 @@ pub(in crate::auth) struct TokenState {
     pub(in crate::auth) reloads: u64,
     /// Origin of the token, until the server has accepted it.
     pub(in crate::auth) unverified_origin: Option<TokenOrigin>,
-    /// Number of completed operations.
+    /// Number of completed operations on the token.
     pub(in crate::auth) generation: u64,
-    /// Result of the latest operation.
+    /// Result of the latest operation on the token.
     last_result: Result<(), AuthError>,
     /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.
@@ -79,13 +79,13 @@ pub(in crate::auth) struct TokenState {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::auth) enum TokenOrigin {
-    /// A refresh.
+    /// A refresh of the previous token.
     Refresh,
     /// A sign-in by a user, or a grant to the client itself.
     SignIn,
 }
 
-/// Operation on the token.
+/// Operation on the OAuth token of an account.
 #[derive(Clone)]
 pub(in crate::auth) enum TokenAction {
     Load,

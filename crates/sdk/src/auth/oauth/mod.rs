@@ -47,7 +47,7 @@ pub struct OAuth {
     pub(super) accounts: Arc<Mutex<HashMap<String, Arc<Account>>>>,
 }
 
-/// Configuration of a client.
+/// Configuration of an OAuth client.
 #[derive(Clone)]
 pub(super) struct OAuthConfig {
     pub(super) name: String,

@@ -20,8 +20,9 @@ use crate::egress::{
 };
 use crate::http::header_names;
 
-/// Timeout and maximum size of a response.
+/// Timeout of a request of the authorization flow.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of a response to it, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Maximum number of redirects followed for metadata, within one origin.
 const MAX_REDIRECTS: usize = 3;
@@ -42,7 +43,7 @@ pub struct AuthStep<'a> {
     pub took: Duration,
 }
 
-/// Executes flows.
+/// Executes the actions of an authorization flow: HTTP requests and redirects of the user.
 pub(in crate::auth) struct Runner<'a> {
     pub(in crate::auth) profile: &'a OAuthConfig,
     /// The server from which the URLs were discovered.

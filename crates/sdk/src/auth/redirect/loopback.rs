@@ -18,8 +18,9 @@ use crate::auth::{AuthFuture, boxed, form_urlencoded};
 use crate::lock::lock;
 
 const PATH: &str = "/callback";
-/// Maximum length of a request head, in bytes, and how long it may take to arrive.
+/// Maximum length of the head of a redirect request, in bytes.
 const MAX_REQUEST_LEN: usize = 16 << 10;
+/// How long the head of a redirect request may take to arrive.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of pending sign-ins, beyond which the oldest is dropped, and of concurrent connections of one.

@@ -20,8 +20,9 @@ use crate::jose::encode;
 const NONCE_LEN: usize = 24;
 /// Maximum size of a record, in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// How long to wait for a lock held by another process, and how often to poll it.
+/// How long to wait for a lock held by another process.
 const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time between two attempts to take such a lock.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Token store in a directory, encrypted with XChaCha20-Poly1305. The key is in a file that only its owner can read.

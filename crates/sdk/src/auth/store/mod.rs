@@ -1,4 +1,4 @@
-//! Token stores.
+//! Stores for OAuth tokens: the trait, and a store in memory.
 
 pub(super) mod file;
 pub(super) mod record;
@@ -20,7 +20,7 @@ pub trait TokenStore: Send + Sync + 'static {
     /// usable once, and its predecessor is invalid.
     fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()>;
 
-    /// Deletes a record.
+    /// Deletes the record of a key.
     fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()>;
 
     /// Locks a key against other processes until the returned guard is dropped. Stores of a single process need no

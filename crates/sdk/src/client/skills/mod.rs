@@ -20,7 +20,7 @@ const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DirectoryEntry {
-    /// A file.
+    /// A file, which [`Client::read`] can read.
     File(Resource),
     /// A directory, which [`Client::directory`] can list.
     Directory(Resource),

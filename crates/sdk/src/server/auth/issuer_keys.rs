@@ -15,9 +15,11 @@ use crate::lock::lock;
 
 /// Timeout of a fetch, including metadata and redirects.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long keys are fresh: default, minimum and maximum.
+/// How long fetched keys are fresh if the response has no `max-age`.
 const DEFAULT_FRESHNESS: Duration = Duration::from_hours(1);
+/// Minimum time for which fetched keys are fresh.
 const MIN_FRESHNESS: Duration = Duration::from_mins(5);
+/// Maximum time for which fetched keys are fresh.
 const MAX_FRESHNESS: Duration = Duration::from_hours(24);
 /// How long keys are used after they are no longer fresh, if fetching fails.
 const MAX_STALENESS: Duration = Duration::from_hours(6);
@@ -26,7 +28,7 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// Backoff after the first failure; it doubles with each further failure.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Fetched keys.
+/// Verification keys fetched from an issuer.
 #[derive(Debug)]
 pub(super) struct KeySet {
     pub(super) keys: Vec<PublicKey>,

@@ -28,7 +28,7 @@ pub(crate) struct CatalogList<T> {
     encoded: [OnceLock<Arc<[u8]>>; Revision::ALL.len()],
 }
 
-/// Part of the list.
+/// One page of a list of the catalog.
 pub(crate) struct Page<'a, T> {
     pub(crate) items: Vec<&'a Arc<T>>,
     pub(crate) next_cursor: Option<String>,

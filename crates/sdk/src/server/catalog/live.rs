@@ -15,7 +15,7 @@ use crate::server::{ClientState, spawn};
 /// Changes within this time are announced together.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
 
-/// List that has changed.
+/// List of the catalog whose change is announced to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListKind {
     Tools,

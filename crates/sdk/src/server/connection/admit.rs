@@ -16,7 +16,7 @@ use crate::lock::lock;
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::request::context::ClientInfo;
 
-/// Request that was admitted.
+/// Admitted request: its revision and client, or the session that it opened.
 pub(super) enum Admitted {
     Request(Revision, Arc<ClientInfo>),
     /// The request opened the session; this is its result.

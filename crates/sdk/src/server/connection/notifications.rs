@@ -1,4 +1,4 @@
-//! Notifications in both directions.
+//! Notifications from the client, and to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

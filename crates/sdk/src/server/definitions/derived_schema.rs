@@ -24,7 +24,7 @@ pub(crate) fn of_output<T: JsonSchema>() -> DerivedSchema {
 
 /// Schema derived from a type, with the path of the first constraint that the type does not enforce.
 pub struct DerivedSchema {
-    /// Schema that clients see.
+    /// JSON Schema that clients see.
     pub(crate) schema: Value,
     /// Schema that decoding accepts: the same, plus `null` for optional values.
     pub(crate) decoding_schema: Value,

@@ -12,14 +12,14 @@ use crate::server::request::scope::RequestScope;
     note = "an async closure is written `|args: MyArgs| async move {{ … }}`; its future must be Send"
 )]
 pub trait Handler<Form>: Send + Sync + 'static {
-    /// Type of the arguments.
+    /// Type of the handler's arguments.
     type Args: Send;
-    /// Type of the output.
+    /// Type of the handler's return value.
     type Output;
     /// Future that the handler returns.
     type Future: Future<Output = Self::Output> + Send + 'static;
 
-    /// Calls the handler.
+    /// Calls the handler with the arguments of a request.
     #[doc(hidden)]
     fn call(&self, args: Self::Args, scope: &RequestScope<'_>) -> Self::Future;
 }

@@ -179,7 +179,7 @@ where
     }
 }
 
-/// Registered prompt.
+/// Prompt with its definition and handler, as registered at a server.
 #[derive(Clone)]
 pub struct PromptEntry {
     pub(crate) name: Arc<str>,

@@ -136,7 +136,7 @@ where
     }
 }
 
-/// Registered resource.
+/// Resource with its definition and handler, as registered at a server.
 #[derive(Clone)]
 pub struct ResourceEntry {
     pub(crate) uri: Arc<str>,
@@ -306,7 +306,7 @@ where
     }
 }
 
-/// Registered resource template.
+/// Resource template with its definition and handler, as registered at a server.
 #[derive(Clone)]
 pub struct TemplateEntry {
     pub(crate) key: Arc<str>,

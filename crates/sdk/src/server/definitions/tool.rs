@@ -243,7 +243,7 @@ fn mirror(definition: &model::Tool) -> crate::http::param_headers::ParamHeaders 
     crate::http::param_headers::ParamHeaders::from_schema(&definition.input_schema).unwrap_or_default()
 }
 
-/// Registered tool.
+/// Tool with its definition and handler, as registered at a server.
 pub struct ToolEntry {
     pub(crate) name: Arc<str>,
     pub(crate) definition: model::Tool,
@@ -383,7 +383,7 @@ impl ToolEntry {
 /// Future of a tool call.
 pub(crate) type ToolFuture = BoxFuture<Result<CallToolResult>>;
 
-/// Type-erased handler.
+/// Type-erased handler of a tool.
 pub(in crate::server) trait ToolHandler: Send + Sync {
     fn call(&self, arguments: &str, scope: &RequestScope<'_>) -> Result<ToolFuture, InvalidValue>;
 }

@@ -1,4 +1,4 @@
-//! Integration with axum.
+//! Integration of the HTTP endpoint with axum.
 
 use axum::Router;
 

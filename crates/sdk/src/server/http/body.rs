@@ -21,7 +21,7 @@ use super::options::DEFAULT_BODY_TIMEOUT;
 use super::streams::body::StreamBody;
 use crate::lock::lock;
 
-/// Body of a response.
+/// Body of an HTTP response of the server.
 #[derive(Debug, Default)]
 pub struct Body(BodyKind);
 
@@ -157,7 +157,7 @@ impl BodyReader {
     }
 }
 
-/// Sender whose bodies share a part of the budget.
+/// Sender whose request bodies share a part of the memory budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Sender {
     /// Unknown, for example behind a server that does not provide the address: bounded by the total budget only.
@@ -214,7 +214,7 @@ impl BodyBudget {
     }
 }
 
-/// Reservation of one body.
+/// Memory budget that one request body has reserved. Released on drop.
 struct BudgetReservation<'a> {
     budget: &'a BodyBudget,
     /// `Unknown` while nothing is reserved.
@@ -260,9 +260,9 @@ impl Drop for BudgetReservation<'_> {
     }
 }
 
-/// Received body with its reservation.
+/// Received request body with its reserved memory budget.
 pub struct ReadBody<'a> {
-    /// The content.
+    /// Content of the body.
     pub bytes: Bytes,
     _held: BudgetReservation<'a>,
 }

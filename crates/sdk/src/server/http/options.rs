@@ -1,4 +1,4 @@
-//! Configuration of an endpoint.
+//! Configuration of the HTTP endpoint of a server.
 
 use std::sync::Arc;
 use std::time::Duration;

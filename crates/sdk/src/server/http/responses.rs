@@ -13,10 +13,10 @@ const CONTENT_TYPE_SSE: HeaderValue = HeaderValue::from_static("text/event-strea
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// HTTP response.
+/// HTTP response of the server.
 pub(super) type HttpResponse = Response<Body>;
 
-/// Response with one message.
+/// Creates a response with one JSON message.
 pub(super) fn json(status: StatusCode, message: Vec<u8>) -> HttpResponse {
     let mut reply = Response::new(Body::from(message));
     *reply.status_mut() = status;
@@ -24,7 +24,7 @@ pub(super) fn json(status: StatusCode, message: Vec<u8>) -> HttpResponse {
     reply
 }
 
-/// Response with a stream of messages.
+/// Creates a response with an SSE stream of messages.
 pub(super) fn events(stream: StreamBody) -> HttpResponse {
     let mut reply = Response::new(Body::stream(stream));
     let headers = reply.headers_mut();
@@ -34,7 +34,7 @@ pub(super) fn events(stream: StreamBody) -> HttpResponse {
     reply
 }
 
-/// Response without a body.
+/// Creates a response without a body.
 pub(super) fn empty(status: StatusCode) -> HttpResponse {
     let mut reply = Response::new(Body::default());
     *reply.status_mut() = status;

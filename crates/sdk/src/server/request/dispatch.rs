@@ -35,7 +35,7 @@ pub(crate) fn start_layered(scope: &RequestScope<'_>, params: &Params<'_>) -> Re
     }
 }
 
-/// Starts a request.
+/// Starts a request at its handler, without the layers.
 pub(crate) fn start(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
     try_start(scope, params).unwrap_or_else(|error| RequestFuture::ready(Err(error)))
 }

@@ -14,7 +14,7 @@ use crate::server::definitions::shared_state::StateMap;
 /// Event of a finished request.
 #[non_exhaustive]
 pub struct RequestEvent<'a> {
-    /// Method.
+    /// Method of the request.
     pub method: &'a str,
     /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
     pub target: Option<&'a str>,
@@ -49,7 +49,7 @@ impl fmt::Debug for RequestEvent<'_> {
 /// Error whose details are not sent to the client, which receives a general text.
 #[non_exhaustive]
 pub struct ErrorReport<'a> {
-    /// The error.
+    /// Error that the handler returned.
     pub error: &'a Error,
     /// Method that failed.
     pub method: &'a str,

@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 
 use linchpin_protocol::model::{CallToolResult, Content};
 
-/// Future behind a request.
+/// Future that computes the result of a request.
 pub(crate) enum RequestFuture {
     /// Completed immediately.
     Ready(Option<Result<MethodResult>>),

@@ -33,11 +33,11 @@ pub struct Skill {
     first_error: Option<String>,
 }
 
-/// Source of `SKILL.md`.
+/// Where the `SKILL.md` of a skill comes from.
 enum Source {
     /// Generated from this frontmatter and body.
     Parts { head: Vec<(String, Value)>, body: String },
-    /// This text.
+    /// This text, unchanged.
     Text(String),
     /// Read from this folder, together with the other files.
     Folder(PathBuf),

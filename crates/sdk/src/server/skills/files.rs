@@ -10,7 +10,7 @@ use crate::server::definitions::output::IntoResource;
 use crate::server::definitions::resource::{ResourceArgs, ResourceFuture, ResourceHandler};
 use crate::server::request::scope::RequestScope;
 
-/// Source of one file.
+/// Where the contents of one file of a skill come from.
 pub(super) enum SkillFileSource {
     /// Fixed contents.
     Bytes(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum SkillFileSource {
     Generated(Arc<dyn ResourceHandler>),
 }
 
-/// Reader of fixed contents.
+/// Resource handler that returns the fixed contents of a file of a skill.
 pub(super) struct StaticFile(pub(super) ResourceContents);
 
 impl ResourceHandler for StaticFile {

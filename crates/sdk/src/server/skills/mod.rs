@@ -40,7 +40,7 @@ pub(super) trait RemoteSkillReader: ResourceHandler {
     ) -> BoxFuture<Result<ReadResourceDirectoryResult>>;
 }
 
-/// Registered skill.
+/// Skill with its files, as registered at a server.
 #[derive(Clone)]
 pub struct SkillEntry {
     pub(crate) uri: Arc<str>,

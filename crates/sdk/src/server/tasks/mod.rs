@@ -38,15 +38,16 @@ use super::{BoxFuture, Service, spawn};
 use crate::Result;
 use crate::lock::lock;
 
-/// Default and maximum lifetime of a task.
+/// Default lifetime of a task.
 const DEFAULT_TTL: Duration = Duration::from_hours(1);
+/// Maximum lifetime of a task.
 const MAX_TTL: Duration = Duration::from_hours(24);
 /// Default interval at which a client should poll a task.
 const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of tasks that run at the same time.
 const MAX_RUNNING_TASKS: usize = 1_024;
 
-/// Tasks of a server.
+/// MCP tasks of a server: those that run here, and the store of all.
 pub(crate) struct TaskRegistry {
     store: Arc<dyn TaskStore>,
     poll_interval: Duration,
@@ -123,7 +124,7 @@ pub(crate) fn check_extension(scope: &RequestScope<'_>) -> Result<(), ProtocolEr
     if offers_extension(&scope.client.capabilities) { Ok(()) } else { Err(missing_extension()) }
 }
 
-/// How to run a call.
+/// Whether a tool call runs as a task.
 enum TaskMode {
     /// Not as a task.
     Inline,

@@ -20,7 +20,7 @@ use crate::server::request::work::{RequestFuture, RequestOutcome};
 /// Lease of a running task. It is renewed three times per period.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 
-/// Running task.
+/// MCP task that runs in this process.
 pub(crate) struct RunningTask {
     pub(super) context: Context,
     record: Mutex<TaskRecord>,

@@ -12,10 +12,10 @@ use super::super::clock::iso_8601;
 use crate::Result;
 use crate::lock::lock;
 
-/// Maximum number of tasks in memory.
+/// Maximum number of tasks in the store in memory.
 const MAX_TASKS: usize = 10_000;
 
-/// Stored task.
+/// MCP task as stored in a [`TaskStore`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {
     /// Id of the task, which cannot be guessed.
@@ -26,7 +26,7 @@ pub struct TaskRecord {
     pub session: String,
     /// Scopes of its tool. A caller with an identity needs them to read the task and to send it input.
     pub scopes: Vec<String>,
-    /// Status.
+    /// Status of the task.
     pub status: TaskStatus,
     /// Description of the status, for users.
     pub message: Option<String>,
@@ -34,7 +34,7 @@ pub struct TaskRecord {
     pub created: Duration,
     /// Time of the last change since the Unix epoch.
     pub updated: Duration,
-    /// Lifetime from its creation.
+    /// Lifetime of the task from its creation.
     pub ttl: Duration,
     /// Interval at which clients should poll the task.
     pub poll_interval: Duration,
@@ -45,12 +45,12 @@ pub struct TaskRecord {
     pub outcome: Option<TaskOutcome>,
 }
 
-/// Outcome of a task.
+/// Outcome of a task that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskOutcome {
     /// Result, as JSON of the revision of the request.
     Result(String),
-    /// Error.
+    /// Error that the request would have returned.
     Error(ErrorObject),
 }
 
@@ -96,7 +96,7 @@ pub trait TaskStore: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRecord>>;
 
-    /// Deletes a task.
+    /// Deletes a task from the store.
     fn remove<'a>(&'a self, id: &'a str) -> StoreFuture<'a, ()>;
 }
 

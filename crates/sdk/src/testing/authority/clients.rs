@@ -13,7 +13,7 @@ use super::shared::{AuthorityShared, AuthorityState, ClientProof, RegisteredClie
 
 const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// OAuth error response.
+/// OAuth error response of the test authority.
 #[derive(Debug)]
 pub(super) struct OAuthFault {
     pub(super) status: u16,

@@ -27,11 +27,11 @@ use crate::{Error, Result};
 /// Maximum size of a request body.
 const MAX_BODY: usize = 1 << 20;
 
-/// Body of a response.
+/// Body of a response of the test authority.
 pub(super) enum ReplyBody {
     Bytes(Bytes),
     Mcp(McpBody),
-    /// A body without end.
+    /// Body that never ends.
     Endless,
 }
 

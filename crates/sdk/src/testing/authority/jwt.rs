@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// A key pair.
+/// Key pair with which tests sign JWTs.
 pub(super) struct TestKey {
     pair: EcdsaKeyPair,
     pkcs8: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Catalogue of protocol violations of the authority, for use alone or combined.
+//! Catalogue of protocol violations of the test authority, for use alone or combined.
 
 macro_rules! switches {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -39,9 +39,9 @@ switches! {
     ResourceOtherPath,
     /// `resource` whose path starts with the path of the endpoint, but not at a segment boundary: `/mcp-evil`.
     ResourcePrefix,
-    /// No `resource`.
+    /// Resource metadata without `resource`.
     ResourceMissing,
-    /// No `authorization_servers`.
+    /// Resource metadata without `authorization_servers`.
     NoAuthorizationServers,
     /// Two `authorization_servers`, of which the first always fails. Allowed.
     FirstServerBroken,
@@ -65,11 +65,11 @@ switches! {
     IssuerWrong,
     /// `issuer` with an additional trailing slash.
     IssuerTrailingSlash,
-    /// No `issuer`.
+    /// Authorization server metadata without `issuer`.
     IssuerMissing,
     /// A new issuer after the first token, which knows none of the previous clients. Allowed.
     IssuerMoves,
-    /// No `code_challenge_methods_supported`.
+    /// Authorization server metadata without `code_challenge_methods_supported`.
     PkceMissing,
     /// `plain` as the only code challenge method.
     PkcePlain,
@@ -81,7 +81,7 @@ switches! {
     TokenEndpointLinkLocal,
     /// A token endpoint at a private IPv6 address.
     TokenEndpointPrivateIpv6,
-    /// No `token_endpoint`.
+    /// Authorization server metadata without `token_endpoint`.
     TokenEndpointMissing,
     /// A registration endpoint at a private address.
     RegistrationEndpointPrivate,
@@ -95,17 +95,17 @@ switches! {
     AuthorizationEndpointCommand,
     /// Metadata larger than 1 MiB.
     MetadataTooLarge,
-    /// Metadata without end.
+    /// Authorization server metadata without end.
     MetadataEndless,
     /// No response to the request for metadata.
     MetadataSilent,
     /// Metadata redirects to another origin, which clients must not connect to.
     MetadataRedirects,
-    /// Metadata redirects to itself.
+    /// Authorization server metadata redirects to itself.
     MetadataRedirectLoop,
-    /// HTML instead of metadata.
+    /// HTML instead of authorization server metadata.
     MetadataHtml,
-    /// Truncated metadata.
+    /// Truncated authorization server metadata.
     MetadataInvalidJson,
     /// Metadata with two `issuer` members, the first of another server.
     MetadataDuplicateKeys,
@@ -115,7 +115,7 @@ switches! {
     // Registration.
     /// No support for client metadata documents. Allowed.
     NoClientDocuments,
-    /// No registration method.
+    /// No method of client registration.
     RegistrationMissing,
     /// Registration rejected with an error.
     RegistrationRefused,
@@ -123,21 +123,21 @@ switches! {
     RegistrationHtml,
     /// A redirect URI other than the registered one.
     RegistrationOtherRedirect,
-    /// Registration without a `client_id`.
+    /// Registration response without a `client_id`.
     RegistrationWithoutClientId,
 
     // The redirect back from the browser.
-    /// A foreign `state`.
+    /// A foreign `state` in the redirect back.
     StateMixedUp,
-    /// No `state`.
+    /// No `state` in the redirect back.
     StateMissing,
-    /// A foreign `iss`.
+    /// A foreign `iss` in the redirect back.
     IssWrong,
     /// No `iss`, although the metadata announces one.
     IssMissing,
     /// An `iss` that matches only after URL normalization.
     IssNormalized,
-    /// An unannounced `iss`. Allowed.
+    /// An `iss` in the redirect back that the metadata does not announce. Allowed.
     IssUnannounced,
     /// No `iss`, and none announced. Allowed.
     IssUnsupported,
@@ -145,7 +145,7 @@ switches! {
     AccessDenied,
     /// The same with a foreign `iss`: none of it may be shown.
     AccessDeniedIssWrong,
-    /// Neither a code nor an error.
+    /// Neither a code nor an error in the redirect back.
     CodeMissing,
     /// A code that is rejected as already used.
     CodeUsed,
@@ -153,37 +153,37 @@ switches! {
     CodeTwice,
 
     // The token endpoint.
-    /// 307 to another origin, which clients must not connect to.
+    /// Token endpoint redirects with 307 to another origin, which clients must not connect to.
     TokenRedirects,
-    /// HTML with 200.
+    /// Token response is HTML with status 200.
     TokenHtmlOk,
-    /// HTML with 500.
+    /// Token response is HTML with status 500.
     TokenHtmlError,
-    /// A valid error, with a description that contains terminal control sequences.
+    /// A valid token error, with a description that contains terminal control sequences.
     TokenError,
-    /// An error that echoes the request.
+    /// A token error that echoes the request.
     TokenEchoes,
-    /// 200 with an empty body.
+    /// Token response with status 200 and an empty body.
     TokenEmpty,
     /// A truncated token response.
     TokenInvalidJson,
-    /// `access_token` twice.
+    /// Token response with two `access_token` members.
     TokenDuplicateKeys,
-    /// No `access_token`.
+    /// Token response without `access_token`.
     TokenMissing,
-    /// No `token_type`.
+    /// Token response without `token_type`.
     TokenTypeMissing,
-    /// An unknown `token_type`.
+    /// Token response with an unknown `token_type`.
     TokenTypeUnknown,
     /// An access token larger than 16 KiB.
     TokenTooLarge,
     /// An access token that contains a line break and an injected header.
     TokenNewline,
-    /// No response.
+    /// No response to the token request.
     TokenSilent,
-    /// A response without end.
+    /// Token response without end.
     TokenEndless,
-    /// No `expires_in`. Allowed.
+    /// Token response without `expires_in`. Allowed.
     ExpiresMissing,
     /// A negative `expires_in`.
     ExpiresNegative,
@@ -193,7 +193,7 @@ switches! {
     ExpiresText,
     /// Never grants the scope `write`. Allowed.
     ScopesFewer,
-    /// No refresh token. Allowed.
+    /// Token response without a refresh token. Allowed.
     RefreshMissing,
     /// A refresh token only for the scope `offline_access`. Allowed.
     RefreshOffline,
@@ -205,7 +205,7 @@ switches! {
     RefreshRefused,
     /// The first refresh fails with 503, later ones succeed. Allowed.
     RefreshUnavailable,
-    /// Revocation fails.
+    /// Token revocation fails.
     RevocationFails,
 
     // Proof of possession.

@@ -78,7 +78,7 @@ pub enum KnownClient {
 }
 
 impl KnownClient {
-    /// Returns its `client_id`.
+    /// Returns the `client_id` of the client.
     pub fn id(self) -> &'static str {
         match self {
             KnownClient::Public => "public-client",
@@ -251,7 +251,7 @@ impl Authority {
         self.shared.lock().access_tokens.values_mut().for_each(|access| access.end = None);
     }
 
-    /// Revokes all grants.
+    /// Revokes all grants of the test authority.
     pub fn revoke(&self) {
         self.shared.lock().families.fill(true);
     }

@@ -56,14 +56,14 @@ impl RecordedRequest {
     }
 }
 
-/// Recorded requests and counters.
+/// Requests that the test authority received, and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
     /// Requests, in order of arrival.
     pub requests: Vec<Arc<RecordedRequest>>,
     /// Number of client registrations.
     pub registrations: usize,
-    /// Number of issued codes.
+    /// Number of issued authorization codes.
     pub authorizations: usize,
     /// Number of issued access tokens, for all grant types.
     pub tokens: usize,

@@ -1,4 +1,4 @@
-//! Registration endpoint (RFC 7591).
+//! Client registration endpoint (RFC 7591) of the test authority.
 
 use serde_json::json;
 

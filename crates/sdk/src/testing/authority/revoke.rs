@@ -1,4 +1,4 @@
-//! Revocation endpoint (RFC 7009).
+//! Token revocation endpoint (RFC 7009) of the test authority.
 
 use super::clients;
 use super::form;

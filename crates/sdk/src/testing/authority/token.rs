@@ -14,13 +14,13 @@ use super::shared::{AuthorityShared, AuthorityState, ClientProof, Grant, TestIss
 use super::token_response::{self, Issued};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// Supported grant types.
+/// Grant types that the test authority supports.
 pub(super) const GRANTS: [&str; 4] =
     ["authorization_code", "refresh_token", "client_credentials", JWT_BEARER];
-/// Parameters that contain secrets.
+/// Parameters of a token request that contain secrets.
 const SECRETS: [&str; 4] = ["client_secret", "code_verifier", "assertion", "client_assertion"];
 
-/// A token request.
+/// Token request to the test authority.
 pub(super) struct TokenRequest<'a> {
     pub(super) shared: &'a AuthorityShared,
     pub(super) issuer: TestIssuer,

@@ -51,7 +51,7 @@ pub(super) fn misbehaving_response(
     })
 }
 
-/// Issues tokens.
+/// Issues access and refresh tokens and creates the token response.
 pub(super) fn issue_tokens(state: &mut AuthorityState, issued: Issued) -> AuthorityReply {
     let Issued { mut grant, refresh } = issued;
     if state.behaviour.is_enabled(Misbehavior::ScopesFewer) {

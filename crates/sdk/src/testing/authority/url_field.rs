@@ -26,7 +26,7 @@ pub enum UrlField {
 }
 
 impl UrlField {
-    /// All variants.
+    /// All URL fields.
     pub const ALL: [UrlField; 8] = [
         UrlField::ResourceMetadata,
         UrlField::Issuer,

@@ -1,4 +1,4 @@
-//! Kinds and rates of faults.
+//! Kinds and rates of the faults that tests inject into messages.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,20 +20,20 @@ const NOISE_LINES: [&str; 8] = [
     r#"{"jsonrpc":"2.0","method":"notifications/noise","params":{}}"#,
 ];
 
-/// Fault of a message.
+/// Fault that a test injects into one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Delivered unchanged.
+    /// The message is delivered unchanged.
     None,
     /// Delayed, together with all later messages.
     Delay(Duration),
-    /// Lost.
+    /// The message is lost.
     Drop,
-    /// Delivered twice.
+    /// The message is delivered twice.
     Duplicate,
     /// Delivered after the next message.
     Reorder,
-    /// One byte is changed.
+    /// One byte of the message is changed.
     Corrupt {
         /// Position of the byte.
         at: usize,
@@ -42,7 +42,7 @@ pub enum Fault {
     },
     /// Truncated to this many bytes.
     Truncate(usize),
-    /// Preceded by another line.
+    /// The message is preceded by this line.
     Noise(&'static str),
     /// Lost, and the connection is cut.
     Cut,

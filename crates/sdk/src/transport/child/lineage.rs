@@ -23,7 +23,7 @@ const MAX_RESCANS: usize = 100;
 pub struct Lineage(Arc<str>);
 
 impl Lineage {
-    /// Creates a new lineage.
+    /// Creates a lineage with a new unique marker.
     pub fn unique() -> Self {
         Lineage(new_mark().into())
     }

@@ -12,7 +12,7 @@ pub(super) struct ScanResult {
     pub(super) is_incomplete: bool,
 }
 
-/// Never constructed.
+/// Process found by a scan; without `/proc` never constructed.
 pub(super) enum Process {}
 
 #[expect(clippy::unused_self, reason = "same interface as on Linux")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(super) const SUPERVISE: &str = "__supervise";
 
-/// Never constructed.
+/// Control of a supervisor; never constructed outside Linux.
 pub(super) struct Control(Infallible);
 
 impl Control {

@@ -26,7 +26,7 @@ struct Pipe {
     written: usize,
 }
 
-/// Progress of a write.
+/// Progress of a write to the standard input of a child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteProgress {
     /// Nothing is left for the caller to do.

@@ -140,7 +140,7 @@ impl HttpConnection {
         self.wire.fail(&request.id, error);
     }
 
-    /// Aborts a request.
+    /// Aborts the HTTP exchange of the request with this id, if it is in flight.
     pub(super) fn abort(&self, id: &Id<'_>) {
         let task = lock(&self.state).in_flight.remove(&id.clone().into_owned());
         if let Some(Some(task)) = task {

@@ -50,7 +50,7 @@ pub(super) struct ResumeState {
 
 /// How reading a stream ended.
 pub(super) enum StreamEnd {
-    /// The expected message arrived.
+    /// The message that ends the stream arrived.
     Done,
     Cut(String),
     /// The stream cannot be read further.
@@ -303,7 +303,7 @@ impl HttpConnection {
 
 /// Why a stream was not reopened.
 pub(super) enum ResumeError {
-    /// It may succeed later.
+    /// A later attempt may succeed.
     Transient(String),
     Permanent(CallError),
     /// The session with this number is lost.

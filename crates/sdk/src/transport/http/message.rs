@@ -18,10 +18,10 @@ const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_
 /// Maximum size of the mirrored headers of one request in bytes.
 const MAX_MIRRORED_HEADER_BYTES: usize = 16 << 10;
 
-/// An outgoing message.
+/// Message of the client that is sent over HTTP.
 pub(super) enum OutgoingMessage {
     Request(Box<OutgoingRequest>),
-    /// Cancels a request.
+    /// Cancellation of the request with this id.
     Cancel(Id<'static>),
     /// A message without a response.
     Other {
@@ -31,7 +31,7 @@ pub(super) enum OutgoingMessage {
     Invalid(Option<Id<'static>>, CallError),
 }
 
-/// An outgoing request.
+/// Request of the client with its mirrored headers.
 pub(super) struct OutgoingRequest {
     pub(super) id: Id<'static>,
     pub(super) method: Cow<'static, str>,

@@ -1,4 +1,4 @@
-//! HTTP transport options.
+//! Options of the HTTP transport of a client.
 
 use std::fmt;
 use std::io;
@@ -52,7 +52,7 @@ type OnDiagnostic = dyn Fn(&str) + Send + Sync;
 #[must_use = "a transport does nothing until a client is connected over it"]
 pub struct HttpTransport {
     url: String,
-    /// Uses HTTP+SSE only.
+    /// Whether to use HTTP+SSE only.
     pub(super) legacy: bool,
     pub(super) headers: HeaderMap,
     pub(super) provider: Option<Arc<Provider>>,

@@ -19,7 +19,7 @@ const MAX_SECRETS: usize = 16;
 /// Replacement for a secret in a text.
 const REDACTED_SESSION: &str = "[session]";
 
-/// Transport mode.
+/// Which of the two HTTP transports the server uses.
 #[derive(Clone, Debug)]
 pub(super) enum HttpMode {
     /// Messages go to the server's URL, and each response comes back on its own exchange.
@@ -40,9 +40,9 @@ pub(super) struct HttpState {
     session: Option<HeaderValue>,
     /// Secrets to redact, newest first.
     secrets: Vec<String>,
-    /// Number of the session.
+    /// Number of the current session, increased when it is replaced or removed.
     pub(super) generation: u64,
-    /// Headers of every request.
+    /// Headers of every request to the server.
     base_headers: HeaderMap,
     /// The same with the negotiated revision and the session.
     session_headers: Option<HeaderMap>,

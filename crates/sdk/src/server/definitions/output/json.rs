@@ -1,4 +1,4 @@
-//! Structured values.
+//! Structured values as return values of handlers.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Return values of prompts.
+//! Return values of prompt handlers.
 
 use linchpin_protocol::model::{Content, GetPromptResult, PromptMessage};
 

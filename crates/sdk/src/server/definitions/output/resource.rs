@@ -1,4 +1,4 @@
-//! Return values of resources.
+//! Return values of resource handlers.
 
 use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Return values of tools.
+//! Return values of tool handlers.
 
 use linchpin_protocol::model::{CallToolResult, Content, ResourceContents, ResourceLink, StructuredContent};
 use schemars::JsonSchema;

@@ -70,7 +70,7 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connection of a request.
+/// Connection on which a request arrived.
 #[derive(Clone)]
 pub(super) struct RequestOrigin {
     pub(super) addresses: ConnectionAddresses,

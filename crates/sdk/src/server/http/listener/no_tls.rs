@@ -4,7 +4,7 @@ use std::io;
 
 use super::watchdog::MonitoredIo;
 
-/// Never constructed.
+/// TLS settings without the feature `tls`; never constructed.
 #[derive(Clone)]
 pub(in crate::server::http) enum Tls {}
 

@@ -1,4 +1,4 @@
-//! Shutdown signals.
+//! Signals that shut the server down: Ctrl-C and SIGTERM.
 
 /// Completes when the process receives Ctrl-C or SIGTERM.
 pub(in crate::server::http) async fn shutdown_signal() {

@@ -37,7 +37,7 @@ const CLOSE_NOW: u8 = 1;
 /// Close the connection unless it has a request by now.
 const CLOSE_IF_UNUSED: u8 = 2;
 
-/// Activity of one connection.
+/// Activity of one HTTP connection, from which the watchdog sees that it is late.
 pub(in crate::server::http) struct ConnectionActivity {
     clock: Arc<AtomicU64>,
     phase: AtomicU8,

@@ -17,12 +17,12 @@ use crate::server::http::sessions::id::SessionId;
 use crate::server::http::streams::body::StreamBody;
 use crate::server::{Connection, ReplyChannel, spawn};
 
-/// Maximum number of bytes that may wait for a client.
+/// Maximum number of bytes that may wait on the stream of one client.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
-/// Name of the id parameter in the URL.
+/// Query parameter with the stream id in the URL of a POST.
 const SESSION_PARAMETER: &str = "sessionId=";
 
-/// Open streams.
+/// Open HTTP+SSE streams by id. Each is a session.
 #[derive(Default)]
 pub(in crate::server::http) struct LegacySessions(Mutex<HashMap<SessionId, Arc<LegacySession>>>);
 
@@ -63,7 +63,7 @@ pub(in crate::server::http) fn take_session_id(endpoint: &Endpoint, parts: &mut 
     Some(line)
 }
 
-/// Opens a stream.
+/// Opens the HTTP+SSE stream of a client.
 pub(in crate::server::http) fn open(
     endpoint: &Arc<Endpoint>,
     parts: &Parts,

@@ -143,7 +143,7 @@ fn parse_error_response(error: &ParseError) -> HttpResponse {
     responses::json(StatusCode::BAD_REQUEST, out)
 }
 
-/// Message to be served.
+/// Message of a POST request that is to be served.
 struct Post<'a> {
     endpoint: &'a Arc<Endpoint>,
     parts: Arc<Parts>,
@@ -274,7 +274,7 @@ impl Post<'_> {
         reply
     }
 
-    /// Opens a session.
+    /// Opens a session for an `initialize` request.
     async fn open(self, params: &Params<'_>) -> HttpResponse {
         if !self.endpoint.options.sessions {
             return self.without_session().await;

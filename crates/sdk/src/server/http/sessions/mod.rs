@@ -21,7 +21,7 @@ use crate::lock::lock;
 /// Maximum number of streams of one session that may wait for resumption.
 const MAX_STREAMS: usize = 256;
 
-/// Session of one client.
+/// MCP session of one client over HTTP.
 pub(super) struct HttpSession {
     pub(super) key: SessionKey,
     pub(super) principal: Option<Arc<str>>,
@@ -165,7 +165,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Limits of sessions.
+/// Limits of the number and idle time of sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SessionLimits {
     pub(super) max: usize,
@@ -195,11 +195,11 @@ struct SessionTable {
     /// Idle times, as last observed: never later than the real ones. Sessions found in use are removed until they are
     /// idle, so that they are not checked again.
     idle_order: BinaryHeap<Reverse<(u64, SessionId)>>,
-    /// Sessions of each principal.
+    /// Ids of the sessions of each principal.
     by_principal: HashMap<Arc<str>, Vec<SessionId>>,
 }
 
-/// Returns the elapsed microseconds.
+/// Returns the microseconds since `begun`.
 fn elapsed_micros(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -320,7 +320,7 @@ impl SessionRegistry {
         Some(self.guard(*id, session))
     }
 
-    /// Ends a session.
+    /// Ends a session, and removes it from the registry.
     pub(super) fn remove(&self, id: &SessionId) -> Option<Arc<HttpSession>> {
         let session = lock(&self.table).remove(id)?;
         session.end();

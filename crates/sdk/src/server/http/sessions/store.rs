@@ -12,7 +12,7 @@ use crate::server::http::endpoint::Endpoint;
 use crate::server::http::requests::post::STANDALONE_MAX_QUEUED_BYTES;
 use crate::server::{BoxFuture, Connection, ReplyChannel};
 
-/// Stored session.
+/// MCP session of a client as stored in a [`SessionStore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedSession {
@@ -42,7 +42,7 @@ pub trait SessionStore: Send + Sync + 'static {
     fn remove(&self, key: &SessionKey);
 }
 
-/// Stores a new session.
+/// Stores a new session in the session store, if there is one.
 pub(in crate::server::http) fn save(
     endpoint: &Endpoint,
     id: SessionId,

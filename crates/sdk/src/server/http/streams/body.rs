@@ -118,7 +118,7 @@ impl StreamBody {
         Some(self)
     }
 
-    /// Starts with this text.
+    /// Makes the stream start with this text.
     pub(in crate::server::http) fn with_text(mut self, text: &str) -> Self {
         self.pending.extend_from_slice(text.as_bytes());
         self

@@ -12,7 +12,7 @@ use crate::server::http::sessions::id::SessionKey;
 pub struct StoredEvent {
     /// Number in the stream, increasing by one.
     pub number: u64,
-    /// The message.
+    /// The sent message, as JSON.
     pub message: Box<[u8]>,
 }
 
@@ -30,8 +30,9 @@ pub trait EventStore: Send + Sync + 'static {
     fn delete(&self, session: &SessionKey);
 }
 
-/// Maximum number of events per session, and of bytes of all sessions.
+/// Maximum number of stored events of one session.
 const MAX_SESSION_EVENTS: usize = 16_384;
+/// Maximum size of the stored events of all sessions together, in bytes.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Bytes accounted for each event in addition to its message.
 const EVENT_OVERHEAD_BYTES: usize = 64;

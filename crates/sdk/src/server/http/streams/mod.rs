@@ -20,7 +20,7 @@ use crate::lock::lock;
 /// Number of the standalone stream, which belongs to no request.
 pub(super) const STANDALONE: u32 = 0;
 
-/// Stream of a session.
+/// SSE stream of a session, which a client can resume.
 pub(super) struct SessionStream {
     number: u32,
     outbox: Arc<Outbox>,

@@ -14,7 +14,7 @@ use crate::server::connection::Invocation;
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::spawn::spawn;
 
-/// Maximum size of a cached response in bytes.
+/// Maximum size of a cached response to an earlier round trip, in bytes.
 const MAX_CACHED_BYTES: usize = 256 << 10;
 
 /// Parked calls of a server.
@@ -24,7 +24,7 @@ pub(crate) struct ParkedCalls(Mutex<ParkedTable>);
 #[derive(Default)]
 struct ParkedTable {
     slots: HashMap<u128, Slot>,
-    /// Oldest first.
+    /// Ids of the parked calls with their times, oldest first.
     order: VecDeque<(u128, Instant)>,
     /// Whether a task evicts expired calls.
     has_sweeper: bool,
@@ -49,9 +49,9 @@ pub(crate) struct CachedResponse {
 
 enum ParkedState {
     Waiting(Box<Invocation>),
-    /// A request is running it.
+    /// A request is running the call.
     Running,
-    /// It has ended.
+    /// The call has ended.
     Done,
 }
 
@@ -116,7 +116,7 @@ impl ParkedCalls {
         true
     }
 
-    /// Takes a parked call.
+    /// Takes a parked call out of the table for a retry request.
     pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> TakeOutcome {
         let mut evicted = Vec::new();
         let mut table = lock(&self.0);
@@ -188,7 +188,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Drops all calls.
+    /// Drops all parked calls.
     pub(crate) fn clear(&self) {
         let mut table = lock(&self.0);
         table.order.clear();

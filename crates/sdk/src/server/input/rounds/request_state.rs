@@ -13,8 +13,9 @@ use sha2::{Digest, Sha256};
 use super::state_keys::StateKeys;
 use crate::server::input::mailbox::ReplayLog;
 
-/// Maximum size of a state that is accepted, and of a log that is put into one, in bytes.
+/// Maximum length of a request state that is accepted from a client, in bytes.
 const MAX_STATE_BYTES: usize = 256 << 10;
+/// Maximum size of a replay log in a request state, in bytes. A larger log is left out.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
 /// State of a call between two round trips.
