@@ -35,11 +35,11 @@ pub(in crate::auth) struct TokenRecord {
     /// Scopes that the client requested, separated by spaces.
     pub(in crate::auth) requested: String,
     pub(in crate::auth) granted: String,
-    /// Whether the token is bound to the DPoP key in `key`.
+    /// Whether the token is bound to the `DPoP` key in `key`.
     pub(in crate::auth) dpop: bool,
     #[serde(default, with = "secret::optional")]
     key: Option<Secret>,
-    /// DPoP key in `key`, parsed. Not stored.
+    /// `DPoP` key in `key`, parsed. Not stored.
     #[serde(skip)]
     ready: Option<SigningKey>,
 }
