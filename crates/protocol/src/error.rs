@@ -34,7 +34,7 @@ pub enum Error {
     InvalidParams {
         /// JSON pointer into the params. Empty for the params as a whole.
         path: String,
-        /// What is wrong and what is expected.
+        /// What is wrong with the parameter, and what is expected.
         reason: String,
     },
     /// The resource does not exist.

@@ -72,7 +72,8 @@ impl PlanEntry {
         matches!(self.action, PlanAction::Add | PlanAction::Update)
     }
 
-    /// Whether it is new, or a field other than a secret changes: it then stays disabled until a user approves it.
+    /// Returns whether the server is new, or a field other than a secret changes: it then stays disabled until a user
+    /// approves it.
     pub(super) fn needs_approval(&self) -> bool {
         let counts = |(field, ..): &Change| !field.starts_with("secret ");
         self.action == PlanAction::Add || self.action == PlanAction::Update && self.changes.iter().any(counts)
@@ -94,7 +95,7 @@ struct ExistingServer {
     is_stdio: bool,
     is_from_file: bool,
     fields: Map<String, Value>,
-    /// Whether it uses authentication; a file without authentication leaves it unchanged.
+    /// Whether the server uses authentication; a file without authentication leaves it unchanged.
     has_authentication: bool,
 }
 

@@ -102,7 +102,7 @@ impl From<&str> for CreateMessageParams {
     }
 }
 
-/// Same as from `&str`.
+/// Creates a sampling request with one user message, as from `&str`.
 impl From<String> for CreateMessageParams {
     fn from(text: String) -> Self {
         Self::from(&*text)

@@ -60,7 +60,7 @@ pub(super) mod optional {
     }
 }
 
-/// The same for a secret that is not optional.
+/// Serialization of required secrets in stored records.
 pub(super) mod required {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

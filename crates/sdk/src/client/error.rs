@@ -33,7 +33,7 @@ pub enum ClientError {
     Malformed {
         /// The method of the request.
         method: String,
-        /// What is wrong, and where.
+        /// What is wrong with the response, and where.
         invalid: InvalidValue,
     },
     /// The server writes text to its standard output and no messages.
@@ -62,9 +62,9 @@ pub enum ClientError {
     },
     /// A skill, or one of its files, does not match its declaration and must not be used.
     BadSkill {
-        /// Its URI.
+        /// URI of the skill or file.
         uri: String,
-        /// What is wrong.
+        /// What is wrong with the skill or file.
         reason: String,
     },
     /// The arguments are not a JSON object.
@@ -78,7 +78,7 @@ pub enum ClientError {
     ServerRequest {
         /// The requested method.
         method: String,
-        /// Why it failed.
+        /// Why the handler failed.
         reason: String,
     },
     /// The server requested input in more round trips than allowed.
@@ -94,14 +94,14 @@ pub enum ClientError {
     BadResult {
         /// The tool.
         tool: String,
-        /// What is wrong.
+        /// What is wrong with the result.
         reason: String,
     },
     /// A task finished without a result, or the client could not follow it to its end.
     Task {
-        /// Its id.
+        /// Id of the task.
         id: String,
-        /// Its last known status. The task may still run, unless the status is terminal.
+        /// Last known status of the task. The task may still run, unless the status is terminal.
         status: TaskStatus,
         /// The message of the server, or why the client could not follow the task.
         message: Option<String>,

@@ -60,7 +60,7 @@ pub trait Item: Sized + Send {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedEntry {
-    /// Its name or URI; its position in the list if it has neither.
+    /// Name or URI of the entry; its position in the list if it has neither.
     pub name: String,
     /// Why the entry was skipped.
     pub reason: String,

@@ -22,7 +22,7 @@ const REREGISTRATION_MARGIN: u64 = 60;
 /// How the client is registered.
 pub(in crate::auth) enum RegistrationMethod {
     Known(ClientIdentity),
-    /// It has to send this registration request.
+    /// The client has to send this registration request.
     Register(FlowRequest),
 }
 

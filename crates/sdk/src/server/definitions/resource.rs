@@ -142,7 +142,7 @@ pub struct ResourceEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Resource,
     read: Arc<dyn ResourceHandler>,
-    /// Whether it is a file of a skill, added and removed with it.
+    /// Whether the resource is a file of a skill, added and removed with it.
     pub(crate) is_skill_file: bool,
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.

@@ -45,7 +45,7 @@ pub(super) trait RemoteSkillReader: ResourceHandler {
 pub struct SkillEntry {
     pub(crate) uri: Arc<str>,
     pub(crate) definition: model::Skill,
-    /// Whether it appears in the list; it can be requested by URI in any case.
+    /// Whether the skill is listed; it can be requested by URI in any case.
     enumerated: bool,
     /// URIs of all known files, sorted.
     files: Vec<Arc<str>>,

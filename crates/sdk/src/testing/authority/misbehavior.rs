@@ -143,7 +143,7 @@ switches! {
     IssUnsupported,
     /// `access_denied`, with a description that contains terminal control sequences.
     AccessDenied,
-    /// The same with a foreign `iss`: none of it may be shown.
+    /// `access_denied` with a foreign `iss`: no part of the error may be shown.
     AccessDeniedIssWrong,
     /// Neither a code nor an error in the redirect back.
     CodeMissing,

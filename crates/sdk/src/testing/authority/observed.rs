@@ -20,17 +20,17 @@ pub enum AuthorityHost {
 /// A recorded request, including its secrets.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// The server that received it.
+    /// Server of the test authority that received the request.
     pub host: AuthorityHost,
-    /// Its method.
+    /// Method of the request.
     pub method: Method,
-    /// Its path.
+    /// Path of the request.
     pub path: String,
     /// Query parameters, in order.
     pub query: Vec<(String, String)>,
-    /// Its headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body of the request.
     pub body: Bytes,
 }
 

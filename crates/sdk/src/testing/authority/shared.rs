@@ -91,7 +91,9 @@ pub(super) struct Refresh {
 pub(super) struct AuthorityShared {
     /// Origin of the protected MCP endpoint, as announced in metadata.
     pub(super) resource: String,
+    /// Origin of the authorization server, as announced in metadata.
     pub(super) authority: String,
+    /// Origin that clients must never connect to.
     pub(super) canary: String,
     /// Real addresses of the servers.
     pub(super) addresses: [SocketAddr; 2],

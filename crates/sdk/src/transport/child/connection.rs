@@ -53,7 +53,7 @@ impl ChildState {
 /// Handle to a child process. Dropping it kills the child and everything it started.
 pub(super) struct ChildHandle {
     shared: Arc<ChildState>,
-    /// Its sender is dropped when the I/O thread has finished.
+    /// Closed when the I/O thread has finished.
     done: watch::Receiver<()>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct HttpConnection {
     pub(super) http: HttpTransport,
     /// URL of the server.
     pub(super) target: Target,
-    /// The same as text, for the headers provider.
+    /// URL of the server as text, for the headers provider.
     pub(super) url: Arc<str>,
     pub(super) runtime: Handle,
     pub(super) state: Mutex<HttpState>,

@@ -49,7 +49,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
     pub(in crate::server::http) end: Notify,
     close_mode: AtomicU8,
-    /// Whether it was chosen to make room for another connection.
+    /// Whether the connection was chosen to make room for another one.
     is_leaving: AtomicBool,
 }
 
