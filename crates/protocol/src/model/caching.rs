@@ -1,4 +1,4 @@
-//! Cache hints in results: how long clients may cache them.
+//! Cache hints in results: how long, and by which caches, they may be cached.
 
 use crate::encode::words;
 

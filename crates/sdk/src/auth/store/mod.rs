@@ -1,4 +1,4 @@
-//! Stores for OAuth tokens: the trait, and a store in memory.
+//! Stores for OAuth tokens: in memory, in files, or an implementation of [`TokenStore`].
 
 pub(super) mod file;
 pub(super) mod record;
