@@ -118,16 +118,16 @@ impl OAuthFixture {
     }
 
     fn ask(&mut self, command: &str) {
-        self.provider.tell(command);
-        assert_eq!(self.provider.write_line(1), ["done"], "{command}");
+        self.provider.write_line(command);
+        assert_eq!(self.provider.read_lines(1), ["done"], "{command}");
     }
 
     /// Returns the actions of the authorization server since the last call.
     pub fn take_actions(&mut self) -> Vec<String> {
-        self.provider.tell("later 0");
+        self.provider.write_line("later 0");
         let mut done = Vec::new();
         loop {
-            match self.provider.write_line(1).pop() {
+            match self.provider.read_lines(1).pop() {
                 Some(line) if line == "done" => return done,
                 Some(line) => done.push(line),
                 None => panic!("the authorization server does not respond; so far: {done:?}"),

@@ -115,12 +115,12 @@ impl RunningServer {
     }
 
     /// Writes a line to the server's standard input.
-    pub fn tell(&mut self, line: &str) {
+    pub fn write_line(&mut self, line: &str) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Reads the next `count` lines after the URL.
-    pub fn write_line(&self, count: usize) -> Vec<String> {
+    pub fn read_lines(&self, count: usize) -> Vec<String> {
         let said = self.said.lock().unwrap();
         (0..count).map_while(|_| said.recv_timeout(TEST_TIMEOUT).ok()).collect()
     }

@@ -105,7 +105,7 @@ async fn every_option() {
 }
 
 #[tool(description = concat!("Removes ", "things"), destructive)]
-async fn delete() {}
+async fn remove() {}
 
 #[tokio::test(start_paused = true)]
 async fn options_reach_the_definition() {
@@ -127,8 +127,8 @@ async fn options_reach_the_definition() {
         "inputSchema": {"type": "object", "properties": {}},
         "annotations": {"destructiveHint": true},
     });
-    assert_eq!(list_tool(delete).await, expected);
-    assert_eq!(call(delete, "remove", json!({})).await, json!({"content": [], "isError": false}));
+    assert_eq!(list_tool(remove).await, expected);
+    assert_eq!(call(remove, "remove", json!({})).await, json!({"content": [], "isError": false}));
 }
 
 /// How loud

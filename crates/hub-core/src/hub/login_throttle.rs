@@ -28,11 +28,9 @@ struct Attempts {
 
 impl Attempts {
     fn wait(&self, free: u32, now: Timestamp) -> Duration {
-        let finished = self
-            .count
-            .checked_sub(free)
-            .map(|finished| Duration::from_secs(1 << finished.min(16)).min(MAX_WAIT));
-        finished.unwrap_or_default().saturating_sub(since(self.last, now))
+        let backoff =
+            self.count.checked_sub(free).map(|excess| Duration::from_secs(1 << excess.min(16)).min(MAX_WAIT));
+        backoff.unwrap_or_default().saturating_sub(since(self.last, now))
     }
 }
 

@@ -25,9 +25,9 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Heartbeats between two deletions of old rows.
 const HEARTBEATS_PER_PRUNE: u64 = 60;
 /// Clock difference in milliseconds that is ignored.
-const NEAR: i64 = 20;
+const CLOCK_TOLERANCE_MS: i64 = 20;
 /// Change of the clock difference in milliseconds above which a warning is logged.
-const CLOCK_TOLERANCE_MS: i64 = 2_000;
+const CLOCK_WARNING_MS: i64 = 2_000;
 /// Maximum duration in milliseconds of a heartbeat query that is used to compare the clocks.
 const MAX_CLOCK_QUERY_MS: i64 = 500;
 
@@ -92,9 +92,9 @@ impl ClusterMember {
         }
         let here = before.midpoint(after);
         let (ahead, known) = (there - here, self.clock_offset_ms.load(Ordering::Relaxed));
-        if (ahead - known).abs() > NEAR {
+        if (ahead - known).abs() > CLOCK_TOLERANCE_MS {
             self.clock_offset_ms.store(ahead, Ordering::Relaxed);
-            if (ahead - known).abs() > CLOCK_TOLERANCE_MS {
+            if (ahead - known).abs() > CLOCK_WARNING_MS {
                 tracing::warn!(
                     milliseconds = ahead,
                     "local clock differs from the database clock; using the database clock"

@@ -29,7 +29,7 @@ const MAX_COMMIT_ATTEMPTS: usize = 20;
 /// One OAuth request of a sign-in or refresh.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AuthTraceEntry {
-    /// Time at which the request finished.
+    /// Time at which the request excess.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Purpose of the request.
@@ -80,8 +80,8 @@ pub(super) struct ReauthorizationRequired {
 impl GrantStatus {
     fn append_trace(&mut self, hops: &[AuthTraceEntry]) {
         self.hops.extend(hops.iter().cloned());
-        let finished = self.hops.len().saturating_sub(MAX_TRACE_ENTRIES);
-        self.hops.drain(..finished);
+        let excess = self.hops.len().saturating_sub(MAX_TRACE_ENTRIES);
+        self.hops.drain(..excess);
     }
 
     /// Adds scopes that the server requires. Returns whether any was new.
@@ -120,8 +120,8 @@ impl GrantStatusStore {
         let mut heard = lock(&self.buffer.hops);
         let hops = heard.entry(self.owner).or_default();
         hops.push(hop);
-        let finished = hops.len().saturating_sub(MAX_TRACE_ENTRIES);
-        hops.drain(..finished);
+        let excess = hops.len().saturating_sub(MAX_TRACE_ENTRIES);
+        hops.drain(..excess);
         hops.len() == 1
     }
 

@@ -123,7 +123,7 @@ fn call_tool(scope: &RequestScope<'_>, call: &CallTool<'_>) -> Result<RequestFut
     // A layer may have chosen another tool than the client named.
     scope.connection.check_tool(Some(tool))?;
     if !rounds::may_start(scope, tool) {
-        return Ok(RequestFuture::ready(Ok(tool_failure(rounds::LOST.into()))));
+        return Ok(RequestFuture::ready(Ok(tool_failure(rounds::CALL_LOST.into()))));
     }
     if call.task.is_none() && tool.task_support() == TaskSupport::Forbidden {
         return Ok(start_tool(scope, tool, call));

@@ -103,7 +103,7 @@ impl Connection {
             None => (u128::from_le_bytes(random()), 1),
         };
         if context.mailbox().has_diverged() {
-            let outcome = failure_outcome(&call.method, CALL_LOST);
+            let outcome = failure_outcome(&call.method, REPLAY_DIVERGED);
             service.observe(&call.method, call.target(), started, call.revision, &outcome);
             return outcome;
         }
@@ -213,7 +213,7 @@ impl Connection {
                 ResumeOutcome::Finished(RequestOutcome::from(Err(state_already_used().into())))
             }
             TakeOutcome::NotFound => match state.log.clone().filter(|_| repeatable) {
-                None => ResumeOutcome::Finished(failure_outcome(retry.method, LOST)),
+                None => ResumeOutcome::Finished(failure_outcome(retry.method, CALL_LOST)),
                 Some(_)
                     if !service.parked_calls().claim_replay(
                         state.call,
@@ -367,10 +367,10 @@ pub(crate) fn take_early_responses(
     Ok(())
 }
 
-pub(crate) const LOST: &str = "The call cannot be resumed: the server no longer holds it, and running it again might repeat \
+pub(crate) const CALL_LOST: &str = "The call cannot be resumed: the server no longer holds it, and running it again might repeat \
                     its effects. Call again from the start if that is safe.";
 
-const CALL_LOST: &str = "The call cannot be resumed: its replay requested different input. Call again from the \
+const REPLAY_DIVERGED: &str = "The call cannot be resumed: its replay requested different input. Call again from the \
                        start.";
 
 /// Returns the tool of a call, and whether it may run again: by its annotations, or because it uses steps.
