@@ -17,9 +17,9 @@
 //!     "required": ["limit"],
 //! }))?;
 //! assert!(schema.is_valid(&json!({"limit": 5})));
-//! let fault = schema.check(&json!({"limit": 0})).unwrap_err();
-//! assert_eq!(fault.to_string(), "at /limit: 0 is less than the minimum of 1");
-//! # Ok::<(), linchpin_schema::Fault>(())
+//! let error = schema.check(&json!({"limit": 0})).unwrap_err();
+//! assert_eq!(error.to_string(), "at /limit: 0 is less than the minimum of 1");
+//! # Ok::<(), linchpin_schema::ValidationError>(())
 //! ```
 
 mod budget;
