@@ -4,7 +4,7 @@ use linchpin_schema::{Limits, Schema};
 use serde_json::{Value, from_slice};
 
 /// Limits that keep a run short even with a hostile schema.
-const LIMITS: Limits = Limits { depth: 64, subschemas: 200, patterns: 1 << 16, work: 100_000 };
+const LIMITS: Limits = Limits { depth: 64, subschemas: 200, patterns: 1 << 16, max_steps: 100_000 };
 const FAULTS: usize = 8;
 
 /// Validates values. The first line is the schema, each other line a value.

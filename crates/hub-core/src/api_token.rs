@@ -24,9 +24,9 @@ pub(crate) const CHECK_DIGITS: usize = 8;
 const MIN_PART_DIGITS: usize = 16;
 
 /// Issues a token. Returns its id, the token itself, and the digest to store.
-pub fn issue(world: &dyn Platform) -> (TokenId, Secret, Digest) {
-    let id = TokenId::new(world);
-    let body = format!("{PREFIX}{id}_{}", Digest::from_bytes(random(world)));
+pub fn issue(platform: &dyn Platform) -> (TokenId, Secret, Digest) {
+    let id = TokenId::new(platform);
+    let body = format!("{PREFIX}{id}_{}", Digest::from_bytes(random(platform)));
     let text = format!("{body}_{}", check_digits(&body));
     let stored = digest(&text);
     (id, Secret::new(text), stored)
@@ -34,8 +34,8 @@ pub fn issue(world: &dyn Platform) -> (TokenId, Secret, Digest) {
 
 /// Parses a token. Returns its id and the digest to compare with the stored one.
 pub fn parse(text: &str) -> Option<(TokenId, Digest)> {
-    let (body, given) = text.rsplit_once('_')?;
-    if check_digits(body) != given {
+    let (body, presented_digits) = text.rsplit_once('_')?;
+    if check_digits(body) != presented_digits {
         return None;
     }
     let (id, secret) = body.strip_prefix(PREFIX)?.split_once('_')?;
@@ -57,7 +57,7 @@ pub(crate) fn token_len(bytes: &[u8]) -> Option<usize> {
     let is_id = id.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
     let rest = rest.strip_prefix(b"_").filter(|_| is_id)?;
     let count =
-        |bytes: &[u8], most| bytes.iter().take(most).take_while(|byte| byte.is_ascii_hexdigit()).count();
+        |bytes: &[u8], max| bytes.iter().take(max).take_while(|byte| byte.is_ascii_hexdigit()).count();
     let digits = count(rest, SECRET_DIGITS);
     let check = rest[digits..].strip_prefix(b"_").filter(|_| digits == SECRET_DIGITS);
     let length = PREFIX.len() + ID_LEN + 1 + digits + check.map_or(0, |check| 1 + count(check, CHECK_DIGITS));
@@ -82,10 +82,10 @@ mod tests {
         let (id, secret, stored) = issue(&SystemPlatform);
         let text = secret.expose();
         assert!(text.starts_with("lp_") && text.len() == TOKEN_LEN && TOKEN_LEN == 113, "{text}");
-        for (length, known) in
+        for (length, kind) in
             [(TOKEN_LEN, Some(TOKEN_LEN)), (104, Some(104)), (56, Some(56)), (55, None), (3, None)]
         {
-            assert_eq!(token_len(&text.as_bytes()[3..length]), known);
+            assert_eq!(token_len(&text.as_bytes()[3..length]), kind);
         }
         assert_eq!(parse(text), Some((id, stored)));
         assert_ne!(issue(&SystemPlatform).2, stored);

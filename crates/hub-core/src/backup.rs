@@ -324,8 +324,8 @@ mod tests {
             DocumentKind::User,
         ] {
             let document = Document::new(DocumentKey::new(kind, "1"), &()).unwrap();
-            let what = SnapshotValue::Document(StoredDocument { document, version: 1 });
-            writer.add(SnapshotItem { tenant: TenantId::fixed(1), what }).unwrap();
+            let value = SnapshotValue::Document(StoredDocument { document, version: 1 });
+            writer.add(SnapshotItem { tenant: TenantId::fixed(1), what: value }).unwrap();
         }
         let (bytes, contents) = writer.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();

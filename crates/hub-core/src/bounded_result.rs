@@ -9,7 +9,7 @@ pub const DEFAULT_LIMIT: usize = 200_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoundedResult {
     /// Text form of the result: text blocks, placeholders of other blocks, and structured content.
-    pub summary: String,
+    pub text: String,
     /// Result of the server; only the truncated summary if the result is too large.
     pub result: Value,
     /// Whether the server returned a tool error (`isError`).
@@ -25,7 +25,7 @@ impl BoundedResult {
         let summary = summary(&result);
         let size = serde_json::to_vec(&result).map_or(usize::MAX, |bytes| bytes.len());
         if size <= limit {
-            return BoundedResult { summary, result, is_error, warning: None };
+            return BoundedResult { text: summary, result, is_error, warning: None };
         }
         let warning = format!("the result has {size} bytes and was truncated to {limit}");
         let summary = truncate_json(summary, limit.saturating_sub(warning.len() + 1));
@@ -35,7 +35,7 @@ impl BoundedResult {
         if is_error {
             result.insert("isError".into(), true.into());
         }
-        BoundedResult { summary: text, result: result.into(), is_error, warning: Some(warning) }
+        BoundedResult { text, result: result.into(), is_error, warning: Some(warning) }
     }
 }
 
@@ -74,7 +74,7 @@ fn describe_block(block: &Value) -> Option<String> {
 }
 
 /// Truncates a text so that its JSON form has at most this many bytes.
-fn truncate_json(mut text: String, most: usize) -> String {
+fn truncate_json(mut text: String, max: usize) -> String {
     let mut bytes = 0;
     let end = text.char_indices().find(|(_, char)| {
         bytes += match char {
@@ -82,7 +82,7 @@ fn truncate_json(mut text: String, most: usize) -> String {
             char if char.is_control() => 6,
             char => char.len_utf8(),
         };
-        bytes > most
+        bytes > max
     });
     if let Some((end, _)) = end {
         text.truncate(end);
@@ -106,12 +106,12 @@ mod tests {
             "structuredContent": {"sum": 3},
         });
         let envelope = BoundedResult::new(result.clone(), DEFAULT_LIMIT);
-        assert_eq!(envelope.summary, "one\n[image, image/png]\n[link to file:///a]\ntwo\nthree\n{\"sum\":3}");
+        assert_eq!(envelope.text, "one\n[image, image/png]\n[link to file:///a]\ntwo\nthree\n{\"sum\":3}");
         assert_eq!((envelope.result, envelope.is_error, envelope.warning), (result, false, None));
         let mirrored =
             json!({"content": [{"type": "text", "text": "{ \"sum\": 3 }"}], "structuredContent": {"sum": 3}});
-        assert_eq!(BoundedResult::new(mirrored, DEFAULT_LIMIT).summary, "{ \"sum\": 3 }");
-        assert_eq!(BoundedResult::new(json!({"content": [], "isError": true}), 99).summary, "");
+        assert_eq!(BoundedResult::new(mirrored, DEFAULT_LIMIT).text, "{ \"sum\": 3 }");
+        assert_eq!(BoundedResult::new(json!({"content": [], "isError": true}), 99).text, "");
     }
 
     #[test]
@@ -124,11 +124,11 @@ mod tests {
             assert!(envelope.is_error && envelope.result["isError"] == true);
             let warning = envelope.warning.unwrap();
             assert!(
-                warning.contains("truncated to 200000") && envelope.summary.ends_with(&warning),
+                warning.contains("truncated to 200000") && envelope.text.ends_with(&warning),
                 "{warning}"
             );
         }
         let structured = json!({"content": [], "structuredContent": {"rows": vec![1; 200_000]}});
-        assert!(BoundedResult::new(structured, 1_000).summary.len() <= 1_000);
+        assert!(BoundedResult::new(structured, 1_000).text.len() <= 1_000);
     }
 }

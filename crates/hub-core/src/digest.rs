@@ -134,11 +134,11 @@ mod tests {
 
     #[test]
     fn parts_are_told_apart() {
-        let of = |parts: &[&str]| parts.iter().fold(Digest::of("x"), DigestBuilder::part).finish();
-        assert_ne!(of(&["ab", "c"]), of(&["a", "bc"]));
-        assert_ne!(of(&["ab"]), of(&["ab", ""]));
+        let digest_of = |parts: &[&str]| parts.iter().fold(Digest::of("x"), DigestBuilder::part).finish();
+        assert_ne!(digest_of(&["ab", "c"]), digest_of(&["a", "bc"]));
+        assert_ne!(digest_of(&["ab"]), digest_of(&["ab", ""]));
         assert_ne!(Digest::of("x").finish(), Digest::of("y").finish());
-        assert_eq!(of(&["a"]).to_string().len(), 64);
+        assert_eq!(digest_of(&["a"]).to_string().len(), 64);
     }
 
     #[test]

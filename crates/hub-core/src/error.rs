@@ -67,8 +67,8 @@ impl Error {
     }
 
     /// Creates the error for an object that does not exist.
-    pub fn not_found(what: &str, name: impl fmt::Display) -> Self {
-        Self::new(ErrorKind::NotFound, "not_found", format!("there is no {what} `{name}`"))
+    pub fn not_found(noun: &str, name: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::NotFound, "not_found", format!("there is no {noun} `{name}`"))
     }
 
     /// Creates the error of a hub that shuts down.
@@ -77,8 +77,8 @@ impl Error {
     }
 
     /// Creates the error for an unknown value, with the known ones.
-    pub(crate) fn unknown_value(what: &str, name: &str, known: &str) -> Self {
-        let text = format!("unknown {what} `{}`: use {known}", shorten(name));
+    pub(crate) fn unknown_value(noun: &str, name: &str, allowed: &str) -> Self {
+        let text = format!("unknown {noun} `{}`: use {allowed}", shorten(name));
         Self::new(ErrorKind::NotFound, "not_found", text)
     }
 

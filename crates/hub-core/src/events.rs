@@ -64,7 +64,7 @@ struct Inner {
 struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Events up to this number are not in the buffer any more.
-    floor: u64,
+    first_available: u64,
 }
 
 impl Default for EventLog {
@@ -74,27 +74,22 @@ impl Default for EventLog {
 }
 
 impl EventLog {
-    fn new(outlet: Option<mpsc::Sender<(TenantId, NewEvent)>>) -> Self {
-        let (last, is_cut) = (Mutex::default(), AtomicBool::new(false));
-        EventLog(Arc::new(Inner {
-            buffer: last,
-            last_number: watch::Sender::new(0),
-            forward: outlet,
-            overflowed: is_cut,
-        }))
+    fn new(forward: Option<mpsc::Sender<(TenantId, NewEvent)>>) -> Self {
+        let (last, overflowed) = (Mutex::default(), AtomicBool::new(false));
+        EventLog(Arc::new(Inner { buffer: last, last_number: watch::Sender::new(0), forward, overflowed }))
     }
 
     /// Creates the log of a hub in a cluster. Published events are sent to the receiver, to be numbered and
     /// distributed.
     pub fn clustered() -> (Self, mpsc::Receiver<(TenantId, NewEvent)>) {
-        let (outlet, event) = mpsc::channel(CAPACITY);
-        (Self::new(Some(outlet)), event)
+        let (forward, event) = mpsc::channel(CAPACITY);
+        (Self::new(Some(forward)), event)
     }
 
     /// Publishes an event without waiting. Events of a commit belong to its batch instead.
     pub fn publish(&self, tenant: TenantId, event: NewEvent) {
-        if let Some(outlet) = &self.0.forward {
-            if outlet.try_send((tenant, event)).is_err() {
+        if let Some(forward) = &self.0.forward {
+            if forward.try_send((tenant, event)).is_err() {
                 self.0.overflowed.store(true, Ordering::SeqCst);
             }
             return;
@@ -113,7 +108,7 @@ impl EventLog {
     fn mark_gap(&self) {
         let mut last = lock(&self.0.buffer);
         let number = *self.0.last_number.borrow() + 1;
-        *last = EventBuffer { events: VecDeque::new(), floor: number };
+        *last = EventBuffer { events: VecDeque::new(), first_available: number };
         self.0.last_number.send_replace(number);
     }
 
@@ -125,13 +120,13 @@ impl EventLog {
     /// Resets the log to this number. Earlier events are not available here.
     pub fn reset_to(&self, number: u64) {
         let mut last = lock(&self.0.buffer);
-        *last = EventBuffer { events: VecDeque::new(), floor: number };
+        *last = EventBuffer { events: VecDeque::new(), first_available: number };
         self.0.last_number.send_replace(number);
     }
 
     fn push(&self, last: &mut EventBuffer, event: Event) {
         if last.events.len() == CAPACITY {
-            last.floor = last.events.pop_front().map_or(last.floor, |event| event.number);
+            last.first_available = last.events.pop_front().map_or(last.first_available, |event| event.number);
         }
         let number = event.number;
         last.events.push_back(Arc::new(event));
@@ -150,8 +145,8 @@ impl EventLog {
 
     fn subscribe_to(&self, tenant: Option<TenantId>, after: Option<u64>) -> EventSubscription {
         let number = self.0.last_number.subscribe();
-        let seen = after.unwrap_or_else(|| *number.borrow());
-        EventSubscription { log: self.clone(), tenant, last_seen: seen, last_number: number }
+        let last_seen = after.unwrap_or_else(|| *number.borrow());
+        EventSubscription { log: self.clone(), tenant, last_seen, last_number: number }
     }
 }
 
@@ -169,8 +164,8 @@ impl PublishOnCommit {
     }
 
     /// Publishes the events if the commit succeeded, and discards them otherwise.
-    pub(crate) fn finish(mut self, is_done: bool) {
-        for event in std::mem::take(&mut self.event).into_iter().filter(|_| is_done) {
+    pub(crate) fn finish(mut self, committed: bool) {
+        for event in std::mem::take(&mut self.event).into_iter().filter(|_| committed) {
             self.log.publish(self.tenant, event);
         }
     }
@@ -214,13 +209,13 @@ impl EventSubscription {
     fn find_next(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Lagged> {
         let last = lock(&self.log.0.buffer);
         // The last number belongs to an earlier run of the hub, or the events after it are not in the buffer any more.
-        if self.last_seen > newest || self.last_seen < last.floor {
-            self.last_seen = newest.max(last.floor);
+        if self.last_seen > newest || self.last_seen < last.first_available {
+            self.last_seen = newest.max(last.first_available);
             return Err(Lagged);
         }
         let from = last.events.partition_point(|event| event.number <= self.last_seen);
-        let is_wanted = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
-        let found = last.events.iter().skip(from).find(|event| is_wanted(event)).cloned();
+        let is_subscribed = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
+        let found = last.events.iter().skip(from).find(|event| is_subscribed(event)).cloned();
         self.last_seen = found.as_ref().map_or(newest.max(self.last_seen), |event| event.number);
         Ok(found)
     }
@@ -238,19 +233,19 @@ mod tests {
     #[tokio::test]
     async fn whoever_was_away_goes_on_where_they_were() {
         let events = EventLog::default();
-        let mut watching = events.subscribe(ADA, None);
+        let mut subscription = events.subscribe(ADA, None);
         for number in 1..=6 {
             events.publish(if number % 2 == 0 { BOB } else { ADA }, NewEvent::new("call", json!(number)));
         }
-        let mut seen = Vec::new();
+        let mut last_seen = Vec::new();
         for _ in 0..3 {
-            seen.push(watching.next().await.unwrap().number);
+            last_seen.push(subscription.next().await.unwrap().number);
         }
-        assert_eq!(seen, [1, 3, 5]);
+        assert_eq!(last_seen, [1, 3, 5]);
         assert_eq!(events.subscribe(ADA, Some(1)).next().await.unwrap().number, 3);
         assert_eq!(events.subscribe(BOB, Some(4)).next().await.unwrap().number, 6);
         let (waits, publish) =
-            (watching.next(), async { events.publish(ADA, NewEvent::new("server", json!({}))) });
+            (subscription.next(), async { events.publish(ADA, NewEvent::new("server", json!({}))) });
         let (event, ()) = tokio::join!(waits, publish);
         assert_eq!((event.unwrap().number, 7), (7, 7));
     }
@@ -258,17 +253,17 @@ mod tests {
     #[tokio::test]
     async fn of_what_nobody_knows_everybody_is_told_to_look_again() {
         let events = EventLog::default();
-        let mut watching = events.subscribe(ADA, None);
-        let untold = |number: u8| {
+        let mut subscription = events.subscribe(ADA, None);
+        let pending_event = |number: u8| {
             PublishOnCommit::new(events.clone(), ADA, vec![NewEvent::new("call", json!(number))])
         };
-        untold(0).finish(false);
-        untold(1).finish(true);
-        assert_eq!(watching.next().await.unwrap().body, json!(1));
-        drop(untold(2));
-        assert_eq!(watching.next().await, Err(Lagged));
-        untold(3).finish(true);
-        assert_eq!(watching.next().await.unwrap().body, json!(3));
+        pending_event(0).finish(false);
+        pending_event(1).finish(true);
+        assert_eq!(subscription.next().await.unwrap().body, json!(1));
+        drop(pending_event(2));
+        assert_eq!(subscription.next().await, Err(Lagged));
+        pending_event(3).finish(true);
+        assert_eq!(subscription.next().await.unwrap().body, json!(3));
     }
 
     #[tokio::test]

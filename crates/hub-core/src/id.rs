@@ -83,9 +83,9 @@ ids! {
     SecretId, "secret";
 }
 
-fn uuid_v7(world: &dyn Platform) -> u128 {
-    let millis = u128::from(world.now().as_millisecond().unsigned_abs());
-    let random_bits = u128::from_be_bytes(random(world));
+fn uuid_v7(platform: &dyn Platform) -> u128 {
+    let millis = u128::from(platform.now().as_millisecond().unsigned_abs());
+    let random_bits = u128::from_be_bytes(random(platform));
     let low = random_bits & 0x0fff_3fff_ffff_ffff_ffff;
     (millis & 0xffff_ffff_ffff) << 80 | 0x7000_8000_0000_0000_0000 | low
 }
@@ -98,11 +98,11 @@ fn write_uuid(number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn parse_uuid(text: &str) -> Option<u128> {
     let dashes = [8, 13, 18, 23];
-    let fits = text.len() == 36
+    let is_well_formed = text.len() == 36
         && text.bytes().enumerate().all(|(at, byte)| {
             if dashes.contains(&at) { byte == b'-' } else { matches!(byte, b'0'..=b'9' | b'a'..=b'f') }
         });
-    fits.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
+    is_well_formed.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -113,10 +113,10 @@ mod tests {
 
     #[test]
     fn they_are_in_order_and_read_again() {
-        let world = FixedPlatform::default();
-        let first = ServerId::new(&world);
-        world.seconds.store(1, std::sync::atomic::Ordering::SeqCst);
-        let second = ServerId::new(&world);
+        let platform = FixedPlatform::default();
+        let first = ServerId::new(&platform);
+        platform.seconds.store(1, std::sync::atomic::Ordering::SeqCst);
+        let second = ServerId::new(&platform);
         assert!(first < second && first.to_string() < second.to_string());
         assert_eq!(first.to_string().parse(), Ok(first));
         assert_eq!(&first.to_string()[14..15], "7");

@@ -6,7 +6,7 @@ pub fn find_wide_integer(json: &str) -> Option<&str> {
     let bytes = json.as_bytes();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let begin = at;
+        let start = at;
         at += 1;
         match byte {
             b'"' => {
@@ -18,9 +18,9 @@ pub fn find_wide_integer(json: &str) -> Option<&str> {
             b'-' | b'0'..=b'9' => {
                 let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
                 at += bytes[at..].iter().take_while(|byte| is_part(byte)).count();
-                let number = &json[begin..at];
-                let is_whole = !number.contains(['.', 'e', 'E']);
-                if is_whole && number.parse::<u64>().is_err() && number.parse::<i64>().is_err() {
+                let number = &json[start..at];
+                let is_integer = !number.contains(['.', 'e', 'E']);
+                if is_integer && number.parse::<u64>().is_err() && number.parse::<i64>().is_err() {
                     return Some(number);
                 }
             }

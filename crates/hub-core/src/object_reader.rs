@@ -65,9 +65,9 @@ impl ObjectReader {
     /// Takes an integer in a range.
     pub fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
-        let fits = value.as_u64().filter(|number| range.contains(number));
+        let in_range = value.as_u64().filter(|number| range.contains(number));
         let text = || format!("must be an integer from {} to {}", range.start(), range.end());
-        fits.map(Some).ok_or_else(|| self.error(name, text()))
+        in_range.map(Some).ok_or_else(|| self.error(name, text()))
     }
 
     /// Takes the boolean field `name`.
@@ -105,10 +105,10 @@ impl ObjectReader {
     /// Takes a list of strings, with a maximum number of strings and of characters in each.
     pub fn strings(&mut self, name: &'static str, max_items: usize, max_len: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
-        let fits =
+        let in_range =
             |value: &Value| value.as_str().filter(|text| is_valid_string(text, max_len)).map(str::to_owned);
         let read = value.as_array().filter(|list| list.len() <= max_items);
-        let read = read.and_then(|list| list.iter().map(fits).collect::<Option<Vec<_>>>());
+        let read = read.and_then(|list| list.iter().map(in_range).collect::<Option<Vec<_>>>());
         let text =
             || format!("must be a list of at most {max_items} strings of at most {max_len} characters each");
         read.ok_or_else(|| self.error(name, text()))
@@ -127,9 +127,9 @@ impl ObjectReader {
         }
         let read = |(name, value): (&String, &Value)| {
             let text = value.as_str().filter(|text| is_valid_string(text, max_len));
-            let wrong =
+            let invalid =
                 || inner.error(&shorten(name), format!("must be a string of at most {max_len} characters"));
-            Ok((name.clone(), text.ok_or_else(wrong)?.to_owned()))
+            Ok((name.clone(), text.ok_or_else(invalid)?.to_owned()))
         };
         inner.members.iter().map(read).collect()
     }
@@ -141,19 +141,20 @@ impl ObjectReader {
     }
 
     /// Fails with `why` if one of these members is present.
-    pub fn reject_fields(&self, names: &[&str], why: &str) -> Result<()> {
+    pub fn reject_fields(&self, names: &[&str], reason: &str) -> Result<()> {
         let found = names.iter().find(|name| self.members.contains_key(**name));
-        found.map_or(Ok(()), |name| Err(self.error(name, why)))
+        found.map_or(Ok(()), |name| Err(self.error(name, reason)))
     }
 
     /// Fails if a member was not taken, and suggests a similar name.
     pub fn finish(&self) -> Result<()> {
         let Some(name) = self.members.keys().next() else { return Ok(()) };
-        let alike = |known: &&'static str| strsim::normalized_damerau_levenshtein(name, known);
-        let nearest = self.accepted.iter().copied().map(|known| (alike(&known), known));
-        let nearest =
-            nearest.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(alike, _)| *alike >= MIN_SIMILARITY);
-        let advice = nearest.map(|(_, known)| format!(": did you mean `{known}`?")).unwrap_or_default();
+        let similarity = |accepted: &&'static str| strsim::normalized_damerau_levenshtein(name, accepted);
+        let nearest = self.accepted.iter().copied().map(|accepted| (similarity(&accepted), accepted));
+        let nearest = nearest
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
+        let advice = nearest.map(|(_, accepted)| format!(": did you mean `{accepted}`?")).unwrap_or_default();
         Err(self.error(&shorten(name), format!("unknown field{advice}")))
     }
 }

@@ -12,9 +12,9 @@ pub trait Platform: Send + Sync + 'static {
 }
 
 /// Returns unpredictable bytes.
-pub fn random<const N: usize>(world: &dyn Platform) -> [u8; N] {
+pub fn random<const N: usize>(platform: &dyn Platform) -> [u8; N] {
     let mut bytes = [0; N];
-    world.fill_random(&mut bytes);
+    platform.fill_random(&mut bytes);
     bytes
 }
 

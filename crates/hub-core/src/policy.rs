@@ -199,27 +199,27 @@ mod tests {
         use ApprovalMode::{AlwaysAsk, Auto, TrustedOnly};
         let (auto, asks) = (agent(Auto, &[]), agent(AlwaysAsk, &["read"]));
         let (some, none) = (agent(TrustedOnly, &["read"]), agent(TrustedOnly, &["write"]));
-        let mut off = agent(Auto, &[]);
-        off.enabled = false;
-        let mut elsewhere = agent(Auto, &[]);
-        elsewhere.servers.clear();
+        let mut disabled_agent = agent(Auto, &[]);
+        disabled_agent.enabled = false;
+        let mut other_agent = agent(Auto, &[]);
+        other_agent.servers.clear();
         let (server, tool) = (server(), tool());
-        let of = |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool);
+        let decide = |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool);
         assert_eq!(evaluate(Caller::User, &server, &tool), PolicyDecision::Allow(PolicyReason::OwnCall));
-        assert_eq!(of(&auto, &tool), PolicyDecision::Allow(PolicyReason::AgentAuto));
-        assert_eq!(of(&asks, &tool), PolicyDecision::RequireApproval(PolicyReason::AgentAlwaysAsks));
-        assert_eq!(of(&some, &tool), PolicyDecision::Allow(PolicyReason::AgentTrusts));
-        assert_eq!(of(&none, &tool), PolicyDecision::RequireApproval(PolicyReason::NotTrusted));
-        assert_eq!(of(&off, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
-        assert_eq!(of(&elsewhere, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
+        assert_eq!(decide(&auto, &tool), PolicyDecision::Allow(PolicyReason::AgentAuto));
+        assert_eq!(decide(&asks, &tool), PolicyDecision::RequireApproval(PolicyReason::AgentAlwaysAsks));
+        assert_eq!(decide(&some, &tool), PolicyDecision::Allow(PolicyReason::AgentTrusts));
+        assert_eq!(decide(&none, &tool), PolicyDecision::RequireApproval(PolicyReason::NotTrusted));
+        assert_eq!(decide(&disabled_agent, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
+        assert_eq!(decide(&other_agent, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
         let new = ToolRecord { is_trusted: false, ..tool.clone() };
         assert_eq!(
-            of(&some, &new),
+            decide(&some, &new),
             PolicyDecision::RequireApproval(PolicyReason::NotTrusted),
             "no user has reviewed it"
         );
         let other = ToolRecord { name: "delete".into(), ..tool.clone() };
-        assert_eq!(of(&auto, &other), PolicyDecision::Deny(PolicyReason::NotSelected));
+        assert_eq!(decide(&auto, &other), PolicyDecision::Deny(PolicyReason::NotSelected));
         let mut changed = tool.clone();
         changed.definition["description"] = json!("other");
         let gone = ToolRecord { is_gone: true, ..tool.clone() };
@@ -235,7 +235,7 @@ mod tests {
         }
         for tool in [&changed, &gone] {
             assert_eq!(
-                evaluate(Caller::Agent(&elsewhere), &disabled, tool),
+                evaluate(Caller::Agent(&other_agent), &disabled, tool),
                 PolicyDecision::Deny(PolicyReason::NotSelected)
             );
         }
@@ -245,10 +245,10 @@ mod tests {
     fn an_approval_is_for_exactly_one_thing() {
         let (definition, arguments) = (tool().definition, json!({"path": "/a", "n": 1}));
         let (ada, bob) = (Subject::Agent(AgentId::fixed(1)), Subject::Agent(AgentId::fixed(2)));
-        let own = approval_binding(ada, ServerId::fixed(1), &definition, &arguments);
+        let binding = approval_binding(ada, ServerId::fixed(1), &definition, &arguments);
         assert_eq!(
             approval_binding(ada, ServerId::fixed(1), &definition, &json!({"n": 1, "path": "/a"})),
-            own
+            binding
         );
         let mut other = definition.clone();
         other["description"] = json!("other");
@@ -262,7 +262,7 @@ mod tests {
             approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": 1, "x": null})),
         ];
         for (index, one) in others.iter().enumerate() {
-            assert!(*one != own && !others[..index].contains(one), "{index}");
+            assert!(*one != binding && !others[..index].contains(one), "{index}");
         }
     }
 }

@@ -29,13 +29,13 @@ pub fn check_private(metadata: &Metadata) -> Result<(), InsecurePermissions> {
         if metadata.uid() != rustix::process::geteuid().as_raw() {
             return Err(InsecurePermissions::OwnedByOther);
         }
-        let (others, why) = if metadata.is_dir() {
+        let (others, reason) = if metadata.is_dir() {
             (0o022, InsecurePermissions::WritableByOthers)
         } else {
             (0o077, InsecurePermissions::AccessibleToOthers)
         };
         if metadata.mode() & others != 0 {
-            return Err(why);
+            return Err(reason);
         }
     }
     Ok(())
@@ -98,11 +98,11 @@ fn check_folders(path: &Path, links: &mut u32) -> Result<(), InsecureParent> {
 fn check_folder(folder: &Path) -> Result<(), InsecureParent> {
     use std::os::unix::fs::MetadataExt as _;
     let Ok(found) = fs::metadata(folder) else { return Ok(()) };
-    let own = rustix::process::geteuid().as_raw();
+    let own_uid = rustix::process::geteuid().as_raw();
     if is_owned_by_other(&found) {
         return Err(InsecureParent::OwnedByOther(folder.to_owned()));
     }
-    let by_group = found.mode() & 0o020 != 0 && found.gid() != own;
+    let by_group = found.mode() & 0o020 != 0 && found.gid() != own_uid;
     let is_sticky = found.mode() & 0o1000 != 0;
     if (by_group || found.mode() & 0o002 != 0) && !is_sticky {
         return Err(InsecureParent::WritableByOthers(folder.to_owned()));
@@ -115,13 +115,13 @@ fn check_folder(folder: &Path) -> Result<(), InsecureParent> {
 fn is_owned_by_other(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     /// Owner of files whose user does not exist in a user namespace, such as the root of the host in a container.
-    const UNMAPPED: u32 = 65_534;
-    ![0, rustix::process::geteuid().as_raw(), UNMAPPED].contains(&found.uid())
+    const UNMAPPED_UID: u32 = 65_534;
+    ![0, rustix::process::geteuid().as_raw(), UNMAPPED_UID].contains(&found.uid())
 }
 
 /// Writes a file atomically: to a temporary file first, so that there is always a complete one.
-pub fn write(path: &Path, bytes: &[u8], world: &dyn Platform) -> io::Result<()> {
-    let mut draft = AtomicFile::new(path, world)?;
+pub fn write(path: &Path, bytes: &[u8], platform: &dyn Platform) -> io::Result<()> {
+    let mut draft = AtomicFile::new(path, platform)?;
     draft.write_all(bytes)?;
     draft.commit()
 }
@@ -135,15 +135,15 @@ pub struct AtomicFile {
 
 impl AtomicFile {
     /// Creates the temporary file beside this path.
-    pub fn new(path: &Path, world: &dyn Platform) -> io::Result<Self> {
+    pub fn new(path: &Path, platform: &dyn Platform) -> io::Result<Self> {
         let folder = parent_folder(path);
         create_private_folder(folder)?;
-        let beside = folder.join(format!(".linchpin-{}", hex(&random::<8>(world))));
+        let temp_path = folder.join(format!(".linchpin-{}", hex(&random::<8>(platform))));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(AtomicFile { file: options.open(&beside)?, temp_path: beside, path: path.to_owned() })
+        Ok(AtomicFile { file: options.open(&temp_path)?, temp_path, path: path.to_owned() })
     }
 
     /// Syncs the file and moves it to its path.
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn what_others_can_get_at_is_noticed() {
-        let place = tempfile::tempdir().unwrap();
-        let (folder, file) = (place.path().join("folder"), place.path().join("folder/file"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (folder, file) = (temp_dir.path().join("folder"), temp_dir.path().join("folder/file"));
         write(&file, b"x", &crate::platform::SystemPlatform).unwrap();
         let check = |path: &Path| check_private(&fs::metadata(path).unwrap());
         assert_eq!((check(&folder), check(&file)), (Ok(()), Ok(())));
@@ -217,17 +217,17 @@ mod tests {
 
     #[test]
     fn a_folder_above_that_others_can_write_to_is_noticed() {
-        let place = tempfile::tempdir().unwrap();
-        let (above, path) = (place.path().join("above"), place.path().join("above/folder/file"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (above, path) = (temp_dir.path().join("above"), temp_dir.path().join("above/folder/file"));
         fs::create_dir(&above).unwrap();
-        let own = rustix::process::geteuid().as_raw();
+        let own_uid = rustix::process::geteuid().as_raw();
         let group = fs::metadata(&above).map(|found| std::os::unix::fs::MetadataExt::gid(&found)).unwrap();
         for (mode, is_accepted) in [
             (0o755, true),
             (0o777, false),
             (0o757, false),
             (0o1777, true),
-            (0o770, group == own),
+            (0o770, group == own_uid),
             (0o1770, true),
         ] {
             fs::set_permissions(&above, fs::Permissions::from_mode(mode)).unwrap();
@@ -240,31 +240,31 @@ mod tests {
         }
         // Through a symbolic link.
         fs::set_permissions(&above, fs::Permissions::from_mode(0o777)).unwrap();
-        let link = place.path().join("link");
+        let link = temp_dir.path().join("link");
         std::os::unix::fs::symlink(&above, &link).unwrap();
         fs::create_dir(above.join("folder")).unwrap();
         assert!(check_parents(&link.join("folder/file")).is_err());
-        let inner = place.path().join("inner");
+        let inner = temp_dir.path().join("inner");
         std::os::unix::fs::symlink(above.join("folder"), &inner).unwrap();
         assert!(check_parents(&inner.join("file")).is_err());
         assert!(check_parents(&inner).is_err(), "a link at the path itself");
         // A link in a folder that others can write to, which leads to a folder that they cannot write to.
-        let safe = place.path().join("safe");
+        let safe = temp_dir.path().join("safe");
         fs::create_dir(&safe).unwrap();
         std::os::unix::fs::symlink(&safe, above.join("middle")).unwrap();
-        let first = place.path().join("first");
+        let first = temp_dir.path().join("first");
         std::os::unix::fs::symlink("above/middle", &first).unwrap();
         assert!(check_parents(&first.join("file")).is_err());
         fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(check_parents(&first.join("file")).is_ok());
-        std::os::unix::fs::symlink("circle", place.path().join("circle")).unwrap();
-        assert!(check_parents(&place.path().join("circle/file")).is_ok(), "the path does not exist");
+        std::os::unix::fs::symlink("circle", temp_dir.path().join("circle")).unwrap();
+        assert!(check_parents(&temp_dir.path().join("circle/file")).is_ok(), "the path does not exist");
     }
 
     #[test]
     fn a_folder_above_of_another_user_is_noticed() {
-        let place = tempfile::tempdir().unwrap();
-        let above = place.path().join("above");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let above = temp_dir.path().join("above");
         fs::create_dir(&above).unwrap();
         assert!(check_parents(&above.join("file")).is_ok());
         // Only root can change the owner of a folder.
@@ -274,7 +274,7 @@ mod tests {
                 error.contains(&format!("`{}` above it belongs to another user", above.display())),
                 "{error}"
             );
-            let (safe, link) = (place.path().join("safe"), place.path().join("link"));
+            let (safe, link) = (temp_dir.path().join("safe"), temp_dir.path().join("link"));
             fs::create_dir(&safe).unwrap();
             std::os::unix::fs::symlink(&safe, &link).unwrap();
             assert!(check_parents(&link).is_ok());

@@ -59,12 +59,12 @@ impl ProcessGuard {
         let lineage = Lineage::unique();
         replace_lineage(&mut file, &lineage).map_err(failed)?;
         let (child, pipe) = spawn_guard(program, &lineage)?;
-        let held = Arc::new(GuardPipe { stdin: Mutex::new(Some(pipe)), stopped: Condvar::new() });
-        let (guard_pipe, program, guard_lineage) = (held.clone(), program.to_owned(), lineage.clone());
+        let shared_pipe = Arc::new(GuardPipe { stdin: Mutex::new(Some(pipe)), stopped: Condvar::new() });
+        let (guard_pipe, program, guard_lineage) = (shared_pipe.clone(), program.to_owned(), lineage.clone());
         let thread = std::thread::Builder::new().name("linchpin-guard".into());
         let thread = thread
             .spawn(move || guard_pipe.respawn_loop(Some(child), || spawn_guard(&program, &guard_lineage)))?;
-        Ok(ProcessGuard { lineage, pipe: held, thread: Some(thread), _file: file })
+        Ok(ProcessGuard { lineage, pipe: shared_pipe, thread: Some(thread), _file: file })
     }
 
     /// Returns the lineage that every process of the hub must carry.
@@ -91,9 +91,9 @@ impl GuardPipe {
             if let Some(child) = &mut child {
                 let _ = child.wait(); // only this thread waits for the child
             }
-            let pause = if started.elapsed() < RESTART_DELAY { RESTART_DELAY } else { Duration::ZERO };
-            let waited = self.stopped.wait_timeout_while(lock(&self.stdin), pause, |pipe| pipe.is_some());
-            let (mut pipe, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let delay = if started.elapsed() < RESTART_DELAY { RESTART_DELAY } else { Duration::ZERO };
+            let stopped = self.stopped.wait_timeout_while(lock(&self.stdin), delay, |pipe| pipe.is_some());
+            let (mut pipe, _) = stopped.unwrap_or_else(PoisonError::into_inner);
             if pipe.is_none() {
                 return;
             }
@@ -118,9 +118,9 @@ fn replace_lineage(file: &mut File, lineage: &Lineage) -> io::Result<()> {
     file.take(MAX_LINEAGE_FILE_BYTES).read_to_end(&mut text)?;
     // Any other text was never a lineage of a process: the lineage is written before a process is started.
     if let Some(last) = str::from_utf8(&text).ok().and_then(|text| Lineage::parse(text.trim_end())) {
-        let ended = last.kill();
-        if ended > 0 {
-            tracing::warn!(ended, "killed processes left by the previous hub");
+        let killed = last.kill();
+        if killed > 0 {
+            tracing::warn!(killed, "killed processes left by the previous hub");
         }
     }
     file.set_len(0)?;
@@ -147,9 +147,9 @@ fn spawn_guard(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStd
 /// Runs the guard: waits until the hub has ended, and kills all processes of the lineage that the hub has written to
 /// standard input. The other end of the pipe is open while the hub, or a child that it is just starting, lives.
 pub fn run_guard() {
-    let mut mark = String::new();
-    let read = io::stdin().read_to_string(&mut mark);
-    if let Some(lineage) = read.ok().and_then(|_| Lineage::parse(mark.trim_end())) {
+    let mut marker = String::new();
+    let read = io::stdin().read_to_string(&mut marker);
+    if let Some(lineage) = read.ok().and_then(|_| Lineage::parse(marker.trim_end())) {
         lineage.kill();
     }
 }

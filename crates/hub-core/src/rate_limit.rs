@@ -28,20 +28,22 @@ pub struct TokenBucket {
 }
 
 /// Creates the error of an exceeded rate limit, with the time to wait.
-pub fn rate_limited(of: &str, wait: Duration) -> Error {
+pub fn rate_limited(limited_operation: &str, wait: Duration) -> Error {
     let text = format!("rate limit exceeded: retry in {} s", ceil_seconds(wait));
-    Error::new(ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait).with_field(of)
+    Error::new(ErrorKind::LimitExceeded, "rate_limited", text)
+        .with_retry_after(wait)
+        .with_field(limited_operation)
 }
 
 /// Creates the error of an exceeded concurrency limit.
-pub fn concurrency_limited(most: impl std::fmt::Display) -> Error {
-    let text = format!("{most} calls are already running: wait until one has finished");
+pub fn concurrency_limited(max: impl std::fmt::Display) -> Error {
+    let text = format!("{max} calls are already running: wait until one has finished");
     Error::new(ErrorKind::LimitExceeded, "too_many_calls", text).with_retry_after(Duration::from_secs(1))
 }
 
 /// Creates the error of too many pending approvals.
-pub fn approvals_limited(most: impl std::fmt::Display) -> Error {
-    let text = format!("{most} calls already wait for approval: wait until some are decided");
+pub fn approvals_limited(max: impl std::fmt::Display) -> Error {
+    let text = format!("{max} calls already wait for approval: wait until some are decided");
     Error::new(ErrorKind::LimitExceeded, "too_many_questions", text)
 }
 
@@ -59,8 +61,8 @@ impl TokenBucket {
             self.updated = now;
         }
         // A clock that was set back adds no tokens and removes none.
-        let passed = Duration::try_from(now.duration_since(self.updated)).unwrap_or_default();
-        self.tokens = (self.tokens + passed.as_secs_f64() * per_second).min(f64::from(rate.burst));
+        let elapsed = Duration::try_from(now.duration_since(self.updated)).unwrap_or_default();
+        self.tokens = (self.tokens + elapsed.as_secs_f64() * per_second).min(f64::from(rate.burst));
         self.updated = self.updated.max(now);
         if self.tokens >= 1.0 {
             self.tokens -= 1.0;

@@ -91,10 +91,10 @@ mod tests {
         tasks.finish(Duration::from_secs(5)).await;
         assert_eq!(is_done.try_recv(), Ok(()));
         let held = Arc::new(());
-        let own = held.clone();
+        let guard = held.clone();
         tasks.spawn(async move {
             std::future::pending::<()>().await;
-            drop(own);
+            drop(guard);
         });
         tasks.finish(Duration::from_secs(5)).await;
         assert_eq!(Arc::strong_count(&held), 1, "the task was aborted");

@@ -30,7 +30,7 @@ pub struct HttpOptions {
 
 pub(crate) struct AppState {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) world: Arc<dyn Platform>,
+    pub(crate) platform: Arc<dyn Platform>,
     pub(crate) guard: OriginGuard,
     pub(crate) is_secure: bool,
     pub(crate) proxies: Vec<Network>,
@@ -44,20 +44,20 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
-    pub(crate) fn new(hub: Arc<Hub>, world: Arc<dyn Platform>, options: HttpOptions) -> Arc<Self> {
-        let begun = world.now();
-        let random = || Digest::from_bytes(random(&*world)).to_string()[..8].to_owned();
+    pub(crate) fn new(hub: Arc<Hub>, platform: Arc<dyn Platform>, options: HttpOptions) -> Arc<Self> {
+        let started = platform.now();
+        let random = || Digest::from_bytes(random(&*platform)).to_string()[..8].to_owned();
         let run = hub.event_log_id().map_or_else(random, str::to_owned);
         Arc::new(AppState {
             hub,
-            world,
+            platform,
             guard: options.guard,
             is_secure: options.is_secure,
             proxies: options.proxies,
             file_problem: options.file_problem,
             bodies: BodyReader::new(MAX_TOTAL_BODY_BYTES),
-            metrics: Metrics::new(begun),
-            started: begun,
+            metrics: Metrics::new(started),
+            started,
             event_log_id: run,
             shutdown: watch::Sender::new(false),
         })

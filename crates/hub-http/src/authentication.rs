@@ -23,7 +23,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Credential that a request to the hub carries.
 #[derive(Debug, Clone)]
-pub(crate) enum CallerProof {
+pub(crate) enum CallerCredential {
     /// API token of a user or agent.
     Token(Secret),
     /// Cookie of a browser session.
@@ -36,7 +36,7 @@ pub(crate) struct Caller {
     /// Tenant and subject of the caller.
     pub(crate) scope: Actor,
     /// Credential of the request.
-    pub(crate) proof: CallerProof,
+    pub(crate) proof: CallerCredential,
     /// CSRF token of the session, required for requests that change data; `None` for API tokens.
     pub(crate) csrf: Option<Secret>,
     /// Host and port that the request names.
@@ -68,11 +68,11 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpA
         return peer;
     }
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-    let hops = lines.iter().rev().flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
-    for hop in hops {
-        match hop.trim().parse::<IpAddr>() {
-            Ok(hop) if is_proxy(hop) => {}
-            Ok(hop) => return hop,
+    let trace = lines.iter().rev().flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    for entry in trace {
+        match entry.trim().parse::<IpAddr>() {
+            Ok(entry) if is_proxy(entry) => {}
+            Ok(entry) => return entry,
             Err(_) => break,
         }
     }
@@ -85,8 +85,8 @@ impl Caller {
         let Some(proof) = find_proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
         let host = host(parts);
         let (actor, csrf) = match &proof {
-            CallerProof::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
-            CallerProof::Session(cookie) => match app.hub.session(cookie, &host).await? {
+            CallerCredential::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
+            CallerCredential::Session(cookie) => match app.hub.session(cookie, &host).await? {
                 Some((actor, csrf)) => (actor, Some(csrf)),
                 None => return Ok(None),
             },
@@ -99,8 +99,9 @@ impl Caller {
     pub(crate) fn check_csrf(&self, headers: &HeaderMap) -> Result<()> {
         let Some(csrf) = &self.csrf else { return Ok(()) };
         require_origin(headers)?;
-        let given = headers.get(CSRF_HEADER).and_then(|given| given.to_str().ok()).map(Secret::new);
-        if given.as_ref() == Some(csrf) {
+        let presented =
+            headers.get(CSRF_HEADER).and_then(|presented| presented.to_str().ok()).map(Secret::new);
+        if presented.as_ref() == Some(csrf) {
             return Ok(());
         }
         let text = "a request with a session cookie requires the header x-csrf-token: get the token with GET /api/v1/session";
@@ -110,23 +111,23 @@ impl Caller {
     /// Returns the session cookie, if the caller has one.
     pub(crate) fn session_cookie(&self) -> Option<&Secret> {
         match &self.proof {
-            CallerProof::Session(cookie) => Some(cookie),
-            CallerProof::Token(_) => None,
+            CallerCredential::Session(cookie) => Some(cookie),
+            CallerCredential::Token(_) => None,
         }
     }
 
     /// Returns whether the caller is the operator, who can read the files of the hub on this machine.
     pub(crate) fn is_operator(&self, app: &AppState) -> bool {
-        matches!(&self.proof, CallerProof::Token(token) if app.hub.is_process_token(token))
+        matches!(&self.proof, CallerCredential::Token(token) if app.hub.is_process_token(token))
     }
 
     /// Returns whether the credential is still valid. Fails if the store cannot be read.
     pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
-        let known = match &self.proof {
-            CallerProof::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
-            CallerProof::Session(cookie) => app.hub.peek_session(cookie, &self.host).await,
+        let session = match &self.proof {
+            CallerCredential::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
+            CallerCredential::Session(cookie) => app.hub.peek_session(cookie, &self.host).await,
         };
-        match known {
+        match session {
             Ok(actor) => Ok(actor == Some(self.scope)),
             Err(error) if error.kind() == ErrorKind::Unauthenticated => Ok(false),
             Err(error) => Err(error.into()),
@@ -165,7 +166,7 @@ pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> O
 }
 
 /// Returns the credential of a request. A token together with a cookie is rejected: the caller would be ambiguous.
-fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerProof>> {
+fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerCredential>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -180,8 +181,8 @@ fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerProof>> {
             let text = "send either an API token or a session cookie, not both";
             Err(Problem::bad_request("two_credentials", text))
         }
-        (Some(token), None) => Ok(Some(CallerProof::Token(Secret::new(token)))),
-        (None, session) => Ok(session.map(|session| CallerProof::Session(Secret::new(session)))),
+        (Some(token), None) => Ok(Some(CallerCredential::Token(Secret::new(token)))),
+        (None, session) => Ok(session.map(|session| CallerCredential::Session(Secret::new(session)))),
     }
 }
 
@@ -212,8 +213,8 @@ mod tests {
         parts.extensions.insert(ConnectionAddresses { peer, local: Some(local) });
         match find_proof(&parts, &cookie_name(is_secure, &parts)) {
             Ok(None) => Ok("none".to_owned()),
-            Ok(Some(CallerProof::Token(secret))) => Ok(format!("token {}", secret.expose())),
-            Ok(Some(CallerProof::Session(secret))) => Ok(format!("session {}", secret.expose())),
+            Ok(Some(CallerCredential::Token(secret))) => Ok(format!("token {}", secret.expose())),
+            Ok(Some(CallerCredential::Session(secret))) => Ok(format!("session {}", secret.expose())),
             Err(problem) => Err(problem.status().as_u16()),
         }
     }

@@ -23,27 +23,29 @@ pub(crate) async fn read<'a>(
     caller: Option<&Caller>,
 ) -> Result<(Value, ReadBody<'a>)> {
     // A public route without a body reads nothing: an unauthenticated client must not use memory of the hub.
-    let most = if route.body.is_none() && route.access == Access::Public { 0 } else { route.max_body };
+    let max = if route.body.is_none() && route.access == Access::Public { 0 } else { route.max_body };
     // The memory is shared by all callers: count per caller, so that one of them cannot use all of it.
     let read = match caller.map(|caller| caller.scope) {
         Some(scope) => {
             let subject = format!("{} {}", scope.tenant(), scope.subject());
-            app.bodies.read_from(subject, parts, body, most).await
+            app.bodies.read_from(subject, parts, body, max).await
         }
-        None => app.bodies.read(parts, body, most).await,
+        None => app.bodies.read(parts, body, max).await,
     };
-    let whole = read.map_err(|why| body_error(why, most))?;
-    Ok((parse_body(route, parts, &whole.bytes)?, whole))
+    let read_body = read.map_err(|reason| body_error(reason, max))?;
+    Ok((parse_body(route, parts, &read_body.bytes)?, read_body))
 }
 
 fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
-    let kind = route.body.map_or(JSON, |takes| takes.content_type);
-    let is_needed = route.body.is_some_and(|takes| !takes.is_optional);
+    let kind = route.body.map_or(JSON, |body_spec| body_spec.content_type);
+    let is_needed = route.body.is_some_and(|body_spec| !body_spec.is_optional);
     if bytes.is_empty() && !is_needed {
         return Ok(Map::new().into());
     }
     let mut types = parts.headers.get_all(CONTENT_TYPE).iter();
-    if !(types.next().is_some_and(|said| matches_content_type(said, kind)) && types.next().is_none()) {
+    if !(types.next().is_some_and(|content_type| matches_content_type(content_type, kind))
+        && types.next().is_none())
+    {
         let text = format!("unsupported content type: send {kind}, and set the header Content-Type");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_content_type", text));
     }
@@ -72,9 +74,9 @@ fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
 }
 
 /// Returns whether a content type matches, with an optional UTF-8 charset parameter.
-fn matches_content_type(said: &HeaderValue, kind: &str) -> bool {
-    let Ok(said) = said.to_str() else { return false };
-    let (media, parameter) = said.split_once(';').unwrap_or((said, ""));
+fn matches_content_type(content_type: &HeaderValue, kind: &str) -> bool {
+    let Ok(content_type) = content_type.to_str() else { return false };
+    let (media, parameter) = content_type.split_once(';').unwrap_or((content_type, ""));
     let parameter = parameter.trim().to_ascii_lowercase().replace('"', "");
     media.trim().eq_ignore_ascii_case(kind) && matches!(&*parameter, "" | "charset=utf-8" | "charset=utf8")
 }
@@ -89,10 +91,10 @@ fn parse_form(text: &str) -> Result<Value> {
     Ok(fields.into())
 }
 
-fn body_error(why: BodyReadError, most: usize) -> Problem {
-    match why {
+fn body_error(reason: BodyReadError, max: usize) -> Problem {
+    match reason {
         BodyReadError::TooLarge => {
-            let text = format!("the body is larger than {most} bytes");
+            let text = format!("the body is larger than {max} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
         }
         BodyReadError::TooSlow => {

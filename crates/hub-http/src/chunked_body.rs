@@ -37,11 +37,11 @@ where
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
-        let Some(under_way) = &mut self.pending else { return Poll::Ready(None) };
-        let made = ready!(under_way.as_mut().poll(cx));
+        let Some(pending) = &mut self.pending else { return Poll::Ready(None) };
+        let chunk = ready!(pending.as_mut().poll(cx));
         self.pending = None;
-        Poll::Ready(made.transpose().map(|made| {
-            let (piece, rest) = made?;
+        Poll::Ready(chunk.transpose().map(|chunk| {
+            let (piece, rest) = chunk?;
             self.pending = Some(Box::pin((self.step)(rest)));
             Ok(Frame::data(piece))
         }))

@@ -30,7 +30,7 @@ struct EventStream {
     subscription: EventSubscription,
     is_first_chunk: bool,
     /// Whether the last event id is of another event log, so that events may have been missed.
-    is_other_log: bool,
+    is_foreign_position: bool,
     heartbeat: Interval,
 }
 
@@ -43,8 +43,8 @@ pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
             Problem::bad_request("wrong_event_id", text)
         })?),
     };
-    let is_lost = after.as_ref().is_some_and(|place| place.log_id != request.app.event_log_id);
-    let number = after.filter(|_| !is_lost).map(|place| place.number);
+    let is_lost = after.as_ref().is_some_and(|position| position.log_id != request.app.event_log_id);
+    let number = after.filter(|_| !is_lost).map(|position| position.number);
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watcher = EventStream {
@@ -52,7 +52,7 @@ pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
         app: request.app,
         caller,
         is_first_chunk: true,
-        is_other_log: is_lost,
+        is_foreign_position: is_lost,
         heartbeat,
     };
     let mut response = respond_with(StatusCode::OK, "text/event-stream", chunked(watcher, next_chunk));
@@ -75,17 +75,17 @@ impl<'a> EventPosition<'a> {
 }
 
 async fn next_chunk(mut watcher: EventStream) -> Chunk<EventStream> {
-    let piece = watcher.next_text().await;
+    let piece = watcher.next_event_text().await;
     Ok(piece.map(|piece| (Bytes::from(piece), watcher)))
 }
 
 impl EventStream {
-    async fn next_text(&mut self) -> Option<String> {
+    async fn next_event_text(&mut self) -> Option<String> {
         if std::mem::take(&mut self.is_first_chunk) {
             // A disconnected client reconnects after one second.
             return Some("retry: 1000\n\n".to_owned());
         }
-        if std::mem::take(&mut self.is_other_log) {
+        if std::mem::take(&mut self.is_foreign_position) {
             return Some(missed_event());
         }
         let (piece, is_checked) = tokio::select! {

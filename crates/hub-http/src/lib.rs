@@ -43,9 +43,9 @@ pub struct HubService {
 
 impl HubService {
     /// Creates the service for this hub.
-    pub fn new(hub: Arc<Hub>, world: Arc<dyn Platform>, options: HttpOptions) -> Self {
-        let app = AppState::new(hub, world, options);
-        let router = router::router(&app, routes::all());
+    pub fn new(hub: Arc<Hub>, platform: Arc<dyn Platform>, options: HttpOptions) -> Self {
+        let app = AppState::new(hub, platform, options);
+        let router = router::router(&app, routes::all_routes());
         HubService { app, router }
     }
 
@@ -62,5 +62,5 @@ impl HubService {
 
 /// Generates the `OpenAPI` document.
 pub fn openapi() -> Value {
-    openapi::document(&routes::all())
+    openapi::document(&routes::all_routes())
 }

@@ -65,8 +65,8 @@ impl Metrics {
             "histogram",
             "Duration of HTTP requests in seconds.",
         );
-        for (route, ended) in &counted.durations {
-            text.histogram("linchpin_http_request_duration_seconds", &[("route", route)], ended);
+        for (route, histogram) in &counted.durations {
+            text.histogram("linchpin_http_request_duration_seconds", &[("route", route)], histogram);
         }
     }
 }
@@ -91,16 +91,16 @@ impl PrometheusText {
         let _ = writeln!(self.0, "{close} {value}"); // writing to a string never fails
     }
 
-    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], ended: &DurationHistogram) {
-        let mut so_far = 0;
-        for (bound, count) in BUCKET_BOUNDS_MS.iter().zip(ended.buckets) {
-            so_far += count;
+    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &DurationHistogram) {
+        let mut cumulative = 0;
+        for (bound, count) in BUCKET_BOUNDS_MS.iter().zip(histogram.buckets) {
+            cumulative += count;
             let bound = seconds(*bound).to_string();
-            self.sample(&format!("{name}_bucket"), &[labels, &[("le", &*bound)]].concat(), so_far);
+            self.sample(&format!("{name}_bucket"), &[labels, &[("le", &*bound)]].concat(), cumulative);
         }
-        self.sample(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), ended.count);
-        self.sample(&format!("{name}_sum"), labels, seconds(ended.total_ms));
-        self.sample(&format!("{name}_count"), labels, ended.count);
+        self.sample(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), histogram.count);
+        self.sample(&format!("{name}_sum"), labels, seconds(histogram.total_ms));
+        self.sample(&format!("{name}_count"), labels, histogram.count);
     }
 
     pub(crate) fn into_string(self) -> String {

@@ -29,7 +29,7 @@ const CONTENT_POLICY: &str =
 
 /// Checks a request, runs its handler and adds security headers to the response.
 pub(crate) async fn middleware(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    let begun = Instant::now();
+    let started = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let (parts, body) = request.into_parts();
     let route = route.as_ref().map_or("none", |route| route.as_str());
@@ -53,29 +53,30 @@ pub(crate) async fn middleware(State(app): State<Arc<AppState>>, request: Reques
         span.record("otel.status_code", "ERROR");
     }
     span.record("http.response.status_code", response.status().as_u16());
-    app.metrics.record_request(route, response.status(), begun.elapsed());
+    app.metrics.record_request(route, response.status(), started.elapsed());
     response
 }
 
 fn check_source(app: &AppState, parts: &Parts) -> Result<()> {
     let local = parts.extensions.get::<ConnectionAddresses>().and_then(|addresses| addresses.local);
     let local = local.map(|address| address.ip());
-    let is = |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|given| given == value);
-    let stranger = |stranger: OriginError| {
-        let code = match stranger {
+    let has_value =
+        |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|header| header == value);
+    let origin_error = |origin_error: OriginError| {
+        let code = match origin_error {
             OriginError::Host => "host_not_served",
             OriginError::Origin => "origin_not_allowed",
         };
-        Problem::new(StatusCode::FORBIDDEN, code, stranger.message())
+        Problem::new(StatusCode::FORBIDDEN, code, origin_error.message())
     };
-    if !parts.method.is_safe() && is(&SEC_FETCH_SITE, "cross-site") {
-        return Err(stranger(OriginError::Origin));
+    if !parts.method.is_safe() && has_value(&SEC_FETCH_SITE, "cross-site") {
+        return Err(origin_error(OriginError::Origin));
     }
     // A navigation from another site is allowed: it is a safe request, and the other site cannot read the response.
-    let is_visit = parts.method.is_safe() && is(&SEC_FETCH_MODE, "navigate");
+    let is_visit = parts.method.is_safe() && has_value(&SEC_FETCH_MODE, "navigate");
     let checked =
         if is_visit { app.guard.check_host(parts, local).map(drop) } else { app.guard.check(parts, local) };
-    checked.map_err(stranger)
+    checked.map_err(origin_error)
 }
 
 /// Adds the security headers.

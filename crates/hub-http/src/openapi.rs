@@ -66,9 +66,9 @@ pub(crate) fn document(routes: &[Route]) -> Value {
 }
 
 fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
-    let own = route.path.trim_start_matches(API).trim_matches('/');
-    let noun = own.split('/').next().unwrap_or_default();
-    let words = own.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
+    let path = route.path.trim_start_matches(API).trim_matches('/');
+    let noun = path.split('/').next().unwrap_or_default();
+    let words = path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
     let mut operation = json!({
         "operationId": format!("{}_{words}", route.method.as_str().to_ascii_lowercase()),
         "tags": [noun],
@@ -82,10 +82,10 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     if route.access == Access::Public {
         operation["security"] = json!([]);
     }
-    let in_path = own.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
-        let what = PATH_PARAMETERS.iter().find(|(known, _)| *known == name).map_or("", |(_, what)| what);
-        json!({"name": name, "in": "path", "required": true, "description": what, "schema": {"type": "string"}})
+        let description = PATH_PARAMETERS.iter().find(|(parameter_name, _)| *parameter_name == name).map_or("", |(_, description)| description);
+        json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}})
     });
     let in_query = route.query.iter().map(|parameter| {
         json!({"name": parameter.name, "in": "query", "description": parameter.description, "schema": parameter.schema()})
@@ -94,20 +94,23 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(takes) = &route.body {
-        let content = json!({takes.content_type: {"schema": (takes.schema)(schemas)}});
-        operation["requestBody"] = json!({"required": !takes.is_optional, "content": content});
+    if let Some(body_spec) = &route.body {
+        let content = json!({body_spec.content_type: {"schema": (body_spec.schema)(schemas)}});
+        operation["requestBody"] = json!({"required": !body_spec.is_optional, "content": content});
     }
-    let mut responses: Map<_, _> =
-        route.responses.iter().map(|gives| (gives.status.to_string(), response(gives, schemas))).collect();
+    let mut responses: Map<_, _> = route
+        .responses
+        .iter()
+        .map(|response_spec| (response_spec.status.to_string(), response(response_spec, schemas)))
+        .collect();
     responses.insert("default".to_owned(), json!({"$ref": "#/components/responses/Problem"}));
     operation["responses"] = responses.into();
     operation
 }
 
-fn response(gives: &ResponseSpec, schemas: &mut SchemaGenerator) -> Value {
-    let mut response = json!({"description": gives.description});
-    if let Some((kind, schema)) = gives.content {
+fn response(response_spec: &ResponseSpec, schemas: &mut SchemaGenerator) -> Value {
+    let mut response = json!({"description": response_spec.description});
+    if let Some((kind, schema)) = response_spec.content {
         response["content"] = json!({kind: {"schema": schema(schemas)}});
     }
     response

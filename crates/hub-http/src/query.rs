@@ -25,7 +25,7 @@ pub(crate) struct Parameter {
 pub(crate) enum ParameterType {
     Text,
     Flag,
-    Count,
+    PageSize,
     Time,
     OneOf(&'static [&'static str]),
 }
@@ -40,7 +40,7 @@ pub(crate) const PAGING: [Parameter; 2] = [
     Parameter {
         name: "limit",
         description: "Maximum number of items. Default: 50",
-        kind: ParameterType::Count,
+        kind: ParameterType::PageSize,
     },
 ];
 
@@ -70,7 +70,7 @@ impl Parameter {
         match self.kind {
             ParameterType::Text => json!({"type": "string"}),
             ParameterType::Flag => json!({"type": "boolean"}),
-            ParameterType::Count => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
+            ParameterType::PageSize => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_SIZE}),
             ParameterType::Time => json!({"type": "string", "format": "date-time"}),
             ParameterType::OneOf(values) => json!({"type": "string", "enum": values}),
         }
@@ -85,9 +85,9 @@ impl Parameter {
             ParameterType::Flag => {
                 (!matches!(value, "true" | "false")).then(|| "must be `true` or `false`".to_owned())
             }
-            ParameterType::Count => {
-                let fits = value.parse().is_ok_and(|count| (1..=MAX_PAGE_SIZE).contains(&count));
-                (!fits).then(|| format!("must be an integer from 1 to {MAX_PAGE_SIZE}"))
+            ParameterType::PageSize => {
+                let in_range = value.parse().is_ok_and(|count| (1..=MAX_PAGE_SIZE).contains(&count));
+                (!in_range).then(|| format!("must be an integer from 1 to {MAX_PAGE_SIZE}"))
             }
             ParameterType::Time => value
                 .parse::<Timestamp>()
@@ -106,7 +106,7 @@ pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
     pub(crate) fn read(query: &str, known: &[Parameter]) -> Result<Self> {
-        let wrong = |name: &str, text: String| {
+        let invalid_parameter = |name: &str, text: String| {
             let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_parameter", text).with_field(name)
         };
@@ -118,13 +118,13 @@ impl Query {
                     [] => "this path takes no parameters".to_owned(),
                     names => format!("unknown parameter: use {}", names.join(", ")),
                 };
-                return Err(wrong(&name, text));
+                return Err(invalid_parameter(&name, text));
             };
             if read.iter().any(|(known, _)| *known == name) {
-                return Err(wrong(&name, "must not be repeated".to_owned()));
+                return Err(invalid_parameter(&name, "must not be repeated".to_owned()));
             }
             if let Some(fault) = parameter.invalid_reason(&value) {
-                return Err(wrong(&name, fault));
+                return Err(invalid_parameter(&name, fault));
             }
             read.push((parameter.name, value.into_owned()));
         }
@@ -132,7 +132,7 @@ impl Query {
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+        self.0.iter().find(|(parameters, _)| *parameters == name).map(|(_, value)| &**value)
     }
 
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {

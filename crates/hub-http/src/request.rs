@@ -47,17 +47,17 @@ impl ApiRequest {
     }
 
     /// Returns tenant and subject of the caller.
-    pub(crate) fn scope(&self) -> Result<Actor> {
+    pub(crate) fn actor(&self) -> Result<Actor> {
         Ok(self.caller()?.scope)
     }
 
     /// Returns a path parameter; empty if the route does not have it.
     pub(crate) fn path(&self, name: &str) -> &str {
-        self.path.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.path.iter().find(|(parameter, _)| parameter == name).map_or("", |(_, value)| value)
     }
 
     /// Takes the body as a form.
-    pub(crate) fn form(&mut self) -> Result<ObjectReader> {
+    pub(crate) fn form_body(&mut self) -> Result<ObjectReader> {
         Ok(ObjectReader::new(self.body.take())?)
     }
 }

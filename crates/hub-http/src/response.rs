@@ -55,7 +55,7 @@ pub(crate) fn no_content() -> Response {
 pub(crate) fn see_other(path: &str) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
-    let place = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
-    response.headers_mut().insert(LOCATION, place);
+    let location = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, location);
     response
 }

@@ -158,8 +158,8 @@ impl Route {
     }
 
     /// Sets the maximum body size in bytes.
-    pub(crate) fn max_body(mut self, most: usize) -> Self {
-        self.max_body = most;
+    pub(crate) fn max_body(mut self, max: usize) -> Self {
+        self.max_body = max;
         self
     }
 
@@ -177,10 +177,10 @@ impl Route {
     pub(crate) fn responds<T: JsonSchema>(
         mut self,
         status: u16,
-        what: &'static str,
+        description: &'static str,
         kind: &'static str,
     ) -> Self {
-        self.responses.push(ResponseSpec { status, description: what, content: Some((kind, schema::<T>)) });
+        self.responses.push(ResponseSpec { status, description, content: Some((kind, schema::<T>)) });
         self
     }
 

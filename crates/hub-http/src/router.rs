@@ -31,11 +31,11 @@ pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let mut router = Router::new();
     for route in &all {
-        let own = route.clone();
+        let own_route = route.clone();
         let handler = move |State(app), path: Result<RawPathParams, RawPathParamsRejection>, request| {
             serve(
                 app,
-                own.clone(),
+                own_route.clone(),
                 path.as_ref().map(path_parameters).map_err(|_| Problem::not_found()),
                 request,
             )
@@ -43,8 +43,9 @@ pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
         router = router.route(&route.path, on(method(route), handler));
     }
     for (path, route, parameters) in shadowed_routes(&all) {
-        let own = route.clone();
-        let handler = move |State(app), request| serve(app, own.clone(), Ok(parameters.clone()), request);
+        let own_route = route.clone();
+        let handler =
+            move |State(app), request| serve(app, own_route.clone(), Ok(parameters.clone()), request);
         router = router.route(path, on(method(route), handler));
     }
     router
@@ -71,8 +72,8 @@ fn path_parameters(path: &RawPathParams) -> Parameters {
 fn shadowed_routes(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route>, Parameters)> {
     let words = all.iter().map(|route| &*route.path).filter(|path| !path.contains('{'));
     words.flat_map(move |word| {
-        let is_there = move |method| all.iter().any(|route| route.path == word && route.method == method);
-        let others = all.iter().filter(move |route| !is_there(&route.method));
+        let has_route = move |method| all.iter().any(|route| route.path == word && route.method == method);
+        let others = all.iter().filter(move |route| !has_route(&route.method));
         others.filter_map(move |route| Some((word, route, parameters(&route.path, word)?)))
     })
 }
@@ -117,7 +118,7 @@ async fn serve(
     let raw_query = parts.uri.query().unwrap_or_default().to_owned();
     let query = if route.any_query { Query::default() } else { Query::read(&raw_query, &route.query)? };
     let reading = body::read(&app, &route, &parts, body, caller.as_ref());
-    let (mut body, room) = read_body_rechecked(&app, caller.as_ref(), reading).await?;
+    let (mut body, reservation) = read_body_rechecked(&app, caller.as_ref(), reading).await?;
     if route.body.is_none() {
         ObjectReader::new(body.take())?.finish()?;
     }
@@ -126,7 +127,7 @@ async fn serve(
     let is_read = Arc::new(Notify::new());
     let (app, released) = (app.clone(), is_read.clone());
     let path = path?;
-    let asked = ApiRequest {
+    let api_request = ApiRequest {
         app,
         caller,
         remote,
@@ -139,12 +140,12 @@ async fn serve(
         body,
         body_released: is_read,
     };
-    let mut answer = handler(asked);
+    let mut response = handler(api_request);
     tokio::select! {
-        answer = &mut answer => return answer,
-        () = released.notified() => drop(room),
+        response = &mut response => return response,
+        () = released.notified() => drop(reservation),
     }
-    answer.await
+    response.await
 }
 
 /// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked since.
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_has_the_name_of_a_word_is_found() {
-        let all: Vec<_> = crate::routes::all().into_iter().map(Arc::new).collect();
+        let all: Vec<_> = crate::routes::all_routes().into_iter().map(Arc::new).collect();
         let mut found: Vec<_> = shadowed_routes(&all)
             .map(|(word, route, parameters)| format!("{} {word} {parameters:?}", route.method))
             .collect();

@@ -39,7 +39,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// Returns all routes of the hub.
 #[rustfmt::skip]
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(crate) fn all() -> Vec<Route> {
+pub(crate) fn all_routes() -> Vec<Route> {
     vec![
         route(Method::GET, "/", page::home).public(),
         route(Method::GET, "/style.css", page::style).public(),
@@ -113,7 +113,7 @@ pub(crate) fn all() -> Vec<Route> {
         post("/tools/{tool}/trust", tools::trust).summary("Trust a tool in the reviewed definition")
             .body::<TrustToolRequest>().returns::<ToolView>(),
         post("/tools/{tool}/call", tools::call).summary("Call a tool")
-            .authenticated().query(&calls::WAIT).optional_body::<CallArguments>().max_body(MAX_CALL_BODY)
+            .authenticated().query(&calls::WAIT_PARAMETER).optional_body::<CallArguments>().max_body(MAX_CALL_BODY)
             .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
 
         get("/export/{format}", export::get).summary("Export callable tools in the format of openai, anthropic or gemini")
@@ -122,7 +122,7 @@ pub(crate) fn all() -> Vec<Route> {
             .summary("Export servers as a configuration snippet for claude-desktop, claude-code, cursor or vscode, without secrets")
             .query(&export::SERVERS).returns::<ClientConfig>(),
 
-        post("/calls", calls::create).summary("Call a tool").authenticated().query(&calls::WAIT).body::<NewCall>().max_body(MAX_CALL_BODY)
+        post("/calls", calls::create).summary("Call a tool").authenticated().query(&calls::WAIT_PARAMETER).body::<NewCall>().max_body(MAX_CALL_BODY)
             .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
         get("/calls", calls::list).summary("List calls, newest first, without arguments and results")
             .authenticated().query(&calls::FILTERS).paged().returns::<Page<CallView>>(),
@@ -162,7 +162,7 @@ pub(crate) fn all() -> Vec<Route> {
         get("/audit", audit::list).summary("List audit entries, oldest first").paged().returns::<Page<AuditView>>(),
         get("/audit/verify", audit::verify).summary("Verify the integrity of the audit").returns::<AuditVerification>(),
         get("/audit/export", audit::export).summary("Export the audit as JSON lines")
-            .query(&audit::POSITION).responds::<AuditView>(200, "Audit entries, one per line", JSONL),
+            .query(&audit::POSITION_PARAMETER).responds::<AuditView>(200, "Audit entries, one per line", JSONL),
         post("/keys/rotate", keys::rotate).summary("Rotate the root key, and on request the tenant keys")
             .optional_body::<RotateKeys>().returns::<RotatedKeys>(),
     ]

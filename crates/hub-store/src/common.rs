@@ -13,10 +13,10 @@ pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
 }
 
 /// Returns the error for too many calls that run or wait for approval.
-pub(crate) fn limit_exceeded(of: &ConcurrencyScope, most: u32) -> Error {
-    match of {
-        ConcurrencyScope::Server(_) | ConcurrencyScope::Subject(_) => concurrency_limited(most),
-        ConcurrencyScope::Pending(_) => approvals_limited(most),
+pub(crate) fn limit_exceeded(scope: &ConcurrencyScope, max: u32) -> Error {
+    match scope {
+        ConcurrencyScope::Server(_) | ConcurrencyScope::Subject(_) => concurrency_limited(max),
+        ConcurrencyScope::Pending(_) => approvals_limited(max),
     }
 }
 
@@ -45,7 +45,8 @@ pub(crate) fn build_page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -
 }
 
 /// Tests whether the database contains any data.
-pub(crate) const HAS_DATA: &str = "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
+pub(crate) const SELECT_HAS_DATA: &str =
+    "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
     OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM checkpoints)";
 
 /// Returns the error for an import into a database with data.

@@ -412,7 +412,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
         Batch::new().change(StoreChange::DecideApproval {
             approval: ApprovalId::fixed(1),
             decision,
-            by,
+            decided_by: by,
             at: at(second),
             digest: None,
         })
@@ -452,7 +452,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let edited = StoreChange::DecideApproval {
         approval: ApprovalId::fixed(1),
         decision: ApprovalStatus::Approved,
-        by: "user:2".into(),
+        decided_by: "user:2".into(),
         at: at(1),
         digest: Some(other),
     };
@@ -469,7 +469,7 @@ async fn what_expires_can_only_be_said_to_have(open: impl Open) {
     let expire = || StoreChange::DecideApproval {
         approval: ApprovalId::fixed(1),
         decision: ApprovalStatus::Expired,
-        by: "hub".into(),
+        decided_by: "hub".into(),
         at: at(100),
         digest: None,
     };

@@ -25,15 +25,15 @@ pub(crate) struct ApiClient {
 
 impl ApiClient {
     /// Selects the hub: the one at the URL `hub`, else the one that runs on the data directory.
-    pub(crate) fn find(typed: &LocationArgs, hub: Option<&str>) -> Result<Self, CliError> {
+    pub(crate) fn find(location: &LocationArgs, hub: Option<&str>) -> Result<Self, CliError> {
         let (base, token) = if let Some(url) = hub {
             let missing =
                 "--hub requires an API token: create one with `linchpin token add` and set LINCHPIN_TOKEN";
             let token = env_variable("LINCHPIN_TOKEN").and_then(|token| token.into_string().ok());
             (parse_hub_url(url)?, Secret::new(token.ok_or_else(|| CliError::usage(missing))?))
         } else {
-            let place = HubPaths::resolve(typed, &env_variable)?;
-            let running = place.running().ok_or_else(|| no_running_hub(&place))?;
+            let paths = HubPaths::resolve(location, &env_variable)?;
+            let running = paths.running().ok_or_else(|| no_running_hub(&paths))?;
             let base = Target::configured(&running.url)
                 .map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
             (base, running.token)
@@ -113,7 +113,7 @@ impl ApiClient {
         let bytes = response.into_body().read_to_end(MAX_RESPONSE_BYTES).await;
         let bytes = bytes.map_err(|error| CliError::new(CliErrorKind::Connection, error.to_string()))?;
         match (status.is_success(), serde_json::from_slice(&bytes)) {
-            (true, Ok(answer)) => Ok(answer),
+            (true, Ok(parsed)) => Ok(parsed),
             (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
             (true, Err(_)) => {
                 let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
@@ -126,26 +126,26 @@ impl ApiClient {
 
 /// Parses the URL of `--hub`, which must be an origin: the API path is appended to it.
 fn parse_hub_url(url: &str) -> Result<Target, CliError> {
-    let wrong = |why: &dyn std::fmt::Display| {
+    let invalid_url = |reason: &dyn std::fmt::Display| {
         let text = "give only scheme, host and port, for example https://hub.example:7420";
-        CliError::usage(format!("--hub: {why}: {text}"))
+        CliError::usage(format!("--hub: {reason}: {text}"))
     };
-    let base = Target::configured(url).map_err(|error| wrong(&error))?;
+    let base = Target::configured(url).map_err(|error| invalid_url(&error))?;
     if url.contains('#') || base.url() != format!("{}/", base.origin()) {
-        return Err(wrong(&"path, query and fragment are not supported"));
+        return Err(invalid_url(&"path, query and fragment are not supported"));
     }
     Ok(base)
 }
 
 /// Creates the error for a data directory without a running hub.
-fn no_running_hub(place: &HubPaths) -> CliError {
-    if let Some(why) = place.insecure_permissions() {
-        let text = format!("ignoring `{}/hub.json`: {why}", place.data().display());
+fn no_running_hub(paths: &HubPaths) -> CliError {
+    if let Some(reason) = paths.insecure_permissions() {
+        let text = format!("ignoring `{}/hub.json`: {reason}", paths.data().display());
         return CliError::new(CliErrorKind::Connection, text);
     }
     let text = format!(
         "no hub runs on `{}`: start one with `linchpin` in another terminal, or select a hub with --data-dir or --hub",
-        place.data().display()
+        paths.data().display()
     );
     CliError::new(CliErrorKind::Connection, text)
 }
@@ -185,8 +185,8 @@ pub(crate) fn query_string<'a>(parts: impl IntoIterator<Item = (&'a str, Option<
 
 /// Builds a JSON object from the members that have a value.
 pub(crate) fn json_object<'a>(members: impl IntoIterator<Item = (&'a str, Option<Value>)>) -> Value {
-    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    json!(given.collect::<serde_json::Map<_, _>>())
+    let present = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    json!(present.collect::<serde_json::Map<_, _>>())
 }
 
 #[cfg(test)]

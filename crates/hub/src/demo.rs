@@ -115,18 +115,18 @@ pub(crate) fn server() -> Server {
             ResourceTemplate::new("notes://{name}", "note")
                 .description("A note about this server")
                 .mime_type("text/markdown")
-                .complete("name", |typed: String| async move {
-                    starting_with(NOTES.iter().map(|(name, _)| *name), &typed)
+                .complete("name", |input: String| async move {
+                    starting_with(NOTES.iter().map(|(name, _)| *name), &input)
                 })
                 .handler(|Note { name }| async move {
-                    NOTES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+                    NOTES.iter().find(|(note_name, _)| *note_name == name).map(|(_, text)| *text)
                 }),
         )
         .add(
             Prompt::new("review")
                 .title("Review code")
                 .description("Requests a code review")
-                .complete("language", |typed: String| async move { starting_with(LANGUAGES, &typed) })
+                .complete("language", |input: String| async move { starting_with(LANGUAGES, &input) })
                 .handler(|Review { language, code }| async move {
                     let code = code.map(|code| format!(":\n\n```\n{code}\n```")).unwrap_or_default();
                     format!("Review this {language} code for mistakes and possible simplifications{code}")
@@ -136,8 +136,8 @@ pub(crate) fn server() -> Server {
 
 async fn countdown(Countdown { from, pause_ms }: Countdown, cx: Context) -> Result<String> {
     for left in (0..from).rev() {
-        if let Some(pause) = pause_ms {
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+        if let Some(delay) = pause_ms {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
         }
         cx.progress((f64::from(from - left), f64::from(from), format!("{left} to go")));
     }
@@ -153,9 +153,9 @@ async fn order(Order { drink }: Order, cx: Context) -> Result<String> {
         Size::Medium => "medium",
         Size::Large => "large",
     };
-    let place = if to_go { "to go" } else { "to stay" };
+    let serving = if to_go { "to go" } else { "to stay" };
     let wish = wish.map(|wish| format!(" ({wish})")).unwrap_or_default();
-    Ok(format!("{count} × {size} {drink}, {place}{wish}"))
+    Ok(format!("{count} × {size} {drink}, {serving}{wish}"))
 }
 
 async fn terms(_: NoArgs, cx: Context) -> Result<&'static str> {
@@ -163,7 +163,7 @@ async fn terms(_: NoArgs, cx: Context) -> Result<&'static str> {
     Ok("The user agreed to read the terms.")
 }
 
-fn starting_with(words: impl IntoIterator<Item = &'static str>, typed: &str) -> Vec<&'static str> {
-    let starts = |word: &str| word.to_lowercase().starts_with(&typed.to_lowercase());
+fn starting_with(words: impl IntoIterator<Item = &'static str>, input: &str) -> Vec<&'static str> {
+    let starts = |word: &str| word.to_lowercase().starts_with(&input.to_lowercase());
     words.into_iter().filter(|word| starts(word)).collect()
 }

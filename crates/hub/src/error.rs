@@ -82,18 +82,18 @@ impl CliError {
     }
 
     /// Prefixes the message with the failed operation.
-    pub(crate) fn context(mut self, what: &str) -> Self {
-        self.message = format!("{what}: {}", self.message);
+    pub(crate) fn context(mut self, context: &str) -> Self {
+        self.message = format!("{context}: {}", self.message);
         self
     }
 
     /// Adds the last lines of the server's standard error, if they can explain the error and the message does not
     /// contain them yet.
-    pub(crate) fn with_stderr(mut self, words: Vec<String>) -> Self {
+    pub(crate) fn with_stderr(mut self, stderr_lines: Vec<String>) -> Self {
         let explains =
             matches!(self.kind, CliErrorKind::Connection | CliErrorKind::Timeout | CliErrorKind::Protocol);
-        if explains && words.last().is_some_and(|last| !self.message.contains(last)) {
-            self.stderr_tail = words;
+        if explains && stderr_lines.last().is_some_and(|last| !self.message.contains(last)) {
+            self.stderr_tail = stderr_lines;
         }
         self
     }
@@ -104,12 +104,12 @@ impl CliError {
 
     /// Whether the hub returned this error code.
     pub(crate) fn has_code(&self, code: &str) -> bool {
-        self.problem.as_deref().is_some_and(|(known, _)| known.as_deref() == Some(code))
+        self.problem.as_deref().is_some_and(|(problem_code, _)| problem_code.as_deref() == Some(code))
     }
 
     /// Whether the hub rejected this field.
     pub(crate) fn has_field(&self, field: &str) -> bool {
-        self.problem.as_deref().is_some_and(|(_, known)| known.as_deref() == Some(field))
+        self.problem.as_deref().is_some_and(|(_, problem_code)| problem_code.as_deref() == Some(field))
     }
 
     /// Whether the server requires a sign-in, or the sign-in failed.
@@ -189,12 +189,12 @@ impl From<ClientError> for CliError {
             ClientError::Call(CallError::Transport { status, code, .. }) => (*status, Some(*code)),
             _ => (None, None),
         };
-        let answer = match error {
+        let reason = match error {
             ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
             _ => None,
         };
         let mut failure =
-            CliError { rpc_error: answer, status, transport_code: name, ..CliError::new(kind, message) };
+            CliError { rpc_error: reason, status, transport_code: name, ..CliError::new(kind, message) };
         if failure.needs_sign_in() {
             failure.message.push_str("\nadd --sign-in to sign in now");
         }

@@ -100,15 +100,15 @@ fn log_to_stderr(cli: &cli::Cli) {
         use tracing_subscriber::{EnvFilter, Layer as _};
         let log = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours);
         let log = match cli.log() {
-            Some(serve::Log::Json) => log.json().flatten_event(true).boxed(),
-            Some(serve::Log::Text) | None => log.boxed(),
+            Some(serve::LogFormat::Json) => log.json().flatten_event(true).boxed(),
+            Some(serve::LogFormat::Text) | None => log.boxed(),
         };
         return otel::install(log.with_filter(EnvFilter::new(cli.log_level())));
     }
     let log =
         tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(colours).with_env_filter(cli.log_level());
     match cli.log() {
-        Some(serve::Log::Json) => log.json().flatten_event(true).init(),
-        Some(serve::Log::Text) | None => log.init(),
+        Some(serve::LogFormat::Json) => log.json().flatten_event(true).init(),
+        Some(serve::LogFormat::Text) | None => log.init(),
     }
 }

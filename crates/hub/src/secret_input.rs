@@ -17,10 +17,10 @@ const MAX_SECRET_BYTES: u64 = 64 << 10;
 pub(crate) async fn read_secret(question: &str) -> Result<Secret, CliError> {
     let text = if io::stdin().is_terminal() {
         let mut signals = Signals::new()?;
-        let hidden = EchoGuard::new()?;
+        let echo_guard = EchoGuard::new()?;
         let _ = write!(io::stderr(), "{question}: "); // the secret can be read without the prompt
         let typed = signals.or_interrupt(read_line()).await;
-        drop(hidden);
+        drop(echo_guard);
         let _ = writeln!(io::stderr());
         typed??
     } else {
@@ -38,9 +38,9 @@ struct EchoGuard(Termios);
 impl EchoGuard {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut hidden = before.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        let mut echo_guard = before.clone();
+        echo_guard.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &echo_guard)?;
         Ok(EchoGuard(before))
     }
 }

@@ -14,10 +14,10 @@ use crate::terminal::Screen;
 const CLIENT_NAME: &str = "Linchpin";
 
 /// Creates the OAuth client of a command. Without a terminal, the user is prompted only if `--sign-in` is given.
-pub(crate) fn oauth_client(screen: &Arc<Screen>, wanted: &SignInArgs) -> Result<OAuth, CliError> {
-    let mut oauth = registered_client(wanted)?;
-    if !wanted.scopes.is_empty() {
-        oauth = oauth.scopes(&wanted.scopes);
+pub(crate) fn oauth_client(screen: &Arc<Screen>, args: &SignInArgs) -> Result<OAuth, CliError> {
+    let mut oauth = registered_client(args)?;
+    if !args.scopes.is_empty() {
+        oauth = oauth.scopes(&args.scopes);
     }
     // Most servers require no sign-in, so an unusable store is reported only when a sign-in happens.
     let (oauth, store_warning) = match store() {
@@ -26,25 +26,25 @@ pub(crate) fn oauth_client(screen: &Arc<Screen>, wanted: &SignInArgs) -> Result<
             (oauth, format!("\nThe sign-in is not stored and ends with this command: {failure}\n"))
         }
     };
-    if !wanted.ask && !screen.style.is_terminal {
+    if !args.ask && !screen.style.is_terminal {
         return Ok(oauth);
     }
     let screen = screen.clone();
-    let person = Loopback::new(move |url| {
-        let question = "The server requires a sign-in. Open this URL in a browser:";
-        screen.line(&format!("{question}\n\n  {url}\n{store_warning}"));
+    let user = Loopback::new(move |url| {
+        let prompt = "The server requires a sign-in. Open this URL in a browser:";
+        screen.line(&format!("{prompt}\n\n  {url}\n{store_warning}"));
     });
-    Ok(oauth.redirect_handler(person.port(wanted.redirect_port)))
+    Ok(oauth.redirect_handler(user.port(args.redirect_port)))
 }
 
 /// Creates the OAuth client with its identifier and secret, if given.
-fn registered_client(wanted: &SignInArgs) -> Result<OAuth, CliError> {
+fn registered_client(args: &SignInArgs) -> Result<OAuth, CliError> {
     let oauth = OAuth::new(CLIENT_NAME);
-    let secret = wanted.client_secret_file.as_ref().map(|file| {
+    let secret = args.client_secret_file.as_ref().map(|file| {
         let secret = std::fs::read_to_string(file).map(|secret| secret.trim().to_owned());
         secret.map_err(|error| CliError::usage(format!("failed to read {}: {error}", file.display())))
     });
-    Ok(match (&wanted.client_id, secret.transpose()?) {
+    Ok(match (&args.client_id, secret.transpose()?) {
         (None, _) => oauth,
         (Some(id), None) => oauth.client(id),
         (Some(id), Some(secret)) => oauth.client_secret(id, secret),

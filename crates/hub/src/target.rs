@@ -27,12 +27,15 @@ pub(crate) enum TargetServer {
 
 impl TargetServer {
     /// Parses the positional arguments: a URL, or a command.
-    pub(crate) fn parse(words: Vec<OsString>, headers: Vec<(String, String)>) -> Result<Self, CliError> {
+    pub(crate) fn parse(
+        stderr_output: Vec<OsString>,
+        headers: Vec<(String, String)>,
+    ) -> Result<Self, CliError> {
         let is_url = |word: &OsStr| {
             let word = word.to_string_lossy().to_ascii_lowercase();
             word.starts_with("http://") || word.starts_with("https://")
         };
-        match &words[..] {
+        match &stderr_output[..] {
             [url] if is_url(url) => Ok(TargetServer::Url(url.to_string_lossy().into_owned(), headers)),
             [url, extra, ..] if is_url(url) => {
                 let extra = extra.to_string_lossy();
@@ -43,7 +46,7 @@ impl TargetServer {
             _ if !headers.is_empty() => {
                 Err(CliError::usage("--header requires a URL: a command has no headers"))
             }
-            _ => Ok(TargetServer::Command(words)),
+            _ => Ok(TargetServer::Command(stderr_output)),
         }
     }
 }
@@ -66,13 +69,13 @@ impl Target {
     /// Connects to the server, runs `work` and closes the connection. `dress` adds handlers to the client.
     pub(crate) async fn with_client<T>(
         self,
-        dress: impl FnOnce(ClientBuilder) -> ClientBuilder,
+        configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
         work: impl AsyncFnOnce(&Client) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let mut signals = Signals::new()?;
-        let heard = Arc::new(ServerOutput::new(self.screen.clone(), self.verbose));
+        let server_output = Arc::new(ServerOutput::new(self.screen.clone(), self.verbose));
         let builder = self
-            .client(&heard)?
+            .client(&server_output)?
             .info(Implementation::new("linchpin", env!("CARGO_PKG_VERSION")))
             .timeout(self.timeout)
             .open_timeout(self.timeout);
@@ -80,7 +83,7 @@ impl Target {
             Some(revision) => builder.revisions([revision]),
             None => builder,
         };
-        let result = match signals.or_interrupt(Box::pin(dress(builder).connect())).await? {
+        let result = match signals.or_interrupt(Box::pin(configure(builder).connect())).await? {
             Ok(client) => {
                 let result = signals.or_interrupt(work(&client)).await;
                 self.screen.clear();
@@ -90,13 +93,13 @@ impl Target {
             }
             Err(error) => Err(self.connect_error(error)),
         };
-        heard.warn_stray_output();
-        result.map_err(|failure| failure.with_stderr(heard.stderr_tail()))
+        server_output.warn_stray_output();
+        result.map_err(|failure| failure.with_stderr(server_output.stderr_tail()))
     }
 
-    fn client(&self, heard: &Arc<ServerOutput>) -> Result<ClientBuilder, CliError> {
+    fn client(&self, server_output: &Arc<ServerOutput>) -> Result<ClientBuilder, CliError> {
         let TargetServer::Url(url, headers) = &self.server else {
-            return Ok(Client::command(self.command(heard)).boxed());
+            return Ok(Client::command(self.command(server_output)).boxed());
         };
         let mut client = Client::http(url);
         for (name, value) in headers {
@@ -111,10 +114,11 @@ impl Target {
             };
         }
         if let Some(trace) = &self.trace {
-            let (hops, words) = (trace.clone(), trace.clone());
-            let egress = Egress::builder().on_connect_step(move |hop| hops.record_network_step(hop)).build();
+            let (step_trace, stderr_output) = (trace.clone(), trace.clone());
+            let egress =
+                Egress::builder().on_connect_step(move |entry| step_trace.record_network_step(entry)).build();
             let egress = egress.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
-            client = client.egress(egress).on_diagnostic(move |line| words.record_diagnostic(line));
+            client = client.egress(egress).on_diagnostic(move |line| stderr_output.record_diagnostic(line));
         } else if self.verbose {
             let screen = self.screen.clone();
             client = client.on_diagnostic(move |line| screen.dim_line(&format!("http | {line}")));
@@ -140,17 +144,18 @@ impl Target {
         }
     }
 
-    fn command(&self, heard: &Arc<ServerOutput>) -> Command {
-        let (words, strays) = (heard.clone(), heard.clone());
-        let typed = match &self.server {
-            TargetServer::Command(typed) => &typed[..],
+    fn command(&self, server_output: &Arc<ServerOutput>) -> Command {
+        let (stderr_output, stray_output) = (server_output.clone(), server_output.clone());
+        let target = match &self.server {
+            TargetServer::Command(target) => &target[..],
             TargetServer::Url(..) => &[],
         };
-        let (program, args) =
-            typed.split_first().map_or((OsString::new(), &[][..]), |(program, args)| (program.clone(), args));
+        let (program, args) = target
+            .split_first()
+            .map_or((OsString::new(), &[][..]), |(program, args)| (program.clone(), args));
         Command::new(program)
             .args(args)
-            .on_stderr(move |line| words.on_stderr(line))
-            .on_stdout(move |line| strays.on_stdout(line))
+            .on_stderr(move |line| stderr_output.on_stderr(line))
+            .on_stdout(move |line| stray_output.on_stdout(line))
     }
 }

@@ -47,7 +47,7 @@ fn header(headers: &HeaderMap, name: HeaderName) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn from_nobody_to_a_revoked_grant() {
-    let (home, authority) = (Home::new(), Authority::start(Authority::honest()).await.unwrap());
+    let (home, authority) = (Home::new(), Authority::start(Authority::conforming()).await.unwrap());
     home.write("[egress]\nallow = [\"127.0.0.0/8\"]\n");
     let hub = home.start();
     home.ok(&["server", "add", "Guarded", "--url", &authority.mcp_url(), "--auth", "oauth"]);

@@ -127,7 +127,7 @@ impl Stage {
             SwitchableListener::open().await,
             SwitchableListener::open().await,
         ];
-        let behaviour = Authority::honest().origins(&doors[0].origin, &doors[1].origin);
+        let behaviour = Authority::conforming().origins(&doors[0].origin, &doors[1].origin);
         let authority = Authority::start(behaviour).await.unwrap();
         let named = Arc::<Mutex<String>>::default();
         let name = named.clone();
@@ -171,7 +171,7 @@ impl Stage {
             Site::Server => return tried(draft(url, "http")).await,
             Site::ServerRedirect => return tried(draft(&self.url, "http")).await,
             Site::SseEndpoint => return tried(draft(&self.url, "sse")).await,
-            Site::SignIn(place) => self.authority.set_behaviour(Authority::honest().with_url(place, url)),
+            Site::SignIn(place) => self.authority.set_behaviour(Authority::conforming().with_url(place, url)),
         }
         self.clock.advance(3_600);
         let mut sign_in = self.hub.start_sign_in(USER, "guarded", None).await.unwrap();

@@ -83,7 +83,7 @@ async fn run_with_sign_in(home: &Home, authority: &Authority, arguments: &[&str]
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_signs_in_once() {
-    let (home, authority) = (Home::new("once"), Authority::start(Authority::honest()).await.unwrap());
+    let (home, authority) = (Home::new("once"), Authority::start(Authority::conforming()).await.unwrap());
     let url = authority.mcp_url();
     let (code, said) = home.run(&["inspect", &url]).await;
     assert_eq!(code, Some(1), "{said}");
@@ -120,7 +120,7 @@ async fn a_person_signs_in_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_shows_each_hop_of_signing_in() {
-    let (home, authority) = (Home::new("hops"), Authority::start(Authority::honest()).await.unwrap());
+    let (home, authority) = (Home::new("hops"), Authority::start(Authority::conforming()).await.unwrap());
     let url = authority.mcp_url();
     let (code, said) = home.run(&["doctor", &url]).await;
     assert_eq!(code, Some(1), "{said}");
@@ -184,7 +184,7 @@ async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
             ("registration", "10.0.0.1 is a private address", ADVICE_AUTHORITY),
         ),
     ] {
-        let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
+        let authority = Authority::start(Authority::conforming().with(switch)).await.unwrap();
         let (code, said) = home.run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
         assert_eq!(code, Some(1), "{said}");
         assert_failed_at(shown, &said);
@@ -193,9 +193,9 @@ async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_shows_an_authority_that_is_down() {
-    let authority = Authority::start(Authority::honest()).await.unwrap();
+    let authority = Authority::start(Authority::conforming()).await.unwrap();
     let down = authority.issuer().replace("/tenant", "/broken");
-    authority.set_behaviour(Authority::honest().resource_metadata("authorization_servers", vec![down]));
+    authority.set_behaviour(Authority::conforming().resource_metadata("authorization_servers", vec![down]));
     let (code, said) = Home::new("down").run(&["doctor", "--sign-in", &authority.mcp_url()]).await;
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("ok metadata"), "{said}");
@@ -219,7 +219,7 @@ async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
         (Misbehavior::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", ADVICE_AUTHORITY)),
         (Misbehavior::UnauthorizedForever, ("token", "the server rejected the token", ADVICE_SERVER)),
     ] {
-        let authority = Authority::start(Authority::honest().with(switch)).await.unwrap();
+        let authority = Authority::start(Authority::conforming().with(switch)).await.unwrap();
         let home = Home::new("refused"); // without a stored sign-in
         let (code, said) =
             run_with_sign_in(&home, &authority, &["doctor", "--sign-in", &authority.mcp_url()]).await;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use spec_check::Transcript;
+use spec_check::Conversation;
 
 /// A session of one revision, a request of another, a call that waits, and a broken line.
 const INPUT: &str = concat!(
@@ -33,10 +33,10 @@ fn demo() -> Command {
 }
 
 fn assert_answered(output: &str) {
-    let mut transcript = Transcript::new();
-    transcript.sent(INPUT);
+    let mut transcript = Conversation::new();
+    transcript.record_sent(INPUT);
     for line in output.lines() {
-        assert_eq!(transcript.received(line), Ok(()));
+        assert_eq!(transcript.check_received(line), Ok(()));
     }
     let answer = |id: &str| {
         let found = output.lines().find(|line| line.contains(id) && line.contains("\"result\""));

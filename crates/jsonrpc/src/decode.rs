@@ -159,14 +159,14 @@ impl<'de> Decoder<'de> {
                 Cow::Owned(text) => visitor.visit_string(text),
             },
             b'{' => {
-                let mut place = self.open()?;
-                let value = visitor.visit_map(Members { decoder: self, state: &mut place })?;
-                self.close(&mut place, b'}').map(|()| value)
+                let mut container = self.open()?;
+                let value = visitor.visit_map(Members { decoder: self, state: &mut container })?;
+                self.close(&mut container, b'}').map(|()| value)
             }
             b'[' => {
-                let mut place = self.open()?;
-                let value = visitor.visit_seq(Elements { decoder: self, state: &mut place })?;
-                self.close(&mut place, b']').map(|()| value)
+                let mut container = self.open()?;
+                let value = visitor.visit_seq(Elements { decoder: self, state: &mut container })?;
+                self.close(&mut container, b']').map(|()| value)
             }
             b't' => self.literal("true").and_then(|()| visitor.visit_bool(true)),
             b'f' => self.literal("false").and_then(|()| visitor.visit_bool(false)),
@@ -193,19 +193,19 @@ impl<'de> Decoder<'de> {
     }
 
     /// Reports whether another member or element follows.
-    fn has_next(&mut self, place: &mut ContainerState, end: u8) -> Result<bool> {
+    fn has_next(&mut self, container: &mut ContainerState, end: u8) -> Result<bool> {
         match self.peek()? {
             byte if byte == end => {
                 self.at += 1;
-                *place = ContainerState::End;
+                *container = ContainerState::End;
                 Ok(false)
             }
-            b',' if *place == ContainerState::Next => {
+            b',' if *container == ContainerState::Next => {
                 self.at += 1;
                 self.peek().map(|_| true)
             }
-            _ if *place == ContainerState::First => {
-                *place = ContainerState::Next;
+            _ if *container == ContainerState::First => {
+                *container = ContainerState::Next;
                 Ok(true)
             }
             _ => Err(self.invalid_json()),
@@ -226,8 +226,8 @@ impl<'de> Decoder<'de> {
     }
 
     /// Checks the end of a container: a type of fixed length stops reading early, and further values are an error.
-    fn close(&mut self, place: &mut ContainerState, end: u8) -> Result<()> {
-        if *place != ContainerState::End && self.has_next(place, end)? {
+    fn close(&mut self, container: &mut ContainerState, end: u8) -> Result<()> {
+        if *container != ContainerState::End && self.has_next(container, end)? {
             return Err(de::Error::custom("more values than expected"));
         }
         self.depth -= 1;

@@ -107,8 +107,8 @@ mod tests {
     use super::*;
 
     /// Feeds `input` in pieces and returns the lines; `None` is a line that is too long.
-    fn frame_in_pieces(input: &[u8], pieces: &[usize], cap: usize) -> Vec<Option<Vec<u8>>> {
-        let mut buffer = LineBuffer::new(cap);
+    fn frame_in_pieces(input: &[u8], pieces: &[usize], max_len: usize) -> Vec<Option<Vec<u8>>> {
+        let mut buffer = LineBuffer::new(max_len);
         let mut lines = Vec::new();
         let mut at = 0;
         let mut pieces = pieces.iter().copied().cycle();
@@ -179,9 +179,9 @@ mod tests {
         fn every_split_gives_the_same_lines(
             input in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), any::<u8>()], 0..400),
             pieces in proptest::collection::vec(1usize..50, 1..10),
-            cap in 1usize..60,
+            max_len in 1usize..60,
         ) {
-            prop_assert_eq!(frame_in_pieces(&input, &pieces, cap), frame_in_pieces(&input, &[usize::MAX], cap));
+            prop_assert_eq!(frame_in_pieces(&input, &pieces, max_len), frame_in_pieces(&input, &[usize::MAX], max_len));
         }
     }
 }

@@ -56,9 +56,9 @@ impl Outbox {
     }
 
     /// Creates a queue for [`Self::poll_take`] with an initial capacity of `room` bytes.
-    pub fn with_capacity(high_water: usize, room: usize) -> Self {
+    pub fn with_capacity(high_water: usize, capacity: usize) -> Self {
         let outbox = Self::without_callback(high_water);
-        outbox.state().lines = Vec::with_capacity(room);
+        outbox.state().lines = Vec::with_capacity(capacity);
         outbox
     }
 
@@ -124,8 +124,8 @@ impl Outbox {
     }
 
     /// Requests that the reader of the queue closes the stream and comes back for further lines after `pause`.
-    pub fn request_reconnect(&self, pause: Duration) {
-        self.state().reconnect_after = Some(pause);
+    pub fn request_reconnect(&self, delay: Duration) {
+        self.state().reconnect_after = Some(delay);
         self.wake();
     }
 
@@ -167,10 +167,10 @@ impl Outbox {
     }
 
     /// Moves all queued lines into `into`, which must be empty. The queue reuses the memory of `into`.
-    pub fn take(&self, into: &mut Vec<u8>) {
+    pub fn take(&self, output: &mut Vec<u8>) {
         let mut state = self.state();
         let was_full = state.lines.len() > self.high_water;
-        std::mem::swap(&mut state.lines, into);
+        std::mem::swap(&mut state.lines, output);
         drop(state);
         if was_full {
             self.space_available.notify_waiters();
@@ -179,12 +179,12 @@ impl Outbox {
 
     /// Takes lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while the queue
     /// is open and empty and no hang-up is requested.
-    pub fn poll_take(&self, into: &mut Vec<u8>, cx: &Context<'_>) -> Poll<TakeOutcome> {
+    pub fn poll_take(&self, output: &mut Vec<u8>, cx: &Context<'_>) -> Poll<TakeOutcome> {
         let mut state = self.state();
         let found = if state.complete || state.closed {
             TakeOutcome::Last // no lines remain to be fetched later
-        } else if let Some(pause) = state.reconnect_after.take() {
-            TakeOutcome::Reconnect(pause)
+        } else if let Some(delay) = state.reconnect_after.take() {
+            TakeOutcome::Reconnect(delay)
         } else if !state.lines.is_empty() {
             TakeOutcome::Lines
         } else {
@@ -195,7 +195,7 @@ impl Outbox {
             return Poll::Pending;
         };
         drop(state);
-        self.take(into);
+        self.take(output);
         Poll::Ready(found)
     }
 

@@ -50,7 +50,7 @@ impl fmt::Display for CallError {
                 write!(f, "the connection closed before the response arrived: {reason}")
             }
             CallError::TooManyPending(limit) => write!(f, "too many pending requests (limit: {limit})"),
-            CallError::Malformed(what) => write!(f, "the response is malformed: {what}"),
+            CallError::Malformed(detail) => write!(f, "the response is malformed: {detail}"),
             CallError::Transport { code, message, .. } => write!(f, "{message} ({code})"),
         }
     }
@@ -125,10 +125,10 @@ enum WaiterState {
 
 impl Waiter {
     /// Stores the response. Returns whether it is the first one, and the waker of the caller.
-    fn resolve(&mut self, answer: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
+    fn resolve(&mut self, result: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
         let WaiterState::Pending(waker) = &mut self.state else { return (false, None) };
         let waker = waker.take();
-        self.state = WaiterState::Ready(answer(std::mem::take(&mut self.buffer)));
+        self.state = WaiterState::Ready(result(std::mem::take(&mut self.buffer)));
         (true, waker)
     }
 
@@ -142,10 +142,10 @@ impl Waiter {
             return now.checked_add(self.timeout.timeout);
         }
         // An overflow of the clock means that there is no limit.
-        let most = self.sent.checked_add(self.timeout.extend_to?);
-        let later = self.last_progress?.checked_add(self.timeout.timeout)?;
-        let later = most.map_or(later, |most| later.min(most));
-        (later > now).then_some(later)
+        let max = self.sent.checked_add(self.timeout.extend_to?);
+        let extended = self.last_progress?.checked_add(self.timeout.timeout)?;
+        let extended = max.map_or(extended, |max| extended.min(max));
+        (extended > now).then_some(extended)
     }
 }
 
@@ -189,9 +189,9 @@ impl PeerShared {
     }
 
     /// Passes a response to the pending request. Returns `false` if no such request is pending.
-    fn resolve(&self, id: i64, answer: impl FnOnce(String) -> CallResult) -> bool {
-        let settled = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(answer));
-        let (is_first, waker) = settled.unwrap_or_default();
+    fn resolve(&self, id: i64, result: impl FnOnce(String) -> CallResult) -> bool {
+        let resolved = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(result));
+        let (is_first, waker) = resolved.unwrap_or_default();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -199,24 +199,24 @@ impl PeerShared {
     }
 
     /// Fails the pending requests selected by `which`.
-    fn fail_matching(&self, error: &CallError, which: impl Fn(&Waiter) -> bool) {
-        let mut waiting = self.lock_pending();
-        let open = waiting.waiters.values_mut().filter(|waiter| which(waiter));
+    fn fail_matching(&self, error: &CallError, predicate: impl Fn(&Waiter) -> bool) {
+        let mut pending = self.lock_pending();
+        let open = pending.waiters.values_mut().filter(|waiter| predicate(waiter));
         let wakers: Vec<_> = open.filter_map(|waiter| waiter.resolve(|_| Err(error.clone())).1).collect();
-        drop(waiting);
+        drop(pending);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Takes the response to a request, if it has arrived. Otherwise registers the caller's waker.
     fn take_response(&self, id: i64, cx: &Context<'_>) -> Option<CallResult> {
-        let mut waiting = self.lock_pending();
-        match waiting.waiters.get_mut(&id).map(|waiter| &mut waiter.state) {
+        let mut pending = self.lock_pending();
+        match pending.waiters.get_mut(&id).map(|waiter| &mut waiter.state) {
             Some(WaiterState::Pending(Some(waker))) => waker.clone_from(cx.waker()),
             Some(WaiterState::Pending(waker)) => *waker = Some(cx.waker().clone()),
             Some(WaiterState::Ready(_)) => {
-                let waiter = waiting.waiters.remove(&id);
+                let waiter = pending.waiters.remove(&id);
                 return waiter.and_then(|waiter| match waiter.state {
-                    WaiterState::Ready(answer) => Some(answer),
+                    WaiterState::Ready(result) => Some(result),
                     WaiterState::Pending(_) => None,
                 });
             }
@@ -228,24 +228,24 @@ impl PeerShared {
     /// Abandons requests whose deadline has passed. Returns the time of the next check.
     fn abandon_expired(&self) -> Option<Instant> {
         let (now, paused) = (Instant::now(), self.paused.load(Ordering::Relaxed) > 0);
-        let (mut late, mut next) = (Vec::new(), None::<Instant>);
-        let mut waiting = self.lock_pending();
-        for (id, waiter) in waiting.waiters.iter_mut().filter(|(_, waiter)| waiter.is_pending()) {
+        let (mut timed_out, mut next) = (Vec::new(), None::<Instant>);
+        let mut pending = self.lock_pending();
+        for (id, waiter) in pending.waiters.iter_mut().filter(|(_, waiter)| waiter.is_pending()) {
             let Some(deadline) = waiter.deadline else { continue };
             if deadline <= now {
-                let Some(later) = waiter.extension(now, paused) else {
-                    let late_by = now - waiter.sent;
-                    let waker = waiter.resolve(|_| Err(CallError::TimedOut(late_by))).1;
-                    late.push((*id, waiter.outbox.clone(), waker));
+                let Some(extended) = waiter.extension(now, paused) else {
+                    let elapsed = now - waiter.sent;
+                    let waker = waiter.resolve(|_| Err(CallError::TimedOut(elapsed))).1;
+                    timed_out.push((*id, waiter.outbox.clone(), waker));
                     continue;
                 };
-                waiter.deadline = Some(later);
+                waiter.deadline = Some(extended);
             }
             next = next.into_iter().chain(waiter.deadline).min();
         }
-        waiting.next_check = next;
-        drop(waiting);
-        for (id, outbox, waker) in late {
+        pending.next_check = next;
+        drop(pending);
+        for (id, outbox, waker) in timed_out {
             (self.on_abandon)(&outbox, &self.id(id), "timed out");
             waker.into_iter().for_each(Waker::wake);
         }
@@ -276,10 +276,10 @@ impl Peer {
         text_ids: bool,
         abandon: impl Fn(&Outbox, &Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
-        let (waiting, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
+        let (pending, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
         let abandon = Box::new(abandon);
         let shared = Arc::new(PeerShared {
-            pending: waiting,
+            pending,
             limit,
             paused,
             timekeeper_wake: earlier,
@@ -319,28 +319,28 @@ impl Peer {
         timeout: impl Into<ResponseTimeout>,
         params: impl FnOnce(i64, &mut Vec<u8>),
     ) -> Result<Call, CallError> {
-        let (timeout, sent, room) =
+        let (timeout, sent, capacity) =
             (timeout.into(), Instant::now(), String::with_capacity(RESPONSE_CAPACITY));
         let deadline = sent.checked_add(timeout.timeout).filter(|_| timeout.timeout != Duration::MAX);
         let (id, is_earlier) = {
-            let mut waiting = self.shared.lock_pending();
-            if let Some(reason) = &waiting.closed {
+            let mut pending = self.shared.lock_pending();
+            if let Some(reason) = &pending.closed {
                 return Err(CallError::Closed(reason.clone()));
             }
-            if waiting.waiters.len() >= self.shared.limit {
+            if pending.waiters.len() >= self.shared.limit {
                 return Err(CallError::TooManyPending(self.shared.limit));
             }
-            waiting.last_number += 1;
-            let id = waiting.last_number;
+            pending.last_number += 1;
+            let id = pending.last_number;
             let (state, outbox) = (WaiterState::Pending(None), self.outbox.clone());
-            waiting.waiters.insert(
+            pending.waiters.insert(
                 id,
-                Waiter { state, outbox, buffer: room, sent, deadline, timeout, last_progress: None },
+                Waiter { state, outbox, buffer: capacity, sent, deadline, timeout, last_progress: None },
             );
             let is_earlier =
-                deadline.is_some_and(|deadline| waiting.next_check.is_none_or(|next| deadline < next));
+                deadline.is_some_and(|deadline| pending.next_check.is_none_or(|next| deadline < next));
             if is_earlier {
-                waiting.next_check = deadline;
+                pending.next_check = deadline;
             }
             (id, is_earlier)
         };
@@ -377,10 +377,10 @@ impl Peer {
     /// Accepts a response. Returns `false` if no request is waiting for it.
     pub fn accept_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
-        self.shared.resolve(id, |mut room| match reply {
+        self.shared.resolve(id, |mut capacity| match reply {
             ResponsePayload::Result(text) => {
-                room.push_str(text);
-                Ok(room)
+                capacity.push_str(text);
+                Ok(capacity)
             }
             ResponsePayload::Error(text) => Err(match serde_json::from_str(text) {
                 Ok(error) => CallError::Rejected(error),
@@ -402,14 +402,14 @@ impl Peer {
     }
 
     /// Fails the pending request if there is exactly one, not counting streams.
-    pub fn fail_only(&self, error: CallError) {
-        let only = {
-            let waiting = self.shared.lock_pending();
+    pub fn fail_single_pending(&self, error: CallError) {
+        let single_id = {
+            let pending = self.shared.lock_pending();
             let mut open =
-                waiting.waiters.iter().filter(|(_, waiter)| waiter.is_pending() && waiter.deadline.is_some());
+                pending.waiters.iter().filter(|(_, waiter)| waiter.is_pending() && waiter.deadline.is_some());
             open.next().map(|(id, _)| *id).filter(|_| open.next().is_none())
         };
-        if let Some(id) = only {
+        if let Some(id) = single_id {
             self.shared.resolve(id, |_| Err(error));
         }
     }
@@ -460,9 +460,9 @@ impl Future for Call {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
         match self.shared.take_response(self.id, cx) {
-            Some(answer) => {
+            Some(result) => {
                 self.is_finished = true;
-                Poll::Ready(answer)
+                Poll::Ready(result)
             }
             None => Poll::Pending,
         }
@@ -567,8 +567,8 @@ mod tests {
             }
         };
         let call = with_timekeeper(&peer, call);
-        let answer = tokio::select! { answer = call => answer, () = keep_alive => unreachable!() };
-        assert_eq!(answer, Err(CallError::TimedOut(SECOND * 3)));
+        let result = tokio::select! { result = call => result, () = keep_alive => unreachable!() };
+        assert_eq!(result, Err(CallError::TimedOut(SECOND * 3)));
         assert_eq!(started.elapsed(), SECOND * 3);
     }
 
@@ -601,10 +601,10 @@ mod tests {
             drop(paused);
             std::future::pending::<()>().await;
         };
-        let answer = with_timekeeper(&peer, async {
-            tokio::select! { answer = call => answer, () = user => unreachable!() }
+        let result = with_timekeeper(&peer, async {
+            tokio::select! { result = call => result, () = user => unreachable!() }
         });
-        assert!(matches!(answer.await, Err(CallError::TimedOut(_))));
+        assert!(matches!(result.await, Err(CallError::TimedOut(_))));
         assert!(
             started.elapsed() >= SECOND * 100 && started.elapsed() <= SECOND * 101,
             "{:?}",

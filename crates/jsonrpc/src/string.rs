@@ -12,14 +12,14 @@ const HIGH: u64 = ONES << 7;
 pub fn find_special(bytes: &[u8]) -> usize {
     // Most strings are short keys or words: one or two machine words are enough.
     let Some((first, rest)) = bytes.split_first_chunk() else { return find_in_words(bytes) };
-    let marks = special_marks(*first);
+    let marks = mark_special_bytes(*first);
     if marks != 0 {
-        return first_mark(marks);
+        return first_marked_byte(marks);
     }
     let Some((second, rest)) = rest.split_first_chunk() else { return 8 + find_in_words(rest) };
-    let marks = special_marks(*second);
+    let marks = mark_special_bytes(*second);
     if marks != 0 {
-        return 8 + first_mark(marks);
+        return 8 + first_marked_byte(marks);
     }
     16 + find_in_chunks(rest)
 }
@@ -38,9 +38,9 @@ pub(crate) fn find_in_chunks(bytes: &[u8]) -> usize {
 fn find_in_words(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, &word) in words.iter().enumerate() {
-        let marks = special_marks(word);
+        let marks = mark_special_bytes(word);
         if marks != 0 {
-            return 8 * index + first_mark(marks);
+            return 8 * index + first_marked_byte(marks);
         }
     }
     let found = rest.iter().position(|&byte| is_special(byte));
@@ -49,7 +49,7 @@ fn find_in_words(bytes: &[u8]) -> usize {
 
 /// Sets the highest bit of each special byte. A borrow can set it for a later byte by mistake, but never for an earlier
 /// one: the first mark is always correct.
-fn special_marks(word: [u8; 8]) -> u64 {
+fn mark_special_bytes(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20);
     let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
@@ -57,7 +57,7 @@ fn special_marks(word: [u8; 8]) -> u64 {
     (control | quote | backslash) & !word & HIGH
 }
 
-fn first_mark(marks: u64) -> usize {
+fn first_marked_byte(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 

@@ -32,12 +32,12 @@ impl Parse for Function {
             return Err(input.error("this attribute can be applied only to an async fn"));
         }
         let signature: Signature = input.parse()?;
-        let place = match &signature.output {
-            ReturnType::Type(_, returned) => returned.span(),
+        let error_span = match &signature.output {
+            ReturnType::Type(_, return_type) => return_type.span(),
             ReturnType::Default => signature.ident.span(),
         };
-        let place = Span::mixed_site().located_at(place);
-        Ok(Function { attributes, visibility, signature, body: input.parse()?, error_span: place })
+        let error_span = Span::mixed_site().located_at(error_span);
+        Ok(Function { attributes, visibility, signature, body: input.parse()?, error_span })
     }
 }
 
@@ -58,14 +58,15 @@ pub(crate) fn expand(
     });
     let content = content.unwrap_or_else(|error| error.to_compile_error());
     let (visibility, Signature { fn_token, ident, .. }) = (&function.visibility, &function.signature);
-    let outer = function.attributes.iter().filter(|it| is_outer(it) || is_named(it, &["allow"]));
+    let outer =
+        function.attributes.iter().filter(|attr| is_outer_attribute(attr) || is_named(attr, &["allow"]));
     // rustc warns about an unused function only if its signature and braces have spans in the author's code.
-    let returned = quote_spanned!(fn_token.span=> () -> impl ::linchpin::__private::Register);
+    let return_type = quote_spanned!(fn_token.span=> () -> impl ::linchpin::__private::Register);
     let body = quote_spanned!(function.body.span()=> { #content });
     quote! {
         #(#outer)*
         #[must_use = "a definition does nothing until it is added to a server"]
-        #visibility #fn_token #ident #returned #body
+        #visibility #fn_token #ident #return_type #body
     }
 }
 
@@ -73,7 +74,7 @@ fn is_named(attribute: &Attribute, names: &[&str]) -> bool {
     attribute.path().segments.last().is_some_and(|last| names.iter().any(|name| last.ident == name))
 }
 
-fn is_outer(attribute: &Attribute) -> bool {
+fn is_outer_attribute(attribute: &Attribute) -> bool {
     is_named(attribute, &["doc", "cfg", "deprecated"])
 }
 
@@ -94,8 +95,8 @@ impl Function {
 
     /// Returns the doc comment without the space after each `///`.
     fn documentation(&self) -> Option<String> {
-        let texts = self.attributes.iter().filter(|it| is_named(it, &["doc"])).filter_map(|it| {
-            let Expr::Lit(value) = &it.meta.require_name_value().ok()?.value else { return None };
+        let texts = self.attributes.iter().filter(|attr| is_named(attr, &["doc"])).filter_map(|attr| {
+            let Expr::Lit(value) = &attr.meta.require_name_value().ok()?.value else { return None };
             if let Lit::Str(text) = &value.lit { Some(text.value()) } else { None }
         });
         let text = texts.collect::<Vec<_>>().join("\n");
@@ -130,22 +131,22 @@ impl Function {
 
     /// Returns the author's function, the struct of its arguments and the complete builder.
     fn content(&self, mut parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
-        let Function { signature, body, error_span: place, .. } = self;
-        let attributes = self.attributes.iter().filter(|attribute| !is_outer(attribute));
+        let Function { signature, body, error_span, .. } = self;
+        let attributes = self.attributes.iter().filter(|attribute| !is_outer_attribute(attribute));
         let required = std::mem::take(&mut parameters.required);
-        let (arguments, handler) = parameters.handler(signature, *place)?;
-        let finished = quote_spanned!(*place=> #builder.handler(#handler));
-        let mut finished = quote_spanned!(*place=> ::linchpin::__private::Register::register(#finished));
+        let (arguments, handler) = parameters.handler(signature, *error_span)?;
+        let built = quote_spanned!(*error_span=> #builder.handler(#handler));
+        let mut built = quote_spanned!(*error_span=> ::linchpin::__private::Register::register(#built));
         if !required.is_empty() {
-            finished =
-                quote_spanned!(*place=> ::linchpin::__private::with_state(#finished, &[#(#required),*]));
+            built =
+                quote_spanned!(*error_span=> ::linchpin::__private::with_state(#built, &[#(#required),*]));
         }
         Ok(quote! {
             #[allow(clippy::unused_async, clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
             #(#attributes)*
             #signature #body
             #arguments
-            #finished
+            #built
         })
     }
 }

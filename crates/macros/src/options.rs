@@ -34,21 +34,21 @@ pub(crate) struct AttributeOptions {
 
 impl AttributeOptions {
     /// Parses the options in the parentheses of `#[attribute(…)]`.
-    pub(crate) fn parse(attribute: &str, known: &[OptionSpec], input: ParseStream<'_>) -> Result<Self> {
-        let (mut options, mut seen) = (AttributeOptions::default(), Vec::new());
+    pub(crate) fn parse(attribute: &str, specs: &[OptionSpec], input: ParseStream<'_>) -> Result<Self> {
+        let (mut options, mut seen_names) = (AttributeOptions::default(), Vec::new());
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
-            let Some((_, method, takes)) = known.iter().find(|(option, ..)| name == option) else {
-                let list: Vec<_> = known.iter().map(|(option, ..)| *option).collect();
+            let Some((_, method, value_kind)) = specs.iter().find(|(option, ..)| name == option) else {
+                let list: Vec<_> = specs.iter().map(|(option, ..)| *option).collect();
                 let text =
                     format!("unknown option `{name}` of #[{attribute}]: use one of {}", list.join(", "));
                 return Err(Error::new(name.span(), text));
             };
-            if seen.contains(&name) {
+            if seen_names.contains(&name) {
                 return Err(Error::new(name.span(), format!("duplicate option `{name}`")));
             }
             let value = input.parse::<Option<Token![=]>>()?.map(|_| input.parse()).transpose()?;
-            let value = takes.value(&name, value.as_ref())?;
+            let value = value_kind.value(&name, value.as_ref())?;
             match *method {
                 "name" => options.name = Some(value),
                 "description" => options.description = Some(value),
@@ -57,7 +57,7 @@ impl AttributeOptions {
                     options.calls.extend(quote!(.#method(#value)));
                 }
             }
-            seen.push(name);
+            seen_names.push(name);
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }

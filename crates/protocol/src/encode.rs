@@ -47,7 +47,7 @@ impl Encoder<'_> {
     /// Writes an object. `fields` writes its members.
     pub fn object(&mut self, fields: impl FnOnce(&mut Fields<'_, '_>)) {
         self.out.push(b'{');
-        fields(&mut Fields { to: self, first: true });
+        fields(&mut Fields { encoder: self, first: true });
         self.out.push(b'}');
     }
 
@@ -66,37 +66,37 @@ impl Encoder<'_> {
 
 /// Writer of the members of an object.
 pub struct Fields<'a, 'b> {
-    to: &'a mut Encoder<'b>,
+    encoder: &'a mut Encoder<'b>,
     first: bool,
 }
 
 impl<'b> Fields<'_, 'b> {
     /// Returns the revision that is being written.
     pub fn revision(&self) -> Revision {
-        self.to.revision
+        self.encoder.revision
     }
 
     /// Writes a member unless its value is absent. The key must not need escaping.
     pub fn field(&mut self, key: &'static str, value: &(impl Encode + ?Sized)) {
         if !value.is_absent() {
             self.key(key);
-            value.encode(self.to);
+            value.encode(self.encoder);
         }
     }
 
     /// Writes a member with an arbitrary key.
     pub fn member(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
         if !std::mem::take(&mut self.first) {
-            self.to.out.push(b',');
+            self.encoder.out.push(b',');
         }
-        write_string(key, self.to.out);
-        self.to.out.push(b':');
-        value.encode(self.to);
+        write_string(key, self.encoder.out);
+        self.encoder.out.push(b':');
+        value.encode(self.encoder);
     }
 
     /// Writes a member if the revision has `feature`.
     pub fn field_since(&mut self, feature: Feature, key: &'static str, value: &(impl Encode + ?Sized)) {
-        if self.to.revision.has(feature) {
+        if self.encoder.revision.has(feature) {
             self.field(key, value);
         }
     }
@@ -104,7 +104,7 @@ impl<'b> Fields<'_, 'b> {
     /// Writes a member with the value that `write` appends.
     pub fn field_with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
         self.key(key);
-        write(self.to);
+        write(self.encoder);
     }
 
     /// Writes all members of a map.
@@ -115,7 +115,7 @@ impl<'b> Fields<'_, 'b> {
     }
 
     fn key(&mut self, key: &'static str) {
-        let out = &mut *self.to.out;
+        let out = &mut *self.encoder.out;
         out.extend_from_slice(if std::mem::take(&mut self.first) { b"\"" } else { b",\"" });
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(b"\":");

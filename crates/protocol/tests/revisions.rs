@@ -33,7 +33,7 @@ fn every_type_is_what_the_schema_of_each_revision_says() {
 /// Checks that the full value has exactly the members of the schema, and that the minimal value is valid.
 fn check(schemas: Schemas, row: &Row, revision: Revision) -> Result<(), String> {
     let name = revision.as_str();
-    let definition = row.names().find(|definition| schemas.has(name, definition));
+    let definition = row.names().find(|definition| schemas.has_definition(name, definition));
     let Some(definition) = definition.filter(|_| row.revisions.contains(&revision)) else {
         let agreed = definition.is_some() == row.revisions.contains(&revision);
         return if agreed {
@@ -157,7 +157,9 @@ const OPEN_MEMBERS: [&str; 2] = ["/elicitation/url", "/sampling/tools"];
 /// invalid.
 fn assert_member_rejected(row: &Row, revision: Revision, mut value: Value, path: &str, other: &Value) {
     let (revision, definition) = (revision.as_str(), row.definition);
-    let Some(schemas) = Schemas::find().filter(|schemas| schemas.has(revision, definition)) else { return };
+    let Some(schemas) = Schemas::find().filter(|schemas| schemas.has_definition(revision, definition)) else {
+        return;
+    };
     let Some((parent, key)) = path.rsplit_once('/') else { return };
     let Some(parent) = value.pointer_mut(parent) else { return };
     parent[key] = other.pointer(path).cloned().unwrap_or_default();
@@ -177,7 +179,9 @@ fn assert_fallback<T: DeserializeOwned + Encode>(
     for revision in Revision::ALL {
         let written = reencode::<T>(value, revision);
         assert_eq!(&written, if revision < since { older } else { value }, "{revision}");
-        if let Some(schemas) = Schemas::find().filter(|schemas| schemas.has(revision.as_str(), definition)) {
+        if let Some(schemas) =
+            Schemas::find().filter(|schemas| schemas.has_definition(revision.as_str(), definition))
+        {
             schemas.check_exactly(revision.as_str(), definition, &written).expect(definition);
         }
     }

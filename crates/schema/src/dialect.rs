@@ -27,14 +27,14 @@ impl Dialect {
 
 /// How a keyword contains subschemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum SubschemaShape {
     One,
     Many,
     OneOrMany,
     Named,
 }
 
-pub(crate) fn shape(keyword: &str) -> Option<Shape> {
+pub(crate) fn subschema_shape(keyword: &str) -> Option<SubschemaShape> {
     match keyword {
         "additionalProperties"
         | "propertyNames"
@@ -45,11 +45,11 @@ pub(crate) fn shape(keyword: &str) -> Option<Shape> {
         | "else"
         | "additionalItems"
         | "unevaluatedItems"
-        | "unevaluatedProperties" => Some(Shape::One),
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(Shape::Many),
-        "items" => Some(Shape::OneOrMany),
+        | "unevaluatedProperties" => Some(SubschemaShape::One),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(SubschemaShape::Many),
+        "items" => Some(SubschemaShape::OneOrMany),
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
-        | "dependencies" => Some(Shape::Named),
+        | "dependencies" => Some(SubschemaShape::Named),
         _ => None,
     }
 }

@@ -12,26 +12,30 @@ use crate::number::Number;
 const MAX_PAIRWISE_ITEMS: usize = 12;
 
 /// Compares two values and spends work for every value compared. If the work is exhausted, the result is meaningless.
-pub(crate) fn is_equal(one: &Value, two: &Value, work: &mut WorkBudget) -> bool {
-    match (one, two) {
-        (Value::Number(one), Value::Number(two)) => work.spend(1) && Number::of(one) == Number::of(two),
-        (Value::String(one), Value::String(two)) => {
-            work.spend(1) && one.len() == two.len() && work.spend(text_cost(one)) && one == two
+pub(crate) fn is_equal(left: &Value, right: &Value, work: &mut WorkBudget) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => {
+            work.spend(1) && Number::from_json(left) == Number::from_json(right)
         }
-        (Value::Array(one), Value::Array(two)) => {
-            one.len() == two.len()
-                && with_level(work, |work| one.iter().zip(two).all(|(one, two)| is_equal(one, two, work)))
+        (Value::String(left), Value::String(right)) => {
+            work.spend(1) && left.len() == right.len() && work.spend(text_cost(left)) && left == right
         }
-        (Value::Object(one), Value::Object(two)) => {
-            one.len() == two.len() && with_level(work, |work| is_equal_object(one, two, work))
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len()
+                && with_level(work, |work| {
+                    left.iter().zip(right).all(|(left, right)| is_equal(left, right, work))
+                })
         }
-        (one, two) => work.spend(1) && one == two,
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len() && with_level(work, |work| is_equal_object(left, right, work))
+        }
+        (left, right) => work.spend(1) && left == right,
     }
 }
 
-fn is_equal_object(one: &Map<String, Value>, two: &Map<String, Value>, work: &mut WorkBudget) -> bool {
-    one.iter().all(|(key, one)| {
-        work.spend(text_cost(key)) && two.get(key).is_some_and(|two| is_equal(one, two, work))
+fn is_equal_object(left: &Map<String, Value>, right: &Map<String, Value>, work: &mut WorkBudget) -> bool {
+    left.iter().all(|(key, left)| {
+        work.spend(text_cost(key)) && right.get(key).is_some_and(|right| is_equal(left, right, work))
     })
 }
 
@@ -40,13 +44,13 @@ pub(crate) fn text_cost(text: &str) -> u64 {
     text.len() as u64 / 64
 }
 
-fn with_level(work: &mut WorkBudget, within: impl FnOnce(&mut WorkBudget) -> bool) -> bool {
+fn with_level(work: &mut WorkBudget, compare: impl FnOnce(&mut WorkBudget) -> bool) -> bool {
     if !work.enter() {
         return false;
     }
-    let answer = within(work);
+    let equal_result = compare(work);
     work.leave();
-    answer
+    equal_result
 }
 
 /// Reports whether all items are different.
@@ -65,9 +69,9 @@ pub(crate) fn is_unique(items: &[Value], work: &mut WorkBudget) -> bool {
         }
     }
     hashes.sort_unstable();
-    hashes.chunk_by(|one, two| one.0 == two.0).all(|alike| {
-        alike.iter().enumerate().all(|(at, &(_, index))| {
-            !alike[..at].iter().any(|&(_, earlier)| is_equal(&items[earlier], &items[index], work))
+    hashes.chunk_by(|left, right| left.0 == right.0).all(|group| {
+        group.iter().enumerate().all(|(at, &(_, index))| {
+            !group[..at].iter().any(|&(_, earlier)| is_equal(&items[earlier], &items[index], work))
         })
     })
 }
@@ -82,7 +86,7 @@ fn hash(value: &Value, work: &mut WorkBudget) -> u64 {
     match value {
         Value::Null => {}
         Value::Bool(value) => value.hash(&mut hasher),
-        Value::Number(number) => match Number::of(number) {
+        Value::Number(number) => match Number::from_json(number) {
             Number::Integer(value) => value.hash(&mut hasher),
             Number::Float(value) => value.to_bits().hash(&mut hasher),
         },
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn values_are_the_same_whatever_their_form() {
-        for (one, two, expected) in [
+        for (left, right, expected) in [
             (json!(1), json!(1.0), true),
             (json!(0), json!(-0.0), true),
             (json!(0), json!(false), false),
@@ -127,8 +131,8 @@ mod tests {
             (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), false),
         ] {
             let work = &mut WorkBudget::new(1000);
-            assert_eq!(is_equal(&one, &two, work), expected, "{one} {two}");
-            assert_eq!(hash(&one, work) == hash(&two, work), expected, "{one} {two}");
+            assert_eq!(is_equal(&left, &right, work), expected, "{left} {right}");
+            assert_eq!(hash(&left, work) == hash(&right, work), expected, "{left} {right}");
         }
     }
 

@@ -48,12 +48,12 @@ pub(crate) enum InstancePath<'a> {
 impl InstancePath<'_> {
     pub(crate) fn pointer(&self) -> String {
         let mut steps = Vec::new();
-        let mut place = self;
+        let mut path = self;
         loop {
-            place = match place {
+            path = match path {
                 InstancePath::Root => break,
                 InstancePath::Key(outer, _) | InstancePath::Index(outer, _) => {
-                    steps.push(place);
+                    steps.push(path);
                     outer
                 }
             };
@@ -85,10 +85,10 @@ pub(crate) fn push_token(pointer: &mut String, key: &str) {
 
 /// Formats a value as JSON, truncated if it is long.
 pub(crate) fn display_value(value: &Value) -> String {
-    let mut cut = TruncatingWriter(Vec::new());
-    let whole = serde_json::to_writer(&mut cut, value).is_ok();
-    let mut text = String::from_utf8_lossy(&cut.0).into_owned();
-    if !whole {
+    let mut writer = TruncatingWriter(Vec::new());
+    let is_complete = serde_json::to_writer(&mut writer, value).is_ok();
+    let mut text = String::from_utf8_lossy(&writer.0).into_owned();
+    if !is_complete {
         // The truncation may have split a character.
         text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
         text.push('…');
@@ -109,13 +109,13 @@ struct TruncatingWriter(Vec<u8>);
 
 impl io::Write for TruncatingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = MAX_SHOWN_BYTES - self.0.len();
-        if room == 0 && !bytes.is_empty() {
+        let available = MAX_SHOWN_BYTES - self.0.len();
+        if available == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let taken = room.min(bytes.len());
-        self.0.extend_from_slice(&bytes[..taken]);
-        Ok(taken)
+        let length = available.min(bytes.len());
+        self.0.extend_from_slice(&bytes[..length]);
+        Ok(length)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::dialect::{self, Dialect, Shape};
+use crate::dialect::{self, Dialect, SubschemaShape};
 use crate::error::{ValidationError, push_token};
 use crate::node::Id;
 use crate::{Limits, uri};
@@ -103,16 +103,16 @@ impl<'a> Index<'a> {
         self.by_value.insert(value, id);
         self.subschemas.push(Subschema { value, resource });
         for (key, inner) in value.as_object().into_iter().flatten() {
-            let Some(shape) = dialect::shape(key) else { continue };
+            let Some(shape) = dialect::subschema_shape(key) else { continue };
             let depth = depth + 1;
             match (shape, inner) {
-                (Shape::One | Shape::OneOrMany, Value::Object(_) | Value::Bool(_)) => {
+                (SubschemaShape::One | SubschemaShape::OneOrMany, Value::Object(_) | Value::Bool(_)) => {
                     self.walk(inner, resource, depth)?;
                 }
-                (Shape::Many | Shape::OneOrMany, Value::Array(items)) => {
+                (SubschemaShape::Many | SubschemaShape::OneOrMany, Value::Array(items)) => {
                     items.iter().try_for_each(|item| self.walk(item, resource, depth))?;
                 }
-                (Shape::Named, Value::Object(members)) => {
+                (SubschemaShape::Named, Value::Object(members)) => {
                     members.values().try_for_each(|member| self.walk(member, resource, depth))?;
                 }
                 _ => {}
@@ -242,8 +242,8 @@ impl<'a> Index<'a> {
     /// Returns the target of a dynamic anchor in every resource. Empty if the reference is not dynamic.
     pub(crate) fn dynamic_targets(&self, reference: &str, initial: &Value, owner: u32) -> Vec<(u32, Id)> {
         let name = uri::decode(reference.split_once('#').map_or("", |(_, name)| name));
-        let own = self.resources[owner as usize].dynamic.get(&*name);
-        if !own.is_some_and(|own| std::ptr::eq(*own, initial)) {
+        let dynamic_anchor = self.resources[owner as usize].dynamic.get(&*name);
+        if !dynamic_anchor.is_some_and(|dynamic_anchor| std::ptr::eq(*dynamic_anchor, initial)) {
             return Vec::new();
         }
         let targets = (0..).zip(&self.resources).filter_map(|(number, resource)| {

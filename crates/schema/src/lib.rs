@@ -63,12 +63,12 @@ pub struct Limits {
     pub patterns: usize,
     /// Maximum number of steps of one validation. Default: 10,000,000. A step is roughly one evaluated value or
     /// keyword, or one byte matched against a small pattern.
-    pub work: u64,
+    pub max_steps: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { depth: 64, subschemas: 2_000, patterns: 8 << 20, work: 10_000_000 }
+        Self { depth: 64, subschemas: 2_000, patterns: 8 << 20, max_steps: 10_000_000 }
     }
 }
 
@@ -88,7 +88,7 @@ impl Schema {
 
     /// Reports whether a value is valid. A value that exceeds the limits is not valid.
     pub fn is_valid(&self, value: &Value) -> bool {
-        Validation::quiet(self).finish(value).is_empty()
+        Validation::without_errors(self).finish(value).is_empty()
     }
 
     /// Validates a value and returns the first error.

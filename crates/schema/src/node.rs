@@ -70,7 +70,7 @@ impl Types {
     pub(crate) const NONE: Self = Self(0);
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| *known == name).map(|(_, bits)| Self(*bits))
+        NAMES.iter().find(|(type_name, _)| *type_name == name).map(|(_, bits)| Self(*bits))
     }
 
     pub(crate) fn union(self, other: Self) -> Self {
@@ -82,7 +82,7 @@ impl Types {
             Value::Null => 1,
             Value::Bool(_) => 2,
             Value::Number(number) if number.is_i64() || number.is_u64() => INTEGER,
-            Value::Number(number) if Number::of(number).is_integer() => INTEGER,
+            Value::Number(number) if Number::from_json(number).is_integer() => INTEGER,
             Value::Number(_) => 8,
             Value::String(_) => 16,
             Value::Array(_) => 32,
@@ -93,10 +93,10 @@ impl Types {
 
     /// Returns the names of the allowed types. `integer` is omitted if `number` is allowed.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
-        let has = move |bits: u8| self.0 & bits == bits;
+        let has_bits = move |bits: u8| self.0 & bits == bits;
         NAMES
             .into_iter()
-            .filter(move |(name, bits)| has(*bits) && !(*name == "integer" && has(INTEGER | 8)))
+            .filter(move |(name, bits)| has_bits(*bits) && !(*name == "integer" && has_bits(INTEGER | 8)))
             .map(|(name, _)| name)
     }
 }
@@ -150,7 +150,7 @@ pub(crate) enum RestSchema {
 pub(crate) struct ArrayKeywords {
     pub(crate) size: Counts,
     pub(crate) prefix: Vec<Id>,
-    pub(crate) rest: Option<RestSchema>,
+    pub(crate) additional_items: Option<RestSchema>,
     pub(crate) contains: Option<Contains>,
     pub(crate) unique: bool,
 }
@@ -170,7 +170,7 @@ pub(crate) struct ObjectKeywords {
     pub(crate) members: Vec<Member>,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) patterns: Vec<(Pattern, Id)>,
-    pub(crate) rest: Option<RestSchema>,
+    pub(crate) additional_properties: Option<RestSchema>,
     pub(crate) names: Option<Id>,
     pub(crate) dependents: Vec<Dependent>,
 }

@@ -14,17 +14,17 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    pub(crate) fn of(number: &serde_json::Number) -> Self {
+    pub(crate) fn from_json(number: &serde_json::Number) -> Self {
         if let Some(value) = number.as_i64() {
             return Self::Integer(value.into());
         }
         if let Some(value) = number.as_u64() {
             return Self::Integer(value.into());
         }
-        Self::of_float(number.as_f64().unwrap_or(f64::INFINITY))
+        Self::from_float(number.as_f64().unwrap_or(f64::INFINITY))
     }
 
-    fn of_float(value: f64) -> Self {
+    fn from_float(value: f64) -> Self {
         if value.abs() < INTEGER_BOUND && value.fract() == 0.0 {
             #[expect(clippy::cast_possible_truncation, reason = "the value is an integer below 2^100")]
             return Self::Integer(value as i128);
@@ -49,10 +49,10 @@ impl Number {
     /// Compares exactly, also integers that no float can represent with floats.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         match (self, other) {
-            (Self::Integer(one), Self::Integer(two)) => one.cmp(&two),
-            (Self::Float(one), Self::Float(two)) => one.total_cmp(&two),
-            (Self::Integer(one), Self::Float(two)) => compare_mixed(one, two),
-            (Self::Float(one), Self::Integer(two)) => compare_mixed(two, one).reverse(),
+            (Self::Integer(left), Self::Integer(right)) => left.cmp(&right),
+            (Self::Float(left), Self::Float(right)) => left.total_cmp(&right),
+            (Self::Integer(left), Self::Float(right)) => compare_mixed(left, right),
+            (Self::Float(left), Self::Integer(right)) => compare_mixed(right, left).reverse(),
         }
     }
 
@@ -82,21 +82,21 @@ impl Number {
             Self::Integer(value) => match u64::try_from(value.unsigned_abs()) {
                 Ok(digits) => Decimal { digits, exponent: 0 },
                 #[expect(clippy::cast_precision_loss, reason = "an integer this large was a float")]
-                Err(_) => Decimal::of(value as f64),
+                Err(_) => Decimal::from_float(value as f64),
             },
-            Self::Float(value) => Decimal::of(value),
+            Self::Float(value) => Decimal::from_float(value),
         }
     }
 }
 
-fn compare_mixed(whole: i128, float: f64) -> Ordering {
+fn compare_mixed(integer: i128, float: f64) -> Ordering {
     if float.abs() >= INTEGER_BOUND {
         return if float > 0.0 { Ordering::Less } else { Ordering::Greater };
     }
     // The float is not an integer, so it is greater than its floor.
     #[expect(clippy::cast_possible_truncation, reason = "the value is below 2^100")]
     let floor = float.floor() as i128;
-    if whole <= floor { Ordering::Less } else { Ordering::Greater }
+    if integer <= floor { Ordering::Less } else { Ordering::Greater }
 }
 
 fn power_of_ten(mut exponent: u32, modulus: std::num::NonZeroU128) -> u128 {
@@ -119,7 +119,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    fn of(value: f64) -> Self {
+    fn from_float(value: f64) -> Self {
         let mut reader =
             DecimalReader { digits: 0, fraction: 0, exponent: 0, part: Part::Integer, negative: false };
         if !value.is_finite() || write!(reader, "{:e}", value.abs()).is_err() {
@@ -176,14 +176,14 @@ mod tests {
 
     fn number(text: &str) -> Number {
         match from_str(text).unwrap() {
-            Value::Number(number) => Number::of(&number),
+            Value::Number(number) => Number::from_json(&number),
             other => panic!("{other}"),
         }
     }
 
     #[test]
     fn order_is_exact() {
-        for (one, two) in [
+        for (left, right) in [
             ("-1e300", "-9223372036854775808"),
             ("-9223372036854775808", "-0.5"),
             ("-1.5", "-1"),
@@ -196,11 +196,12 @@ mod tests {
             ("1e30", "1e31"),
             ("1e31", "1e300"),
         ] {
-            assert_eq!(number(one).compare(number(two)), Ordering::Less, "{one} {two}");
-            assert_eq!(number(two).compare(number(one)), Ordering::Greater, "{two} {one}");
+            assert_eq!(number(left).compare(number(right)), Ordering::Less, "{left} {right}");
+            assert_eq!(number(right).compare(number(left)), Ordering::Greater, "{right} {left}");
         }
-        for (one, two) in [("1", "1.0"), ("0", "-0.0"), ("1e3", "1000"), ("1e20", "100000000000000000000")] {
-            assert_eq!(number(one).compare(number(two)), Ordering::Equal, "{one} {two}");
+        for (left, right) in [("1", "1.0"), ("0", "-0.0"), ("1e3", "1000"), ("1e20", "100000000000000000000")]
+        {
+            assert_eq!(number(left).compare(number(right)), Ordering::Equal, "{left} {right}");
         }
     }
 
@@ -249,9 +250,9 @@ mod tests {
 
     #[test]
     fn decimals_are_the_shortest() {
-        assert_eq!(Decimal::of(4.02), Decimal { digits: 402, exponent: -2 });
-        assert_eq!(Decimal::of(-1e-7), Decimal { digits: 1, exponent: -7 });
-        assert_eq!(Decimal::of(5e-324), Decimal { digits: 5, exponent: -324 });
-        assert_eq!(Decimal::of(f64::MAX), Decimal { digits: 17_976_931_348_623_157, exponent: 292 });
+        assert_eq!(Decimal::from_float(4.02), Decimal { digits: 402, exponent: -2 });
+        assert_eq!(Decimal::from_float(-1e-7), Decimal { digits: 1, exponent: -7 });
+        assert_eq!(Decimal::from_float(5e-324), Decimal { digits: 5, exponent: -324 });
+        assert_eq!(Decimal::from_float(f64::MAX), Decimal { digits: 17_976_931_348_623_157, exponent: 292 });
     }
 }

@@ -27,13 +27,13 @@ pub(crate) fn resolve(base: &str, reference: &str) -> String {
         Some(at) => reference.split_at(at),
         None => (reference, ""),
     };
-    let joined = if reference.starts_with('/') {
+    let joined_path = if reference.starts_with('/') {
         reference.to_owned()
     } else {
         let folder = path.rfind('/').map_or(if authority.is_empty() { "" } else { "/" }, |at| &path[..=at]);
         format!("{folder}{reference}")
     };
-    format!("{scheme}{authority}{}{query}", without_dots(&joined))
+    format!("{scheme}{authority}{}{query}", remove_dot_segments(&joined_path))
 }
 
 /// Returns the length of the scheme including its colon, or 0 if there is none.
@@ -45,7 +45,7 @@ fn scheme_length(text: &str) -> usize {
     text.find(':').filter(|at| is_scheme(&text[..*at])).map_or(0, |at| at + 1)
 }
 
-fn without_dots(path: &str) -> String {
+fn remove_dot_segments(path: &str) -> String {
     let (root, steps) = path.strip_prefix('/').map_or(("", path), |rest| ("/", rest));
     let mut segments = Vec::new();
     let mut steps = steps.split('/').peekable();
@@ -73,14 +73,14 @@ pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&first, later)) = rest.split_first() {
-        let digit = |at: usize| later.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    while let Some((&first, remainder)) = rest.split_first() {
+        let digit = |at: usize| remainder.get(at).and_then(|byte| char::from(*byte).to_digit(16));
         if let (b'%', Some(high), Some(low)) = (first, digit(0), digit(1)) {
             bytes.extend(u8::try_from(high * 16 + low));
-            rest = &later[2..];
+            rest = &remainder[2..];
         } else {
             bytes.push(first);
-            rest = later;
+            rest = remainder;
         }
     }
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)

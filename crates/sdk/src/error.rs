@@ -21,7 +21,7 @@ pub enum ErrorKind {
     /// A protocol error with a code, sent to the peer unchanged.
     Protocol(protocol::Error),
     /// Any other error. The peer receives a generic text; the detail goes to the reporter.
-    Foreign(Box<dyn StdError + Send + Sync>),
+    Other(Box<dyn StdError + Send + Sync>),
     /// The definition or the start of the server is invalid.
     Setup(String),
 }
@@ -83,7 +83,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
         let error: Box<dyn StdError + Send + Sync> = Box::new(error);
         Self::new(match error.downcast::<protocol::Error>() {
             Ok(protocol) => ErrorKind::Protocol(*protocol),
-            Err(foreign) => ErrorKind::Foreign(foreign),
+            Err(foreign) => ErrorKind::Other(foreign),
         })
     }
 }
@@ -93,7 +93,7 @@ impl From<Error> for Box<dyn StdError + Send + Sync> {
         match *error.0 {
             ErrorKind::Tool(text) | ErrorKind::Setup(text) => text.into(),
             ErrorKind::Protocol(error) => Box::new(error),
-            ErrorKind::Foreign(error) => error,
+            ErrorKind::Other(error) => error,
         }
     }
 }
@@ -103,7 +103,7 @@ impl fmt::Display for Error {
         match &*self.0 {
             ErrorKind::Tool(text) | ErrorKind::Setup(text) => f.write_str(text),
             ErrorKind::Protocol(error) => error.fmt(f),
-            ErrorKind::Foreign(error) => error.fmt(f),
+            ErrorKind::Other(error) => error.fmt(f),
         }
     }
 }
@@ -111,16 +111,16 @@ impl fmt::Display for Error {
 /// Prints the message and each distinct cause, since a failing `main` prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.to_string();
-        f.write_str(&shown)?;
-        if let ErrorKind::Foreign(error) = &*self.0 {
+        let mut message_text = self.to_string();
+        f.write_str(&message_text)?;
+        if let ErrorKind::Other(error) = &*self.0 {
             let mut source = error.source();
             while let Some(cause) = source {
                 let text = cause.to_string();
                 // Many errors already include the text of their source.
-                if !shown.contains(&text) {
+                if !message_text.contains(&text) {
                     write!(f, "\n  because: {text}")?;
-                    shown = text;
+                    message_text = text;
                 }
                 source = cause.source();
             }
@@ -137,15 +137,15 @@ mod tests {
     use crate::{CallError, ClientError, Error};
 
     #[derive(Debug)]
-    struct Outer(io::Error);
+    struct WrappedIoError(io::Error);
 
-    impl std::fmt::Display for Outer {
+    impl std::fmt::Display for WrappedIoError {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("the file cannot be read")
         }
     }
 
-    impl std::error::Error for Outer {
+    impl std::error::Error for WrappedIoError {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
@@ -156,12 +156,15 @@ mod tests {
         let timed_out = CallError::TimedOut(Duration::from_mins(1));
         let inner = io::Error::other(ClientError::Call(timed_out.clone()));
         let open = ClientError::Open { server: "demo".into(), source: io::Error::other(timed_out.clone()) };
-        for (error, shown) in [
+        for (error, message_text) in [
             (Error::from(ClientError::Call(timed_out)), "no response within 60s"),
             (Error::from(open), "no response within 60s"),
-            (Error::from(Outer(inner)), "the file cannot be read\n  because: no response within 60s"),
+            (
+                Error::from(WrappedIoError(inner)),
+                "the file cannot be read\n  because: no response within 60s",
+            ),
         ] {
-            assert_eq!(format!("{error:?}"), shown);
+            assert_eq!(format!("{error:?}"), message_text);
         }
     }
 }

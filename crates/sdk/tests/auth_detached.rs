@@ -41,7 +41,7 @@ async fn away(authority: &Authority) -> (String, Secret) {
 
 #[tokio::test]
 async fn another_process_goes_on_where_one_left() {
-    for behaviour in [Authority::honest(), Authority::honest().with(Misbehavior::DpopNonce)] {
+    for behaviour in [Authority::conforming(), Authority::conforming().with(Misbehavior::DpopNonce)] {
         let authority = start(behaviour).await;
         let (back, rest) = away(&authority).await;
         let other = OAuth::new("A test").clock(authority.clock()).store(MemoryStore::default());
@@ -56,7 +56,7 @@ async fn another_process_goes_on_where_one_left() {
 
 #[tokio::test]
 async fn what_does_not_belong_together_is_refused() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let ((back, _), (_, rest)) = (away(&authority).await, away(&authority).await);
     let other = OAuth::new("A test");
     let (url, egress) = (authority.mcp_url(), Egress::default());
@@ -72,7 +72,7 @@ async fn what_does_not_belong_together_is_refused() {
 
 #[tokio::test]
 async fn somebody_signs_in_before_the_server_wants_it() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let (oauth, left) = leaving(&authority);
     let error = oauth.sign_in(&authority.mcp_url(), &Egress::default()).await.unwrap_err();
     assert_eq!(error.kind(), AuthErrorKind::Redirected, "{error}");
@@ -81,7 +81,7 @@ async fn somebody_signs_in_before_the_server_wants_it() {
 
 #[tokio::test]
 async fn what_another_program_has_kept_is_used_when_it_is_told() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let store = Arc::new(MemoryStore::default());
     let program = || OAuth::new("A test").clock(authority.clock()).store(store.clone());
     let (one, two) = (program(), program());

@@ -43,7 +43,7 @@ impl TokenStore for Broken {
 
 #[tokio::test]
 async fn a_token_that_cannot_be_kept_is_used_all_the_same() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let oauth = signing_in::oauth(&authority).store(Broken { reads: true });
     let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
     for _ in 0..3 {
@@ -70,7 +70,7 @@ async fn a_store_that_cannot_be_read_is_in_nobodys_way() {
 
 #[tokio::test]
 async fn a_secret_stays_with_whoever_got_it_first() {
-    let authority = signing_in::start(Authority::honest().with(Misbehavior::IssuerMoves)).await;
+    let authority = signing_in::start(Authority::conforming().with(Misbehavior::IssuerMoves)).await;
     let oauth = signing_in::oauth(&authority)
         .client_secret(KnownClient::Basic.id(), authority.secret(KnownClient::Basic));
     let life = signing_in::run_lifecycle(&authority, &oauth).await;
@@ -80,7 +80,7 @@ async fn a_secret_stays_with_whoever_got_it_first() {
 
 #[tokio::test]
 async fn a_wrong_secret_costs_nobody_the_sign_in() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let store = Arc::new(MemoryStore::default());
     let with = |secret: String| {
         let oauth =
@@ -99,7 +99,7 @@ async fn a_wrong_secret_costs_nobody_the_sign_in() {
 
 #[tokio::test]
 async fn nobody_is_waited_for_in_vain() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let (asked, visits) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let oauth = {
         let (asked, visits, authority) = (asked.clone(), visits.clone(), authority.clone());
@@ -129,7 +129,7 @@ async fn nobody_is_waited_for_in_vain() {
 
 #[tokio::test]
 async fn who_has_signed_out_elsewhere_stays_out() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let store = Arc::new(MemoryStore::default());
     let with = || signing_in::oauth(&authority).store(store.clone());
     let (one, other) = (with(), with());
@@ -174,7 +174,7 @@ impl TokenStore for Full {
 
 #[tokio::test]
 async fn what_could_not_be_kept_counts_more_than_what_was() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let store = Full::default();
     let oauth = signing_in::oauth(&authority).store(store.clone());
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
@@ -203,7 +203,7 @@ async fn what_could_not_be_kept_counts_more_than_what_was() {
 
 #[tokio::test]
 async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let store = Full::default();
     let oauth = signing_in::oauth(&authority).store(store.clone());
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
@@ -226,7 +226,7 @@ async fn what_another_kept_meanwhile_counts_more_than_what_could_not_be_kept() {
 
 #[tokio::test]
 async fn who_signs_out_gives_back_what_could_not_be_kept() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let store = Full::default();
     let oauth = signing_in::oauth(&authority).store(store.clone());
     store.0.1.store(true, Ordering::SeqCst);
@@ -238,10 +238,10 @@ async fn who_signs_out_gives_back_what_could_not_be_kept() {
 
 #[tokio::test]
 async fn a_token_that_is_still_good_is_used() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let client = Client::http(authority.mcp_url()).auth(signing_in::oauth(&authority));
     let client = client.connect().await.unwrap();
-    authority.set_behaviour(Authority::honest().with(Misbehavior::TokenHtmlError));
+    authority.set_behaviour(Authority::conforming().with(Misbehavior::TokenHtmlError));
     authority.advance(Duration::from_secs(3_600 - 20));
     client.call("greet", ()).await.unwrap();
     assert_eq!(authority.observations().with_grant_type("refresh_token").count(), 1, "it was attempted");
@@ -254,7 +254,7 @@ async fn a_token_that_is_still_good_is_used() {
 async fn an_authority_that_has_moved_is_found_again() {
     let terminator = tls_proxy::TlsProxy::start().await;
     let origin = |port| format!("https://{}:{port}", tls_proxy::NAME);
-    let honest = || Authority::honest().origins(origin(1_000), origin(2_000));
+    let honest = || Authority::conforming().origins(origin(1_000), origin(2_000));
     let before = honest().metadata("token_endpoint", format!("{}/tenant/token", origin(3_000)));
     let authority = signing_in::start(before).await;
     terminator.route(1_000, authority.address(AuthorityHost::Resource));
@@ -288,7 +288,7 @@ async fn an_authority_that_has_moved_is_found_again() {
 
 #[tokio::test]
 async fn who_needs_no_person_does_not_wait_for_one() {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let (asked, back, visits) =
         (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let oauth = {

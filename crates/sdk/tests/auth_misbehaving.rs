@@ -451,16 +451,16 @@ async fn outcome(behaviour: Behaviour) -> (String, Observations) {
         Ok(()) => "fine".to_owned(),
         Err(failure) => format!("{}: {}", failure.step, failure.error),
     };
-    (authority.masked(&text), authority.observations())
+    (authority.mask_addresses(&text), authority.observations())
 }
 
 #[tokio::test]
 async fn what_a_person_reads() {
     for &(switch, expected) in TABLE {
-        let (text, seen) = outcome(Authority::honest().with(switch)).await;
+        let (text, seen) = outcome(Authority::conforming().with(switch)).await;
         assert_eq!(text, expected, "{switch:?}");
         // Another origin may serve the metadata of a resource; it is still validated against the resource.
-        assert_eq!(seen.canary > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.canary_connections > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: a used code or token is not sent again");
         let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
         assert!(seen.requests.iter().all(|request| is_safe(&request.query)), "{switch:?}");
@@ -473,7 +473,7 @@ async fn what_a_person_reads() {
 
 #[tokio::test]
 async fn an_honest_life() {
-    let (text, seen) = outcome(Authority::honest()).await;
+    let (text, seen) = outcome(Authority::conforming()).await;
     assert_eq!(text, "fine");
     let counts = (seen.registrations, seen.authorizations, seen.refreshes, seen.tokens, seen.revocations);
     assert_eq!(
@@ -491,7 +491,7 @@ async fn tokens_are_renewed_where_they_can_be() {
         (Misbehavior::RefreshRevoked, 5, 3, 0),
         (Misbehavior::RefreshMissing, 5, 0, 0),
     ] {
-        let (_, seen) = outcome(Authority::honest().with(switch)).await;
+        let (_, seen) = outcome(Authority::conforming().with(switch)).await;
         let tried_so_often = seen.with_grant_type("refresh_token").count();
         let counts = (seen.authorizations, tried_so_often, seen.refreshes);
         assert_eq!(counts, (authorizations, tried, refreshes), "{switch:?}");
@@ -538,7 +538,7 @@ async fn an_answer_that_drips_is_given_up_in_time() {
 
 #[tokio::test]
 async fn another_authority_means_another_registration() {
-    let (_, seen) = outcome(Authority::honest().with(Misbehavior::IssuerMoves)).await;
+    let (_, seen) = outcome(Authority::conforming().with(Misbehavior::IssuerMoves)).await;
     let ids = |path| {
         let requests = seen.with_path(path).filter_map(|request| request.parameter("client_id"));
         requests.collect::<BTreeSet<_>>()
@@ -549,7 +549,7 @@ async fn another_authority_means_another_registration() {
 
 #[tokio::test]
 async fn a_passing_failure_costs_nothing() {
-    let authority = signing_in::start(Authority::honest().with(Misbehavior::RefreshUnavailable)).await;
+    let authority = signing_in::start(Authority::conforming().with(Misbehavior::RefreshUnavailable)).await;
     let oauth = signing_in::oauth(&authority);
     let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
     authority.expire_tokens();
@@ -565,7 +565,7 @@ async fn a_passing_failure_costs_nothing() {
 #[tokio::test]
 async fn nobody_is_asked_for_ever() {
     let behaviour =
-        Authority::honest().with(Misbehavior::UnauthorizedForever).with(Misbehavior::RefreshMissing);
+        Authority::conforming().with(Misbehavior::UnauthorizedForever).with(Misbehavior::RefreshMissing);
     let behaviour =
         behaviour.challenge("Bearer error=invalid_token, error_description=\"it is for another\"");
     let (text, seen) = outcome(behaviour).await;
@@ -576,7 +576,8 @@ async fn nobody_is_asked_for_ever() {
 
 #[tokio::test]
 async fn what_was_found_elsewhere_is_no_reason() {
-    let behaviour = Authority::honest().with(Misbehavior::ChallengeElsewhere).with(Misbehavior::IssuerWrong);
+    let behaviour =
+        Authority::conforming().with(Misbehavior::ChallengeElsewhere).with(Misbehavior::IssuerWrong);
     let (text, _) = outcome(behaviour).await;
     assert!(text.contains("its issuer is `https://stranger.example`"), "{text}");
 }

@@ -58,7 +58,7 @@ impl Stage {
     async fn new(site: UrlField, index: u16, terminator: &TlsProxy) -> Self {
         let (resource, tokens) = (1_000 + index, 2_000 + index);
         let origin = |port| format!("https://{}:{port}", tls_proxy::NAME);
-        let behaviour = Authority::honest().origins(origin(resource), origin(tokens));
+        let behaviour = Authority::conforming().origins(origin(resource), origin(tokens));
         let authority = signing_in::start(behaviour).await;
         terminator.route(resource, authority.address(AuthorityHost::Resource));
         terminator.route(tokens, authority.address(AuthorityHost::Authority));
@@ -99,7 +99,7 @@ impl Stage {
 
     /// Does what uses this URL: signing in and out, or for keys, sending a token to a server.
     async fn try_url(&self, url: &str) -> Result<(), Box<dyn std::error::Error>> {
-        self.authority.set_behaviour(Authority::honest().with_url(self.site, url));
+        self.authority.set_behaviour(Authority::conforming().with_url(self.site, url));
         if self.site == UrlField::JwksUri {
             return self.show_token().await;
         }
@@ -208,7 +208,7 @@ async fn another_public_url_is_used() {
         let result = stage.try_url(&url).await;
         let is_shown = !stage.shown.lock().unwrap().is_empty();
         used.push((site, script.connections() > before, is_shown, result.is_ok()));
-        stage.authority.set_behaviour(Authority::honest());
+        stage.authority.set_behaviour(Authority::conforming());
         let (oauth, server) = (stage.oauth(&url), stage.authority.mcp_url());
         let client = Client::http(server).egress(stage.egress.clone()).auth(oauth).connect().await;
         client.unwrap().call("greet", ()).await.unwrap();

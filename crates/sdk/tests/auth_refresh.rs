@@ -27,7 +27,7 @@ fn expire(authority: &Authority, expiry: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_expiry_is_one_refresh() {
     let begun = Instant::now();
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     // Several connections share their tokens.
     let oauth = signing_in::oauth(&authority);
     let mut clients = Vec::new();

@@ -81,7 +81,7 @@ impl Authorize for Noting {
 
 #[tokio::test]
 async fn a_token_is_kept_before_it_is_used() {
-    let (authority, log) = (signing_in::start(Authority::honest()).await, Log::default());
+    let (authority, log) = (signing_in::start(Authority::conforming()).await, Log::default());
     let oauth = signing_in::oauth(&authority).store(Slow(MemoryStore::default(), log.clone()));
     let client = Client::http(authority.mcp_url()).auth(Noting(oauth, log.clone())).connect().await.unwrap();
     authority.expire_tokens();
@@ -143,7 +143,7 @@ async fn the_resource_is_named_as_it_names_itself() {
         "https://server.example/",
         "https://server.example",
     ] {
-        let seen = public(Authority::honest().resource_metadata("resource", resource)).await;
+        let seen = public(Authority::conforming().resource_metadata("resource", resource)).await;
         let asked = seen.with_path("/authorize").chain(seen.with_path("/token"));
         let named: Vec<_> = asked.map(|request| request.parameter("resource").unwrap()).collect();
         assert_eq!(named, [resource; 3], "for the code, the token and the next one");
@@ -152,7 +152,7 @@ async fn the_resource_is_named_as_it_names_itself() {
 
 /// Returns the registration and the requested scope and prompt.
 async fn asked(set_up: impl Fn(OAuth) -> OAuth, back: &str) -> (Value, Option<String>, Option<String>) {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let person = authority.clone();
     let visit = move |url: String| {
         let person = person.clone();

@@ -95,7 +95,7 @@ fn kept(authority: &Arc<Authority>) -> OAuth {
 }
 
 fn ways() -> Vec<(&'static str, Behaviour, Make)> {
-    let honest = Authority::honest;
+    let honest = Authority::conforming;
     let about = json!({ "client_id": DOCUMENT, "client_name": "A test", "redirect_uris": [signing_in::REDIRECT_URL] });
     vec![
         ("registered", honest(), signing_in::oauth),
@@ -242,7 +242,7 @@ fn every_spelling_is_found() {
 
 /// Runs clients with static credentials that are rejected.
 async fn fixed(ears: &LogCapture) -> BTreeSet<String> {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let secrets =
         ["bearer", "key", "word"].map(|name| format!("{name}-{}", authority.secret(KnownClient::Basic)));
     let [bearer, key, word] = secrets.clone();
@@ -292,7 +292,7 @@ async fn panics(ears: &LogCapture) -> BTreeSet<String> {
         heard.append(&panic.to_string());
         before(panic);
     }));
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     for (oauth, is_fatal) in [
         (basic(&authority).on_step(|step| panic!("unexpected step {step:?}")), false),
         (basic(&authority).store(Falling), true),
@@ -315,7 +315,7 @@ async fn panics(ears: &LogCapture) -> BTreeSet<String> {
 
 /// Returns the content of the files of a store after a sign-in.
 async fn in_files(ears: &LogCapture) -> BTreeSet<String> {
-    let authority = signing_in::start(Authority::honest()).await;
+    let authority = signing_in::start(Authority::conforming()).await;
     let oauth = kept(&authority);
     let client = Client::http(authority.mcp_url()).auth(oauth.clone()).connect().await.unwrap();
     client.call("greet", ()).await.unwrap();
@@ -359,7 +359,7 @@ async fn no_secret_is_shown() {
     }
     let loud = Misbehavior::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
     for &switch in loud {
-        let (authority, _) = live(Authority::honest().with(switch), basic, &ears).await;
+        let (authority, _) = live(Authority::conforming().with(switch), basic, &ears).await;
         check(&secrets(&authority), &format!("{switch:?}"), true);
     }
     check(&fixed(&ears).await, "fixed", false);

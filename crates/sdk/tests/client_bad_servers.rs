@@ -107,7 +107,7 @@ async fn a_server_that_dies_fails_what_waits_at_once() {
         assert!(client.is_closed());
         let next = client.call("good", ()).await.unwrap_err().to_string();
         assert_eq!(next, "the connection is closed: it exited with status 3");
-        assert_eq!(script.received("tools/call").len(), 1, "a call is never resent automatically");
+        assert_eq!(script.received_messages("tools/call").len(), 1, "a call is never resent automatically");
     }
 }
 
@@ -120,9 +120,9 @@ async fn a_request_without_an_answer_times_out_and_is_cancelled() {
         let error = bad_then_good(&client).await.unwrap_err();
         assert_eq!(begun.elapsed(), SECOND);
         assert!(matches!(error, ClientError::Call(CallError::TimedOut(SECOND))), "{error:?}");
-        let cancelled = script.received("notifications/cancelled");
+        let cancelled = script.received_messages("notifications/cancelled");
         assert_eq!(cancelled.len(), 1, "{revision}");
-        let id = &script.received("tools/call")[0]["id"];
+        let id = &script.received_messages("tools/call")[0]["id"];
         assert_eq!(cancelled[0]["params"]["requestId"], *id);
         assert_eq!(cancelled[0]["params"]["reason"], "timed out");
     }
@@ -209,7 +209,7 @@ async fn lists_end() {
             Script::with_revision(revision).on("tools/list", |_| json!({ "tools": [], "nextCursor": "a" }));
         let error = connect(&same).await.tools().all().await.unwrap_err();
         assert!(matches!(error, ClientError::ListTooLong { method: "tools/list", .. }), "{error:?}");
-        assert_eq!(same.received("tools/list").len(), 2);
+        assert_eq!(same.received_messages("tools/list").len(), 2);
 
         let pages = AtomicUsize::new(0);
         let new = Script::with_revision(revision).on("prompts/list", move |_| {
@@ -223,7 +223,7 @@ async fn lists_end() {
             .unwrap();
         let error = client.prompts().all().await.unwrap_err();
         assert!(matches!(error, ClientError::ListTooLong { pages: 50, .. }), "{error:?}");
-        assert_eq!(new.received("prompts/list").len(), 50);
+        assert_eq!(new.received_messages("prompts/list").len(), 50);
         client.call("good", ()).await.unwrap_err(); // the connection is still open
         assert!(!client.is_closed());
     }

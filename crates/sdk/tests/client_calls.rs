@@ -71,7 +71,7 @@ async fn dropping_a_call_cancels_it() {
             let client = builder.connect().await.unwrap();
             timeout(SECOND, client.call("never", ()).into_future()).await.unwrap_err();
             let (call, cancelled) =
-                (script.received("tools/call"), script.received("notifications/cancelled"));
+                (script.received_messages("tools/call"), script.received_messages("notifications/cancelled"));
             assert_eq!(cancelled[0]["params"]["requestId"], call[0]["id"]);
             assert_eq!(cancelled[0]["params"]["reason"], "no longer needed");
             assert_eq!(call[0]["id"].is_string(), text_ids);
@@ -85,8 +85,8 @@ async fn a_call_that_was_not_awaited_is_not_sent() {
     let script = busy(Revision::LATEST, 0);
     let client = client(&script).connect().await.unwrap();
     drop(client.call("busy", ()));
-    assert!(script.received("tools/call").is_empty());
-    assert!(script.received("notifications/cancelled").is_empty());
+    assert!(script.received_messages("tools/call").is_empty());
+    assert!(script.received_messages("notifications/cancelled").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -194,7 +194,7 @@ async fn handlers_answer_questions_that_come_as_a_result() {
                 Some(_) => done(),
             });
         able(&script).connect().await.unwrap().call("ask", json!({ "kept": 1 })).await.unwrap();
-        let again = &script.received("tools/call")[1]["params"];
+        let again = &script.received_messages("tools/call")[1]["params"];
         assert_eq!(again["inputResponses"]["q"].pointer(path), Some(&expected), "{method}: {again}");
         assert_eq!((&again["requestState"], &again["arguments"]["kept"]), (&json!("s"), &json!(1)));
     }
@@ -287,9 +287,10 @@ async fn a_stream_of_changes_that_the_server_has_ended_is_opened_again() {
     for _ in 0..2 {
         assert_eq!(timeout(10 * SECOND, updated.recv()).await.unwrap().unwrap(), "memo://a");
     }
-    assert_eq!(script.received("subscriptions/listen").len(), 3);
+    assert_eq!(script.received_messages("subscriptions/listen").len(), 3);
     drop(watched);
-    let ids: Vec<_> = script.received("subscriptions/listen").iter().map(|sent| sent["id"].clone()).collect();
+    let ids: Vec<_> =
+        script.received_messages("subscriptions/listen").iter().map(|sent| sent["id"].clone()).collect();
     let is_last = |message: &Value| message["params"]["requestId"] == ids[2];
     timeout(10 * SECOND, script.wait_for(is_last)).await.unwrap();
 }

@@ -45,12 +45,12 @@ async fn a_server_that_announces_no_changes_is_not_listened_to() {
     let never = json!({ "listChanged": false });
     let script = with(Revision::LATEST, json!({ "tools": never, "prompts": never, "resources": never }));
     client(&script).on_list_changed(|_| ()).connect().await.unwrap();
-    assert_eq!(script.received("subscriptions/listen"), Vec::<Value>::new());
+    assert_eq!(script.received_messages("subscriptions/listen"), Vec::<Value>::new());
 
     let some = json!({ "tools": { "listChanged": true }, "prompts": never, "resources": never });
     let script = with(Revision::LATEST, some);
     client(&script).on_list_changed(|_| ()).connect().await.unwrap();
-    let sent = script.received("subscriptions/listen");
+    let sent = script.received_messages("subscriptions/listen");
     assert_eq!(sent[0]["params"]["notifications"], json!({ "toolsListChanged": true }));
 }
 
@@ -83,7 +83,7 @@ async fn a_completion_can_have_a_context() {
             .unwrap();
         let context = json!({ "arguments": { "language": "python" } });
         let expected = (revision >= Revision::V2025_06_18).then_some(&context);
-        let sent = script.received("completion/complete");
+        let sent = script.received_messages("completion/complete");
         assert_eq!(sent[0]["params"].get("context"), expected, "{revision}");
         assert_eq!(sent[0]["params"]["argument"], json!({ "name": "framework", "value": "f" }));
     }

@@ -191,11 +191,11 @@ async fn cancelled(client: &Client) {
 
 /// Every message fits the schema of its revision.
 fn checked(transcript: &Transcript) {
-    let mut checked = spec_check::Transcript::new();
+    let mut checked = spec_check::Conversation::new();
     for (direction, line) in transcript.lines() {
         match direction {
-            Direction::Sent => checked.sent(line),
-            Direction::Received => checked.received(&line).unwrap(),
+            Direction::Sent => checked.record_sent(line),
+            Direction::Received => checked.check_received(&line).unwrap(),
         }
     }
 }

@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use linchpin::Revision;
 use linchpin::server::HttpService;
 use serde_json::{Value, json};
-use spec_check::Transcript;
+use spec_check::Conversation;
 use support::call_scenarios::CallControls;
 use support::paused::pass;
 use support::web::{self, Answer, BackgroundTask, Events, TestClient, serve, text_of};
@@ -24,7 +24,7 @@ struct Old {
     guest: TestClient,
     address: String,
     events: Events,
-    transcript: Transcript,
+    transcript: Conversation,
     next: i64,
 }
 
@@ -48,7 +48,7 @@ impl Old {
         assert_eq!((first.name.as_deref(), &first.id), (Some("endpoint"), &None));
         let address = first.data.unwrap();
         assert!(address.starts_with("/mcp?sessionId="), "{address}");
-        let mut old = Old { guest, address, events, transcript: Transcript::new(), next: 0 };
+        let mut old = Old { guest, address, events, transcript: Conversation::new(), next: 0 };
         let opened = old.request("initialize", initialize(FIRST.as_str(), &web::everything())).await;
         assert_eq!(opened["result"]["protocolVersion"], FIRST.as_str());
         let noted = old.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
@@ -57,7 +57,7 @@ impl Old {
     }
 
     async fn post(&mut self, message: &Value) -> Answer {
-        self.transcript.sent(message.to_string());
+        self.transcript.record_sent(message.to_string());
         post_to(&self.guest, &self.address, message).await
     }
 
@@ -74,7 +74,7 @@ impl Old {
             let event = self.events.event().await?;
             let Some(data) = event.data else { continue };
             assert_eq!((event.name, event.id), (None, None));
-            self.transcript.received(&data).unwrap();
+            self.transcript.check_received(&data).unwrap();
             return Some(serde_json::from_str(&data).unwrap());
         }
     }

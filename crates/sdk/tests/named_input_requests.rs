@@ -201,7 +201,7 @@ async fn ask(service: &Service, method: &str, params: Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_asks_first_becomes_a_task_when_it_works() {
     for support in [TaskSupport::Optional, TaskSupport::Required] {
-        let tool = Tool::new("slow").task(support).asks_first().handler(slow);
+        let tool = Tool::new("slow").task(support).requests_input_first().handler(slow);
         let service = Server::new("tasks", "1").add(tool).build().unwrap();
         let first = ask(&service, "tools/call", json!({"name": "slow"})).await;
         assert_eq!((&first["resultType"], first.get("taskId")), (&json!("input_required"), None), "{first}");
@@ -226,7 +226,7 @@ async fn a_call_that_asks_first_becomes_a_task_when_it_works() {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_asked_first_can_be_cancelled() {
-    let tool = Tool::new("slow").task(TaskSupport::Required).asks_first().handler(slow);
+    let tool = Tool::new("slow").task(TaskSupport::Required).requests_input_first().handler(slow);
     let service = Server::new("tasks", "1").add(tool).build().unwrap();
     let call = json!({"name": "slow", "inputResponses": named("user_name", "Ada")});
     let task = ask(&service, "tools/call", call).await;
@@ -238,7 +238,7 @@ async fn a_task_that_asked_first_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_asks_first_and_is_done_is_no_task() {
-    let tool = Tool::new("greet").task(TaskSupport::Required).asks_first().handler(greet);
+    let tool = Tool::new("greet").task(TaskSupport::Required).requests_input_first().handler(greet);
     let service = Server::new("tasks", "1").add(tool).build().unwrap();
     let call = json!({"name": "greet", "inputResponses": named("user_name", "Ada")});
     let done = ask(&service, "tools/call", call).await;

@@ -148,7 +148,7 @@ async fn revisions_that_nobody_knows_are_named() {
     assert_eq!(connect(&wavering(1)).await.unwrap().revision(), Revision::LATEST);
     let stubborn = wavering(usize::MAX);
     assert!(matches!(connect(&stubborn).await.unwrap_err(), ClientError::UnsupportedVersion { .. }));
-    assert_eq!(stubborn.received("server/discover").len(), 2);
+    assert_eq!(stubborn.received_messages("server/discover").len(), 2);
 
     // The revisions that the client is restricted to apply, too.
     let script = Script::with_revision(Revision::V2025_03_26);
@@ -177,7 +177,7 @@ async fn what_a_server_speaks_is_remembered() {
             assert_eq!(client.revision(), revision);
         }
         let probes = if revision == Revision::LATEST { 2 } else { 1 };
-        assert_eq!(script.received("server/discover").len(), probes);
+        assert_eq!(script.received_messages("server/discover").len(), probes);
         assert_eq!(eras.get(&script.name()), Some(revision));
         assert_eq!(
             RevisionCache::from_entries(eras.entries()).get(&script.name()),

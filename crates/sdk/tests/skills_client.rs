@@ -73,7 +73,7 @@ async fn connect(script: &Script) -> Client {
 }
 
 fn reads(script: &Script) -> usize {
-    script.received("resources/read").len()
+    script.received_messages("resources/read").len()
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn files_are_read_in(revision: Revision) {
         client.directory("skill://tidy").all().await,
         Err(ClientError::UnsupportedByServer { .. })
     ));
-    assert_eq!(script.received("resources/directory/read").len(), 0);
+    assert_eq!(script.received_messages("resources/directory/read").len(), 0);
 }
 
 #[tokio::test]

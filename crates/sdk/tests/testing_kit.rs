@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use linchpin::client::RevisionCache;
 use linchpin::testing::{
-    Direction, FaultRates, Faults, RawClient, RoundMode, Transcript, TransportKind, in_memory, matrix, piped,
+    Direction, FaultRates, Faults, InputMode, RawClient, Transcript, TransportKind, in_memory, matrix, piped,
 };
 use linchpin::{Client, ClientError, Context, NoArgs, Revision, Server, Service, args};
 use serde_json::{Value, json};
@@ -55,8 +55,8 @@ fn the_matrix_has_every_combination_once() {
     assert_eq!(seen.len(), 6 * WAYS.len());
     for revision in Revision::ALL {
         for way in WAYS.iter().copied() {
-            assert!(seen.contains(&(revision, way, RoundMode::Park)), "{revision} {way:?}");
-            let replayed = seen.contains(&(revision, way, RoundMode::Replay));
+            assert!(seen.contains(&(revision, way, InputMode::Park)), "{revision} {way:?}");
+            let replayed = seen.contains(&(revision, way, InputMode::Replay));
             assert_eq!(replayed, revision == Revision::LATEST, "{revision} {way:?}");
         }
     }
@@ -111,11 +111,11 @@ async fn in_memory_text(revision: Revision) -> String {
         .unwrap();
     client.tools().all().await.unwrap();
     client.call("echo", json!({ "message": "hello" })).await.unwrap();
-    let mut checked = spec_check::Transcript::new();
+    let mut checked = spec_check::Conversation::new();
     for (direction, line) in transcript.lines() {
         match direction {
-            Direction::Sent => checked.sent(line),
-            Direction::Received => checked.received(&line).unwrap(),
+            Direction::Sent => checked.record_sent(line),
+            Direction::Received => checked.check_received(&line).unwrap(),
         }
     }
     transcript.to_string()
@@ -146,7 +146,7 @@ async fn a_raw_client_says_what_it_is_told() {
         client.send("{");
         assert_eq!(client.next().await.unwrap()["error"]["code"], -32700);
         client.send(json!({ "jsonrpc": "2.0", "id": 9, "method": "x/unknown" }));
-        assert_eq!(client.end().await[0]["id"], 9);
+        assert_eq!(client.close().await[0]["id"], 9);
     }
     let mut silent = RawClient::new(&service());
     silent.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));

@@ -130,32 +130,33 @@ impl Document {
 
     /// Returns the definition of the error response for this code.
     pub(crate) fn find_error(&self, code: &Value) -> Option<&str> {
-        let fits = |definition: &Value| {
+        let is_match = |definition: &Value| {
             let parts = definition.pointer("/properties/error/allOf").and_then(Value::as_array);
             parts.is_some_and(|parts| {
                 parts.iter().any(|part| part.pointer("/properties/code/const") == Some(code))
             })
         };
-        self.definitions.iter().find(|(_, definition)| fits(definition)).map(|(name, _)| name.as_str())
+        self.definitions.iter().find(|(_, definition)| is_match(definition)).map(|(name, _)| name.as_str())
     }
 
     /// Returns the first of these definitions that the revision has.
-    pub(crate) fn first_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
+    pub(crate) fn first_definition<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         names.iter().copied().find(|name| self.definitions.contains_key(*name))
     }
 }
 
 /// Returns the definitions reachable from `path`: the time to compile a validator grows with the number of definitions.
 fn reachable(definitions: &Map<String, Value>, path: &str) -> Map<String, Value> {
-    let mut reached = Map::new();
+    let mut reachable_definitions = Map::new();
     let mut open = vec![path.split('/').next().unwrap_or_default()];
     while let Some(name) = open.pop() {
-        if let Some(definition) = definitions.get(name).filter(|_| !reached.contains_key(name)) {
-            reached.insert(name.to_owned(), definition.clone());
+        if let Some(definition) = definitions.get(name).filter(|_| !reachable_definitions.contains_key(name))
+        {
+            reachable_definitions.insert(name.to_owned(), definition.clone());
             collect_references(definition, &mut open);
         }
     }
-    reached
+    reachable_definitions
 }
 
 fn collect_references<'a>(schema: &'a Value, found: &mut Vec<&'a str>) {

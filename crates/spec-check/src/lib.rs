@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::document::{Document, Members};
 pub use schema_files::Example;
 use serde_json::Value;
-pub use transcript::Transcript;
+pub use transcript::Conversation;
 
 /// Schemas of all revisions, loaded once per process. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl Schemas {
 
     /// Reports whether the revision has a definition. As in all methods, `definition` may be a path, such as
     /// `CallToolRequest/properties/params`.
-    pub fn has(&self, revision: &str, definition: &str) -> bool {
+    pub fn has_definition(&self, revision: &str, definition: &str) -> bool {
         self.document(revision).is_ok_and(|document| document.find(definition).is_some())
     }
 

@@ -33,8 +33,9 @@ impl Schemas {
             return tasks::check_result(document, method, result);
         }
         let Some(stem) = stem else { return document.check("Result", result, Members::Any) };
-        let own = format!("{stem}Result");
-        let mut definition = document.first_of(&[&own, "EmptyResult", "Result"]).unwrap_or("Result");
+        let result_name = format!("{stem}Result");
+        let mut definition =
+            document.first_definition(&[&result_name, "EmptyResult", "Result"]).unwrap_or("Result");
         if method == "tools/call"
             && result.get("task").is_some()
             && document.find("CreateTaskResult").is_some()
@@ -60,7 +61,8 @@ impl Schemas {
     pub fn check_error(&self, revision: &str, message: &Value) -> Result<(), String> {
         let document = self.document(revision)?;
         let names = ["JSONRPCErrorResponse", "JSONRPCError"];
-        let required = document.first_of(&names).and_then(|name| document.find(&format!("{name}/required")));
+        let required =
+            document.first_definition(&names).and_then(|name| document.find(&format!("{name}/required")));
         let id_required = required.and_then(Value::as_array).is_some_and(|all| all.contains(&"id".into()));
         let mut message = message.clone();
         if id_required && message.get("id") == Some(&Value::Null) {
@@ -117,6 +119,6 @@ fn check_method(document: &Document, revision: &str, kind: &str, message: &Value
 }
 
 fn check_envelope(document: &Document, names: &[&str], message: &Value) -> Result<(), String> {
-    let name = document.first_of(names).ok_or_else(|| format!("the schema has none of {names:?}"))?;
+    let name = document.first_definition(names).ok_or_else(|| format!("the schema has none of {names:?}"))?;
     document.check(name, message, Members::Any)
 }

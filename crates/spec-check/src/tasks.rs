@@ -25,12 +25,12 @@ pub(crate) fn check_params(document: &Document, method: &str, params: &Value) ->
     let meta = params.get("_meta").unwrap_or(&Value::Null);
     document.check("RequestMetaObject", meta, Members::Any)?;
     require_member(params, "taskId", Value::is_string)?;
-    let answers = method == "tasks/update";
-    if answers {
-        let answers = params.get("inputResponses").unwrap_or(&Value::Null);
-        document.check("InputResponses", answers, Members::Any)?;
+    let is_update = method == "tasks/update";
+    if is_update {
+        let is_update = params.get("inputResponses").unwrap_or(&Value::Null);
+        document.check("InputResponses", is_update, Members::Any)?;
     }
-    reject_other_members(params, &["_meta", "taskId", if answers { "inputResponses" } else { "taskId" }])
+    reject_other_members(params, &["_meta", "taskId", if is_update { "inputResponses" } else { "taskId" }])
 }
 
 /// Checks a result of an extension method, or a task returned in place of a tool result.
@@ -70,7 +70,11 @@ fn check_task(task: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Checks a task with the members that its status requires. Members that belong to another status are errors.
-fn check_detailed(document: &Document, task: &Map<String, Value>, also: &[&str]) -> Result<(), String> {
+fn check_detailed(
+    document: &Document,
+    task: &Map<String, Value>,
+    extra_members: &[&str],
+) -> Result<(), String> {
     check_task(task)?;
     let detail = match task["status"].as_str() {
         Some("input_required") => {
@@ -91,32 +95,32 @@ fn check_detailed(document: &Document, task: &Map<String, Value>, also: &[&str])
         }
         _ => &[][..],
     };
-    reject_other_members(task, &[&TASK_MEMBERS[..], detail, also].concat())
+    reject_other_members(task, &[&TASK_MEMBERS[..], detail, extra_members].concat())
 }
 
-fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| format!("{what} must be an object"))
+fn object<'a>(value: &'a Value, noun: &str) -> Result<&'a Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| format!("{noun} must be an object"))
 }
 
 fn require_member(
-    of: &Map<String, Value>,
+    task_object: &Map<String, Value>,
     member: &str,
-    fits: impl Fn(&Value) -> bool,
+    is_valid: impl Fn(&Value) -> bool,
 ) -> Result<(), String> {
-    let value = of.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
-    if fits(value) { Ok(()) } else { Err(format!("\"{member}\" must not be {value}")) }
+    let value = task_object.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
+    if is_valid(value) { Ok(()) } else { Err(format!("\"{member}\" must not be {value}")) }
 }
 
 fn check_optional_member(
-    of: &Map<String, Value>,
+    task_object: &Map<String, Value>,
     member: &str,
-    fits: impl Fn(&Value) -> bool,
+    is_valid: impl Fn(&Value) -> bool,
 ) -> Result<(), String> {
-    if of.contains_key(member) { require_member(of, member, fits) } else { Ok(()) }
+    if task_object.contains_key(member) { require_member(task_object, member, is_valid) } else { Ok(()) }
 }
 
-fn reject_other_members(of: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
-    match of.keys().find(|key| !members.contains(&key.as_str())) {
+fn reject_other_members(task_object: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
+    match task_object.keys().find(|key| !members.contains(&key.as_str())) {
         Some(key) => Err(format!("unexpected member \"{key}\"")),
         None => Ok(()),
     }

@@ -11,7 +11,7 @@ use crate::{Schemas, tasks};
 
 /// State of a checked conversation: its requests by id and its revisions, against which received lines are checked.
 #[derive(Debug, Default)]
-pub struct Transcript {
+pub struct Conversation {
     /// Method and own revision, if any, of each request by id. An id may be reused.
     requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
@@ -23,14 +23,14 @@ pub struct Transcript {
     confirmed: bool,
 }
 
-impl Transcript {
+impl Conversation {
     /// Creates an empty transcript.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Records sent lines. They may be invalid.
-    pub fn sent(&mut self, lines: impl AsRef<[u8]>) {
+    pub fn record_sent(&mut self, lines: impl AsRef<[u8]>) {
         for line in lines.as_ref().split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
                 Ok(Value::Array(batch)) => batch.iter().for_each(|message| self.record(message)),
@@ -42,9 +42,9 @@ impl Transcript {
 
     fn record(&mut self, message: &Value) {
         let Some(method) = message["method"].as_str() else { return self.record_response(message) };
-        let own = own_revision(message);
-        self.revisions.extend(own.clone());
-        self.requests.entry(message["id"].to_string()).or_default().push((method.to_owned(), own));
+        let declared = own_revision(message);
+        self.revisions.extend(declared.clone());
+        self.requests.entry(message["id"].to_string()).or_default().push((method.to_owned(), declared));
     }
 
     /// Records the revision of the session from the result of `initialize`.
@@ -62,14 +62,14 @@ impl Transcript {
     }
 
     /// Checks one received line. Accepts everything if the schemas are missing.
-    pub fn received(&mut self, line: &str) -> Result<(), String> {
+    pub fn check_received(&mut self, line: &str) -> Result<(), String> {
         let Some(schemas) = Schemas::find() else { return Ok(()) };
         let message: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
         let checked = match &message {
             Value::Array(batch) => {
                 let session = self.session.as_deref().unwrap_or_default();
-                let whole = schemas.check_batch(session, &message);
-                whole.and_then(|()| batch.iter().try_for_each(|message| self.check(schemas, message)))
+                let batch_check = schemas.check_batch(session, &message);
+                batch_check.and_then(|()| batch.iter().try_for_each(|message| self.check(schemas, message)))
             }
             message => self.check(schemas, message),
         };
@@ -87,18 +87,18 @@ impl Transcript {
         if message.get("error").is_some() {
             return self.check_any_revision(schemas, |revision| schemas.check_error(revision, message));
         }
-        let asked = self.requests.get(&message["id"].to_string()).cloned().unwrap_or_default();
+        let pending = self.requests.get(&message["id"].to_string()).cloned().unwrap_or_default();
         // If an id was used for several requests, the response does not determine which of them it belongs to.
-        let certain = asked.len() == 1;
+        let is_unambiguous = pending.len() == 1;
         let mut last = Err("response without a request".to_owned());
-        for (method, own) in asked {
+        for (method, declared) in pending {
             if method == "initialize"
                 && let Some(version) = message["result"]["protocolVersion"].as_str()
             {
                 self.open_session(version);
             }
-            let revision = own.or_else(|| self.session.clone());
-            let confirms = certain && revision.is_some();
+            let revision = declared.or_else(|| self.session.clone());
+            let confirms = is_unambiguous && revision.is_some();
             let revision = revision.unwrap_or_else(|| latest_session_revision(schemas));
             last = schemas.check_result(&revision, &method, message);
             if last.is_ok() {
@@ -110,14 +110,14 @@ impl Transcript {
     }
 
     fn check_request(&mut self, schemas: Schemas, message: &Value) -> Result<(), String> {
-        let mut own = own_revision(message);
-        self.revisions.extend(own.clone());
+        let mut declared = own_revision(message);
+        self.revisions.extend(declared.clone());
         if message["method"] == "initialize" {
             self.initialize_id = Some(message["id"].to_string());
-            own = message["params"]["protocolVersion"].as_str().map(str::to_owned);
+            declared = message["params"]["protocolVersion"].as_str().map(str::to_owned);
         }
-        match own.filter(|own| schemas.has(own, "Result")) {
-            Some(own) => check_request(schemas, &own, message),
+        match declared.filter(|declared| schemas.has_definition(declared, "Result")) {
+            Some(declared) => check_request(schemas, &declared, message),
             None => self.check_any_revision(schemas, |revision| check_request(schemas, revision, message)),
         }
     }
@@ -130,8 +130,12 @@ impl Transcript {
         check: impl Fn(&str) -> Result<(), String>,
     ) -> Result<(), String> {
         let oldest = schemas.revisions().next().unwrap_or_default();
-        let known = self.revisions.iter().map(String::as_str).filter(|spoken| schemas.has(spoken, "Result"));
-        let mut candidates: Vec<&str> = known.collect();
+        let candidate_revisions = self
+            .revisions
+            .iter()
+            .map(String::as_str)
+            .filter(|supported| schemas.has_definition(supported, "Result"));
+        let mut candidates: Vec<&str> = candidate_revisions.collect();
         if !self.confirmed {
             candidates.push(oldest);
         }
@@ -148,8 +152,8 @@ impl Transcript {
 
 /// Returns the revision in the metadata of a request.
 fn own_revision(message: &Value) -> Option<String> {
-    let own = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
-    own.and_then(Value::as_str).map(str::to_owned)
+    let declared = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
+    declared.and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Checks a request of the protocol. A custom method is only checked as a generic request.
@@ -195,24 +199,27 @@ mod tests {
         if Schemas::find().is_none() {
             return;
         }
-        let mut transcript = Transcript::new();
-        transcript
-            .sent(format!("{INITIALIZE}\nbroken\n{}", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#));
-        assert_eq!(transcript.received(INITIALIZE_RESULT), Ok(()));
-        let wrong = transcript.received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
-        assert!(wrong.unwrap_err().contains("inputSchema"));
+        let mut transcript = Conversation::new();
+        transcript.record_sent(format!(
+            "{INITIALIZE}\nbroken\n{}",
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#
+        ));
+        assert_eq!(transcript.check_received(INITIALIZE_RESULT), Ok(()));
+        let error =
+            transcript.check_received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
+        assert!(error.unwrap_err().contains("inputSchema"));
         let right = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
-        assert_eq!(transcript.received(right), Ok(()));
+        assert_eq!(transcript.check_received(right), Ok(()));
         assert!(
             transcript
-                .received(r#"{"jsonrpc":"2.0","id":9,"result":{}}"#)
+                .check_received(r#"{"jsonrpc":"2.0","id":9,"result":{}}"#)
                 .unwrap_err()
                 .contains("response without a request")
         );
-        assert!(transcript.received("no json").is_err());
+        assert!(transcript.check_received("no json").is_err());
         let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;
-        assert!(transcript.received(progress).unwrap_err().contains("progressToken"));
-        assert_eq!(transcript.received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
+        assert!(transcript.check_received(progress).unwrap_err().contains("progressToken"));
+        assert_eq!(transcript.check_received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
     }
 
     #[test]
@@ -220,25 +227,25 @@ mod tests {
         if Schemas::find().is_none() {
             return;
         }
-        let mut server = Transcript::new();
+        let mut server = Conversation::new();
         let initialize = concat!(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","#,
             r#""capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#
         );
-        assert!(server.received(INITIALIZE).unwrap_err().contains("capabilities"));
-        assert_eq!(server.received(initialize), Ok(()));
-        server.sent(INITIALIZE_RESULT);
+        assert!(server.check_received(INITIALIZE).unwrap_err().contains("capabilities"));
+        assert_eq!(server.check_received(initialize), Ok(()));
+        server.record_sent(INITIALIZE_RESULT);
         let ask = r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?","#;
         let form = r#""requestedSchema":{"type":"object","properties":{}}}}"#;
-        let mut client = Transcript::new();
-        client.sent(initialize);
-        assert_eq!(client.received(INITIALIZE_RESULT), Ok(()));
-        assert_eq!(client.received(&format!("{ask}{form}")), Ok(()));
-        assert!(client.received(&format!("{ask}\"x\":1}}}}")).unwrap_err().contains("requestedSchema"));
-        server.sent(format!("{ask}{form}"));
-        assert_eq!(server.received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}"#), Ok(()));
-        let wrong = server.received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"perhaps"}}"#);
-        assert!(wrong.unwrap_err().contains("perhaps"));
+        let mut client = Conversation::new();
+        client.record_sent(initialize);
+        assert_eq!(client.check_received(INITIALIZE_RESULT), Ok(()));
+        assert_eq!(client.check_received(&format!("{ask}{form}")), Ok(()));
+        assert!(client.check_received(&format!("{ask}\"x\":1}}}}")).unwrap_err().contains("requestedSchema"));
+        server.record_sent(format!("{ask}{form}"));
+        assert_eq!(server.check_received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}"#), Ok(()));
+        let error = server.check_received(r#"{"jsonrpc":"2.0","id":1,"result":{"action":"perhaps"}}"#);
+        assert!(error.unwrap_err().contains("perhaps"));
     }
 
     #[test]
@@ -247,19 +254,22 @@ mod tests {
             return;
         }
         let null = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#;
-        assert_eq!(Transcript::new().received(null), Ok(()));
-        let mut newest = Transcript::new();
+        assert_eq!(Conversation::new().check_received(null), Ok(()));
+        let mut newest = Conversation::new();
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
-        newest.sent(format!(
+        newest.record_sent(format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{{"_meta":{meta}}}}}"#
         ));
-        assert_eq!(newest.received(null), Ok(()), "it may not have read the request yet");
+        assert_eq!(newest.check_received(null), Ok(()), "it may not have read the request yet");
         let discovered = concat!(
             r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":[],"#,
             r#""capabilities":{},"ttlMs":0,"cacheScope":"public"}}"#
         );
-        assert_eq!(newest.received(discovered), Ok(()));
-        assert!(newest.received(null).is_err());
-        assert_eq!(newest.received(r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#), Ok(()));
+        assert_eq!(newest.check_received(discovered), Ok(()));
+        assert!(newest.check_received(null).is_err());
+        assert_eq!(
+            newest.check_received(r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#),
+            Ok(())
+        );
     }
 }

@@ -39,7 +39,7 @@ fn values_are_checked_against_definitions() {
             "at /uri: \"no uri\" is not a \"uri\"",
         );
         assert_error(schemas.check(revision, "Rot", &root), "no definition \"Rot\"");
-        assert!(schemas.has(revision, "CallToolRequest/properties/params"));
+        assert!(schemas.has_definition(revision, "CallToolRequest/properties/params"));
         assert!(schemas.members(revision, "CallToolRequest/properties/params").contains("arguments"));
         assert!(schemas.methods(revision).contains("notifications/cancelled"));
     }

@@ -42,8 +42,8 @@ pub(crate) struct ServerUser(Option<(u32, u32)>);
 
 impl ServerUser {
     pub(crate) fn find() -> Self {
-        let own = tempfile::tempdir().unwrap();
-        if std::fs::metadata(own.path()).unwrap().uid() != 0 {
+        let temp_folder = tempfile::tempdir().unwrap();
+        if std::fs::metadata(temp_folder.path()).unwrap().uid() != 0 {
             return ServerUser(None);
         }
         let number = |option: &str, name: &str| {

@@ -65,9 +65,9 @@ impl Server {
         // being restarted.
         let mut last = String::new();
         for _ in 0..20 {
-            let turn = std::process::id() % PORT_COUNT
+            let port_offset = std::process::id() % PORT_COUNT
                 + 997 * (NEXT_TURN.fetch_add(1, Ordering::Relaxed) % PORT_COUNT);
-            server.port = FIRST_PORT + u16::try_from(turn % PORT_COUNT).unwrap();
+            server.port = FIRST_PORT + u16::try_from(port_offset % PORT_COUNT).unwrap();
             match server.run() {
                 Ok(guard) => {
                     server.process = Mutex::new(Some(guard));

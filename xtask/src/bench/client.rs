@@ -41,7 +41,7 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
     let path = instructions::path(peer, workload, count);
     let (out, calls) = (instructions::prepare(&path)?, count.to_string());
     let is_session = workload.ends_with(SESSION);
-    let server = workload.starts_with(HTTP).then(|| Served::start("")).transpose()?;
+    let server = workload.starts_with(HTTP).then(|| RunningServer::start("")).transpose()?;
     let transport = if server.is_some() { "http" } else { "stdio" };
     let mut arguments = vec!["--tool=callgrind", &out, "-q", client, transport, &calls, "1", "64"];
     if is_session {
@@ -60,12 +60,12 @@ fn profile(peer: Peer, workload: &str, count: u32) -> anyhow::Result<String> {
 }
 
 /// Running instance of our server over HTTP; killed on drop.
-pub(super) struct Served {
+pub(super) struct RunningServer {
     child: Child,
     pub(super) url: String,
 }
 
-impl Served {
+impl RunningServer {
     /// Starts the server from a shell, after the shell command `before`.
     pub(super) fn start(before: &str) -> anyhow::Result<Self> {
         let line = format!("{before} exec target/release/bench-server http --port 0");
@@ -75,7 +75,7 @@ impl Served {
         let mut url = String::new();
         let stdout = child.stdout.take().context("the server has no output")?;
         BufReader::new(stdout).read_line(&mut url).context("the server did not print its URL")?;
-        Ok(Served { child, url: url.trim().to_owned() })
+        Ok(RunningServer { child, url: url.trim().to_owned() })
     }
 
     /// Returns the process id; the shell has replaced itself with the server (`exec`).
@@ -84,7 +84,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill(); // fails if it has already exited
         let _ = self.child.wait();

@@ -4,7 +4,7 @@
 use anyhow::Context;
 use serde_json::Value;
 
-use super::client::Served;
+use super::client::RunningServer;
 use super::load_generator;
 use super::peer::{Failures, Peer, PerPeer};
 use super::table::{Row, Table, TargetMetric};
@@ -57,7 +57,7 @@ pub(super) fn measure(wants: impl Fn(&str) -> bool, targets: &Targets, failures:
 }
 
 fn run(what: &str, count: u32) -> anyhow::Result<Value> {
-    let server = Served::start(RAISE_FILE_LIMIT)?;
+    let server = RunningServer::start(RAISE_FILE_LIMIT)?;
     let address = server.url.trim_start_matches("http://").trim_end_matches("/mcp");
     let line = format!(
         "{RAISE_FILE_LIMIT} exec target/release/bench-http-capacity {what} {count} {address} {}",

@@ -99,7 +99,7 @@ pub(crate) fn add(server: Server) -> Server {
         )
         .add(
             job("test_tool_with_task", "Elicits input, then works", TaskSupport::Required)
-                .asks_first()
+                .requests_input_first()
                 .handler(greet_slowly),
         )
 }

@@ -51,9 +51,9 @@ pub struct SignedHead {
 
 impl SignedHead {
     fn signing_text(&self) -> Vec<u8> {
-        let SignedHead { store, place, tenant, head, at, .. } = self;
+        let SignedHead { store, place: location, tenant, head, at, .. } = self;
         // The location comes last, since it may contain any character.
-        format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{place}", head.number, head.hash).into_bytes()
+        format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash).into_bytes()
     }
 
     fn is_signed_by(&self, public_key: &[u8]) -> bool {
@@ -71,8 +71,8 @@ impl HeadFile {
         head: ChainHead,
         at: Timestamp,
     ) -> SignedHead {
-        let (store, place) = (store.to_owned(), self.location.clone());
-        let mut line = SignedHead { store, place, tenant, head, at, signature: Vec::new() };
+        let (store, location) = (store.to_owned(), self.location.clone());
+        let mut line = SignedHead { store, place: location, tenant, head, at, signature: Vec::new() };
         line.signature = signer.sign_text(&line.signing_text());
         line
     }
@@ -89,12 +89,12 @@ impl HeadFile {
             let text = format!("the signed audit heads in `{}` cannot be read: {error}", self.path.display());
             Error::new(error::ErrorKind::Unavailable, "heads_unreadable", text)
         })?;
-        let last = |is_wanted: &dyn Fn(&SignedHead) -> bool| {
-            let mut found = lines.iter().rev().filter(|one| one.tenant == tenant && is_wanted(one));
+        let last = |predicate: &dyn Fn(&SignedHead) -> bool| {
+            let mut found = lines.iter().rev().filter(|one| one.tenant == tenant && predicate(one));
             found.find(|one| one.is_signed_by(public_key)).cloned()
         };
-        let here = last(&|one| one.place == self.location);
-        Ok(here.or_else(|| last(&|one| Some(&*one.store) == store)))
+        let local_file = last(&|one| one.place == self.location);
+        Ok(local_file.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
     /// Reads all lines. A line that was cut off by a full disk is skipped.
@@ -108,9 +108,9 @@ impl HeadFile {
     }
 
     /// Appends a line without `fsync`: a head lost in a power failure leaves an older one, which raises no false alarm.
-    pub fn append(&self, signed: &SignedHead, world: &dyn Platform) -> io::Result<()> {
+    pub fn append(&self, signed: &SignedHead, platform: &dyn Platform) -> io::Result<()> {
         if fs::metadata(&self.path).is_ok_and(|found| found.len() > MAX_BYTES) {
-            self.compact(world)?;
+            self.compact(platform)?;
         }
         private_file::create_private_folder(private_file::parent_folder(&self.path))?;
         let mut options = OpenOptions::new();
@@ -123,7 +123,7 @@ impl HeadFile {
     }
 
     /// Rewrites the file with the last line for each location and tenant.
-    fn compact(&self, world: &dyn Platform) -> io::Result<()> {
+    fn compact(&self, platform: &dyn Platform) -> io::Result<()> {
         let mut last = BTreeMap::new();
         for (index, line) in self.read_lines()?.into_iter().enumerate() {
             last.insert((line.place.clone(), line.tenant), (index, line));
@@ -131,7 +131,7 @@ impl HeadFile {
         let mut lines: Vec<_> = last.into_values().collect();
         lines.sort_by_key(|(index, _)| *index);
         let lines: Result<Vec<_>, _> = lines.iter().map(|(_, line)| serde_json::to_string(line)).collect();
-        private_file::write(&self.path, (lines?.join("\n") + "\n").as_bytes(), world)
+        private_file::write(&self.path, (lines?.join("\n") + "\n").as_bytes(), platform)
     }
 }
 
@@ -154,27 +154,33 @@ mod tests {
             location: place.into(),
             is_in_data_dir: false,
         };
-        let (here, signer, at) = (file("/here"), AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
+        let (local_file, signer, at) = (file("/here"), AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
         let find = |file: &HeadFile, store| {
             let found = file.find(Some(store), ADA, signer.public_key()).unwrap();
             found.map(|found| (found.store, found.head.number))
         };
-        assert_eq!(find(&here, "a"), None);
+        assert_eq!(find(&local_file, "a"), None);
         for number in [5, 9, 7] {
-            here.append(&here.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
+            local_file
+                .append(&local_file.sign(&signer, "a", ADA, head(number), at), &SystemPlatform)
+                .unwrap();
         }
         // Lines of another key, of another tenant, changed, and cut off.
-        here.append(&here.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
+        local_file
+            .append(&local_file.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
             .unwrap();
-        here.append(&here.sign(&signer, "a", TenantId::fixed(2), head(21), at), &SystemPlatform).unwrap();
-        let changed = SignedHead { place: "/else".into(), ..here.sign(&signer, "b", ADA, head(22), at) };
-        here.append(&changed, &SystemPlatform).unwrap();
-        let mut text = fs::read_to_string(&here.path).unwrap();
+        local_file
+            .append(&local_file.sign(&signer, "a", TenantId::fixed(2), head(21), at), &SystemPlatform)
+            .unwrap();
+        let changed =
+            SignedHead { place: "/else".into(), ..local_file.sign(&signer, "b", ADA, head(22), at) };
+        local_file.append(&changed, &SystemPlatform).unwrap();
+        let mut text = fs::read_to_string(&local_file.path).unwrap();
         text.push_str("\n{\"store\":");
-        fs::write(&here.path, &text).unwrap();
-        here.append(&here.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
-        assert_eq!(find(&here, "a"), Some(("a".into(), 8)), "a restore may go back");
-        assert_eq!(find(&here, "b"), Some(("a".into(), 8)), "another store at this location");
+        fs::write(&local_file.path, &text).unwrap();
+        local_file.append(&local_file.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
+        assert_eq!(find(&local_file, "a"), Some(("a".into(), 8)), "a restore may go back");
+        assert_eq!(find(&local_file, "b"), Some(("a".into(), 8)), "another store at this location");
         assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
         assert_eq!(find(&file("/there"), "b"), None);
     }
@@ -182,19 +188,21 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let folder = tempfile::tempdir().unwrap();
-        let here = HeadFile {
+        let local_file = HeadFile {
             path: folder.path().join("heads"),
             location: "x".repeat(10_000),
             is_in_data_dir: false,
         };
-        let there = HeadFile { location: "there".into(), ..here.clone() };
+        let other_file = HeadFile { location: "there".into(), ..local_file.clone() };
         let (signer, at) = (AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
-        there.append(&there.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
+        other_file.append(&other_file.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
         for number in 1..100 {
-            here.append(&here.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
+            local_file
+                .append(&local_file.sign(&signer, "a", ADA, head(number), at), &SystemPlatform)
+                .unwrap();
         }
-        assert!(fs::metadata(&here.path).unwrap().len() < MAX_BYTES + 20_000);
+        assert!(fs::metadata(&local_file.path).unwrap().len() < MAX_BYTES + 20_000);
         let find = |file: &HeadFile| file.find(None, ADA, signer.public_key()).unwrap().unwrap().head.number;
-        assert_eq!((find(&here), find(&there)), (99, 3));
+        assert_eq!((find(&local_file), find(&other_file)), (99, 3));
     }
 }

@@ -257,12 +257,12 @@ impl ChainVerifier {
     /// Compares the signed heads that were reached. A head within skipped entries cannot be compared.
     fn compare_signed_heads(&mut self) -> Result<(), ChainError> {
         let head = self.head;
-        let is_other =
+        let differs =
             self.expected.iter().any(|signed| signed.number == head.number && signed.hash != head.hash);
         self.expected.retain(|signed| signed.number > head.number);
-        if is_other {
-            let what = "the chain is consistent, but it is not the signed one: entries up to this one were rewritten";
-            return Err(ChainError { number: head.number, kind: Damage::Rewritten, reason: what });
+        if differs {
+            let reason = "the chain is consistent, but it is not the signed one: entries up to this one were rewritten";
+            return Err(ChainError { number: head.number, kind: Damage::Rewritten, reason });
         }
         Ok(())
     }
@@ -277,8 +277,8 @@ impl ChainVerifier {
         if self.expected.is_empty() {
             return Ok(self.head);
         }
-        let what = "a checkpoint covers later entries: the end was cut off";
-        Err(ChainError { number: self.head.number + 1, kind: Damage::EndMissing, reason: what })
+        let reason = "a checkpoint covers later entries: the end was cut off";
+        Err(ChainError { number: self.head.number + 1, kind: Damage::EndMissing, reason })
     }
 }
 

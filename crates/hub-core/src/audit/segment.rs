@@ -72,9 +72,10 @@ impl Segment {
 
     /// Returns whether the signature is valid under this public key and the numbers are consistent.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
-        let is_sound = self.first > 0 && self.last >= self.first && self.count == self.last - self.first + 1;
+        let is_consistent =
+            self.first > 0 && self.last >= self.first && self.count == self.last - self.first + 1;
         let signature = unhex(&self.signature).unwrap_or_default();
-        is_sound && is_signed(public_key, &self.signing_text(), &signature)
+        is_consistent && is_signed(public_key, &self.signing_text(), &signature)
     }
 
     fn signing_text(&self) -> Vec<u8> {
@@ -87,7 +88,7 @@ impl Segment {
     pub fn read<E: From<ChainError>>(
         &self,
         folder: &Path,
-        mut each: impl FnMut(StoredAuditEntry) -> Result<(), E>,
+        mut on_entry: impl FnMut(StoredAuditEntry) -> Result<(), E>,
     ) -> Result<bool, E> {
         let broken = ChainError::new;
         let unreadable = |_| broken(self.first, "its segment file cannot be read");
@@ -114,7 +115,7 @@ impl Segment {
             let row = StoredAuditEntry::from(read);
             head.verify_next(&row)?;
             digest.add(&line);
-            each(row)?;
+            on_entry(row)?;
         }
         let is_same = serde_json::from_slice::<Segment>(&line).is_ok_and(|last| last == *self);
         if !is_same || digest.finish() != self.digest || head != self.end_head() {
@@ -134,8 +135,8 @@ fn file_prefix(tenant: TenantId, first: u64) -> String {
 
 /// Returns the last entry of a segment file that starts with this entry, if an earlier sealing has left one.
 pub(crate) fn find_partial(folder: &Path, tenant: TenantId, first: u64) -> Option<u64> {
-    let beginning = file_prefix(tenant, first);
-    let last = |name: &str| name.strip_prefix(&*beginning)?.strip_suffix(".jsonl")?.parse().ok();
+    let prefix = file_prefix(tenant, first);
+    let last = |name: &str| name.strip_prefix(&*prefix)?.strip_suffix(".jsonl")?.parse().ok();
     std::fs::read_dir(folder).ok()?.flatten().filter_map(|file| last(file.file_name().to_str()?)).min()
 }
 
@@ -169,10 +170,10 @@ impl SegmentBuilder {
     pub(crate) fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(&row)?;
         let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
-        let unfit = |_| ChainError::new(number, "its fields are not valid JSON");
-        let fields = RawValue::from_string(fields).map_err(unfit)?;
+        let invalid_fields = |_| ChainError::new(number, "its fields are not valid JSON");
+        let fields = RawValue::from_string(fields).map_err(invalid_fields)?;
         let line = SegmentEntry { number, at, actor, action, fields, hash };
-        let mut line = serde_json::to_vec(&line).map_err(unfit)?;
+        let mut line = serde_json::to_vec(&line).map_err(invalid_fields)?;
         line.push(b'\n');
         self.text.extend(line);
         Ok(())

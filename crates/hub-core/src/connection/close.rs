@@ -10,7 +10,7 @@ use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 
 /// Time that all connections have to close when the hub shuts down.
-const CLOSING: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that calls have to finish when their stdio server is disabled or removed. The process then has 1.8 s to exit,
 /// so that all its processes are gone two seconds after the command.
 const CALL_GRACE: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ impl ConnectionPool {
     /// Closes all connections and waits for that, for at most 5 s.
     pub async fn close_all(&self) {
         self.close_where(|_, _| true);
-        self.closing.shutdown(CLOSING).await;
+        self.closing.shutdown(CLOSE_TIMEOUT).await;
     }
 
     /// Closes all connections to a server.
@@ -71,8 +71,8 @@ impl ConnectionPool {
     ) {
         for (key, slot) in slots.extract_if(|key, slot| is_closed(key, slot)) {
             self.publish_status(&key, &slot, ConnectionStatus::Disconnected);
-            let is_cut = is_stopped && !lock(&slot.status).is_remote;
-            self.closing.spawn(slot.close(is_cut.then_some(CALL_GRACE)));
+            let is_killed = is_stopped && !lock(&slot.status).is_remote;
+            self.closing.spawn(slot.close(is_killed.then_some(CALL_GRACE)));
         }
     }
 }

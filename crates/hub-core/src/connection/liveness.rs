@@ -39,12 +39,12 @@ impl PooledConnection {
 
 impl Slot {
     fn is_due(&self, now: Timestamp) -> bool {
-        let mut seen = lock(&self.status);
-        let is_quiet =
-            !is_within(seen.used, now, CHECK_INTERVAL) && !is_within(seen.checked, now, CHECK_INTERVAL);
-        let is_due = seen.is_remote && seen.status == ConnectionStatus::Connected && is_quiet;
+        let mut status = lock(&self.status);
+        let is_quiet = !is_within(status.last_used, now, CHECK_INTERVAL)
+            && !is_within(status.checked, now, CHECK_INTERVAL);
+        let is_due = status.is_remote && status.status == ConnectionStatus::Connected && is_quiet;
         if is_due {
-            seen.checked = now;
+            status.checked = now;
         }
         is_due
     }
@@ -54,39 +54,39 @@ impl ConnectionPool {
     /// Returns an open connection of any subject to this version of the server.
     pub(crate) fn find_open(&self, tenant: TenantId, server: &Server) -> Option<PooledConnection> {
         let slots = lock(&self.slots);
-        let mut of = slots
+        let mut server_slots = slots
             .iter()
             .filter(|(key, _)| (key.tenant, key.server, key.version) == (tenant, server.id, server.version));
-        of.find_map(|(key, slot)| Slot::pooled(slot, key))
+        server_slots.find_map(|(key, slot)| Slot::pooled(slot, key))
     }
 
     /// Handles a failed request. If the server was not reached, the status becomes `error`, and the next use opens
     /// another connection. Returns whether that is the case.
-    pub(crate) async fn report_failure(&self, reached: &PooledConnection, error: &ClientError) -> bool {
-        if !is_unreachable(error) || !lock(&reached.slot.status).is_remote {
+    pub(crate) async fn report_failure(&self, connection: &PooledConnection, error: &ClientError) -> bool {
+        if !is_unreachable(error) || !lock(&connection.slot.status).is_remote {
             return false;
         }
-        let mut line = reached.slot.state.lock().await;
-        if line.number != reached.number || line.client.is_none() {
+        let mut line = connection.slot.state.lock().await;
+        if line.number != connection.number || line.client.is_none() {
             return false; // another request has reported it already
         }
         // Other calls may still use the connection, and fail with it.
         (line.client, line.opened) = (None, None);
-        self.set_status(&reached.key, &reached.slot, ConnectionStatus::Error);
+        self.set_status(&connection.key, &connection.slot, ConnectionStatus::Error);
         true
     }
 
     /// Returns the remote connections that are due for a check.
     pub(crate) fn due_for_check(&self) -> Vec<PooledConnection> {
-        let (now, slots) = (self.world.now(), lock(&self.slots));
+        let (now, slots) = (self.platform.now(), lock(&self.slots));
         let due = slots.iter().filter(|(_, slot)| slot.is_due(now));
         due.filter_map(|(key, slot)| Slot::pooled(slot, key)).collect()
     }
 
     /// Pings the server. Returns whether it was not reached.
-    pub(crate) async fn ping_fails(&self, reached: &PooledConnection) -> bool {
-        match tokio::time::timeout(CHECK_TIMEOUT, reached.ping()).await {
-            Ok(Err(error)) => self.report_failure(reached, &error).await,
+    pub(crate) async fn ping_fails(&self, connection: &PooledConnection) -> bool {
+        match tokio::time::timeout(CHECK_TIMEOUT, connection.ping()).await {
+            Ok(Err(error)) => self.report_failure(connection, &error).await,
             Ok(Ok(())) | Err(_) => false, // a slow server is not gone
         }
     }
@@ -95,8 +95,8 @@ impl ConnectionPool {
     pub fn reap_closed(&self) {
         let slots = lock(&self.slots);
         for (key, slot) in &*slots {
-            let is_over = |line: &SlotState| line.client.as_ref().is_some_and(Client::is_closed);
-            if slot.state.try_lock().is_ok_and(|line| is_over(&line)) {
+            let is_closed = |line: &SlotState| line.client.as_ref().is_some_and(Client::is_closed);
+            if slot.state.try_lock().is_ok_and(|line| is_closed(&line)) {
                 self.publish_status(key, slot, ConnectionStatus::Disconnected);
             }
         }
@@ -104,10 +104,10 @@ impl ConnectionPool {
 
     /// Closes connections that have been idle for 10 minutes.
     pub fn close_idle(&self) {
-        let now = self.world.now();
-        let is_idle = |used: Timestamp| {
-            Duration::try_from(now.duration_since(used)).is_ok_and(|idle| idle >= IDLE_TIMEOUT)
+        let now = self.platform.now();
+        let is_idle = |last_used: Timestamp| {
+            Duration::try_from(now.duration_since(last_used)).is_ok_and(|idle| idle >= IDLE_TIMEOUT)
         };
-        self.close_where(|_, slot| is_idle(lock(&slot.status).used));
+        self.close_where(|_, slot| is_idle(lock(&slot.status).last_used));
     }
 }

@@ -106,7 +106,7 @@ pub struct Processes {
 
 /// Pool of upstream connections: from subjects to servers.
 pub struct ConnectionPool {
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     egress: Egress,
     events: EventLog,
     on_list_changed: OnListChanged,
@@ -142,10 +142,10 @@ pub(crate) struct PooledConnection {
     /// Number of the connection within its slot.
     number: u64,
     /// Redactor of results and errors of the server.
-    pub(crate) hidden: Arc<Redactor>,
+    pub(crate) redactor: Arc<Redactor>,
     /// Whether the connection was opened for this request.
     pub(crate) is_new: bool,
-    _use: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Deref for PooledConnection {
@@ -158,9 +158,9 @@ impl Deref for PooledConnection {
 
 impl Slot {
     fn new(now: Timestamp) -> Arc<Self> {
-        let seen = SlotStatus {
+        let status = SlotStatus {
             status: ConnectionStatus::Disconnected,
-            used: now,
+            last_used: now,
             checked: now,
             is_remote: false,
             egress: None,
@@ -168,7 +168,7 @@ impl Slot {
         let users = Arc::new(Semaphore::new(MAX_USERS as usize));
         Arc::new(Slot {
             state: tokio::sync::Mutex::default(),
-            status: Mutex::new(seen),
+            status: Mutex::new(status),
             users,
             force_close: Semaphore::new(0),
         })
@@ -184,9 +184,9 @@ impl Slot {
     fn pooled(slot: &Arc<Self>, key: &ConnectionKey) -> Option<PooledConnection> {
         let line = slot.state.try_lock().ok()?;
         let client = line.client.clone().filter(|client| !client.is_closed())?;
-        let (hidden, number, using) = (line.hidden.clone(), line.number, slot.acquire_permit().ok()?);
+        let (redactor, number, permit) = (line.redactor.clone(), line.number, slot.acquire_permit().ok()?);
         let (key, slot) = (key.clone(), slot.clone());
-        Some(PooledConnection { client, key, slot, number, hidden, is_new: false, _use: using })
+        Some(PooledConnection { client, key, slot, number, redactor, is_new: false, _permit: permit })
     }
 }
 
@@ -196,7 +196,7 @@ struct SlotState {
     /// Number of connections that were opened in this slot.
     number: u64,
     /// Redactor of results and errors of the server.
-    hidden: Arc<Redactor>,
+    redactor: Arc<Redactor>,
     /// Number of consecutive failures to connect.
     failures: u32,
     /// Last error, and the end of the backoff.
@@ -208,7 +208,7 @@ struct SlotState {
 /// Status of a slot, readable without the async lock.
 struct SlotStatus {
     status: ConnectionStatus,
-    used: Timestamp,
+    last_used: Timestamp,
     /// Time of the last check whether the server responds.
     checked: Timestamp,
     /// Whether the connection is remote: its end is noticed only by a request.
@@ -220,8 +220,8 @@ struct SlotStatus {
 impl SlotState {
     /// Records a failure and doubles the backoff.
     fn failed(&mut self, error: Error, now: Timestamp) {
-        let pause = RECONNECT_BACKOFF.0.saturating_mul(1 << self.failures.min(10)).min(RECONNECT_BACKOFF.1);
-        let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        let delay = RECONNECT_BACKOFF.0.saturating_mul(1 << self.failures.min(10)).min(RECONNECT_BACKOFF.1);
+        let until = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
         let (number, failures) = (self.number, self.failures + 1);
         *self = SlotState { number, failures, last_failure: Some((error, until)), ..SlotState::default() };
     }
@@ -236,21 +236,21 @@ fn server_changed_error() -> Error {
     Error::new(ErrorKind::Conflict, "server_changed", "the server was changed concurrently: retry")
 }
 
-fn is_within(begin: Timestamp, now: Timestamp, time: Duration) -> bool {
-    Duration::try_from(now.duration_since(begin)).is_ok_and(|passed| passed < time)
+fn is_within(start: Timestamp, now: Timestamp, time: Duration) -> bool {
+    Duration::try_from(now.duration_since(start)).is_ok_and(|elapsed| elapsed < time)
 }
 
 impl ConnectionPool {
     /// Creates an empty pool.
     pub fn new(
-        world: Arc<dyn Platform>,
+        platform: Arc<dyn Platform>,
         egress: Egress,
         events: EventLog,
         on_list_changed: OnListChanged,
         processes: Processes,
     ) -> Self {
         ConnectionPool {
-            world,
+            platform,
             egress,
             events,
             on_list_changed,
@@ -265,8 +265,8 @@ impl ConnectionPool {
 
     /// Redacts the secrets of the hub in the results of servers.
     #[must_use]
-    pub(crate) fn with_hub_secrets(self, own: Arc<HubSecrets>) -> Self {
-        ConnectionPool { hub_secrets: Some(own), ..self }
+    pub(crate) fn with_hub_secrets(self, hub_secrets: Arc<HubSecrets>) -> Self {
+        ConnectionPool { hub_secrets: Some(hub_secrets), ..self }
     }
 
     /// Sets the callback for requests that the egress policy denies.
@@ -282,7 +282,7 @@ impl ConnectionPool {
         actor: Actor,
         server: &Server,
         credential: Option<&ConnectionCredential>,
-        insist: bool,
+        bypass_backoff: bool,
     ) -> Result<PooledConnection> {
         let key = ConnectionKey {
             tenant: actor.tenant(),
@@ -291,25 +291,34 @@ impl ConnectionPool {
             version: server.version,
             credential: credential.map(|credential| (credential.id, credential.version)),
         };
-        let (slot, using) = self.slot(&key)?;
+        let (slot, permit) = self.slot(&key)?;
         let mut line = slot.state.lock().await;
         self.require_newest(&lock(&self.slots), &key)?; // the server may have changed while waiting for the lock
-        let now = self.world.now();
-        lock(&slot.status).used = now;
+        let now = self.platform.now();
+        lock(&slot.status).last_used = now;
         if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
-            let (client, hidden, number) = (client.clone(), line.hidden.clone(), line.number);
+            let (client, redactor, number) = (client.clone(), line.redactor.clone(), line.number);
             drop(line);
-            return Ok(PooledConnection { client, key, slot, number, hidden, is_new: false, _use: using });
+            return Ok(PooledConnection {
+                client,
+                key,
+                slot,
+                number,
+                redactor,
+                is_new: false,
+                _permit: permit,
+            });
         }
         // A connection that closes right after it was opened counts as a failed attempt.
-        if line.opened.take().is_some_and(|opened| is_within(opened, now, MIN_STABLE_LIFETIME)) {
+        if line.opened.take().is_some_and(|opened_at| is_within(opened_at, now, MIN_STABLE_LIFETIME)) {
             let text = format!("`{}` closed the connection right after it was opened", server.slug.as_str());
             let error = Error::new(ErrorKind::Unavailable, "server_unavailable", text);
             line.failed(error, now);
         } else if line.client.take().is_some() {
             line.failures = 0;
         }
-        if let Some((error, until)) = line.last_failure.as_ref().filter(|(_, until)| now < *until && !insist)
+        if let Some((error, until)) =
+            line.last_failure.as_ref().filter(|(_, until)| now < *until && !bypass_backoff)
         {
             let wait = until.duration_since(now).as_secs().max(1);
             let text = format!("{}; next attempt in {wait} s", error.message());
@@ -319,18 +328,19 @@ impl ConnectionPool {
         let (callback, tenant, id) = (self.on_list_changed.clone(), key.tenant, key.server);
         let changed = move |changed| callback(tenant, id, changed);
         let proof = credential.map(|credential| &credential.proof);
-        let hidden = Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref()));
+        let redactor = Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref()));
         let egress = self.egress(actor, server.id);
         {
-            let mut seen = lock(&slot.status);
-            (seen.egress, seen.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
+            let mut status = lock(&slot.status);
+            (status.egress, status.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
-        let opened = tokio::select! {
-            opened = open::open(server, proof, &hidden, &egress, &self.processes, changed) => opened,
+        let opened_at = tokio::select! {
+            opened_at = open::open(server, proof, &redactor, &egress, &self.processes, changed) => opened_at,
             _ = slot.force_close.acquire() => Err(server_changed_error()),
         };
         // The egress policy may have changed while the connection was being opened.
-        match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(egress_changed_error))
+        match opened_at
+            .and_then(|client| egress.is_allowed().then_some(client).ok_or_else(egress_changed_error))
         {
             Ok(client) => {
                 // Earlier failures count until the connection is stable.
@@ -338,17 +348,17 @@ impl ConnectionPool {
                 *line = SlotState {
                     client: Some(client.clone()),
                     number,
-                    hidden: hidden.clone(),
+                    redactor: redactor.clone(),
                     failures: line.failures,
                     last_failure: None,
-                    opened: Some(self.world.now()),
+                    opened: Some(self.platform.now()),
                 };
                 trying.finish(ConnectionStatus::Connected);
                 drop(line);
-                Ok(PooledConnection { client, key, slot, number, hidden, is_new: true, _use: using })
+                Ok(PooledConnection { client, key, slot, number, redactor, is_new: true, _permit: permit })
             }
             Err(error) => {
-                line.failed(error.clone(), self.world.now());
+                line.failed(error.clone(), self.platform.now());
                 trying.finish(ConnectionStatus::Error);
                 Err(error)
             }
@@ -360,26 +370,26 @@ impl ConnectionPool {
         let mut slots = lock(&self.slots);
         self.require_newest(&slots, key)?;
         if !slots.contains_key(key) {
-            let is_of = |other: &ConnectionKey, _: &Slot| {
+            let is_subject_connection = |other: &ConnectionKey, _: &Slot| {
                 (other.tenant, other.subject, other.server) == (key.tenant, key.subject, key.server)
             };
-            self.remove(&mut slots, false, is_of);
+            self.remove(&mut slots, false, is_subject_connection);
         }
-        let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(self.world.now())).clone();
-        let using = slot.acquire_permit()?; // under the lock: slots in the map are not being closed
-        Ok((slot, using))
+        let slot = slots.entry(key.clone()).or_insert_with(|| Slot::new(self.platform.now())).clone();
+        let permit = slot.acquire_permit()?; // under the lock: slots in the map are not being closed
+        Ok((slot, permit))
     }
 
     /// Verifies that the key has the newest version of the server, and records it.
     fn require_newest(&self, slots: &Slots, key: &ConnectionKey) -> Result<()> {
         let mut newest = lock(&self.newest_versions);
         if newest.len() > MAX_KNOWN_VERSIONS {
-            let used: HashSet<_> = slots.keys().map(|key| (key.tenant, key.server)).collect();
-            newest.retain(|server, _| used.contains(server));
+            let used_servers: HashSet<_> = slots.keys().map(|key| (key.tenant, key.server)).collect();
+            newest.retain(|server, _| used_servers.contains(server));
         }
-        let known = newest.entry((key.tenant, key.server)).or_insert(key.version);
-        *known = key.version.max(*known);
-        (*known == key.version).then_some(()).ok_or_else(server_changed_error)
+        let newest_version = newest.entry((key.tenant, key.server)).or_insert(key.version);
+        *newest_version = key.version.max(*newest_version);
+        (*newest_version == key.version).then_some(()).ok_or_else(server_changed_error)
     }
 
     /// Sets the status of a slot. A slot that was removed concurrently is ignored.
@@ -402,14 +412,15 @@ impl ConnectionPool {
     /// Returns the best connection status of a server among all subjects of the tenant.
     pub fn status(&self, tenant: TenantId, server: ServerId) -> ConnectionStatus {
         let slots = lock(&self.slots);
-        let of = slots.iter().filter(|(key, _)| key.tenant == tenant && key.server == server);
+        let server_slots = slots.iter().filter(|(key, _)| key.tenant == tenant && key.server == server);
         let rank = |status: &ConnectionStatus| match status {
             ConnectionStatus::Connected => 3,
             ConnectionStatus::Connecting => 2,
             ConnectionStatus::Error => 1,
             ConnectionStatus::Disconnected | ConnectionStatus::Disabled => 0,
         };
-        of.map(|(_, slot)| lock(&slot.status).status)
+        server_slots
+            .map(|(_, slot)| lock(&slot.status).status)
             .max_by_key(rank)
             .unwrap_or(ConnectionStatus::Disconnected)
     }
@@ -421,11 +432,11 @@ impl ConnectionPool {
         server: &Server,
         proof: Option<&AuthMaterial>,
     ) -> Result<Client> {
-        let (hidden, egress) = (
+        let (redactor, egress) = (
             Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref())),
             self.egress(actor, server.id),
         );
-        open::open(server, proof, &hidden, &egress, &self.processes, |_| {}).await
+        open::open(server, proof, &redactor, &egress, &self.processes, |_| {}).await
     }
 
     /// Returns the egress policy for connections of an actor to a server.
@@ -438,9 +449,9 @@ impl ConnectionPool {
     pub(crate) fn change_egress(&self, egress: &Egress) {
         self.egress.reconfigure(egress);
         self.close_where(|_, slot| {
-            let seen = lock(&slot.status);
+            let status = lock(&slot.status);
             let is_denied = |egress: &Egress| !egress.is_allowed();
-            seen.status == ConnectionStatus::Error || seen.egress.as_ref().is_some_and(is_denied)
+            status.status == ConnectionStatus::Error || status.egress.as_ref().is_some_and(is_denied)
         });
     }
 }

@@ -23,22 +23,22 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 const EXIT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Returns the delay before connecting, listing or reading is retried. Calls are never retried.
-pub(crate) fn backoff(tries: u8) -> Duration {
-    RETRY_DELAY * (1 << tries.min(5))
+pub(crate) fn backoff(attempts: u8) -> Duration {
+    RETRY_DELAY * (1 << attempts.min(5))
 }
 
 /// Opens a connection. `changed` is called when the server's lists change.
 pub(super) async fn open(
     server: &Server,
     proof: Option<&AuthMaterial>,
-    hidden: &Arc<Redactor>,
+    redactor: &Arc<Redactor>,
     egress: &Egress,
     processes: &Processes,
     changed: impl Fn(ListChanged) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        let builder = builder(server, proof, egress, processes, hidden)?;
+        let builder = builder(server, proof, egress, processes, redactor)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
         let builder = builder.on_list_changed(changed.clone());
         let builder = match server.settings.revision {
@@ -49,16 +49,16 @@ pub(super) async fn open(
             Ok(client) => return Ok(client),
             // A request that the egress policy denied is denied again, so that it is not retried.
             Err(error)
-                if tries < server.settings.retry_attempts
+                if attempts < server.settings.retry_attempts
                     && is_retryable(&error)
                     && egress.denials() == 0 =>
             {
-                let error = connect_error(server, &error, hidden);
-                tracing::debug!(server.id = %server.id, %error, tries, "failed to connect; retrying");
-                tokio::time::sleep(backoff(tries)).await;
-                tries += 1;
+                let error = connect_error(server, &error, redactor);
+                tracing::debug!(server.id = %server.id, %error, attempts, "failed to connect; retrying");
+                tokio::time::sleep(backoff(attempts)).await;
+                attempts += 1;
             }
-            Err(error) => return Err(connect_error(server, &error, hidden)),
+            Err(error) => return Err(connect_error(server, &error, redactor)),
         }
     }
 }
@@ -68,11 +68,11 @@ fn builder(
     proof: Option<&AuthMaterial>,
     egress: &Egress,
     processes: &Processes,
-    hidden: &Arc<Redactor>,
+    redactor: &Arc<Redactor>,
 ) -> Result<ClientBuilder> {
     let (remote, builder) = match &server.transport {
-        Transport::Stdio(launch) => {
-            return Ok(Client::command(command(server, launch, processes, hidden.clone())));
+        Transport::Stdio(program) => {
+            return Ok(Client::command(command(server, program, processes, redactor.clone())));
         }
         Transport::Http(remote) => (remote, Client::http(&remote.url)),
         Transport::Sse(remote) => (remote, Client::sse(&remote.url)),
@@ -105,15 +105,20 @@ fn builder(
     Ok(builder.boxed())
 }
 
-fn command(server: &Server, launch: &ProgramSpec, processes: &Processes, hidden: Arc<Redactor>) -> Command {
+fn command(
+    server: &Server,
+    program: &ProgramSpec,
+    processes: &Processes,
+    redactor: Arc<Redactor>,
+) -> Command {
     let id = server.id;
     // The environment of the hub is cleared: `launch.env` is complete.
-    let mut command = Command::new(&launch.command).args(&launch.args).env_clear();
+    let mut command = Command::new(&program.command).args(&program.args).env_clear();
     command = command.close_timeout(EXIT_TIMEOUT);
-    for (name, value) in &launch.env {
+    for (name, value) in &program.env {
         command = command.env(name, value);
     }
-    if let Some(directory) = &launch.directory {
+    if let Some(directory) = &program.directory {
         command = command.current_dir(directory);
     }
     if let Some(lineage) = &processes.lineage {
@@ -124,7 +129,7 @@ fn command(server: &Server, launch: &ProgramSpec, processes: &Processes, hidden:
     }
     // The standard error of a server goes to the debug log only.
     command.on_stderr(move |line| {
-        let line = escape_invisible(&hidden.redact_text(line.to_owned()));
+        let line = escape_invisible(&redactor.redact_text(line.to_owned()));
         tracing::debug!(server.id = %id, line, "server wrote to stderr");
     })
 }
@@ -178,9 +183,9 @@ impl ConnectionPool {
     }
 }
 
-fn connect_error(server: &Server, error: &ClientError, hidden: &Redactor) -> Error {
+fn connect_error(server: &Server, error: &ClientError, redactor: &Redactor) -> Error {
     let slug = server.slug.as_str();
-    let why = match error {
+    let reason = match error {
         // The message contains the remedy.
         ClientError::Call(CallError::Transport {
             code: "HTTP_SIGN_IN" | "HTTP_AUTHORIZATION",
@@ -190,7 +195,7 @@ fn connect_error(server: &Server, error: &ClientError, hidden: &Redactor) -> Err
         ClientError::Call(CallError::Transport { status: Some(401), .. }) => unauthenticated_hint(server),
         other => with_egress_hint(&other.to_string()),
     };
-    let text = escape_invisible(&hidden.redact_text(format!("cannot connect to `{slug}`: {why}")));
+    let text = escape_invisible(&redactor.redact_text(format!("cannot connect to `{slug}`: {reason}")));
     Error::new(ErrorKind::Unavailable, "server_unavailable", text)
 }
 

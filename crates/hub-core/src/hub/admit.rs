@@ -168,18 +168,18 @@ impl Hub {
         request: CallRequest,
         wait: bool,
     ) -> Result<CallView> {
-        let again = self.store.shared().map(|_| request.clone());
+        let retry_request = self.store.shared().map(|_| request.clone());
         let server = request.tool.server().map(str::to_owned);
-        match (self.try_call(actor, request, wait, true).await, again) {
+        match (self.try_call(actor, request, wait, true).await, retry_request) {
             // Another hub has just changed a document that the decision is based on: decide again, once.
-            (Err(error), Some(again)) if error.code() == "changed_meanwhile" => {
-                self.try_call(actor, again, wait, false).await
+            (Err(error), Some(retry_request)) if error.code() == "changed_meanwhile" => {
+                self.try_call(actor, retry_request, wait, false).await
             }
             (Err(error), _) => Err(match server {
                 Some(server) => self.explain_missing_tool(actor, &server, error).await,
                 None => error,
             }),
-            (begun, _) => begun,
+            (started, _) => started,
         }
     }
 
@@ -200,7 +200,7 @@ impl Hub {
         }
         self.check_running_calls(actor)?;
         let plan = self.plan(actor, request).await?;
-        let (reason, is_asked) = match plan.decision {
+        let (reason, needs_approval) = match plan.decision {
             PolicyDecision::Deny(reason) => {
                 return self
                     .record_rejection(actor, plan, CallStatus::Denied, reason.code(), reason.text())
@@ -217,12 +217,16 @@ impl Hub {
             self.consume_server_rate_limit(actor, &plan.server, limited).await?;
         }
         let id = plan.id;
-        if is_asked {
+        if needs_approval {
             self.request_approval(actor, &plan, reason).await?;
             return self.call(actor, id).await;
         }
-        let finished = self.start_call(actor, plan, None, reason.code()).await?;
-        if wait { finished.await.map_err(|_| unknown_outcome_error(id)) } else { self.call(actor, id).await }
+        let outcome_receiver = self.start_call(actor, plan, None, reason.code()).await?;
+        if wait {
+            outcome_receiver.await.map_err(|_| unknown_outcome_error(id))
+        } else {
+            self.call(actor, id).await
+        }
     }
 
     /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
@@ -234,7 +238,7 @@ impl Hub {
         approved: Option<ApprovalUse>,
         reason: &'static str,
     ) -> Result<oneshot::Receiver<CallView>> {
-        let ((begun, has_begun), (done, is_done)) = (oneshot::channel(), oneshot::channel());
+        let ((started, start_receiver), (done, is_done)) = (oneshot::channel(), oneshot::channel());
         let span = tracing::trace_span!(
             target: telemetry::TARGET,
             "call",
@@ -246,10 +250,9 @@ impl Hub {
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
-        let call =
-            self.clone().execute(actor, plan, CallStart { approved, reason, started: begun, finished: done });
+        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished: done });
         self.tasks.spawn(call.instrument(span));
-        has_begun.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
+        start_receiver.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
         Ok(is_done)
     }
 
@@ -261,14 +264,14 @@ impl Hub {
                 self.visible_upstream_tool(actor, &server, &tool, "call.refused").await?
             }
         };
-        let (verdict, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
         Ok(PlannedCall {
-            id: CallId::new(&*self.world),
+            id: CallId::new(&*self.platform),
             server,
             tool,
             arguments: request.arguments,
             requested_arguments: None,
-            decision: verdict,
+            decision,
             policy_versions: by,
         })
     }
@@ -314,10 +317,10 @@ impl Hub {
     /// Enforces the limit of running calls per subject.
     fn check_running_calls(&self, actor: Actor) -> Result<()> {
         let running = lock(&self.running_calls);
-        let own = running
+        let own_calls = running
             .iter()
             .filter(|((tenant, _), running)| *tenant == actor.tenant() && running.subject == actor.subject());
-        if own.count() < MAX_RUNNING_CALLS {
+        if own_calls.count() < MAX_RUNNING_CALLS {
             return Ok(());
         }
         Err(concurrency_limited(MAX_RUNNING_CALLS))
@@ -333,7 +336,7 @@ impl Hub {
         code: &'static str,
         text: &str,
     ) -> Result<CallView> {
-        let (tenant, now) = (actor.tenant(), self.world.now());
+        let (tenant, now) = (actor.tenant(), self.platform.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
         self.metrics.record_call(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
         let kind = self.tool_entry(actor, "call.refused", &plan.server, &plan.tool).with("reason", code);
@@ -368,8 +371,9 @@ impl Hub {
         let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
         if kind.call.is_some() {
             entry = plan.add_to_entry(entry);
-            let keeps = plan.server.settings.keep_history;
-            let error = self.sealed_error(actor.tenant(), plan.id, status, keeps.then_some(text)).await;
+            let retains_arguments = plan.server.settings.keep_history;
+            let error =
+                self.sealed_error(actor.tenant(), plan.id, status, retains_arguments.then_some(text)).await;
             let call = CallRecord { error, completed: Some(now), ..plan.to_record(actor, status, None, now) };
             batch =
                 batch.change(StoreChange::InsertCall(Box::new(call))).with_event(plan.status_event(status));
@@ -380,10 +384,10 @@ impl Hub {
 
     /// Requests the approval of a user.
     async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
-        let now = self.world.now();
+        let now = self.platform.now();
         let call = self.call_record(actor, plan, CallStatus::Pending).await?;
         let approval = Approval {
-            id: ApprovalId::new(&*self.world),
+            id: ApprovalId::new(&*self.platform),
             call: plan.id,
             digest: plan.binding(actor),
             decision: ApprovalStatus::Open,
@@ -397,8 +401,9 @@ impl Hub {
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));
         batch = batch.with_event(event_payloads::approval(approval.id, plan.id, ApprovalStatus::Open));
-        let of = ConcurrencyScope::Pending(actor.subject().to_string());
-        batch = batch.change(StoreChange::RequireConcurrency { scope: of, max_calls: MAX_PENDING_APPROVALS });
+        let limit_scope = ConcurrencyScope::Pending(actor.subject().to_string());
+        batch = batch
+            .change(StoreChange::RequireConcurrency { scope: limit_scope, max_calls: MAX_PENDING_APPROVALS });
         batch = batch
             .change(StoreChange::InsertCall(Box::new(call)))
             .change(StoreChange::InsertApproval(approval));
@@ -413,7 +418,7 @@ impl Hub {
         plan: &PlannedCall,
         status: CallStatus,
     ) -> Result<CallRecord> {
-        let now = self.world.now();
+        let now = self.platform.now();
         // A pending call needs its arguments when it is approved, even if the server stores no history.
         let arguments = if plan.server.settings.keep_history || status == CallStatus::Pending {
             Some(self.seal_arguments(actor.tenant(), plan).await?)

@@ -139,7 +139,7 @@ impl Hub {
                 .await?;
             return self.approval(actor, id).await;
         }
-        let (mut changes, mut digest, at) = (Vec::new(), None, self.world.now());
+        let (mut changes, mut digest, at) = (Vec::new(), None, self.platform.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "must be an object"));
@@ -160,7 +160,7 @@ impl Hub {
         changes.push(StoreChange::DecideApproval {
             approval: id,
             decision: ApprovalStatus::Approved,
-            by,
+            decided_by: by,
             at,
             digest,
         });
@@ -195,7 +195,7 @@ impl Hub {
 
     /// Closes approvals that were not decided in time.
     pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
-        let now = self.world.now();
+        let now = self.platform.now();
         let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
         let mut paging = PageRequest { after: None, limit: 100 };
         loop {
@@ -227,11 +227,11 @@ impl Hub {
         text: &str,
         entry: AuditEntry,
     ) -> Result<()> {
-        let at = self.world.now();
+        let at = self.platform.now();
         let decide = StoreChange::DecideApproval {
             approval: approval.id,
             decision,
-            by: by.to_owned(),
+            decided_by: by.to_owned(),
             at,
             digest: None,
         };
@@ -266,7 +266,7 @@ impl Hub {
                 "the call has finished and its arguments are not stored",
             )
         };
-        let (verdict, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
         let arguments = arguments.ok_or_else(lost)?;
         Ok((
             actor,
@@ -276,7 +276,7 @@ impl Hub {
                 tool,
                 arguments,
                 requested_arguments: requested,
-                decision: verdict,
+                decision,
                 policy_versions: by,
             },
         ))

@@ -67,8 +67,8 @@ impl Hub {
     pub async fn verify_audit(&self, actor: Actor) -> Result<AuditVerification> {
         actor.require_user()?;
         let HubOptions { checkpoints, heads, segments, .. } = self.options.clone();
-        let beside = AuditFiles { checkpoints, heads, segments };
-        verify(&*self.store, actor.tenant(), self.signer.public_key(), &beside).await
+        let files = AuditFiles { checkpoints, heads, segments };
+        verify(&*self.store, actor.tenant(), self.signer.public_key(), &files).await
     }
 
     /// Signs the chain head if it has moved since the last checkpoint.
@@ -80,7 +80,7 @@ impl Hub {
         if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
             return Ok(());
         }
-        let checkpoint = self.signer.sign(tenant, head, self.world.now());
+        let checkpoint = self.signer.sign(tenant, head, self.platform.now());
         // Write the file first: a checkpoint that is already in the store would not be written to the file again.
         if let Some(file) = self.options.checkpoints.clone() {
             append_checkpoint(file, checkpoint.clone()).await?;
@@ -92,8 +92,8 @@ impl Hub {
 /// Appends a checkpoint to a file.
 async fn append_checkpoint(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
     let name = file.display().to_string();
-    let written = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
-    written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
+    let write_result = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
+    write_result.map_err(std::io::Error::other).and_then(|write_result| write_result).map_err(|error| {
         let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
         Error::new(error::ErrorKind::Unavailable, "checkpoint_unwritable", text)
     })
@@ -119,8 +119,8 @@ pub fn last_checkpoint(
     tenant: TenantId,
     public_key: &[u8],
 ) -> Result<(Option<Checkpoint>, usize)> {
-    let unreadable = |what: String| {
-        let text = format!("failed to read the checkpoints in `{}`: {what}", file.display());
+    let unreadable = |reason: String| {
+        let text = format!("failed to read the checkpoints in `{}`: {reason}", file.display());
         Error::new(error::ErrorKind::Unavailable, "checkpoints_unreadable", text)
     };
     let text = match std::fs::read_to_string(file) {

@@ -18,7 +18,7 @@ use crate::text::hex;
 /// Head of each tenant, as far as this process knows it.
 #[derive(Default)]
 pub(super) struct Heads {
-    known: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
+    heads: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
     /// Whether the last attempt failed. A failure is logged once.
     has_failed: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl Hub {
     /// Signs the history of all tenants as it is, even if it does not contain the signed head, and records that.
     pub async fn accept_audit(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
-            let entry = AuditEntry::new(self.world.now(), "hub", "audit.accepted");
+            let entry = AuditEntry::new(self.platform.now(), "hub", "audit.accepted");
             let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
                     entry.with("signed_head", head.number).with("signed_hash", head.hash.to_string())
@@ -77,10 +77,10 @@ impl Hub {
     /// Signs the history of a tenant as it is.
     pub(super) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
-        let mut known = self.heads.known.lock().await;
+        let mut heads = self.heads.heads.lock().await;
         let now = self.store.audit_head(tenant).await?;
         self.write_head(file, tenant, now).await?;
-        known.insert(tenant, HeadState::Signed(now));
+        heads.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
@@ -98,9 +98,9 @@ impl Hub {
 
     async fn try_move_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
-        let mut known = self.heads.known.lock().await;
+        let mut heads = self.heads.heads.lock().await;
         let now = self.store.audit_head(tenant).await?;
-        let last = match known.get(&tenant) {
+        let last = match heads.get(&tenant) {
             Some(HeadState::Diverged) => return Ok(()),
             Some(HeadState::Signed(head)) if *head == now => return Ok(()),
             Some(HeadState::Signed(head)) => Some(*head),
@@ -111,7 +111,7 @@ impl Hub {
                         found.head,
                         "the signed head of the audit belongs to another database",
                     );
-                    known.insert(tenant, HeadState::Diverged);
+                    heads.insert(tenant, HeadState::Diverged);
                     return Ok(());
                 }
                 found => found.map(|found| found.head),
@@ -120,7 +120,7 @@ impl Hub {
         match last {
             Some(last) if !self.contains(tenant, now, last).await? => {
                 log_diverged_head(tenant, last, "the history does not contain the signed head of the audit");
-                known.insert(tenant, HeadState::Diverged);
+                heads.insert(tenant, HeadState::Diverged);
                 return Ok(());
             }
             None if now.number == 0 => return Ok(()),
@@ -130,7 +130,7 @@ impl Hub {
             Some(_) => {}
         }
         self.write_head(file, tenant, now).await?;
-        known.insert(tenant, HeadState::Signed(now));
+        heads.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
@@ -160,10 +160,10 @@ impl Hub {
 
     async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: ChainHead) -> Result<()> {
         let store = self.ensure_store_id().await?;
-        let signed = file.sign(&self.signer, &store, tenant, head, self.world.now());
+        let signed = file.sign(&self.signer, &store, tenant, head, self.platform.now());
         let (file, name) = (file.clone(), file.path.display().to_string());
-        let written = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
-        written.map_err(std::io::Error::other).and_then(|written| written).map_err(|error| {
+        let write_result = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
+        write_result.map_err(std::io::Error::other).and_then(|write_result| write_result).map_err(|error| {
             let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
             Error::new(error::ErrorKind::Unavailable, "head_unwritable", text)
         })
@@ -174,7 +174,7 @@ impl Hub {
         if let Some(id) = store_id(&*self.store).await? {
             return Ok(id);
         }
-        let id = hex(&random::<16>(&*self.world));
+        let id = hex(&random::<16>(&*self.platform));
         let document = document(DocumentKind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
         match self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await {
             Err(error) if error.kind() == error::ErrorKind::Conflict => {} // another hub created it
@@ -184,10 +184,10 @@ impl Hub {
     }
 }
 
-fn log_diverged_head(tenant: TenantId, head: ChainHead, why: &str) {
+fn log_diverged_head(tenant: TenantId, head: ChainHead, reason: &str) {
     tracing::error!(
         tenant.id = %tenant,
         signed_head = head.number,
-        "{why}; it is not moved. Run `linchpin audit verify`; after a restore that you made yourself, run `linchpin audit accept`"
+        "{reason}; it is not moved. Run `linchpin audit verify`; after a restore that you made yourself, run `linchpin audit accept`"
     );
 }

@@ -57,11 +57,11 @@ pub async fn verify(
     store: &dyn Store,
     tenant: TenantId,
     public_key: &[u8],
-    beside: &AuditFiles,
+    files: &AuditFiles,
 ) -> Result<AuditVerification> {
     // Read the signatures before the entries: a running hub writes them after the entries.
-    let signed = SignedState::read(store, tenant, public_key, beside).await?;
-    let begin = || VerificationRun {
+    let signed = SignedState::read(store, tenant, public_key, files).await?;
+    let new_run = || VerificationRun {
         store,
         tenant,
         public_key,
@@ -69,18 +69,18 @@ pub async fn verify(
         segments: 0,
         missing_segments: Vec::new(),
     };
-    let mut verification = begin();
-    let mut broken = verification.verify_all(beside.segments.as_deref()).await?;
+    let mut verification = new_run();
+    let mut broken = verification.verify_all(files.segments.as_deref()).await?;
     // Missing entries may have been archived into a segment concurrently.
     if broken.is_some() && load_segment_documents(store, tenant).await?.len() as u64 != verification.segments
     {
-        verification = begin();
-        broken = verification.verify_all(beside.segments.as_deref()).await?;
+        verification = new_run();
+        broken = verification.verify_all(files.segments.as_deref()).await?;
     }
     let head = verification.check.head();
-    let broken = signed.classify(broken, head.number, beside);
+    let broken = signed.classify(broken, head.number, files);
     let notes: Vec<_> = signed
-        .notes(beside)
+        .notes(files)
         .into_iter()
         .chain(describe_missing_segments(&verification.missing_segments))
         .collect();
@@ -130,23 +130,24 @@ impl SignedState {
         store: &dyn Store,
         tenant: TenantId,
         public_key: &[u8],
-        beside: &AuditFiles,
+        files: &AuditFiles,
     ) -> Result<Self> {
         let id = store_id(store).await?;
-        let head = match &beside.heads {
+        let head = match &files.heads {
             Some(file) => file.find(id.as_deref(), tenant, public_key)?,
             None => None,
         };
-        let (filed, mut unsigned) = match &beside.checkpoints {
+        let (stored_checkpoint, mut unsigned) = match &files.checkpoints {
             Some(file) => last_checkpoint(file, tenant, public_key)?,
             None => (None, 0),
         };
         let record = store.checkpoint(tenant).await?;
         unsigned += usize::from(record.as_ref().is_some_and(|record| !record.is_signed_by(public_key)));
         let record = record.filter(|record| record.is_signed_by(public_key));
-        let checkpoint = record.into_iter().chain(filed).max_by_key(|checkpoint| checkpoint.head.number);
-        let is_own = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
-        Ok(SignedState { checkpoint, unsigned, head, is_same_store: is_own })
+        let checkpoint =
+            record.into_iter().chain(stored_checkpoint).max_by_key(|checkpoint| checkpoint.head.number);
+        let is_own_store = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
+        Ok(SignedState { checkpoint, unsigned, head, is_same_store: is_own_store })
     }
 
     /// Returns the heads that the chain must contain.
@@ -156,12 +157,7 @@ impl SignedState {
     }
 
     /// Classifies the damage that the verification of the chain found.
-    fn classify(
-        &self,
-        broken: Option<AuditDamage>,
-        entries: u64,
-        beside: &AuditFiles,
-    ) -> Option<AuditDamage> {
+    fn classify(&self, broken: Option<AuditDamage>, entries: u64, files: &AuditFiles) -> Option<AuditDamage> {
         let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
         let found = |kind, number, problem| Some(AuditDamage { kind, number, problem });
@@ -189,7 +185,7 @@ impl SignedState {
                 );
                 found(Damage::OtherStore, 1, problem)
             }
-            None if entries > 0 && self.checkpoint.is_none() && beside.heads.is_some() => {
+            None if entries > 0 && self.checkpoint.is_none() && files.heads.is_some() => {
                 let problem =
                     "there are entries, and no signed checkpoint: the checkpoints were removed".to_owned();
                 found(Damage::NoCheckpoint, 1, problem)
@@ -198,14 +194,14 @@ impl SignedState {
         }
     }
 
-    fn notes(&self, beside: &AuditFiles) -> Vec<String> {
+    fn notes(&self, files: &AuditFiles) -> Vec<String> {
         let mut notes = Vec::new();
         match self.unsigned {
             0 => {}
             1 => notes.push("1 checkpoint is not signed with this key and was ignored".to_owned()),
             count => notes.push(format!("{count} checkpoints are not signed with this key and were ignored")),
         }
-        let Some(file) = &beside.heads else { return notes };
+        let Some(file) = &files.heads else { return notes };
         if self.head.is_none() {
             let text = "there is no signed head yet, so an older copy of the data directory cannot be detected: start the hub once";
             notes.push(text.to_owned());
@@ -278,19 +274,23 @@ impl VerificationRun<'_> {
         folder: Option<&Path>,
     ) -> Result<(), ChainError> {
         let head = self.check.head();
-        let broken = |what| ChainError::new(head.number + 1, what);
-        let own = |segment: &Segment| {
+        let broken = |reason| ChainError::new(head.number + 1, reason);
+        let is_own_segment = |segment: &Segment| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
                 && segment.is_signed_by(self.public_key)
         };
-        let segment = segment.filter(own).ok_or_else(|| broken("its segment is not signed with this key"))?;
+        let segment = segment
+            .filter(is_own_segment)
+            .ok_or_else(|| broken("its segment is not signed with this key"))?;
         if segment.start_head() != head {
             return Err(broken("its segment is missing or out of order"));
         }
         if let Some(folder) = folder.map(Path::to_owned) {
             let (mut check, segment) = (self.check.clone(), segment.clone());
             let read = spawn_blocking(move || {
-                segment.read(&folder, |row| check.verify_entry(&row)).map(|is_there| (is_there, check))
+                segment
+                    .read(&folder, |row| check.verify_entry(&row))
+                    .map(|is_available| (is_available, check))
             });
             let read = read.await.map_err(|_| broken("its segment file cannot be read"))?;
             if let (true, check) = read? {
@@ -304,18 +304,20 @@ impl VerificationRun<'_> {
 }
 
 /// Describes the segments without files, for example `1-3, 5`.
-fn describe_missing_segments(away: &[u64]) -> Option<String> {
-    let runs: Vec<_> = away
+fn describe_missing_segments(missing: &[u64]) -> Option<String> {
+    let runs: Vec<_> = missing
         .chunk_by(|one, next| one + 1 == *next)
         .map(|run| match run {
             [one] => one.to_string(),
             _ => format!("{}-{}", run[0], run[run.len() - 1]),
         })
         .collect();
-    let which = runs.join(", ");
-    match away {
+    let ranges = runs.join(", ");
+    match missing {
         [] => None,
-        [_] => Some(format!("segment {which} is not available: the chain continues from its signed head")),
-        _ => Some(format!("segments {which} are not available: the chain continues from their signed heads")),
+        [_] => Some(format!("segment {ranges} is not available: the chain continues from its signed head")),
+        _ => {
+            Some(format!("segments {ranges} are not available: the chain continues from their signed heads"))
+        }
     }
 }

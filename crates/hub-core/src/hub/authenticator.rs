@@ -6,7 +6,7 @@ use std::sync::Arc;
 use linchpin::auth::Secret;
 use linchpin::server::web::client_network;
 
-use super::hash_queue::{HashQueue, Lane, QueuePlace};
+use super::hash_queue::{HashQueue, QueueOwner, QueueTicket};
 use super::login_refusals::RejectedLogins;
 use super::login_throttle::LoginThrottle;
 use super::passwords::PasswordHash;
@@ -47,48 +47,48 @@ pub(super) struct ProcessToken {
 }
 
 impl Authenticator {
-    pub(super) fn new(world: &dyn Platform) -> Self {
-        let (id, secret, digest) = api_token::issue(world);
+    pub(super) fn new(platform: &dyn Platform) -> Self {
+        let (id, secret, digest) = api_token::issue(platform);
         Authenticator {
             queue: HashQueue::new(),
             throttle: LoginThrottle::default(),
             rejected_logins: Arc::default(),
             process: ProcessToken { id, secret, digest },
-            dummy_hash: PasswordHash::dummy(world),
+            dummy_hash: PasswordHash::dummy(platform),
         }
     }
 
     /// Takes a place in the queue of hashes, or fails at once.
-    pub(super) fn enqueue(&self, lane: Lane) -> Result<QueuePlace> {
-        self.queue.enqueue(lane)
+    pub(super) fn enqueue(&self, owner: QueueOwner) -> Result<QueueTicket> {
+        self.queue.enqueue(owner)
     }
 
     /// Hashes a password for storage.
     pub(super) async fn hash_password(
         &self,
-        place: QueuePlace,
-        world: &Arc<dyn Platform>,
+        ticket: QueueTicket,
+        platform: &Arc<dyn Platform>,
         password: &Secret,
     ) -> Result<PasswordHash> {
-        let (world, password) = (world.clone(), password.clone());
-        self.queue.run(place, move || PasswordHash::new(&*world, &password)).await
+        let (platform, password) = (platform.clone(), password.clone());
+        self.queue.run(ticket, move || PasswordHash::new(&*platform, &password)).await
     }
 
     /// Verifies a password. For a user without one it takes the same time.
     pub(super) async fn verify_password(
         &self,
-        place: QueuePlace,
+        ticket: QueueTicket,
         stored: Option<&PasswordHash>,
         password: &Secret,
     ) -> Result<bool> {
         let (stored, password) = (stored.unwrap_or(&self.dummy_hash).clone(), password.clone());
-        self.queue.run(place, move || stored.verify(&password)).await
+        self.queue.run(ticket, move || stored.verify(&password)).await
     }
 }
 
 /// Creates a random secret of 32 bytes, in hexadecimal.
-pub(super) fn random_secret(world: &dyn Platform) -> Secret {
-    Secret::new(hex(&random::<32>(world)))
+pub(super) fn random_secret(platform: &dyn Platform) -> Secret {
+    Secret::new(hex(&random::<32>(platform)))
 }
 
 /// Creates the error for a failed authentication. It does not reveal the reason.

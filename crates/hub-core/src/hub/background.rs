@@ -30,7 +30,7 @@ impl Hub {
     pub async fn run(self: Arc<Self>, end: impl Future<Output = ()>) {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.world.now());
+        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.platform.now());
         let mut subscription = self.events.subscribe_all();
         // Tools may have changed while no hub was running.
         for tenant in log_failure(self.store.tenants().await).unwrap_or_default() {
@@ -90,7 +90,7 @@ impl Hub {
         self.connections.close_idle();
         self.connections.reap_closed();
         self.check_connections();
-        let now = self.world.now();
+        let now = self.platform.now();
         let is_due = now.duration_since(*synced)
             >= jiff::SignedDuration::try_from(self.options.sync_interval).unwrap_or_default();
         if is_due {
@@ -164,6 +164,7 @@ impl Hub {
 
 /// Logs the error of a background job.
 fn log_failure<T>(done: Result<T>) -> Option<T> {
-    let say = |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");
-    done.inspect_err(say).ok()
+    let log_error =
+        |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");
+    done.inspect_err(log_error).ok()
 }

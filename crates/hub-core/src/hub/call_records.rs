@@ -117,12 +117,13 @@ impl Hub {
         names: &mut SubjectNames<'_>,
     ) -> Result<CallView> {
         let call = self.store.call(actor.tenant(), id).await?;
-        let call = call.filter(|call| may_see(actor, call)).ok_or_else(|| Error::not_found("call", id))?;
+        let call =
+            call.filter(|call| is_visible_to(actor, call)).ok_or_else(|| Error::not_found("call", id))?;
         let (has_result, status) = (call.result.is_some(), call.status);
         let view = self.view_call(actor.tenant(), call, true, names).await?;
         Ok(match self.recent_results.find(actor.tenant(), id) {
             // The cached result is more complete than the stored record.
-            Some(known) if !has_result && (status == known.status || !status.is_final()) => known,
+            Some(recent) if !has_result && (status == recent.status || !status.is_final()) => recent,
             _ => view,
         })
     }
@@ -219,12 +220,13 @@ impl Hub {
         id: CallId,
         subscription: &mut EventSubscription,
     ) -> Result<()> {
-        let (id_text, mut ending, mut is_ending) = (id.to_string(), self.shutdown_started.subscribe(), false);
+        let (id_text, mut shutdown, mut is_shutting_down) =
+            (id.to_string(), self.shutdown_started.subscribe(), false);
         let mut polls = interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         loop {
             let next = tokio::select! {
-                () = async { drop(ending.wait_for(Option::is_some).await) }, if !is_ending => {
-                    is_ending = true;
+                () = async { drop(shutdown.wait_for(Option::is_some).await) }, if !is_shutting_down => {
+                    is_shutting_down = true;
                     let call = self.store.call(tenant, id).await?;
                     if call.is_none_or(|call| call.status == CallStatus::Pending) {
                         return Ok(());
@@ -234,14 +236,14 @@ impl Hub {
                 next = subscription.next() => next.ok(),
                 _ = polls.tick() => None,
             };
-            let is_over = match next {
+            let is_finished = match next {
                 Some(event) if event.kind == "call" && event.body["call"] == *id_text => {
                     event.body["status"].as_str().and_then(CallStatus::find).is_some_and(CallStatus::is_final)
                 }
                 Some(_) => false,
                 None => self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final()),
             };
-            if is_over {
+            if is_finished {
                 return Ok(());
             }
         }
@@ -276,7 +278,13 @@ impl Hub {
         let error = self.sealed_error(tenant, call, status, Some(text.to_owned())).await;
         let server = self.find_server(tenant, &server.to_string()).await.ok();
         let keeps_arguments = server.is_some_and(|server| server.settings.keep_history);
-        CallOutcome { status, result: None, error, at: self.world.now(), retains_arguments: keeps_arguments }
+        CallOutcome {
+            status,
+            result: None,
+            error,
+            at: self.platform.now(),
+            retains_arguments: keeps_arguments,
+        }
     }
 
     /// Encrypts the error of a call. Without a text, only a generic one for the status is stored.
@@ -323,9 +331,9 @@ impl Hub {
         sealed: Option<&[u8]>,
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
-        let opened = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
+        let plaintext = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
         let broken = |_| Error::new(error::ErrorKind::Internal, "not_readable", "the call record is damaged");
-        serde_json::from_slice(&opened).map(Some).map_err(broken)
+        serde_json::from_slice(&plaintext).map(Some).map_err(broken)
     }
 }
 
@@ -334,6 +342,6 @@ fn part_binding(call: CallId, part: &str) -> SecretBinding {
     SecretBinding { id: SecretId::fixed(0), kind: format!("call {part}"), bound_to: call.to_string() }
 }
 
-fn may_see(actor: Actor, call: &CallRecord) -> bool {
+fn is_visible_to(actor: Actor, call: &CallRecord) -> bool {
     actor.agent().is_none() || call.subject == actor.subject().to_string()
 }

@@ -18,7 +18,7 @@ pub(super) const CANCEL_EVENT: &str = "cancel";
 impl Hub {
     /// Cancels a pending or running call. Every caller that may see the call may cancel it.
     pub async fn cancel_call(&self, actor: Actor, id: CallId) -> Result<CallView> {
-        let mut watching = self.events.subscribe(actor.tenant(), None);
+        let mut subscription = self.events.subscribe(actor.tenant(), None);
         let call = self.call(actor, id).await?;
         let entry = self.entry(actor, "call.cancelled").with("call", id.to_string());
         match call.status {
@@ -31,9 +31,14 @@ impl Hub {
                     return Box::pin(self.cancel_call(actor, id)).await; // decided concurrently
                 };
                 let (by, at, decision) =
-                    (actor.subject().to_string(), self.world.now(), ApprovalStatus::Withdrawn);
-                let decide =
-                    StoreChange::DecideApproval { approval: approval.id, decision, by, at, digest: None };
+                    (actor.subject().to_string(), self.platform.now(), ApprovalStatus::Withdrawn);
+                let decide = StoreChange::DecideApproval {
+                    approval: approval.id,
+                    decision,
+                    decided_by: by,
+                    at,
+                    digest: None,
+                };
                 let batch = Batch::new()
                     .change(decide)
                     .change(StoreChange::FinishCall { call: id, outcome })
@@ -54,20 +59,21 @@ impl Hub {
             }
             CallStatus::Running => {
                 self.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
-                let mut over = std::pin::pin!(self.wait_until_final(actor.tenant(), id, &mut watching));
-                let mut turns = interval(POLL_INTERVAL);
+                let mut final_state =
+                    std::pin::pin!(self.wait_until_final(actor.tenant(), id, &mut subscription));
+                let mut ticks = interval(POLL_INTERVAL);
                 loop {
                     tokio::select! {
-                        over = &mut over => break over?,
-                        _ = turns.tick() => if !self.stop_call(actor.tenant(), id) {
+                        final_state = &mut final_state => break final_state?,
+                        _ = ticks.tick() => if !self.stop_call(actor.tenant(), id) {
                             let cancel = NewEvent::new(CANCEL_EVENT, json!({ "call": id }));
                             self.events.publish(actor.tenant(), cancel); // another hub runs the call
                         }
                     }
                 }
             }
-            over => {
-                let text = format!("the call has already finished: its status is {}", over.name());
+            final_state => {
+                let text = format!("the call has already finished: its status is {}", final_state.name());
                 return Err(Error::new(ErrorKind::Conflict, "call_over", text));
             }
         }

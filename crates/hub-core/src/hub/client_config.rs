@@ -99,7 +99,7 @@ impl Hub {
             let mut writing = EntryWriter { client, slug, notes: Vec::new() };
             match writing.entry(server) {
                 Ok(entry) => drop(entries.insert(slug.to_owned(), entry)),
-                Err(why) => writing.notes.push(format!("skipped: {why}")),
+                Err(reason) => writing.notes.push(format!("skipped: {reason}")),
             }
             notes.extend(writing.notes.into_iter().map(|note| format!("`{slug}`: {note}")));
         }
@@ -118,18 +118,18 @@ struct EntryWriter<'a> {
 impl EntryWriter<'_> {
     fn entry(&mut self, server: &Server) -> Result<Value, String> {
         match &server.transport {
-            Transport::Stdio(launch) => self.program(launch),
+            Transport::Stdio(program) => self.program(program),
             Transport::Http(remote) | Transport::Sse(remote) => self.remote(server, remote),
         }
     }
 
     /// Returns a text that the client takes literally. Fails if it contains a secret or a placeholder.
-    fn literal(&self, what: &str, text: &str) -> Result<Value, String> {
+    fn literal(&self, field: &str, text: &str) -> Result<Value, String> {
         if contains_secret(text) {
-            return Err(format!("{what} contains a secret"));
+            return Err(format!("{field} contains a secret"));
         }
         if self.client != ClientApp::ClaudeDesktop && text.contains("${") {
-            return Err(format!("{what} contains `${{`, which {} would expand", self.client.name()));
+            return Err(format!("{field} contains `${{`, which {} would expand", self.client.name()));
         }
         Ok(text.into())
     }
@@ -147,13 +147,13 @@ impl EntryWriter<'_> {
         self.client.reference(variable)
     }
 
-    fn program(&mut self, launch: &ProgramSpec) -> Result<Value, String> {
-        if find_secret_argument(&launch.args).is_some() {
+    fn program(&mut self, program: &ProgramSpec) -> Result<Value, String> {
+        if find_secret_argument(&program.args).is_some() {
             return Err("its arguments contain a secret".to_owned());
         }
-        let args = launch.args.iter().map(|text| self.literal("an argument", text));
+        let args = program.args.iter().map(|text| self.literal("an argument", text));
         let (args, mut env) = (args.collect::<Result<Vec<_>, _>>()?, Map::new());
-        for (name, value) in launch.env.iter().filter(|(name, _)| !launch.inherited.contains(*name)) {
+        for (name, value) in program.env.iter().filter(|(name, _)| !program.inherited.contains(*name)) {
             let value = if is_secret(name, value) {
                 self.placeholder(&secret_variable(name)).into()
             } else {
@@ -161,15 +161,15 @@ impl EntryWriter<'_> {
             };
             env.insert(name.clone(), value);
         }
-        for name in &launch.secrets {
+        for name in &program.secrets {
             env.insert(name.clone(), self.placeholder(&secret_variable(name)).into());
         }
         let client = self.client.name();
-        let others = launch.inherited.iter().filter(|name| !BASE_ENV_VARS.contains(&&***name));
+        let others = program.inherited.iter().filter(|name| !BASE_ENV_VARS.contains(&&***name));
         self.notes.extend(
             others.map(|name| format!("it needs the environment variable `{name}`: set it for {client}")),
         );
-        let mut entry = json!({ "command": self.literal("its command", &launch.command)? });
+        let mut entry = json!({ "command": self.literal("its command", &program.command)? });
         if matches!(self.client, ClientApp::ClaudeCode | ClientApp::VsCode) {
             entry["type"] = "stdio".into();
         }
@@ -179,7 +179,7 @@ impl EntryWriter<'_> {
         if !env.is_empty() {
             entry["env"] = env.into();
         }
-        if let Some(directory) = &launch.directory {
+        if let Some(directory) = &program.directory {
             entry["cwd"] = self.literal("its directory", directory)?;
         }
         Ok(entry)

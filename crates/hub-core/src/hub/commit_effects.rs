@@ -21,12 +21,12 @@ impl Hub {
         &self,
         tenant: TenantId,
         batch: Batch,
-        then: impl FnOnce(&Result<()>) + Send + 'static,
+        on_committed: impl FnOnce(&Result<()>) + Send + 'static,
     ) -> Result<()> {
         let store = self.store.clone();
         self.detached(async move {
             let done = store.commit(tenant, batch).await;
-            then(&done);
+            on_committed(&done);
             done
         })
         .await

@@ -11,7 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::server_records::ServerContact;
-use super::servers::{ServerView, ensure_declared};
+use super::server_views::ServerView;
+use super::servers::ensure_declared;
 use super::tool_listing::ToolListing;
 use super::{Hub, document, upsert};
 use crate::actor::{Actor, Subject};
@@ -54,10 +55,10 @@ impl Hub {
         };
         secret.as_ref().map_or(Ok(()), super::credentials::check_secret)?;
         let ServerDraft { slug, settings, transport } = ServerDraft::read(form)?;
-        let now = self.world.now();
+        let now = self.platform.now();
         let slug = slug.or_else(|| Slug::from_name(&settings.name));
         let slug = slug.map_or_else(|| Slug::new("server"), Ok)?;
-        let id = ServerId::new(&*self.world);
+        let id = ServerId::new(&*self.platform);
         let server = Server {
             id,
             slug,
@@ -84,12 +85,20 @@ impl Hub {
         };
         let subject = agents.first().map_or(actor.subject(), |agent| Subject::Agent(*agent));
         let actor = Actor::new(actor.tenant(), subject);
-        let credential = self.credential_of(actor, &server).await?;
-        let (server, began) = (strip_authentication(actor, server, credential.is_some()), self.world.now());
+        let credential = self.load_credential(actor, &server).await?;
+        let (server, started) =
+            (strip_authentication(actor, server, credential.is_some()), self.platform.now());
         let server = self.resolve_env_secrets(actor.tenant(), server).await?;
-        let tried = self.probe(actor, &server, credential.as_ref().map(|known| &known.proof), began).await;
-        self.record_contact(actor.tenant(), &server, tried.as_ref().err()).await?;
-        tried
+        let report = self
+            .probe(
+                actor,
+                &server,
+                credential.as_ref().map(|stored_credential| &stored_credential.proof),
+                started,
+            )
+            .await;
+        self.record_contact(actor.tenant(), &server, report.as_ref().err()).await?;
+        report
     }
 
     async fn probe(
@@ -97,26 +106,26 @@ impl Hub {
         actor: Actor,
         server: &Server,
         proof: Option<&AuthMaterial>,
-        began: Timestamp,
+        started: Timestamp,
     ) -> Result<ProbeReport> {
         let client = self.connections.connect_unpooled(actor, server, proof).await?;
-        let hidden = Redactor::for_server(server, proof, Some(self.keys.hub_secrets()));
+        let redactor = Redactor::for_server(server, proof, Some(self.keys.hub_secrets()));
         let tools = list_tools(&client).await;
-        let (said, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
-        let instructions = client.instructions().map(|text| hidden.redact_text(text.to_owned()));
+        let (server_info, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
+        let instructions = client.instructions().map(|text| redactor.redact_text(text.to_owned()));
         client.close().await;
         let tools =
-            tools.map_err(|error| request_error(server, &hidden, "its tools cannot be listed", &error))?;
-        let took = self.world.now().duration_since(began).as_millis();
-        let listed = ToolListing::from_listing(tools, &hidden);
+            tools.map_err(|error| request_error(server, &redactor, "its tools cannot be listed", &error))?;
+        let duration = self.platform.now().duration_since(started).as_millis();
+        let listed = ToolListing::from_listing(tools, &redactor);
         Ok(ProbeReport {
-            name: said.as_ref().map(|said| hidden.redact_text(said.name.clone())),
-            version: said.map(|said| hidden.redact_text(said.version)),
+            name: server_info.as_ref().map(|server_info| redactor.redact_text(server_info.name.clone())),
+            version: server_info.map(|server_info| redactor.redact_text(server_info.version)),
             revision,
             instructions,
             left_out: listed.skipped(),
             tools: listed.names(),
-            took_ms: u64::try_from(took).unwrap_or_default(),
+            took_ms: u64::try_from(duration).unwrap_or_default(),
         })
     }
 
@@ -149,11 +158,11 @@ impl Hub {
 
     /// Returns the connection of a subject to a server for a request. Schedules a sync if the connection is new.
     pub(super) async fn connection_for(&self, actor: Actor, server: &Server) -> Result<PooledConnection> {
-        let reached = self.acquire_connection(actor, server, false).await?;
-        if reached.is_new {
+        let connection = self.acquire_connection(actor, server, false).await?;
+        if connection.is_new {
             self.schedule_sync(actor.tenant(), server.id);
         }
-        Ok(reached)
+        Ok(connection)
     }
 
     /// Returns the connection of a subject to an enabled server. `insist` bypasses the backoff after a failure.
@@ -161,35 +170,35 @@ impl Hub {
         &self,
         actor: Actor,
         server: &Server,
-        insist: bool,
+        bypass_backoff: bool,
     ) -> Result<PooledConnection> {
         ensure_declared(server)?;
         if !server.settings.enabled {
             let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::ErrorKind::Conflict, "server_disabled", text));
         }
-        let credential = self.credential_of(actor, server).await?;
+        let credential = self.load_credential(actor, server).await?;
         let server = strip_authentication(actor, server.clone(), credential.is_some());
         let server = self.resolve_env_secrets(actor.tenant(), server).await?;
-        self.connections.acquire(actor, &server, credential.as_ref(), insist).await
+        self.connections.acquire(actor, &server, credential.as_ref(), bypass_backoff).await
     }
 
     /// Records a failed request in the status of the server. If the server was not reached, schedules a sync, which
     /// reconnects.
-    pub(super) async fn failed_request(&self, reached: &PooledConnection, error: &ClientError) {
-        if self.connections.report_failure(reached, error).await {
-            let (tenant, server) = reached.upstream();
+    pub(super) async fn failed_request(&self, connection: &PooledConnection, error: &ClientError) {
+        if self.connections.report_failure(connection, error).await {
+            let (tenant, server) = connection.upstream();
             self.schedule_sync(tenant, server);
         }
     }
 
     /// Starts health checks of idle connections.
     pub fn check_connections(self: &Arc<Self>) {
-        for reached in self.connections.due_for_check() {
+        for connection in self.connections.due_for_check() {
             let hub = self.clone();
             self.background_tasks.spawn(async move {
-                if hub.connections.ping_fails(&reached).await {
-                    let (tenant, server) = reached.upstream();
+                if hub.connections.ping_fails(&connection).await {
+                    let (tenant, server) = connection.upstream();
                     hub.schedule_sync(tenant, server);
                 }
             });
@@ -213,18 +222,28 @@ impl Hub {
         server: &Server,
         error: Option<&Error>,
     ) -> Result<()> {
-        let (id, of) = (server.id, server.version);
+        let (id, server_version) = (server.id, server.version);
         let (before, version) = self.contact(tenant, id).await?;
-        if before.of > of {
+        if before.of > server_version {
             return Ok(()); // the server was changed in the meantime
         }
         let contact = match error {
-            None => ServerContact { last_connected: Some(self.world.now()), error: None, of, ..before },
-            Some(error) => ServerContact { error: Some(error.message().to_owned()), of, ..before },
+            None => ServerContact {
+                last_connected: Some(self.platform.now()),
+                error: None,
+                of: server_version,
+                ..before
+            },
+            Some(error) => {
+                ServerContact { error: Some(error.message().to_owned()), of: server_version, ..before }
+            }
         };
         let document = document(DocumentKind::Contact, id, &contact)?.with_parent(id);
-        let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, id));
-        match self.store.commit(tenant, Batch::new().change(is_there).change(upsert(document, version))).await
+        let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, id));
+        match self
+            .store
+            .commit(tenant, Batch::new().change(require_server).change(upsert(document, version)))
+            .await
         {
             // Another contact was recorded concurrently, or the server was removed.
             Err(error) if matches!(error.kind(), error::ErrorKind::Conflict | error::ErrorKind::NotFound) => {
@@ -236,9 +255,9 @@ impl Hub {
 }
 
 /// With credentials per agent, other subjects connect without authentication: some servers list their tools without it.
-fn strip_authentication(actor: Actor, mut server: Server, has_one: bool) -> Server {
+fn strip_authentication(actor: Actor, mut server: Server, has_credential: bool) -> Server {
     let is_agent = matches!(actor.subject(), Subject::Agent(_));
-    if !has_one && !is_agent && server.settings.credentials == CredentialMode::PerAgent {
+    if !has_credential && !is_agent && server.settings.credentials == CredentialMode::PerAgent {
         server.settings.authentication = Authentication::None;
     }
     server
@@ -253,16 +272,21 @@ pub(super) async fn list_tools(client: &Client) -> Result<Listing<linchpin::mode
 }
 
 /// Builds the error of a failed request, with credentials redacted.
-pub(super) fn request_error(server: &Server, hidden: &Redactor, what: &str, error: &ClientError) -> Error {
+pub(super) fn request_error(
+    server: &Server,
+    redactor: &Redactor,
+    operation: &str,
+    error: &ClientError,
+) -> Error {
     let code = match error {
         ClientError::Call(CallError::Rejected(_)) => "server_refused",
         ClientError::Malformed { .. } | ClientError::ListTooLong { .. } => "server_lies",
         _ => "server_unavailable",
     };
-    let text = format!("`{}`: {what}: {error}", server.slug.as_str());
+    let text = format!("`{}`: {operation}: {error}", server.slug.as_str());
     Error::new(
         error::ErrorKind::Unavailable,
         code,
-        crate::tool::pin::escape_invisible(&hidden.redact_text(text)),
+        crate::tool::pin::escape_invisible(&redactor.redact_text(text)),
     )
 }

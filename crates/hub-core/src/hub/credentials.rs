@@ -68,7 +68,7 @@ impl Hub {
             bound_to: record.bound_to,
             agent,
             version,
-            seen: self.world.now(),
+            seen: self.platform.now(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Hub {
             bound_to: label.bound_to,
             agent,
             version: version + 1,
-            seen: self.world.now(),
+            seen: self.platform.now(),
         })
     }
 
@@ -134,7 +134,7 @@ impl Hub {
     }
 
     /// Returns the credential for requests of a subject to a server.
-    pub(super) async fn credential_of(
+    pub(super) async fn load_credential(
         &self,
         actor: Actor,
         server: &Server,
@@ -148,12 +148,12 @@ impl Hub {
             CredentialMode::Shared => None,
             CredentialMode::PerAgent => actor.agent(),
         };
-        let wanted = credential_binding(server, agent)?;
-        let Some((secret, record, version)) = self.keys.open_secret(actor.tenant(), wanted.id).await? else {
+        let binding = credential_binding(server, agent)?;
+        let Some((secret, record, version)) = self.keys.open_secret(actor.tenant(), binding.id).await? else {
             return Ok(None);
         };
         // Send a credential only to the origin, and with the kind of authentication, that it was stored for.
-        if !matches_binding(&record, &wanted) {
+        if !matches_binding(&record, &binding) {
             let slug = server.slug.as_str();
             let text = format!(
                 "the credential of `{slug}` was stored for another URL or another kind of authentication: set it again \
@@ -161,7 +161,7 @@ impl Hub {
             );
             return Err(Error::new(error::ErrorKind::PermissionDenied, "credential_elsewhere", text));
         }
-        Ok(Some(ConnectionCredential { id: wanted.id, version, proof: AuthMaterial::Secret(secret) }))
+        Ok(Some(ConnectionCredential { id: binding.id, version, proof: AuthMaterial::Secret(secret) }))
     }
 
     /// Returns the changes that bind older OAuth secrets of a server, which are bound to its origin alone, to its
@@ -196,11 +196,11 @@ impl Hub {
 
     /// Returns the redactor for all secrets that a server receives from the hub.
     pub(super) async fn redactor_for(&self, actor: Actor, server: &Server) -> Result<Redactor> {
-        let credential = self.credential_of(actor, server).await?;
+        let credential = self.load_credential(actor, server).await?;
         let server = self.resolve_env_secrets(actor.tenant(), server.clone()).await?;
         Ok(Redactor::for_server(
             &server,
-            credential.as_ref().map(|known| &known.proof),
+            credential.as_ref().map(|stored_credential| &stored_credential.proof),
             Some(self.keys.hub_secrets()),
         ))
     }
@@ -240,15 +240,15 @@ fn grant_id(server: ServerId, agent: Option<AgentId>) -> SecretId {
     derive_secret_id("linchpin grant", server, agent)
 }
 
-fn derive_secret_id(what: &'static str, server: ServerId, agent: Option<AgentId>) -> SecretId {
+fn derive_secret_id(purpose: &'static str, server: ServerId, agent: Option<AgentId>) -> SecretId {
     let owner = agent.map(|agent| agent.to_string()).unwrap_or_default();
-    id_from_digest(Digest::of(what).part(server.to_string()).part(owner).finish())
+    id_from_digest(Digest::of(purpose).part(server.to_string()).part(owner).finish())
 }
 
 /// Derives a vault id from a digest.
 pub(super) fn id_from_digest(digest: Digest) -> SecretId {
-    let (half, _) = digest.bytes().split_at(16);
-    SecretId::fixed(half.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+    let (id_bytes, _) = digest.bytes().split_at(16);
+    SecretId::fixed(id_bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
 /// Returns the binding of the OAuth grant of a server.
@@ -275,8 +275,8 @@ pub(super) fn matches_binding(stored: &SealedSecret, label: &SecretBinding) -> b
 
 /// Returns the origin of a server; with OAuth also the configured client and issuer.
 fn binding_origin(server: &Server) -> Result<String> {
-    let nowhere = || Error::invalid("url", "must be set: only remote servers have a credential");
-    let origin = origin(&server.transport).ok_or_else(nowhere)?;
+    let no_url_error = || Error::invalid("url", "must be set: only remote servers have a credential");
+    let origin = origin(&server.transport).ok_or_else(no_url_error)?;
     Ok(append_client(origin, &server.settings.authentication))
 }
 
@@ -321,8 +321,8 @@ fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretB
 /// Checks that a secret can be sent in a header.
 pub(super) fn check_secret(secret: &Secret) -> Result<()> {
     let text = secret.expose();
-    let fits =
+    let is_valid =
         (1..=MAX_SECRET_LEN).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
     let rule = || format!("must be 1 to {MAX_SECRET_LEN} printable ASCII characters");
-    fits.then_some(()).ok_or_else(|| Error::invalid("secret", rule()))
+    is_valid.then_some(()).ok_or_else(|| Error::invalid("secret", rule()))
 }

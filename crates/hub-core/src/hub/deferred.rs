@@ -38,9 +38,9 @@ struct UncertainStart {
 
 impl DeferredCommits {
     pub(super) fn add(&self, tenant: TenantId, batch: Batch) {
-        let mut waiting = lock(&self.batches);
-        if waiting.len() < MAX_DEFERRED {
-            waiting.push_back((tenant, batch));
+        let mut batches = lock(&self.batches);
+        if batches.len() < MAX_DEFERRED {
+            batches.push_back((tenant, batch));
         }
     }
 
@@ -50,9 +50,9 @@ impl DeferredCommits {
 
     /// Adds a call whose start may or may not have been stored.
     pub(super) fn add_uncertain_start(&self, tenant: TenantId, call: CallId, started: Timestamp) {
-        let mut doubts = lock(&self.uncertain_starts);
-        if doubts.len() < MAX_DEFERRED {
-            doubts.push(UncertainStart { tenant, call, started, since: Instant::now() });
+        let mut uncertain_starts = lock(&self.uncertain_starts);
+        if uncertain_starts.len() < MAX_DEFERRED {
+            uncertain_starts.push(UncertainStart { tenant, call, started, since: Instant::now() });
         }
     }
 }
@@ -69,11 +69,13 @@ impl Hub {
     /// Finishes calls whose start was stored although they were not sent. After a minute, the database is assumed never
     /// to complete the commit.
     pub(super) async fn resolve_uncertain_starts(&self) {
-        let doubts = std::mem::take(&mut *lock(&self.deferred_commits.uncertain_starts));
-        for doubt in doubts {
-            let (tenant, id) = (doubt.tenant, doubt.call);
+        let uncertain_starts = std::mem::take(&mut *lock(&self.deferred_commits.uncertain_starts));
+        for uncertain_start in uncertain_starts {
+            let (tenant, id) = (uncertain_start.tenant, uncertain_start.call);
             match self.store.call(tenant, id).await {
-                Ok(Some(call)) if doubt.matches_call(&call) && !self.is_running_here(tenant, id) => {
+                Ok(Some(call))
+                    if uncertain_start.matches_call(&call) && !self.is_running_here(tenant, id) =>
+                {
                     let text =
                         "the call was not sent: the database connection was lost while its start was stored";
                     let outcome = self.failed_outcome(tenant, id, call.server, CallStatus::Error, text).await;
@@ -89,8 +91,8 @@ impl Hub {
                     ));
                     self.deferred_commits.add(tenant, batch);
                 }
-                _ if doubt.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
-                    lock(&self.deferred_commits.uncertain_starts).push(doubt);
+                _ if uncertain_start.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
+                    lock(&self.deferred_commits.uncertain_starts).push(uncertain_start);
                 }
                 _ => {}
             }

@@ -5,7 +5,7 @@ use linchpin::auth::Secret;
 
 use super::credentials::id_from_digest;
 use super::server_records::ServerRecord;
-use super::servers::ServerView;
+use super::server_views::ServerView;
 use super::{Hub, event_payloads, upsert};
 use crate::actor::Actor;
 use crate::digest::Digest;
@@ -29,13 +29,13 @@ impl Hub {
     ) -> Result<ServerView> {
         actor.require_user()?;
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);
-        let Transport::Stdio(launch) = &server.transport else {
+        let Transport::Stdio(program) = &server.transport else {
             return Err(Error::invalid(
                 "server",
                 "must be a stdio server: remote servers have a credential instead",
             ));
         };
-        if !launch.secrets.contains(variable) {
+        if !program.secrets.contains(variable) {
             let text = "must be declared in `secrets` of the configuration file first";
             return Err(Error::invalid("variable", text));
         }
@@ -45,7 +45,7 @@ impl Hub {
                 format!("must be 1 to {MAX_ENV_SECRET_LEN} bytes without a NUL byte"),
             ));
         }
-        let label = env_secret_binding(server.id, launch, variable);
+        let label = env_secret_binding(server.id, program, variable);
         let before: Option<(SealedSecret, u64)> = self.load(tenant, DocumentKind::Secret, label.id).await?;
         let version = before.map_or(0, |(_, version)| version);
         let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
@@ -83,11 +83,11 @@ impl Hub {
     /// Returns a server with the secrets in its environment. Fails if one is missing: the server must not start without
     /// it.
     pub(super) async fn resolve_env_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
-        let Transport::Stdio(launch) = &mut server.transport else { return Ok(server) };
-        for variable in launch.secrets.clone() {
-            let wanted = env_secret_binding(server.id, launch, &variable);
-            let found = self.keys.open_secret(tenant, wanted.id).await?;
-            let is_match = found.filter(|(_, record, _)| record.bound_to == wanted.bound_to);
+        let Transport::Stdio(program) = &mut server.transport else { return Ok(server) };
+        for variable in program.secrets.clone() {
+            let binding = env_secret_binding(server.id, program, &variable);
+            let found = self.keys.open_secret(tenant, binding.id).await?;
+            let is_match = found.filter(|(_, record, _)| record.bound_to == binding.bound_to);
             let Some((secret, ..)) = is_match else {
                 let slug = server.slug.as_str();
                 let text = format!(
@@ -96,20 +96,20 @@ impl Hub {
                 );
                 return Err(Error::new(error::ErrorKind::PermissionDenied, "secret_missing", text));
             };
-            launch.env.insert(variable, secret.expose().to_owned());
+            program.env.insert(variable, secret.expose().to_owned());
         }
         Ok(server)
     }
 
     /// Returns the environment secrets that are not stored yet.
     pub(super) async fn missing_secrets(&self, tenant: TenantId, server: &Server) -> Result<Vec<String>> {
-        let Transport::Stdio(launch) = &server.transport else { return Ok(Vec::new()) };
+        let Transport::Stdio(program) = &server.transport else { return Ok(Vec::new()) };
         let mut missing = Vec::new();
-        for variable in &launch.secrets {
-            let wanted = env_secret_binding(server.id, launch, variable);
+        for variable in &program.secrets {
+            let binding = env_secret_binding(server.id, program, variable);
             let found: Option<(SealedSecret, u64)> =
-                self.load(tenant, DocumentKind::Secret, wanted.id).await?;
-            if found.is_none_or(|(record, _)| record.bound_to != wanted.bound_to) {
+                self.load(tenant, DocumentKind::Secret, binding.id).await?;
+            if found.is_none_or(|(record, _)| record.bound_to != binding.bound_to) {
                 missing.push(variable.clone());
             }
         }
@@ -121,11 +121,11 @@ fn env_secret_id(server: ServerId, variable: &str) -> SecretId {
     id_from_digest(Digest::of("linchpin variable").part(server.to_string()).part(variable).finish())
 }
 
-fn env_secret_binding(server: ServerId, launch: &ProgramSpec, variable: &str) -> SecretBinding {
+fn env_secret_binding(server: ServerId, program: &ProgramSpec, variable: &str) -> SecretBinding {
     let id = env_secret_id(server, variable);
     SecretBinding {
         id,
         kind: "variable".into(),
-        bound_to: format!("{variable} of {}", launch.program_digest()),
+        bound_to: format!("{variable} of {}", program.program_digest()),
     }
 }

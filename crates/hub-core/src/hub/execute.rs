@@ -89,7 +89,7 @@ impl Drop for RunningCallGuard {
             }
         }
         if self.is_started {
-            let at = self.hub.world.now();
+            let at = self.hub.platform.now();
             let outcome = CallOutcome {
                 status: CallStatus::Unknown,
                 result: None,
@@ -127,17 +127,17 @@ impl Hub {
             unknown_event: unknown,
             is_started: false,
         };
-        let CallStart { approved, reason, started: begun, finished: done } = intent;
+        let CallStart { approved, reason, started: started_sender, finished } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
         // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
         let subject_name = self.caller_name(actor).await;
-        let started = self.world.now();
-        let has_begun = self.record_intent(actor, &plan, approved, reason, started).await;
-        open.is_started = has_begun.is_ok();
-        if has_begun.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
+        let started = self.platform.now();
+        let intent_result = self.record_intent(actor, &plan, approved, reason, started).await;
+        open.is_started = intent_result.is_ok();
+        if intent_result.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
             self.deferred_commits.add_uncertain_start(tenant, plan.id, started); // the intent may have been stored
         }
-        let _ = begun.send(has_begun); // the caller may be gone
+        let _ = started_sender.send(intent_result); // the caller may be gone
         if !open.is_started {
             return;
         }
@@ -146,7 +146,7 @@ impl Hub {
             outcome_data = self.send_call(actor, &plan) => outcome_data,
             () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "cancelled while it was running"),
         };
-        let (completed, span) = (self.world.now(), tracing::Span::current());
+        let (completed, span) = (self.platform.now(), tracing::Span::current());
         if outcome_data.status != CallStatus::Success {
             span.record("otel.status_code", "ERROR");
         }
@@ -164,7 +164,7 @@ impl Hub {
         let view = view.with_summary();
         self.record_outcome(actor, &plan, outcome_data, (started, completed), &view).await;
         open.is_started = false;
-        let _ = done.send(view);
+        let _ = finished.send(view);
     }
 
     /// Records the intent: the start of the call, and the use of its approval.
@@ -193,18 +193,18 @@ impl Hub {
                 CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
             batch = batch.change(StoreChange::InsertCall(Box::new(call)));
         }
-        let begun = self.store.commit(actor.tenant(), batch.audit(entry)).await;
-        if begun.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
+        let started_sender = self.store.commit(actor.tenant(), batch.audit(entry)).await;
+        if started_sender.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
             let limited = self.tool_entry(actor, "call.limited", &plan.server, &plan.tool);
             self.audit_rejection(actor.tenant(), limited).await;
         }
-        begun
+        started_sender
     }
 
     /// Sends the call, once, with the credentials of the subject.
     async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
-        let hidden = match self.redactor_for(actor, &plan.server).await {
-            Ok(hidden) => hidden,
+        let redactor = match self.redactor_for(actor, &plan.server).await {
+            Ok(redactor) => redactor,
             Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
         };
         let mut sent = self.send_once(actor, plan).await;
@@ -214,7 +214,7 @@ impl Hub {
         let mut outcome_data = match sent {
             Err(error) => ExecutionOutcome::without_result(
                 CallStatus::Error,
-                hidden.redact_text(error.message().to_owned()),
+                redactor.redact_text(error.message().to_owned()),
             ),
             Ok(None) => {
                 let time = plan.server.settings.timeout;
@@ -224,8 +224,8 @@ impl Hub {
                 )
             }
             Ok(Some(Ok(result))) => {
-                let result = hidden.redact(to_value(&result, Revision::LATEST));
-                let BoundedResult { result, is_error, warning, summary } =
+                let result = redactor.redact(to_value(&result, Revision::LATEST));
+                let BoundedResult { result, is_error, warning, text: summary } =
                     BoundedResult::new(result, self.options.result_limit);
                 let status = if is_error { CallStatus::Error } else { CallStatus::Success };
                 let error = is_error.then(|| first_line(&summary));
@@ -235,7 +235,7 @@ impl Hub {
                 let status = if may_have_run(&error) { CallStatus::Unknown } else { CallStatus::Error };
                 ExecutionOutcome::without_result(
                     status,
-                    escape_invisible(&hidden.redact_text(error.to_string())),
+                    escape_invisible(&redactor.redact_text(error.to_string())),
                 )
             }
         };
@@ -261,11 +261,11 @@ impl Hub {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
             call = call.as_task(2 * time);
         }
-        let answer = tokio::time::timeout(time, call.into_future()).await.ok();
-        if let Some(Err(error)) = &answer {
+        let response = tokio::time::timeout(time, call.into_future()).await.ok();
+        if let Some(Err(error)) = &response {
             self.failed_request(&client, error).await;
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// Records the outcome of a call. If it cannot be stored now, the commit is deferred.
@@ -277,14 +277,14 @@ impl Hub {
         (started, at): (Timestamp, Timestamp),
         view: &CallView,
     ) {
-        let (tenant, keeps) = (actor.tenant(), plan.server.settings.keep_history);
+        let (tenant, retains_arguments) = (actor.tenant(), plan.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
         let mut entry =
             self.entry(actor, "call.done").with("call", plan.id.to_string()).with("status", status.name());
         let mut sealed = None;
         if let Some(result) = result {
             entry = entry.with("result", Digest::of("linchpin result").json(&result).finish().to_string());
-            if keeps {
+            if retains_arguments {
                 let stored = json!({ "result": result, "warning": warning });
                 match self.seal(tenant, plan.id, "result", &stored).await {
                     Ok(bytes) => sealed = Some(bytes),
@@ -294,11 +294,11 @@ impl Hub {
                 }
             }
         }
-        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| keeps)).await;
-        let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments: keeps };
+        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| retains_arguments)).await;
+        let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments };
         let batch = Batch::new().change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
         let mut batch = batch.with_event(plan.status_event(status));
-        if !keeps {
+        if !retains_arguments {
             self.recent_results.insert(tenant, view); // for callers that are waiting now
         }
         self.metrics.record_call(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
@@ -357,7 +357,7 @@ impl Hub {
                 ));
                 match self.store.commit(tenant, batch).await {
                     Err(error) if error.kind() == error::ErrorKind::Conflict => continue, // another hub recorded it
-                    done => done?,
+                    finished => finished?,
                 }
                 count += 1;
             }

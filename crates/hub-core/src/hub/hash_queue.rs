@@ -13,139 +13,142 @@ use crate::lock::lock;
 /// Maximum number of password hashes computed at once; each takes 64 MiB.
 const MAX_RUNNING: usize = 2;
 /// Maximum of waiting and running hashes of one client network without a session or token.
-const MAX_OF_SOURCE: usize = 8;
+const MAX_PER_SOURCE: usize = 8;
 /// Maximum of waiting and running hashes of all clients without a session or token.
-const MAX_OF_SOURCES: usize = 32;
+const MAX_ALL_SOURCES: usize = 32;
 /// Maximum of waiting and running hashes of one logged-in user, or one whose password the operator sets.
-const MAX_OF_USER: usize = 2;
+const MAX_PER_USER: usize = 2;
 /// Maximum of waiting and running hashes of all these users.
-const MAX_OF_USERS: usize = 16;
+const MAX_ALL_USERS: usize = 16;
 /// Retry delay for clients that found the queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 
 /// Owner of a share of the password hash queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum QueueOwner {
     /// Logged-in user, or user whose password the operator sets.
     User(UserId),
     /// Client address without credentials.
     Source(Option<IpAddr>),
 }
 
-impl Lane {
+impl QueueOwner {
     fn is_source(self) -> bool {
-        matches!(self, Lane::Source(_))
+        matches!(self, QueueOwner::Source(_))
     }
 }
 
 /// Queue of password hashes to compute, for logins and password changes.
 pub(super) struct HashQueue {
     permits: Arc<Semaphore>,
-    places: Arc<Mutex<HashQueueState>>,
+    state: Arc<Mutex<HashQueueState>>,
 }
 
 #[derive(Default)]
 struct HashQueueState {
     last: u64,
     /// Waiting and running hashes, in order of arrival.
-    all: Vec<QueueEntry>,
+    entries: Vec<QueueEntry>,
 }
 
 struct QueueEntry {
     number: u64,
-    lane: Lane,
+    owner: QueueOwner,
     is_running: bool,
     evicted: Arc<Notify>,
 }
 
 impl HashQueueState {
-    fn count(&self, fits: impl Fn(Lane) -> bool) -> usize {
-        self.all.iter().filter(|entry| fits(entry.lane)).count()
+    fn count(&self, is_counted: impl Fn(QueueOwner) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is_counted(entry.owner)).count()
     }
 
     /// Removes the newest waiting place of the source that has the most places. Returns `false` if no source has a waiting
     /// place beside another one.
     fn evict(&mut self) -> bool {
-        let of = |entry: &QueueEntry| self.count(|lane| lane == entry.lane);
-        let waiting = self.all.iter().enumerate();
-        let waiting = waiting.filter(|(_, entry)| entry.lane.is_source() && !entry.is_running);
-        let newest = waiting.max_by_key(|(_, entry)| of(entry)).filter(|(_, entry)| of(entry) > 1);
+        let owner_count = |entry: &QueueEntry| self.count(|owner| owner == entry.owner);
+        let waiting_entries = self.entries.iter().enumerate();
+        let waiting_entries =
+            waiting_entries.filter(|(_, entry)| entry.owner.is_source() && !entry.is_running);
+        let newest = waiting_entries
+            .max_by_key(|(_, entry)| owner_count(entry))
+            .filter(|(_, entry)| owner_count(entry) > 1);
         let Some((at, _)) = newest else { return false };
-        self.all.remove(at).evicted.notify_one();
+        self.entries.remove(at).evicted.notify_one();
         true
     }
 }
 
 /// Place in the queue. Released on drop.
-pub(super) struct QueuePlace {
-    places: Arc<Mutex<HashQueueState>>,
+pub(super) struct QueueTicket {
+    state: Arc<Mutex<HashQueueState>>,
     number: u64,
     evicted: Arc<Notify>,
 }
 
-impl QueuePlace {
+impl QueueTicket {
     /// Marks the place as running. Returns `false` if another source has taken it over.
     fn start(&self) -> bool {
-        let mut places = lock(&self.places);
-        let own = places.all.iter_mut().find(|entry| entry.number == self.number);
-        own.map(|entry| entry.is_running = true).is_some()
+        let mut state = lock(&self.state);
+        let own_entry = state.entries.iter_mut().find(|entry| entry.number == self.number);
+        own_entry.map(|entry| entry.is_running = true).is_some()
     }
 }
 
-impl Drop for QueuePlace {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
-        lock(&self.places).all.retain(|entry| entry.number != self.number);
+        lock(&self.state).entries.retain(|entry| entry.number != self.number);
     }
 }
 
-fn busy() -> Error {
+fn queue_full_error() -> Error {
     let text = format!("too many concurrent logins: try again in {} s", BUSY_RETRY.as_secs());
     Error::new(error::ErrorKind::Unavailable, "sign_in_busy", text).with_retry_after(BUSY_RETRY)
 }
 
 impl HashQueue {
     pub(super) fn new() -> Self {
-        HashQueue { permits: Arc::new(Semaphore::new(MAX_RUNNING)), places: Arc::default() }
+        HashQueue { permits: Arc::new(Semaphore::new(MAX_RUNNING)), state: Arc::default() }
     }
 
     /// Takes a place, or fails at once. If the queue is full, a source without a place takes over a waiting place of
     /// the source that has the most.
-    pub(super) fn enqueue(&self, lane: Lane) -> Result<QueuePlace> {
-        let mut places = lock(&self.places);
-        let all = places.count(|other| other.is_source() == lane.is_source());
-        let own = places.count(|other| other == lane);
-        let (max, max_own) = match lane {
-            Lane::Source(_) => (MAX_OF_SOURCES, MAX_OF_SOURCE),
-            Lane::User(_) => (MAX_OF_USERS, MAX_OF_USER),
+    pub(super) fn enqueue(&self, owner: QueueOwner) -> Result<QueueTicket> {
+        let mut state = lock(&self.state);
+        let all = state.count(|other| other.is_source() == owner.is_source());
+        let own_entry = state.count(|other| other == owner);
+        let (max, max_own) = match owner {
+            QueueOwner::Source(_) => (MAX_ALL_SOURCES, MAX_PER_SOURCE),
+            QueueOwner::User(_) => (MAX_ALL_USERS, MAX_PER_USER),
         };
-        let has_room = all < max || (own == 0 && lane.is_source() && places.evict());
-        if !has_room || own >= max_own {
-            return Err(busy());
+        let has_capacity = all < max || (own_entry == 0 && owner.is_source() && state.evict());
+        if !has_capacity || own_entry >= max_own {
+            return Err(queue_full_error());
         }
-        places.last += 1;
-        let (number, evicted) = (places.last, Arc::<Notify>::default());
-        places.all.push(QueueEntry { number, lane, is_running: false, evicted: evicted.clone() });
-        Ok(QueuePlace { places: self.places.clone(), number, evicted })
+        state.last += 1;
+        let (number, evicted) = (state.last, Arc::<Notify>::default());
+        state.entries.push(QueueEntry { number, owner, is_running: false, evicted: evicted.clone() });
+        Ok(QueueTicket { state: self.state.clone(), number, evicted })
     }
 
     /// Runs the work on a blocking thread, in order of arrival. Work that has started finishes and holds its place,
     /// even if the caller is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        place: QueuePlace,
+        ticket: QueueTicket,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = tokio::select! {
+        let permit = tokio::select! {
             biased;
-            () = place.evicted.notified() => return Err(busy()),
-            turn = self.permits.clone().acquire_owned() => turn.map_err(|_| Error::shutting_down())?,
+            () = ticket.evicted.notified() => return Err(queue_full_error()),
+            permit = self.permits.clone().acquire_owned() => permit.map_err(|_| Error::shutting_down())?,
         };
-        if !place.start() {
-            return Err(busy());
+        if !ticket.start() {
+            return Err(queue_full_error());
         }
         let work = tokio::task::spawn_blocking(move || {
             let result = work();
-            drop((turn, place));
+            drop((permit, ticket));
             result
         });
         work.await.map_err(|_| Error::shutting_down())?
@@ -158,18 +161,18 @@ mod tests {
 
     use super::*;
 
-    fn source(number: u8) -> Lane {
-        Lane::Source(Some(IpAddr::from([10, 0, 0, number])))
+    fn source(number: u8) -> QueueOwner {
+        QueueOwner::Source(Some(IpAddr::from([10, 0, 0, number])))
     }
 
-    fn take(queue: &HashQueue, lane: Lane) -> Vec<QueuePlace> {
-        std::iter::from_fn(|| queue.enqueue(lane).ok()).collect()
+    fn take(queue: &HashQueue, owner: QueueOwner) -> Vec<QueueTicket> {
+        std::iter::from_fn(|| queue.enqueue(owner).ok()).collect()
     }
 
     #[tokio::test]
     async fn two_hashes_run_at_once_and_a_caller_that_leaves_makes_no_room() {
         let queue = HashQueue::new();
-        let (go, wait) = std::sync::mpsc::sync_channel::<()>(0);
+        let (start_signal, wait) = std::sync::mpsc::sync_channel::<()>(0);
         let (wait, (started, mut starts)) = (Arc::new(Mutex::new(wait)), tokio::sync::mpsc::channel(9));
         let work = || {
             let (wait, started) = (wait.clone(), started.clone());
@@ -179,54 +182,55 @@ mod tests {
                 Ok(())
             }
         };
-        let place = || queue.enqueue(Lane::Source(None)).unwrap();
-        let both = async { tokio::join!(queue.run(place(), work()), queue.run(place(), work())) };
+        let ticket = || queue.enqueue(QueueOwner::Source(None)).unwrap();
+        let both_runs = async { tokio::join!(queue.run(ticket(), work()), queue.run(ticket(), work())) };
         tokio::select! {
-            _ = both => panic!("both wait for the test"),
+            _ = both_runs => panic!("both wait for the test"),
             () = async { starts.recv().await.unwrap(); starts.recv().await.unwrap() } => {}
         }
         // Their callers were dropped, and they still run.
         assert_eq!(queue.permits.available_permits(), 0);
-        let third = queue.run(place(), || Ok(3));
+        let third = queue.run(ticket(), || Ok(3));
         let mut third = std::pin::pin!(third);
         tokio::select! {
             biased;
             _ = &mut third => panic!("no hash may run beside two others"),
             () = std::future::ready(()) => {}
         }
-        go.send(()).unwrap();
+        start_signal.send(()).unwrap();
         assert_eq!(timeout(Duration::from_secs(30), third).await.unwrap(), Ok(3));
-        go.send(()).unwrap();
+        start_signal.send(()).unwrap();
     }
 
     #[test]
     fn the_queue_is_bounded_and_each_lane_has_a_part_of_it() {
         let queue = HashQueue::new();
         let first = take(&queue, source(1));
-        assert_eq!(first.len(), MAX_OF_SOURCE);
+        assert_eq!(first.len(), MAX_PER_SOURCE);
         let error = queue.enqueue(source(1)).err().unwrap();
         assert_eq!((error.kind(), error.code()), (error::ErrorKind::Unavailable, "sign_in_busy"));
         assert_eq!(error.retry_after(), Some(BUSY_RETRY));
         let others: Vec<_> = (2..100).flat_map(|number| take(&queue, source(number))).collect();
-        assert_eq!(lock(&queue.places).all.len(), MAX_OF_SOURCES);
-        let user = Lane::User(UserId::fixed(1));
-        assert_eq!(take(&queue, user).len(), MAX_OF_USER, "logged-in users have their own places");
+        assert_eq!(lock(&queue.state).entries.len(), MAX_ALL_SOURCES);
+        let user = QueueOwner::User(UserId::fixed(1));
+        assert_eq!(take(&queue, user).len(), MAX_PER_USER, "logged-in users have their own places");
         drop((first, others));
-        assert!(lock(&queue.places).all.is_empty());
+        assert!(lock(&queue.state).entries.is_empty());
     }
 
     #[tokio::test]
     async fn a_source_without_a_place_takes_one_over() {
         let queue = HashQueue::new();
-        let mut flood: Vec<_> = (1..=4).map(|number| take(&queue, source(number))).collect();
-        assert_eq!(flood.iter().map(Vec::len).sum::<usize>(), MAX_OF_SOURCES);
-        let running = flood[3].drain(..2).inspect(|place| assert!(place.start())).collect::<Vec<_>>();
+        let mut source_tickets: Vec<_> = (1..=4).map(|number| take(&queue, source(number))).collect();
+        assert_eq!(source_tickets.iter().map(Vec::len).sum::<usize>(), MAX_ALL_SOURCES);
+        let running =
+            source_tickets[3].drain(..2).inspect(|ticket| assert!(ticket.start())).collect::<Vec<_>>();
         let late = queue.enqueue(source(5)).unwrap();
         assert_eq!(queue.enqueue(source(5)).err().unwrap().code(), "sign_in_busy", "it has one already");
-        let evicted = flood[3].pop().unwrap();
+        let evicted = source_tickets[3].pop().unwrap();
         assert_eq!(queue.run(evicted, || Ok(())).await.unwrap_err().code(), "sign_in_busy");
         assert_eq!(queue.run(late, || Ok(5)).await, Ok(5));
-        drop((flood, running));
+        drop((source_tickets, running));
         let single: Vec<_> = (1..=32).map(|number| queue.enqueue(source(number)).unwrap()).collect();
         assert_eq!(queue.enqueue(source(33)).err().unwrap().code(), "sign_in_busy", "each has one place");
         drop(single);

@@ -18,7 +18,7 @@ impl Hub {
         actor: Actor,
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
-        let Some(agent) = self.agent_of(actor).await? else { return Ok(()) };
+        let Some(agent) = self.load_agent(actor).await? else { return Ok(()) };
         let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
         let text = format!("`{}` is limited to {per_minute} calls per minute", agent.name);
         self.consume_bucket(actor, actor.subject().to_string(), per_minute, text, limited).await
@@ -39,15 +39,15 @@ impl Hub {
     async fn consume_bucket(
         &self,
         actor: Actor,
-        of: String,
+        bucket: String,
         per_minute: u32,
         text: String,
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
         let rate = RateLimit { burst: per_minute, per_minute };
-        let take = StoreChange::ConsumeRate { bucket: of, rate, at: self.world.now() };
-        let taken = self.store.commit(actor.tenant(), Batch::new().change(take)).await;
-        let Err(error) = taken else { return Ok(()) };
+        let take = StoreChange::ConsumeRate { bucket, rate, at: self.platform.now() };
+        let commit = self.store.commit(actor.tenant(), Batch::new().change(take)).await;
+        let Err(error) = commit else { return Ok(()) };
         let Some(wait) = error.retry_after() else { return Err(error) };
         self.audit_rejection(actor.tenant(), limited()).await;
         let text = format!("{text}: try again in {} s", error::ceil_seconds(wait));
@@ -56,17 +56,18 @@ impl Hub {
 
     /// Returns the concurrency limits that the start of another call must meet.
     pub(super) async fn concurrency_limits(&self, actor: Actor, server: &Server) -> Result<Vec<StoreChange>> {
-        let agent = self.agent_of(actor).await?.and_then(|agent| agent.calls_at_once);
-        let of_server = server.settings.calls_at_once.map(|most| (ConcurrencyScope::Server(server.id), most));
-        let of_agent = agent.map(|most| (ConcurrencyScope::Subject(actor.subject().to_string()), most));
-        Ok([of_server, of_agent]
+        let agent = self.load_agent(actor).await?.and_then(|agent| agent.calls_at_once);
+        let server_limit =
+            server.settings.calls_at_once.map(|max| (ConcurrencyScope::Server(server.id), max));
+        let agent_limit = agent.map(|max| (ConcurrencyScope::Subject(actor.subject().to_string()), max));
+        Ok([server_limit, agent_limit]
             .into_iter()
             .flatten()
-            .map(|(of, most)| StoreChange::RequireConcurrency { scope: of, max_calls: most })
+            .map(|(bucket, max)| StoreChange::RequireConcurrency { scope: bucket, max_calls: max })
             .collect())
     }
 
-    async fn agent_of(&self, actor: Actor) -> Result<Option<Agent>> {
+    async fn load_agent(&self, actor: Actor) -> Result<Option<Agent>> {
         let Some(agent) = actor.agent() else { return Ok(None) };
         Ok(self.load::<Agent>(actor.tenant(), DocumentKind::Agent, agent).await?.map(|(agent, _)| agent))
     }

@@ -65,8 +65,9 @@ impl Hub {
     }
 
     async fn new_link(&self, by_operator: bool) -> Result<Secret> {
-        let secret = random_secret(&*self.world);
-        let link = LoginLinkRecord { id: link_id(&secret), until: self.world.now() + LINK_TTL, by_operator };
+        let secret = random_secret(&*self.platform);
+        let link =
+            LoginLinkRecord { id: link_id(&secret), until: self.platform.now() + LINK_TTL, by_operator };
         let document = document(DocumentKind::Link, &link.id, &link)?.with_parent(LOCAL_USER);
         self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await?;
         if let Err(error) = self.prune_login_links(&link).await {
@@ -83,7 +84,7 @@ impl Hub {
             let text = "this hub has no URL for browsers";
             Error::new(error::ErrorKind::Unavailable, "no_address", text)
         })?;
-        let expires = self.world.now() + LINK_TTL;
+        let expires = self.platform.now() + LINK_TTL;
         let secret = self.new_link(true).await?;
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
@@ -95,7 +96,7 @@ impl Hub {
             .await?;
         all.retain(|(link, _)| link.id != newest.id);
         all.sort_by_key(|(link, _)| Reverse(link.until));
-        let now = self.world.now();
+        let now = self.platform.now();
         for ((link, _), count) in all.into_iter().zip(2..) {
             if count > MAX_LINKS || now >= link.until {
                 self.delete_if_present(LOCAL, DocumentKey::new(DocumentKind::Link, link.id)).await?;
@@ -106,11 +107,15 @@ impl Hub {
 
     /// Logs the local user in with a link of any hub. Of several concurrent attempts, one succeeds. The password
     /// throttle does not apply: a link cannot be guessed.
-    pub async fn redeem_login_link(&self, given: &Secret, from: &RequestClient) -> Result<NewSession> {
-        let id = link_id(given);
+    pub async fn redeem_login_link(
+        &self,
+        presented_link: &Secret,
+        from: &RequestClient,
+    ) -> Result<NewSession> {
+        let id = link_id(presented_link);
         let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
         let refused = || unauthenticated(MSG_INVALID_LINK);
-        let (link, _) = found.filter(|(link, _)| self.world.now() < link.until).ok_or_else(refused)?;
+        let (link, _) = found.filter(|(link, _)| self.platform.now() < link.until).ok_or_else(refused)?;
         if !link.by_operator && self.has_password().await? {
             return Err(refused());
         }

@@ -71,7 +71,7 @@ impl Hub {
     /// Counts a rejected login. The first of its kind is written in the background: the response time must not reveal
     /// whether a user has the name.
     pub(super) fn record_rejected_login(&self, refused: RejectedLogin) {
-        let now = self.world.now();
+        let now = self.platform.now();
         let (first, Some(count)) = self.authenticator.rejected_logins.count(refused, now) else { return };
         tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "login rejected");
         let (all, store) = (self.authenticator.rejected_logins.clone(), self.store.clone());
@@ -80,7 +80,7 @@ impl Hub {
 
     /// Writes the counts of repeated rejections: those that are due, or all.
     pub(super) async fn flush_rejected_logins(&self, all: bool) {
-        self.authenticator.rejected_logins.write_due(&*self.store, self.world.now(), all).await;
+        self.authenticator.rejected_logins.write_due(&*self.store, self.platform.now(), all).await;
     }
 }
 
@@ -109,10 +109,10 @@ mod tests {
         assert_eq!(all.count(refused(1), at(0)).1, Some(1));
         for second in 0..59 {
             assert_eq!(all.count(refused(1), at(second)).1, None);
-            assert!(all.due(at(second), false).is_empty());
+            assert!(all.take_due(at(second), false).is_empty());
         }
-        assert_eq!(all.due(at(60), false), [(refused(1), 59)]);
-        assert!(all.due(at(120), false).is_empty());
+        assert_eq!(all.take_due(at(60), false), [(refused(1), 59)]);
+        assert!(all.take_due(at(120), false).is_empty());
         assert_eq!(all.count(refused(1), at(121)).1, Some(1), "it was quiet for a minute");
     }
 
@@ -122,6 +122,6 @@ mod tests {
         let written = (0..10_000).filter_map(|source| all.count(refused(source), at(0)).1).count();
         assert_eq!(written, MAX_KINDS + 1);
         let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
-        assert_eq!(all.due(at(60), false), [(refused(1).overflow_kind(), rest)]);
+        assert_eq!(all.take_due(at(60), false), [(refused(1).overflow_kind(), rest)]);
     }
 }

@@ -30,12 +30,12 @@ impl Attempts {
     fn wait(&self, free: u32, now: Timestamp) -> Duration {
         let backoff =
             self.count.checked_sub(free).map(|excess| Duration::from_secs(1 << excess.min(16)).min(MAX_WAIT));
-        backoff.unwrap_or_default().saturating_sub(since(self.last, now))
+        backoff.unwrap_or_default().saturating_sub(elapsed_since(self.last, now))
     }
 }
 
 /// Returns the time since `last`. A clock that was set back counts as no time.
-fn since(last: Timestamp, now: Timestamp) -> Duration {
+fn elapsed_since(last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(last)).unwrap_or_default()
 }
 
@@ -61,8 +61,8 @@ impl LoginThrottle {
             return Err(wait);
         }
         for limit in limits {
-            let tries = load_attempts(&mut all, limit.key, now);
-            *tries = Attempts { count: tries.count + 1, last: now };
+            let attempts = load_attempts(&mut all, limit.key, now);
+            *attempts = Attempts { count: attempts.count + 1, last: now };
         }
         Ok(())
     }
@@ -79,18 +79,18 @@ impl LoginThrottle {
 /// Returns the attempts of one key, reset if they are too old to count.
 fn load_attempts(all: &mut HashMap<Digest, Attempts>, key: Digest, now: Timestamp) -> &mut Attempts {
     if all.len() >= MAX_TRACKED_KEYS && !all.contains_key(&key) {
-        all.retain(|_, tries| since(tries.last, now) < RESET_AFTER);
+        all.retain(|_, attempts| elapsed_since(attempts.last, now) < RESET_AFTER);
         if all.len() >= MAX_TRACKED_KEYS {
-            let oldest = all.iter().min_by_key(|(_, tries)| tries.last).map(|(key, _)| *key);
+            let oldest = all.iter().min_by_key(|(_, attempts)| attempts.last).map(|(key, _)| *key);
             oldest.map(|key| all.remove(&key));
         }
     }
-    let tries = all.entry(key).or_insert(Attempts { count: 0, last: now });
-    tries.last = tries.last.min(now);
-    if since(tries.last, now) >= RESET_AFTER {
-        tries.count = 0;
+    let attempts = all.entry(key).or_insert(Attempts { count: 0, last: now });
+    attempts.last = attempts.last.min(now);
+    if elapsed_since(attempts.last, now) >= RESET_AFTER {
+        attempts.count = 0;
     }
-    tries
+    attempts
 }
 
 #[cfg(test)]

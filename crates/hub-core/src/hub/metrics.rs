@@ -32,8 +32,8 @@ impl DurationHistogram {
     pub fn add(&mut self, millis: u64) {
         self.count += 1;
         self.total_ms += millis;
-        if let Some(within) = BUCKET_BOUNDS_MS.iter().position(|bound| millis <= *bound) {
-            self.buckets[within] += 1;
+        if let Some(bucket) = BUCKET_BOUNDS_MS.iter().position(|bound| millis <= *bound) {
+            self.buckets[bucket] += 1;
         }
     }
 }
@@ -48,9 +48,9 @@ impl CallMetrics {
         tenant: TenantId,
         server: &str,
         status: CallStatus,
-        took: SignedDuration,
+        duration: SignedDuration,
     ) {
-        let millis = u64::try_from(took.as_millis()).unwrap_or_default();
+        let millis = u64::try_from(duration.as_millis()).unwrap_or_default();
         let mut all = lock(&self.0);
         let key = (tenant, server.to_owned(), status.name());
         if all.len() >= MAX_METERED_SERVERS * CallStatus::ALL.len() && !all.contains_key(&key) {
@@ -62,7 +62,9 @@ impl CallMetrics {
     /// Returns the finished calls of a tenant, by server slug and status.
     pub fn calls(&self, actor: Actor) -> Vec<(String, &'static str, DurationHistogram)> {
         let all = lock(&self.0);
-        let own = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());
-        own.map(|((_, server, status), ended)| (server.clone(), *status, ended.clone())).collect()
+        let tenant_calls = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());
+        tenant_calls
+            .map(|((_, server, status), histogram)| (server.clone(), *status, histogram.clone()))
+            .collect()
     }
 }

@@ -38,6 +38,7 @@ mod restore;
 mod retention;
 mod schema_cache;
 mod server_records;
+mod server_views;
 mod servers;
 pub mod sessions;
 mod subject_names;
@@ -94,7 +95,7 @@ pub use login_links::LoginLink;
 pub use metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use resources_prompts::FeatureList;
 pub use retention::Retention;
-pub use servers::{ServerFilter, ServerView};
+pub use server_views::{ServerFilter, ServerView};
 pub use sync::SyncReport;
 pub use tool_listing::usable_tools;
 pub use tools::{ToolFilter, ToolView};
@@ -145,7 +146,7 @@ impl Default for HubOptions {
 
 /// MCP hub: manages upstream servers, enforces policy and records calls.
 pub struct Hub {
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     store: Arc<dyn Store>,
     keys: Arc<KeyRing>,
     signer: AuditSigner,
@@ -155,9 +156,9 @@ pub struct Hub {
     retention: Mutex<Retention>,
     connections: Arc<ConnectionPool>,
     /// Programs of the configured stdio servers. `None` if the program is unknown and this was logged.
-    launches: Mutex<HashMap<(TenantId, ServerId), Option<ProgramSpec>>>,
+    programs: Mutex<HashMap<(TenantId, ServerId), Option<ProgramSpec>>>,
     /// Whether the configuration file was applied since the hub was started.
-    has_operated: AtomicBool,
+    config_applied: AtomicBool,
     schema_cache: schema_cache::SchemaCache,
     user_names: subject_names::UserNames,
     tool_names: Arc<tool_name_cache::ToolNameCache>,
@@ -182,7 +183,7 @@ pub struct Hub {
 impl Hub {
     /// Creates a hub on this store, with the keys of this file.
     pub fn new(
-        world: Arc<dyn Platform>,
+        platform: Arc<dyn Platform>,
         store: Arc<dyn Store>,
         keys: KeyFile,
         egress: Egress,
@@ -192,11 +193,11 @@ impl Hub {
         let store = CachedStore::new(store);
         let (events, commits) = (store.events().clone(), store.commits().clone());
         let store: Arc<dyn Store> = Arc::new(store);
-        let world: Arc<dyn Platform> = match store.shared() {
-            Some(_) => Arc::new(ClusterClock::new(world, store.clone())),
-            None => world,
+        let platform: Arc<dyn Platform> = match store.shared() {
+            Some(_) => Arc::new(ClusterClock::new(platform, store.clone())),
+            None => platform,
         };
-        let keys = Arc::new(KeyRing::new(store.clone(), world.clone(), keys));
+        let keys = Arc::new(KeyRing::new(store.clone(), platform.clone(), keys));
         let sync_queue = Arc::new(sync_queue::SyncQueue::default());
         let changed = {
             let due = sync_queue.clone();
@@ -209,15 +210,15 @@ impl Hub {
         let processes = options.processes.clone();
         let (rejections, tasks) = (Arc::<rejections::Rejections>::default(), Arc::<TaskSet>::default());
         let denied_hook =
-            rejections::denial_recorder(rejections.clone(), world.clone(), store.clone(), tasks.clone());
-        let connections = ConnectionPool::new(world.clone(), egress, events.clone(), changed, processes);
+            rejections::denial_recorder(rejections.clone(), platform.clone(), store.clone(), tasks.clone());
+        let connections = ConnectionPool::new(platform.clone(), egress, events.clone(), changed, processes);
         let connections =
             Arc::new(connections.on_denied(denied_hook).with_hub_secrets(keys.hub_secrets().clone()));
-        let authenticator = authenticator::Authenticator::new(&*world);
+        let authenticator = authenticator::Authenticator::new(&*platform);
         keys.hub_secrets()
             .add(api_token::secret_bytes(&authenticator.process.secret).iter().map(|secret| &**secret));
         Hub {
-            world,
+            platform,
             store,
             keys,
             signer,
@@ -226,8 +227,8 @@ impl Hub {
             retention: Mutex::new(options.retention),
             options,
             connections,
-            launches: Mutex::default(),
-            has_operated: AtomicBool::new(false),
+            programs: Mutex::default(),
+            config_applied: AtomicBool::new(false),
             schema_cache: schema_cache::SchemaCache::default(),
             user_names: subject_names::UserNames::default(),
             tool_names: Arc::default(),
@@ -365,7 +366,7 @@ impl Hub {
 
     /// Creates an audit entry of this actor.
     fn entry(&self, actor: Actor, action: &'static str) -> AuditEntry {
-        AuditEntry::new(self.world.now(), &actor.subject().to_string(), action)
+        AuditEntry::new(self.platform.now(), &actor.subject().to_string(), action)
     }
 }
 

@@ -13,7 +13,7 @@ const PASSWORD_LEN: std::ops::RangeInclusive<usize> = 8..=1_024;
 /// Memory of one Argon2id hash, in KiB.
 const MEMORY_KIB: u32 = 64 * 1_024;
 /// Passes of Argon2id over this memory.
-const PASSES: u32 = 3;
+const ITERATIONS: u32 = 3;
 
 /// Password hash of a user, stored with its Argon2id parameters.
 #[derive(Clone, Serialize, Deserialize)]
@@ -26,16 +26,16 @@ pub(super) struct PasswordHash {
 
 impl PasswordHash {
     /// Hashes a password. Deliberately slow.
-    pub(super) fn new(world: &dyn Platform, password: &Secret) -> Result<Self> {
-        let mut record = Self::dummy(world);
+    pub(super) fn new(platform: &dyn Platform, password: &Secret) -> Result<Self> {
+        let mut record = Self::dummy(platform);
         record.hash = record.hash(password)?;
         Ok(record)
     }
 
     /// Creates a hash that no password matches; verifying it takes as long as for a real one.
-    pub(super) fn dummy(world: &dyn Platform) -> Self {
-        let salt = hex(&random::<16>(world));
-        PasswordHash { memory: MEMORY_KIB, passes: PASSES, salt, hash: String::new() }
+    pub(super) fn dummy(platform: &dyn Platform) -> Self {
+        let salt = hex(&random::<16>(platform));
+        PasswordHash { memory: MEMORY_KIB, passes: ITERATIONS, salt, hash: String::new() }
     }
 
     /// Verifies a password. Deliberately slow.
@@ -85,7 +85,7 @@ mod tests {
     fn it_is_the_hash_that_others_make() {
         // `echo -n password | argon2 0123456789abcdef -id -t 3 -k 65536 -p 1 -l 32`
         let salt = hex(b"0123456789abcdef");
-        let record = PasswordHash { memory: MEMORY_KIB, passes: PASSES, salt, hash: String::new() };
+        let record = PasswordHash { memory: MEMORY_KIB, passes: ITERATIONS, salt, hash: String::new() };
         let expected = "daf16780dcb73e862146297fa17b81b86b480f33c0b67daef0f2c7c809c5797b";
         assert_eq!(record.hash(&"password".into()).as_deref(), Ok(expected));
         let damaged = PasswordHash { salt: "x".into(), ..record };

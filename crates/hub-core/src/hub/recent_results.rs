@@ -25,7 +25,7 @@ impl RecentResults {
 
     pub(super) fn find(&self, tenant: TenantId, call: CallId) -> Option<CallView> {
         let all = lock(&self.0);
-        let found = all.iter().rev().find(|(whose, view)| (*whose, view.id) == (tenant, call))?;
+        let found = all.iter().rev().find(|(owner, view)| (*owner, view.id) == (tenant, call))?;
         Some(found.1.clone())
     }
 }

@@ -22,16 +22,16 @@ impl Hub {
         tenant: TenantId,
         servers: Vec<ConfiguredServer>,
     ) -> Result<Vec<String>> {
-        let is_first = !self.has_operated.load(Ordering::SeqCst);
-        let left_out = match self.try_apply_config(tenant, servers.clone(), is_first).await {
+        let is_first = !self.config_applied.load(Ordering::SeqCst);
+        let conflicts = match self.try_apply_config(tenant, servers.clone(), is_first).await {
             // Another hub applies its file concurrently.
             Err(error) if error.kind() == error::ErrorKind::Conflict => {
                 self.try_apply_config(tenant, servers, is_first).await?
             }
             done => done?,
         };
-        self.has_operated.store(true, Ordering::SeqCst);
-        Ok(left_out)
+        self.config_applied.store(true, Ordering::SeqCst);
+        Ok(conflicts)
     }
 
     /// Makes one attempt of [`Self::apply_config`]. `is_first`: this hub has not applied its file yet.
@@ -41,14 +41,14 @@ impl Hub {
         servers: Vec<ConfiguredServer>,
         is_first: bool,
     ) -> Result<Vec<String>> {
-        let (actor, mut left_out, mut errors) = (Actor::new(tenant, Subject::Hub), Vec::new(), Vec::new());
+        let (actor, mut conflicts, mut errors) = (Actor::new(tenant, Subject::Hub), Vec::new(), Vec::new());
         let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
-        let mut known = self.load_server_records(tenant).await?;
+        let mut existing = self.load_server_records(tenant).await?;
         // Each hub of a cluster has its own file. A hub that starts with an old file, or none, must not disable the
         // servers of the others.
         if is_first && self.store.shared().is_some() {
             for (_, record, _) in
-                known.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
+                existing.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
             {
                 tracing::warn!(
                     server = record.slug.as_str(),
@@ -58,7 +58,7 @@ impl Hub {
         }
         // A failure for one server does not affect the others.
         for (id, record, version) in
-            known.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
+            existing.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
         {
             let slug = record.slug.clone();
             let done = self.disable_undeclared(actor, id, record, version).await;
@@ -66,10 +66,10 @@ impl Hub {
         }
         for server in servers {
             let slug = server.slug.clone();
-            let place = known.iter().position(|(_, record, _)| record.slug == slug);
-            let done = match place.map(|place| known.swap_remove(place)) {
+            let position = existing.iter().position(|(_, record, _)| record.slug == slug);
+            let done = match position.map(|position| existing.swap_remove(position)) {
                 Some((_, record, _)) if !record.is_from_file => {
-                    left_out.push(slug.as_str().to_owned());
+                    conflicts.push(slug.as_str().to_owned());
                     Ok(())
                 }
                 Some((id, record, version)) => {
@@ -79,7 +79,7 @@ impl Hub {
             };
             errors.extend(done.err().map(|error| (slug, error)));
         }
-        let Some((_, first)) = errors.first() else { return Ok(left_out) };
+        let Some((_, first)) = errors.first() else { return Ok(conflicts) };
         let text: Vec<_> =
             errors.iter().map(|(slug, error)| format!("`{}`: {error}", slug.as_str())).collect();
         Err(Error::new(first.kind(), first.code(), text.join("; ")))
@@ -102,7 +102,7 @@ impl Hub {
             server = record.slug.as_str(),
             "server is not in the configuration file any more; disabled, its secrets stay stored"
         );
-        (record.has_left_file, record.settings.enabled, record.updated) = (true, false, self.world.now());
+        (record.has_left_file, record.settings.enabled, record.updated) = (true, false, self.platform.now());
         let entry = self.entry(actor, "server.changed").with("server", id.to_string());
         let entry = entry.with("configuration_file", "not declared");
         let batch = Batch::new().change(upsert(record.document(id)?, version)).audit(entry);
@@ -135,13 +135,20 @@ impl Hub {
         all.into_iter().map(read).collect()
     }
 
-    async fn add_configured(&self, actor: Actor, operated: ConfiguredServer) -> Result<()> {
-        let (id, now, tenant) = (ServerId::new(&*self.world), self.world.now(), actor.tenant());
-        let ConfiguredServer { slug, settings, transport, .. } = operated;
-        let place = StoredTransport::from_transport(&transport);
+    async fn add_configured(&self, actor: Actor, configured: ConfiguredServer) -> Result<()> {
+        let (id, now, tenant) = (ServerId::new(&*self.platform), self.platform.now(), actor.tenant());
+        let ConfiguredServer { slug, settings, transport, .. } = configured;
+        let position = StoredTransport::from_transport(&transport);
         let (is_from_file, has_left_file) = (true, false);
-        let record =
-            ServerRecord { slug, settings, place, is_from_file, has_left_file, created: now, updated: now };
+        let record = ServerRecord {
+            slug,
+            settings,
+            place: position,
+            is_from_file,
+            has_left_file,
+            created: now,
+            updated: now,
+        };
         let entry = self
             .entry(actor, "server.added")
             .with("server", id.to_string())
@@ -166,14 +173,14 @@ impl Hub {
         id: ServerId,
         record: ServerRecord,
         version: u64,
-        operated: ConfiguredServer,
+        configured: ConfiguredServer,
     ) -> Result<()> {
         let tenant = actor.tenant();
-        let ConfiguredServer { settings, transport, .. } = operated;
+        let ConfiguredServer { settings, transport, .. } = configured;
         let before = self.find_program(tenant, id);
         let is_first = matches!(transport, Transport::Stdio(_)) && before.is_none();
         let same_launch = match &transport {
-            Transport::Stdio(launch) => is_first || before.as_ref() == Some(launch),
+            Transport::Stdio(program) => is_first || before.as_ref() == Some(program),
             Transport::Http(_) | Transport::Sse(_) => true,
         };
         let is_same = record.settings == settings
@@ -190,12 +197,12 @@ impl Hub {
     }
 
     pub(super) fn find_program(&self, tenant: TenantId, server: ServerId) -> Option<ProgramSpec> {
-        lock(&self.launches).get(&(tenant, server)).cloned().flatten()
+        lock(&self.programs).get(&(tenant, server)).cloned().flatten()
     }
 
     /// Marks the program of a server as unknown. Logs this once, until it is known again.
     pub(super) fn warn_missing_program(&self, tenant: TenantId, server: ServerId, error: &Error) {
-        if lock(&self.launches).insert((tenant, server), None).is_none() {
+        if lock(&self.programs).insert((tenant, server), None).is_none() {
             tracing::warn!(server.id = %server, %error, "skipping a server without a program");
         }
     }
@@ -205,12 +212,12 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: ServerId,
-        launch: Option<ProgramSpec>,
+        program: Option<ProgramSpec>,
     ) -> Option<ProgramSpec> {
-        let mut launches = lock(&self.launches);
-        let before = match launch {
-            Some(launch) => launches.insert((tenant, server), Some(launch)),
-            None => launches.remove(&(tenant, server)),
+        let mut programs = lock(&self.programs);
+        let before = match program {
+            Some(program) => programs.insert((tenant, server), Some(program)),
+            None => programs.remove(&(tenant, server)),
         };
         before.flatten()
     }

@@ -67,7 +67,7 @@ impl RepeatedEvent for AuditRejection {
 
     /// Returns whether both have the same subject. Each subject has its own share of the audit, so that none hides the
     /// rejections of others.
-    fn shares_with(&self, other: &Self) -> bool {
+    fn has_same_share(&self, other: &Self) -> bool {
         (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
     }
 
@@ -93,20 +93,20 @@ pub(super) type Rejections = RepeatCounter<AuditRejection>;
 /// Returns the callback that records denied egress in the audit.
 pub(super) fn denial_recorder(
     denials: Arc<Rejections>,
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     store: Arc<dyn Store>,
     tasks: Arc<TaskSet>,
 ) -> OnDenied {
     Arc::new(move |actor: Actor, server, denied: &Denial<'_>| {
         let reason: String = denied.reason.chars().take(MAX_EGRESS_REASON_LEN).collect();
-        let mut entry = AuditEntry::new(world.now(), &actor.subject().to_string(), "egress.denied")
+        let mut entry = AuditEntry::new(platform.now(), &actor.subject().to_string(), "egress.denied")
             .with("reason", reason)
             .with("server", server.to_string())
             .with("host", denied.host);
         if let Some(address) = denied.address {
             entry = entry.with("address", address.to_string());
         }
-        let (refusal, now) = (AuditRejection::new(actor.tenant(), entry, None), world.now());
+        let (refusal, now) = (AuditRejection::new(actor.tenant(), entry, None), platform.now());
         let (first, Some(count)) = denials.count(refusal, now) else { return };
         let (denials, store) = (denials.clone(), store.clone());
         tasks.spawn(async move { denials.write(&*store, &first, (now, count)).await });
@@ -116,24 +116,24 @@ pub(super) fn denial_recorder(
 impl Hub {
     /// Writes the counts of repeated rejections: those that are due, or all.
     pub(super) async fn flush_rejections(&self, all: bool) {
-        self.rejections.write_due(&*self.store, self.world.now(), all).await;
+        self.rejections.write_due(&*self.store, self.platform.now(), all).await;
     }
 
     /// Counts a rejection and waits until the first of its kind is written.
     pub(super) async fn audit_rejection(&self, tenant: TenantId, entry: AuditEntry) {
-        if let Some(written) = self.count_rejection(tenant, entry) {
-            let written = async move {
-                written.await;
+        if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
+            let entry_to_write = async move {
+                entry_to_write.await;
                 Ok(())
             };
-            let _ = self.detached(written).await; // fails only during shutdown
+            let _ = self.detached(entry_to_write).await; // fails only during shutdown
         }
     }
 
     /// Counts a rejection without waiting: the response time must not reveal whether an entry was written.
     pub(super) fn audit_rejection_later(&self, tenant: TenantId, entry: AuditEntry) {
-        if let Some(written) = self.count_rejection(tenant, entry) {
-            self.tasks.spawn(written);
+        if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
+            self.tasks.spawn(entry_to_write);
         }
     }
 
@@ -143,7 +143,7 @@ impl Hub {
         tenant: TenantId,
         entry: AuditEntry,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let now = self.world.now();
+        let now = self.platform.now();
         let (first, Some(count)) = self.rejections.count(AuditRejection::new(tenant, entry, None), now)
         else {
             return None;
@@ -176,16 +176,16 @@ mod tests {
         for second in 0..59 {
             let (first, count) = denials.count(refusal("hub", "a", 2), at(second));
             assert_eq!((first.call, count), (Some(CallId::fixed(1)), None));
-            assert!(denials.due(at(second), false).is_empty());
+            assert!(denials.take_due(at(second), false).is_empty());
         }
-        let due = denials.due(at(60), false);
+        let due = denials.take_due(at(60), false);
         assert_eq!(due, [(refusal("hub", "a", 1), 59)]);
         let entry = due[0].0.entry(at(60), 59);
         assert_eq!((entry.at, &entry.fields["count"]), (at(60), &Value::from(59)));
         assert_eq!(entry.fields["call"], CallId::fixed(1).to_string());
         assert_eq!(denials.count(refusal("hub", "a", 3), at(61)).1, None);
-        assert_eq!(denials.due(at(62), true), [(refusal("hub", "a", 1), 1)]);
-        assert!(denials.due(at(122), false).is_empty());
+        assert_eq!(denials.take_due(at(62), true), [(refusal("hub", "a", 1), 1)]);
+        assert!(denials.take_due(at(122), false).is_empty());
         assert_eq!(
             denials.count(refusal("hub", "a", 4), at(123)).1,
             Some(1),
@@ -207,6 +207,6 @@ mod tests {
         let other = AuditRejection { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
         assert_eq!(denials.count(other, at(0)).1, Some(1));
         let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
-        assert_eq!(denials.due(at(60), false), [(others, rest)]);
+        assert_eq!(denials.take_due(at(60), false), [(others, rest)]);
     }
 }

@@ -23,7 +23,7 @@ pub(super) trait RepeatedEvent: Clone + Eq + Hash {
     fn tenant(&self) -> TenantId;
 
     /// Reports whether both kinds use the same share of [`MAX_KINDS`]. Default: kinds of the same tenant do.
-    fn shares_with(&self, other: &Self) -> bool {
+    fn has_same_share(&self, other: &Self) -> bool {
         self.tenant() == other.tenant()
     }
 
@@ -38,7 +38,7 @@ pub(super) trait RepeatedEvent: Clone + Eq + Hash {
 }
 
 struct RepeatCount {
-    written: Timestamp,
+    last_written: Timestamp,
     /// Events that are not in an entry yet.
     pending: u64,
     /// Whether the last entry could not be written. The next event is then written at once.
@@ -60,7 +60,7 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
     pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
-        let is_full = || all.keys().filter(|known| known.shares_with(&kind)).count() >= MAX_KINDS;
+        let is_full = || all.keys().filter(|counted| counted.has_same_share(&kind)).count() >= MAX_KINDS;
         let kind = if !is_known && is_full() { kind.overflow_kind() } else { kind };
         let mut lost = 0;
         if let Some((first, count)) = all.remove_entry(&kind) {
@@ -70,7 +70,7 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
             }
             lost = count.pending;
         }
-        all.insert(kind.clone(), RepeatCount { written: now, pending: 0, write_failed: false });
+        all.insert(kind.clone(), RepeatCount { last_written: now, pending: 0, write_failed: false });
         (kind, Some(lost + 1))
     }
 
@@ -88,10 +88,10 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
             // After a conflict the caller retries and counts the event again.
             let lost = if error.kind() == error::ErrorKind::Conflict { count - 1 } else { count };
             let mut all = lock(&self.0);
-            let more = all.remove(kind).map_or(0, |known| known.pending) + lost;
+            let pending = all.remove(kind).map_or(0, |counted| counted.pending) + lost;
             let mut kind = kind.clone();
             kind.drop_record();
-            all.insert(kind, RepeatCount { written: at, pending: more, write_failed: true });
+            all.insert(kind, RepeatCount { last_written: at, pending, write_failed: true });
         }
         done
     }
@@ -106,25 +106,25 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
 
     /// Returns the repeated kinds that are due, or all, with their counts. Drops kinds that were not repeated for a
     /// minute.
-    pub(super) fn due(&self, now: Timestamp, all: bool) -> Vec<(K, u64)> {
+    pub(super) fn take_due(&self, now: Timestamp, all: bool) -> Vec<(K, u64)> {
         let mut due = Vec::new();
         lock(&self.0).retain(|kind, count| {
-            if !all && now.duration_since(count.written) < MINUTE {
+            if !all && now.duration_since(count.last_written) < MINUTE {
                 return true;
             }
-            let RepeatCount { pending: more, write_failed: is_lost, .. } =
-                std::mem::replace(count, RepeatCount { written: now, pending: 0, write_failed: false });
-            if more > 0 {
-                due.push((kind.clone(), more));
+            let RepeatCount { pending, write_failed, .. } =
+                std::mem::replace(count, RepeatCount { last_written: now, pending: 0, write_failed: false });
+            if pending > 0 {
+                due.push((kind.clone(), pending));
             }
-            more > 0 && !is_lost
+            pending > 0 && !write_failed
         });
         due
     }
 
     /// Writes the entries that are due, or all.
     pub(super) async fn write_due(&self, store: &dyn Store, now: Timestamp, all: bool) {
-        for (kind, count) in self.due(now, all) {
+        for (kind, count) in self.take_due(now, all) {
             self.write(store, &kind, (now, count)).await;
         }
     }

@@ -66,32 +66,33 @@ const PROMPT: ReadOperation = ReadOperation {
 
 impl Hub {
     /// Lists resources, templates or prompts of a server.
-    pub async fn list_feature(&self, actor: Actor, server: &str, what: FeatureList) -> Result<Vec<Value>> {
-        let entry =
-            |server: &str| self.entry(actor, "call.limited").with("server", server).with("list", what.name());
+    pub async fn list_feature(&self, actor: Actor, server: &str, feature: FeatureList) -> Result<Vec<Value>> {
+        let entry = |server: &str| {
+            self.entry(actor, "call.limited").with("server", server).with("list", feature.name())
+        };
         self.consume_rate_limit(actor, || entry(server)).await?;
         let server = self.visible_server(actor, server).await?;
         if !self.may_read_features(actor, &server).await?.0 {
             return Ok(Vec::new());
         }
-        let can = self.connection_for(actor, &server).await?.capabilities().clone();
-        let is_offered = match what {
-            FeatureList::Resources | FeatureList::Templates => can.resources.is_some(),
-            FeatureList::Prompts => can.prompts.is_some(),
+        let capabilities = self.connection_for(actor, &server).await?.capabilities().clone();
+        let is_offered = match feature {
+            FeatureList::Resources | FeatureList::Templates => capabilities.resources.is_some(),
+            FeatureList::Prompts => capabilities.prompts.is_some(),
         };
         if !is_offered {
             return Ok(Vec::new());
         }
         self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
         let send = |client: Client| async move {
-            match what {
+            match feature {
                 FeatureList::Resources => list_all(client.resources()).await,
                 FeatureList::Templates => list_all(client.resource_templates()).await,
                 FeatureList::Prompts => list_all(client.prompts()).await,
             }
         };
-        let (listed, hidden) = self.send_read(actor, &server, "its list cannot be read", send).await?;
-        Ok(listed.into_iter().map(|item| hidden.redact(item)).collect())
+        let (listed, redactor) = self.send_read(actor, &server, "its list cannot be read", send).await?;
+        Ok(listed.into_iter().map(|item| redactor.redact(item)).collect())
     }
 
     /// Reads a resource of a server and records it in the audit.
@@ -101,8 +102,8 @@ impl Hub {
         }
         let server = self.admit(actor, server, &RESOURCE, uri).await?;
         let send = |client: Client| client.read(uri).into_future();
-        let (read, hidden) = self.send_read(actor, &server, "the resource cannot be read", send).await?;
-        self.bounded(&hidden, to_value(&read, Revision::LATEST))
+        let (read, redactor) = self.send_read(actor, &server, "the resource cannot be read", send).await?;
+        self.bounded(&redactor, to_value(&read, Revision::LATEST))
     }
 
     /// Renders a prompt of a server and records it in the audit.
@@ -115,8 +116,8 @@ impl Hub {
     ) -> Result<Value> {
         let server = self.admit(actor, server, &PROMPT, name).await?;
         let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
-        let (got, hidden) = self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
-        self.bounded(&hidden, to_value(&got, Revision::LATEST))
+        let (got, redactor) = self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
+        self.bounded(&redactor, to_value(&got, Revision::LATEST))
     }
 
     /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
@@ -132,20 +133,20 @@ impl Hub {
     }
 
     /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
-    async fn admit(&self, actor: Actor, server: &str, what: &ReadOperation, name: &str) -> Result<Server> {
+    async fn admit(&self, actor: Actor, server: &str, feature: &ReadOperation, name: &str) -> Result<Server> {
         let entry =
-            |action, server: &str| self.entry(actor, action).with("server", server).with(what.field, name);
+            |action, server: &str| self.entry(actor, action).with("server", server).with(feature.field, name);
         self.consume_rate_limit(actor, || entry("call.limited", server)).await?;
         let server = self.visible_server(actor, server).await?;
         let id = server.id.to_string();
         let (is_granted, agent) = self.may_read_features(actor, &server).await?;
         if !is_granted {
-            let refused = entry(what.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
+            let refused = entry(feature.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
             self.audit_rejection_later(actor.tenant(), refused);
-            return Err(Error::not_found(what.name, shorten(name)));
+            return Err(Error::not_found(feature.name, shorten(name)));
         }
         self.consume_server_rate_limit(actor, &server, || entry("call.limited", &id)).await?;
-        let mut batch = Batch::new().audit(entry(what.read_action, &id));
+        let mut batch = Batch::new().audit(entry(feature.read_action, &id));
         if self.store.shared().is_some() {
             // Fail if another hub has changed one of these documents.
             let by = std::iter::once((DocumentKey::new(DocumentKind::Server, server.id), server.version))
@@ -169,7 +170,7 @@ impl Hub {
         loop {
             let client = self.connection_for(actor, server).await?;
             let error = match send(Client::clone(&client)).await {
-                Ok(answer) => return Ok((answer, client.hidden.clone())),
+                Ok(response) => return Ok((response, client.redactor.clone())),
                 Err(error) => error,
             };
             // The connection had closed before anything was sent: use a new one at once, the first time.
@@ -179,7 +180,7 @@ impl Hub {
             }
             if attempts >= server.settings.retry_attempts || !is_retryable(&error) {
                 self.failed_request(&client, &error).await;
-                return Err(request_error(server, &client.hidden, failure, &error));
+                return Err(request_error(server, &client.redactor, failure, &error));
             }
             tokio::time::sleep(backoff(attempts)).await;
             attempts += 1;
@@ -187,8 +188,8 @@ impl Hub {
     }
 
     /// Redacts a result and enforces the size limit.
-    fn bounded(&self, hidden: &Redactor, result: Value) -> Result<Value> {
-        let result = hidden.redact(result);
+    fn bounded(&self, redactor: &Redactor, result: Value) -> Result<Value> {
+        let result = redactor.redact(result);
         let (size, limit) = (result.to_string().len(), self.options.result_limit);
         if size > limit {
             let text = format!("the result has {size} bytes; the limit is {limit} bytes");

@@ -11,8 +11,8 @@ impl Hub {
     /// outcome `unknown`. Returns their number.
     pub async fn finish_restore(&self, contents: &BackupSummary) -> Result<usize> {
         self.unlock().await?;
-        let entry =
-            AuditEntry::new(self.world.now(), "hub", "store.restored").with("made", contents.at.to_string());
+        let entry = AuditEntry::new(self.platform.now(), "hub", "store.restored")
+            .with("made", contents.at.to_string());
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
         self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
         let unknown = self.recover().await?;

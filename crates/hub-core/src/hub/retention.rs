@@ -50,10 +50,10 @@ impl Hub {
     /// commits can run in between.
     pub async fn prune_calls(&self, tenant: TenantId) -> Result<()> {
         let history = lock(&self.retention).history;
-        let before = self.world.now().saturating_sub(history).unwrap_or(Timestamp::MIN);
+        let before = self.platform.now().saturating_sub(history).unwrap_or(Timestamp::MIN);
         loop {
-            let forget = StoreChange::PruneCalls { before, max_calls: MAX_DELETED };
-            self.store.commit(tenant, Batch::new().change(forget)).await?;
+            let prune = StoreChange::PruneCalls { before, max_calls: MAX_DELETED };
+            self.store.commit(tenant, Batch::new().change(prune)).await?;
             if !self.store.has_calls_before(tenant, before).await? {
                 return Ok(());
             }
@@ -64,18 +64,18 @@ impl Hub {
     pub async fn archive_audit(&self, tenant: TenantId) -> Result<()> {
         let (stored, folder) = (lock(&self.retention).audit, self.options.segments.clone());
         let (Some(stored), Some(folder)) = (stored, folder) else { return Ok(()) };
-        let before = self.world.now().saturating_sub(stored).unwrap_or(Timestamp::MIN).as_second();
+        let before = self.platform.now().saturating_sub(stored).unwrap_or(Timestamp::MIN).as_second();
         let before =
             Timestamp::from_second(before - before.rem_euclid(SECONDS_PER_DAY)).unwrap_or(Timestamp::MIN);
-        let known = self.load_all::<Segment>(tenant, DocumentKind::Segment, None).await?;
+        let segments = self.load_all::<Segment>(tenant, DocumentKind::Segment, None).await?;
         // Entries added from here on are not old.
-        let (mut number, end) = (known.len() as u64, self.store.audit_head(tenant).await?.number);
-        let mut head = known.last().map_or_else(|| ChainHead::start(tenant), |(last, _)| last.end_head());
+        let (mut number, end) = (segments.len() as u64, self.store.audit_head(tenant).await?.number);
+        let mut head = segments.last().map_or_else(|| ChainHead::start(tenant), |(last, _)| last.end_head());
         while let Some(entries) = self.next_segment(tenant, head, (before, end), &folder).await? {
             number += 1;
-            let unwritten = |error| segment_write_error(&folder, &error);
+            let write_error = |error| segment_write_error(&folder, &error);
             let (segment, text) =
-                entries.seal(&self.signer, tenant, number).map_err(|error| unwritten(error.into()))?;
+                entries.seal(&self.signer, tenant, number).map_err(|error| write_error(error.into()))?;
             head = segment.end_head();
             self.write_segment(&folder, segment, text).await?;
         }
@@ -99,9 +99,9 @@ impl Hub {
                 break;
             }
             for row in rows {
-                let is_over = partial_end.is_some_and(|partial_end| row.number > partial_end)
+                let is_past_partial = partial_end.is_some_and(|partial_end| row.number > partial_end)
                     || entries.text.len() >= MAX_SEGMENT_BYTES;
-                if is_over || row.at >= before || row.number >= end {
+                if is_past_partial || row.at >= before || row.number >= end {
                     break 'pages;
                 }
                 entries.add(row).map_err(|broken| {
@@ -117,11 +117,12 @@ impl Hub {
     async fn write_segment(&self, folder: &Path, segment: Segment, text: Vec<u8>) -> Result<()> {
         let (tenant, path) = (segment.tenant, folder.join(segment.file_name()));
         let file = path.clone();
-        let written = spawn_blocking(move || private_file::write(&file, &text, &SystemPlatform)).await;
-        let written = written.map_err(std::io::Error::other).and_then(|written| written);
-        written.map_err(|error| segment_write_error(folder, &error))?;
+        let write_result = spawn_blocking(move || private_file::write(&file, &text, &SystemPlatform)).await;
+        let write_result = write_result.map_err(std::io::Error::other).and_then(|write_result| write_result);
+        write_result.map_err(|error| segment_write_error(folder, &error))?;
         let id = format!("{:020}", segment.first);
-        let entry = AuditEntry::new(self.world.now(), "hub", "audit.seal").with("segment", segment.segment);
+        let entry =
+            AuditEntry::new(self.platform.now(), "hub", "audit.seal").with("segment", segment.segment);
         let entry = entry.with("first", segment.first).with("last", segment.last);
         let batch = Batch::new()
             .change(upsert(document(DocumentKind::Segment, &id, &segment)?, 0))

@@ -33,17 +33,17 @@ impl SchemaCache {
 
     fn get_or_compile(&self, schema: &Value) -> Result<Arc<Schema>, String> {
         let digest = Digest::of("linchpin schema").json(schema).finish();
-        if let Some(known) = lock(&self.0).get(&digest) {
-            return Ok(known.clone());
+        if let Some(cached) = lock(&self.0).get(&digest) {
+            return Ok(cached.clone());
         }
         let compiled = Schema::compile(schema)
             .map_err(|fault| format!("the input schema of the tool is invalid: {fault}"))?;
         let compiled = Arc::new(compiled);
-        let mut known = lock(&self.0);
-        if known.len() >= MAX_SCHEMAS {
-            known.clear();
+        let mut cached = lock(&self.0);
+        if cached.len() >= MAX_SCHEMAS {
+            cached.clear();
         }
-        known.insert(digest, compiled.clone());
+        cached.insert(digest, compiled.clone());
         Ok(compiled)
     }
 }

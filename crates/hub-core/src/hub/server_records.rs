@@ -75,17 +75,17 @@ impl StoredTransport {
 
 impl ServerRecord {
     pub(super) fn from_server(server: Server) -> Self {
-        let place = StoredTransport::from_transport(&server.transport);
-        let Server {
+        let transport = StoredTransport::from_transport(&server.transport);
+        let Server { slug, settings, is_configured, is_undeclared, created, updated, .. } = server;
+        ServerRecord {
             slug,
             settings,
-            is_configured: is_from_file,
-            is_undeclared: has_left_file,
+            place: transport,
+            is_from_file: is_configured,
+            has_left_file: is_undeclared,
             created,
             updated,
-            ..
-        } = server;
-        ServerRecord { slug, settings, place, is_from_file, has_left_file, created, updated }
+        }
     }
 
     pub(super) fn document(&self, id: ServerId) -> Result<Document> {

@@ -1,14 +1,10 @@
 //! Servers: list, add, update and remove.
 
-use std::collections::BTreeMap;
-
-use jiff::Timestamp;
 use linchpin::Revision;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::server_records::{ServerContact, ServerRecord, StoredTransport};
+use super::server_views::{ServerFilter, ServerView};
 use super::{Hub, delete_children, event_payloads, upsert};
 use crate::actor::Actor;
 use crate::agent::Agent;
@@ -16,103 +12,14 @@ use crate::connection::ConnectionStatus;
 use crate::error::{self, Error, Result};
 use crate::id::{ServerId, TenantId};
 use crate::policy::PolicyReason;
-use crate::server::{
-    Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, ServerDraft, ServerSettings,
-    Transport,
-};
+use crate::server::{ProgramSpec, RemoteEndpoint, Server, ServerDraft, ServerSettings, Transport};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange, StoredDocument};
-use crate::tool::SkippedTool;
 use crate::tool::names::Slug;
 
 /// Maximum number of servers of a tenant.
 const MAX_SERVERS: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
 const MSG_NOT_DECLARED: &str = "not in the configuration file";
-
-/// Server, as shown to users.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of the REST API")]
-pub struct ServerView {
-    /// Server id.
-    #[schemars(with = "String")]
-    pub id: ServerId,
-    /// Slug. It cannot be changed.
-    pub slug: String,
-    /// Display name.
-    pub name: String,
-    /// Description.
-    pub description: Option<String>,
-    /// `stdio`, `http` or `sse`.
-    pub transport: &'static str,
-    /// URL of a remote server.
-    pub url: Option<String>,
-    /// Headers sent with every request.
-    pub headers: BTreeMap<String, String>,
-    /// Command and arguments of a stdio server.
-    pub command: Option<Vec<String>>,
-    /// Names of its environment variables.
-    pub env: Vec<String>,
-    /// Names of the environment variables whose values are in the vault.
-    pub secrets: Vec<String>,
-    /// Environment secrets that are not stored yet. The server cannot start without them.
-    pub missing_secrets: Vec<String>,
-    /// Whether the configuration file declares the server. It can then be changed only there.
-    pub is_from_file: bool,
-    /// Whether the configuration file no longer declares it. It is disabled until it is declared again or removed.
-    pub has_left_file: bool,
-    /// Authentication of requests to the server.
-    pub authentication: Authentication,
-    /// Whether credentials are shared or per agent.
-    pub credentials: CredentialMode,
-    /// Request timeout in milliseconds.
-    pub timeout_ms: u64,
-    /// Number of retries when connecting, listing and reading.
-    pub retry_attempts: u8,
-    /// Rate limit in calls per minute.
-    pub calls_per_minute: Option<u32>,
-    /// Maximum number of concurrent calls.
-    pub calls_at_once: Option<u32>,
-    /// Pinned protocol revision, if any.
-    pub revision: Option<&'static str>,
-    /// Whether the server is enabled.
-    pub enabled: bool,
-    /// Whether arguments and results of its calls are stored.
-    pub keep_history: bool,
-    /// Status of its connections, or `disabled`.
-    pub status: ConnectionStatus,
-    /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
-    pub error: Option<String>,
-    /// Time of the last successful contact.
-    #[schemars(with = "Option<String>")]
-    pub last_connected: Option<Timestamp>,
-    /// Time of the last sync.
-    #[schemars(with = "Option<String>")]
-    pub last_synced: Option<Timestamp>,
-    /// Number of tools.
-    pub tools: usize,
-    /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
-    pub left_out: Vec<SkippedTool>,
-    /// Version, incremented by each change.
-    pub version: u64,
-    /// Time of creation.
-    #[schemars(with = "String")]
-    pub created: Timestamp,
-    /// Time of the last change.
-    #[schemars(with = "String")]
-    pub updated: Timestamp,
-}
-
-/// Filter for servers.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ServerFilter {
-    /// Whether the server is enabled.
-    pub enabled: Option<bool>,
-    /// Connection status.
-    pub status: Option<ConnectionStatus>,
-    /// Part of the name, slug or description.
-    pub q: Option<String>,
-}
 
 impl Hub {
     /// Lists the servers of the tenant.
@@ -122,11 +29,12 @@ impl Hub {
         for server in self.list_servers(actor.tenant()).await? {
             let ServerSettings { name, description, enabled, .. } = &server.settings;
             let words = [name, server.slug.as_str(), description.as_deref().unwrap_or_default()];
-            let has = |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
+            let matches_query =
+                |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
             let status = self.status(actor.tenant(), &server);
-            let is_match = filter.q.as_ref().is_none_or(has)
-                && filter.enabled.is_none_or(|wanted| wanted == *enabled)
-                && filter.status.is_none_or(|wanted| wanted == status);
+            let is_match = filter.q.as_ref().is_none_or(matches_query)
+                && filter.enabled.is_none_or(|expected| expected == *enabled)
+                && filter.status.is_none_or(|expected| expected == status);
             if is_match {
                 views.push(self.view_server(actor.tenant(), server).await?);
             }
@@ -145,21 +53,21 @@ impl Hub {
     pub async fn add_server(&self, actor: Actor, form: Value) -> Result<ServerView> {
         actor.require_user()?;
         let ServerDraft { slug, settings, transport } = ServerDraft::read(form)?;
-        let taken: Vec<_> =
+        let used_slugs: Vec<_> =
             self.list_servers(actor.tenant()).await?.into_iter().map(|server| server.slug).collect();
-        if taken.len() >= MAX_SERVERS {
+        if used_slugs.len() >= MAX_SERVERS {
             let text = format!("the limit of {MAX_SERVERS} servers is reached: remove one first");
             return Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_servers", text));
         }
         let slug = match slug {
-            Some(slug) if taken.contains(&slug) => {
+            Some(slug) if used_slugs.contains(&slug) => {
                 let text = format!("a server `{}` already exists: choose another slug", slug.as_str());
                 return Err(Error::new(error::ErrorKind::Conflict, "name_taken", text).with_field("slug"));
             }
             Some(slug) => slug,
-            None => free_slug(&settings.name, &taken),
+            None => free_slug(&settings.name, &used_slugs),
         };
-        let (id, now) = (ServerId::new(&*self.world), self.world.now());
+        let (id, now) = (ServerId::new(&*self.platform), self.platform.now());
         let record = ServerRecord {
             slug,
             settings,
@@ -250,7 +158,7 @@ impl Hub {
         settings: ServerSettings,
         transport: Transport,
     ) -> Result<()> {
-        let (tenant, place) = (actor.tenant(), StoredTransport::from_transport(&transport));
+        let (tenant, stored_transport) = (actor.tenant(), StoredTransport::from_transport(&transport));
         let mut entry = self.entry(actor, "server.changed").with("server", id.to_string());
         let mut batch = Batch::new();
         // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the
@@ -260,14 +168,19 @@ impl Hub {
             if has_other_authentication {
                 batch.changes = self.bind_to_client(tenant, id, &before.settings.authentication).await?;
             }
-        } else if has_other_authentication || place.url() != before.place.url() {
+        } else if has_other_authentication || stored_transport.url() != before.place.url() {
             entry = entry.with("credentials", "dropped");
             batch
                 .changes
                 .extend([DocumentKind::Secret, DocumentKind::Trace].map(|kind| delete_children(kind, id)));
         }
-        let record =
-            ServerRecord { settings, place, has_left_file: false, updated: self.world.now(), ..before };
+        let record = ServerRecord {
+            settings,
+            place: stored_transport,
+            has_left_file: false,
+            updated: self.platform.now(),
+            ..before
+        };
         let batch = batch.change(upsert(record.document(id)?, version)).audit(entry);
         // Set the program before the commit, so that readers of the new version find its program.
         let launch = self.set_program(tenant, id, transport.into_program());
@@ -303,8 +216,9 @@ impl Hub {
         };
         let agent = self.load::<Agent>(actor.tenant(), DocumentKind::Agent, agent).await?;
         let found = self.find_server_id(actor.tenant(), name).await?;
-        let has = |id| agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&id));
-        if found.is_some_and(has) {
+        let is_selected =
+            |id| agent.is_some_and(|(agent, _)| agent.enabled && agent.servers.contains_key(&id));
+        if found.is_some_and(is_selected) {
             return self.find_server(actor.tenant(), name).await;
         }
         if let Some(id) = found {
@@ -339,9 +253,16 @@ impl Hub {
     fn read_server(&self, tenant: TenantId, stored: StoredDocument) -> Result<Server> {
         let id: ServerId = stored.document.key.id.parse()?;
         let version = stored.version;
-        let ServerRecord { slug, settings, place, is_from_file, has_left_file, created, updated } =
-            stored.document.parse_body()?;
-        let transport = match place {
+        let ServerRecord {
+            slug,
+            settings,
+            place: stored_transport,
+            is_from_file,
+            has_left_file,
+            created,
+            updated,
+        } = stored.document.parse_body()?;
+        let transport = match stored_transport {
             StoredTransport::Http(remote) => Transport::Http(remote),
             StoredTransport::Sse(remote) => Transport::Sse(remote),
             // Such a server is disabled and never started: only the file has its command.
@@ -460,11 +381,14 @@ pub(super) fn ensure_declared(server: &Server) -> Result<()> {
 }
 
 /// Derives a free slug from a name.
-fn free_slug(name: &str, taken: &[Slug]) -> Slug {
-    let wanted =
+fn free_slug(name: &str, used_slugs: &[Slug]) -> Slug {
+    let preferred =
         Slug::from_name(name).or_else(|| Slug::from_name("server")).unwrap_or_else(|| unreachable!());
-    let numbered = (2..).map(|number| wanted.numbered(number));
-    std::iter::once(wanted.clone()).chain(numbered).find(|slug| !taken.contains(slug)).unwrap_or(wanted)
+    let numbered = (2..).map(|number| preferred.numbered(number));
+    std::iter::once(preferred.clone())
+        .chain(numbered)
+        .find(|slug| !used_slugs.contains(slug))
+        .unwrap_or(preferred)
 }
 
 /// Returns the origin (scheme, host and port) that credentials are bound to.

@@ -9,7 +9,7 @@ use linchpin::auth::Secret;
 use serde::{Deserialize, Serialize};
 
 use super::authenticator::{network, random_secret, unauthenticated};
-use super::hash_queue::Lane;
+use super::hash_queue::QueueOwner;
 use super::login_refusals::{LoginRejectionReason, RejectedLogin};
 use super::login_throttle::AttemptLimit;
 use super::users::{UserRecord, UserView};
@@ -36,7 +36,7 @@ const MSG_WRONG_CREDENTIALS: &str = "wrong name or password";
 
 /// Browser session of a user after login, as stored.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SessionRecord {
+pub(super) struct BrowserSessionRecord {
     id: String,
     user: UserId,
     /// Password version of the user at the login.
@@ -73,14 +73,14 @@ pub struct NewSession {
     /// CSRF token that pages send with every change.
     pub csrf: Secret,
     /// Tenant and subject of the logged-in user.
-    pub scope: Actor,
+    pub actor: Actor,
     /// User who has logged in.
     pub user: UserView,
     /// Latest end of the session.
     pub expires: Timestamp,
 }
 
-impl SessionRecord {
+impl BrowserSessionRecord {
     pub(super) fn document(&self) -> Result<Document> {
         Ok(document(DocumentKind::Session, &self.id, self)?.with_parent(self.user))
     }
@@ -129,15 +129,17 @@ impl Hub {
     ) -> Result<NewSession> {
         let (name, source) = (name.trim(), from.source());
         let user = self.find_user_by_name(tenant, name).await?;
-        let own = user.as_ref().map(|user| user.id).filter(|id| from.user == Some(*id));
-        let place = self.authenticator.enqueue(own.map_or(Lane::Source(source), Lane::User))?;
+        let own_user = user.as_ref().map(|user| user.id).filter(|id| from.user == Some(*id));
+        let ticket =
+            self.authenticator.enqueue(own_user.map_or(QueueOwner::Source(source), QueueOwner::User))?;
         // Wrong passwords of others must not lock out a user who is already logged in.
-        let limits = own.map_or_else(|| name_limits(tenant, name, source), |user| vec![user_limit(user)]);
+        let limits =
+            own_user.map_or_else(|| name_limits(tenant, name, source), |user| vec![user_limit(user)]);
         let reason = LoginRejectionReason::WrongPassword;
         let refused = RejectedLogin { tenant, user: user.as_ref().map(|user| user.id), source, reason };
         self.count_attempt(&limits, &refused)?;
         let record = user.as_ref().and_then(|user| user.password.as_ref());
-        let is_match = self.authenticator.verify_password(place, record, password).await?;
+        let is_match = self.authenticator.verify_password(ticket, record, password).await?;
         let Some(user) = user.filter(|_| is_match) else {
             self.record_rejected_login(refused);
             return Err(unauthenticated(MSG_WRONG_CREDENTIALS));
@@ -153,7 +155,7 @@ impl Hub {
 
     /// Counts a password attempt, or rejects it because of earlier failures.
     pub(super) fn count_attempt(&self, limits: &[AttemptLimit], refused: &RejectedLogin) -> Result<()> {
-        let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.world.now()) else {
+        let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.platform.now()) else {
             return Ok(());
         };
         self.record_rejected_login(RejectedLogin {
@@ -174,8 +176,9 @@ impl Hub {
         changes: Vec<StoreChange>,
     ) -> Result<NewSession> {
         self.prune_sessions(tenant, user).await?;
-        let person = StoreChange::RequireExists(DocumentKey::new(DocumentKind::User, user.id));
-        let (signed_in, mut batch) = self.new_session(tenant, user, by, from, Batch::new().change(person))?;
+        let user_check = StoreChange::RequireExists(DocumentKey::new(DocumentKind::User, user.id));
+        let (signed_in, mut batch) =
+            self.new_session(tenant, user, by, from, Batch::new().change(user_check))?;
         batch.changes.extend(changes);
         self.store.commit(tenant, batch).await?;
         Ok(signed_in)
@@ -190,22 +193,29 @@ impl Hub {
         from: &RequestClient,
         batch: Batch,
     ) -> Result<(NewSession, Batch)> {
-        let (cookie, now) = (random_secret(&*self.world), self.world.now());
+        let (cookie, now) = (random_secret(&*self.platform), self.platform.now());
         let (id, host) = (session_id(&cookie), from.host.clone());
-        let session =
-            SessionRecord { id, user: user.id, passwords: user.passwords, created: now, used: now, host };
+        let session = BrowserSessionRecord {
+            id,
+            user: user.id,
+            passwords: user.passwords,
+            created: now,
+            used: now,
+            host,
+        };
         let actor = Actor::new(tenant, Subject::User(user.id));
         let entry = self.entry(actor, "session.begun").with("by", by);
         let batch = batch.change(upsert(session.document()?, 0)).audit(entry);
         let (csrf, expires) = (csrf_token(&cookie), now + SESSION_TTL);
-        Ok((NewSession { cookie, csrf, scope: actor, user: user.view(), expires }, batch))
+        Ok((NewSession { cookie, csrf, actor, user: user.view(), expires }, batch))
     }
 
     /// Deletes the expired sessions of a user.
     async fn prune_sessions(&self, tenant: TenantId, user: &UserRecord) -> Result<()> {
-        let now = self.world.now();
-        let all =
-            self.load_all::<SessionRecord>(tenant, DocumentKind::Session, Some(&user.id.to_string())).await?;
+        let now = self.platform.now();
+        let all = self
+            .load_all::<BrowserSessionRecord>(tenant, DocumentKind::Session, Some(&user.id.to_string()))
+            .await?;
         for (session, _) in all {
             if session.is_expired(now) || session.passwords != user.passwords {
                 self.delete_if_present(tenant, DocumentKey::new(DocumentKind::Session, session.id)).await?;
@@ -219,9 +229,9 @@ impl Hub {
         let Some((tenant, session, version)) = self.valid_session(cookie, host).await? else {
             return Ok(None);
         };
-        let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.world.now());
+        let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.platform.now());
         if now >= session.used + TOUCH_INTERVAL {
-            let session = SessionRecord { used: now, ..session };
+            let session = BrowserSessionRecord { used: now, ..session };
             let batch = Batch::new().change(upsert(session.document()?, version));
             // A concurrent request may have stored it already, and a full disk must not log the user out.
             if let Err(error) = self.store.commit(tenant, batch).await {
@@ -233,8 +243,8 @@ impl Hub {
 
     /// Returns the user of a session cookie without counting as a use of the session. For open streams.
     pub async fn peek_session(&self, cookie: &Secret, host: &str) -> Result<Option<Actor>> {
-        let known = self.valid_session(cookie, host).await?;
-        Ok(known.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
+        let found_session = self.valid_session(cookie, host).await?;
+        Ok(found_session.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
     }
 
     /// Returns the session of a cookie if it is valid for this host.
@@ -242,16 +252,16 @@ impl Hub {
         &self,
         cookie: &Secret,
         host: &str,
-    ) -> Result<Option<(TenantId, SessionRecord, u64)>> {
+    ) -> Result<Option<(TenantId, BrowserSessionRecord, u64)>> {
         let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
         let user = self.load::<UserRecord>(tenant, DocumentKind::User, session.user).await?;
-        let is_of_before = user.is_none_or(|(user, _)| user.passwords != session.passwords);
-        let is_here = !host.is_empty() && session.host == host;
-        let is_valid = !is_of_before && is_here && !session.is_expired(self.world.now());
+        let is_outdated = user.is_none_or(|(user, _)| user.passwords != session.passwords);
+        let is_same_host = !host.is_empty() && session.host == host;
+        let is_valid = !is_outdated && is_same_host && !session.is_expired(self.platform.now());
         Ok(is_valid.then_some((tenant, session, version)))
     }
 
-    async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, SessionRecord, u64)>> {
+    async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, BrowserSessionRecord, u64)>> {
         let found = self
             .store
             .document_in_any_tenant(&DocumentKey::new(DocumentKind::Session, session_id(cookie)))

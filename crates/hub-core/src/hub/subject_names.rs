@@ -41,24 +41,24 @@ impl UserNames {
 pub(super) struct SubjectNames<'a> {
     hub: &'a Hub,
     tenant: TenantId,
-    known: HashMap<String, Option<String>>,
+    names: HashMap<String, Option<String>>,
 }
 
 impl SubjectNames<'_> {
     /// Returns the name of a user or agent. `None` for the hub itself and for a removed subject.
     pub(super) async fn get(&mut self, subject: &str) -> Result<Option<String>> {
-        if let Some(name) = self.known.get(subject) {
+        if let Some(name) = self.names.get(subject) {
             return Ok(name.clone());
         }
         let name = self.hub.subject_name(self.tenant, subject).await?;
-        self.known.insert(subject.to_owned(), name.clone());
+        self.names.insert(subject.to_owned(), name.clone());
         Ok(name)
     }
 }
 
 impl Hub {
     pub(super) fn names(&self, tenant: TenantId) -> SubjectNames<'_> {
-        SubjectNames { hub: self, tenant, known: HashMap::new() }
+        SubjectNames { hub: self, tenant, names: HashMap::new() }
     }
 
     async fn subject_name(&self, tenant: TenantId, subject: &str) -> Result<Option<String>> {

@@ -63,9 +63,9 @@ type SyncLock = Arc<tokio::sync::Mutex<()>>;
 
 impl SyncLocks {
     fn get(&self, tenant: TenantId, server: ServerId) -> SyncLock {
-        let mut turns = lock(&self.0);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns.entry((tenant, server)).or_default().clone()
+        let mut locks = lock(&self.0);
+        locks.retain(|_, sync_lock| Arc::strong_count(sync_lock) > 1);
+        locks.entry((tenant, server)).or_default().clone()
     }
 }
 
@@ -96,8 +96,8 @@ impl Hub {
         server: &Server,
         bypass_backoff: bool,
     ) -> Result<SyncReport> {
-        let (tenant, turn) = (actor.tenant(), self.sync_locks.get(actor.tenant(), server.id));
-        let _turn = turn.lock().await;
+        let (tenant, sync_lock) = (actor.tenant(), self.sync_locks.get(actor.tenant(), server.id));
+        let _turn = sync_lock.lock().await;
         // The server may have been changed or removed while this sync waited for the lock.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.list_all_subjects(actor, server, bypass_backoff).await {
@@ -135,17 +135,19 @@ impl Hub {
             CredentialMode::PerAgent => self.agents_with_credentials(actor.tenant(), server).await?,
         };
         listed.is_complete = are_all && agents.len() <= MAX_LISTING_AGENTS;
-        if let Some(own) = actor.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent) {
-            listed.is_complete &= agents.iter().all(|agent| *agent == own);
-            listed.is_of_one_agent = !listed.is_complete;
+        if let Some(own_agent) =
+            actor.agent().filter(|_| server.settings.credentials == CredentialMode::PerAgent)
+        {
+            listed.is_complete &= agents.iter().all(|agent| *agent == own_agent);
+            listed.is_partial = !listed.is_complete;
             agents.clear();
         }
         let (mut has_answered, mut last) = (false, None);
         for agent in agents.into_iter().take(MAX_LISTING_AGENTS) {
             let actor = Actor::new(actor.tenant(), Subject::Agent(agent));
             match self.list_as(actor, server, bypass_backoff).await {
-                Ok((tools, hidden)) => {
-                    listed.add(tools, &hidden);
+                Ok((tools, redactor)) => {
+                    listed.add(tools, &redactor);
                     has_answered = true;
                 }
                 Err(error) => {
@@ -156,9 +158,9 @@ impl Hub {
         }
         if !has_answered {
             // Some servers list tools without authentication. If not, the error of an agent is more helpful.
-            let (tools, hidden) =
+            let (tools, redactor) =
                 self.list_as(actor, server, bypass_backoff).await.map_err(|error| last.unwrap_or(error))?;
-            listed.add(tools, &hidden);
+            listed.add(tools, &redactor);
         }
         Ok(listed)
     }
@@ -172,11 +174,11 @@ impl Hub {
         let (mut found, mut are_all) = (Vec::new(), true);
         for (agent, _) in self.load_all::<Agent>(tenant, DocumentKind::Agent, None).await? {
             let actor = Actor::new(tenant, Subject::Agent(agent.id));
-            let has_one = match &server.settings.authentication {
+            let has_credential = match &server.settings.authentication {
                 Authentication::OAuth { .. } => self.has_grant(tenant, server, Some(agent.id)).await,
-                _ => self.credential_of(actor, server).await.map(|known| known.is_some()),
+                _ => self.load_credential(actor, server).await.map(|existing| existing.is_some()),
             };
-            match has_one {
+            match has_credential {
                 Ok(false) => {}
                 Ok(true) if agent.enabled => found.push(agent.id),
                 _ => are_all = false,
@@ -209,14 +211,19 @@ impl Hub {
                     );
                     return Err(Error::new(error::ErrorKind::Unavailable, "too_many_tools", text));
                 }
-                Ok(tools) => return Ok((tools, client.hidden.clone())),
+                Ok(tools) => return Ok((tools, client.redactor.clone())),
                 Err(error) if attempts < server.settings.retry_attempts && is_retryable(&error) => {
                     tokio::time::sleep(backoff(attempts)).await;
                     attempts += 1;
                 }
                 Err(error) => {
                     self.connections.report_failure(&client, &error).await;
-                    return Err(request_error(server, &client.hidden, "its tools cannot be listed", &error));
+                    return Err(request_error(
+                        server,
+                        &client.redactor,
+                        "its tools cannot be listed",
+                        &error,
+                    ));
                 }
             }
         }
@@ -229,37 +236,41 @@ impl Hub {
         server: &Server,
         listed: &ToolListing,
     ) -> Result<SyncReport> {
-        let left_out = listed.skipped();
-        let (now, mut found) = (self.world.now(), SyncReport { left_out, ..SyncReport::default() });
-        let known =
+        let skipped = listed.skipped();
+        let (now, mut found) =
+            (self.platform.now(), SyncReport { left_out: skipped, ..SyncReport::default() });
+        let existing =
             self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
-        let mut known: HashMap<_, _> =
-            known.into_iter().map(|(tool, version)| (tool.name.clone(), (tool, version))).collect();
+        let mut existing: HashMap<_, _> =
+            existing.into_iter().map(|(tool, version)| (tool.name.clone(), (tool, version))).collect();
         let mut batch = Batch::new();
         for (name, definitions) in &listed.tools {
-            let Some((mut tool, version)) = known.remove(name) else {
+            let Some((mut tool, version)) = existing.remove(name) else {
                 found.added.push(name.clone());
                 let tool = ToolRecord::new(server.id, name.as_str(), definitions[0].clone(), now);
                 batch = batch.change(upsert(tool_document(&tool)?, 0));
                 continue;
             };
-            if !tool.is_gone && (listed.is_of_one_agent || definitions.contains(&tool.definition)) {
+            if !tool.is_gone && (listed.is_partial || definitions.contains(&tool.definition)) {
                 continue;
             }
             // Prefer the pinned definition if any agent still sees it.
-            let definition = definitions.iter().find(|seen| **seen == tool.pinned).unwrap_or(&definitions[0]);
-            let (state, was_gone) = (tool.state(), tool.is_gone);
+            let definition = definitions
+                .iter()
+                .find(|definition_seen| **definition_seen == tool.pinned)
+                .unwrap_or(&definitions[0]);
+            let (state, was_removed) = (tool.state(), tool.is_gone);
             tool.update_listing(definition.clone(), now);
             if tool.state() == TrustState::Changed && state != TrustState::Changed {
                 found.changed.push(name.clone());
                 batch = batch.audit(self.change_entry(server, "tool.changed", &tool));
-            } else if was_gone || tool.state() != TrustState::Changed && state == TrustState::Changed {
+            } else if was_removed || tool.state() != TrustState::Changed && state == TrustState::Changed {
                 found.back.push(name.clone());
             }
             batch = batch.change(upsert(tool_document(&tool)?, version));
         }
         let mut others = 0;
-        for (mut tool, version) in known.into_values().filter(|(tool, _)| !tool.is_gone) {
+        for (mut tool, version) in existing.into_values().filter(|(tool, _)| !tool.is_gone) {
             if listed.is_complete {
                 tool.is_gone = true;
                 found.gone.push(tool.name.clone());
@@ -269,7 +280,7 @@ impl Hub {
             }
         }
         found.tools = listed.tools.len() + others;
-        let has_news = !batch.changes.is_empty();
+        let has_changes = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
         if before.of > server.version {
             return Ok(found); // a newer version of the server was synced
@@ -286,7 +297,7 @@ impl Hub {
             document(DocumentKind::Contact, server.id, &contact)?.with_parent(server.id),
             version,
         ));
-        if has_news || before.last_synced.is_none() {
+        if has_changes || before.last_synced.is_none() {
             let entry =
                 audit::AuditEntry::new(now, "hub", "server.synced").with("server", server.id.to_string());
             let count = |names: &[String]| names.len();
@@ -299,22 +310,22 @@ impl Hub {
                     .with("back", count(&found.back)),
             );
         }
-        if has_news {
-            let news = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
+        if has_changes {
+            let summaries = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
                 let first: Vec<_> = names.iter().take(MAX_EVENT_NAMES).map(|name| shorten(name)).collect();
                 json!({ "count": names.len(), "first": first })
             });
-            let [added, changed, gone, back] = news;
+            let [added, changed, removed, restored] = summaries;
             let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
-                "gone": gone, "back": back });
+                "gone": removed, "back": restored });
             batch = batch.with_event(NewEvent::new("tools", body));
         }
-        let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
-        let (adapted, id) = (self.tool_names.clone(), server.id);
-        let batch = batch.change(is_there).with_event(event_payloads::server(id, "synced"));
+        let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
+        let (tool_names, id) = (self.tool_names.clone(), server.id);
+        let batch = batch.change(require_server).with_event(event_payloads::server(id, "synced"));
         self.commit_then(tenant, batch, move |done| {
-            if has_news && done.is_ok() {
-                adapted.remove(tenant, id);
+            if has_changes && done.is_ok() {
+                tool_names.remove(tenant, id);
             }
         })
         .await?;
@@ -330,7 +341,7 @@ impl Hub {
         let pins = [&tool.pinned, &tool.definition].map(|definition| pin(definition).to_string());
         let [before, after] = pins;
         let entry =
-            audit::AuditEntry::new(self.world.now(), "hub", action).with("server", server.id.to_string());
+            audit::AuditEntry::new(self.platform.now(), "hub", action).with("server", server.id.to_string());
         entry.with("tool", tool.name.as_str()).with("before", before).with("after", after)
     }
 }

@@ -44,10 +44,10 @@ impl SyncQueue {
 
     fn take_ready(&self) -> Vec<ServerKey> {
         let (mut looks, now) = (lock(&self.state), Instant::now());
-        let QueueState { queued: wanted, started: begun } = &mut *looks;
-        begun.retain(|_, (at, is_running)| *is_running || now.duration_since(*at) < MIN_SYNC_INTERVAL);
-        let ready: Vec<_> = wanted.extract_if(|key| !begun.contains_key(key)).collect();
-        begun.extend(ready.iter().map(|key| (*key, (now, true))));
+        let QueueState { queued, started } = &mut *looks;
+        started.retain(|_, (at, is_running)| *is_running || now.duration_since(*at) < MIN_SYNC_INTERVAL);
+        let ready: Vec<_> = queued.extract_if(|key| !started.contains_key(key)).collect();
+        started.extend(ready.iter().map(|key| (*key, (now, true))));
         ready
     }
 

@@ -86,19 +86,19 @@ impl Hub {
         let name = check_name(text)?;
         let (parent, version) = self.owner_of_tokens(actor.tenant(), owner).await?;
         let owner_name = self.names(actor.tenant()).get(&owner.to_string()).await?;
-        let ((id, secret, digest), created) = (api_token::issue(&*self.world), self.world.now());
+        let ((id, secret, digest), created) = (api_token::issue(&*self.platform), self.platform.now());
         let expires = created + Duration::from_hours(24 * u64::from(days));
         let token =
             TokenRecord { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
         let entry = self.entry(actor, "token.issued").with("token", id.to_string());
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
         let token_of = document(DocumentKind::Token, id, &token)?.with_parent(&parent.id);
-        let needed = match owner {
+        let required_owner = match owner {
             // A password change deletes the tokens of the user: one that is issued concurrently must not survive it.
             Subject::User(_) => StoreChange::RequireVersions(vec![(parent, version)]),
             Subject::Agent(_) | Subject::Hub => StoreChange::RequireExists(parent),
         };
-        let batch = Batch::new().change(needed).change(upsert(token_of, 0)).audit(entry);
+        let batch = Batch::new().change(required_owner).change(upsert(token_of, 0)).audit(entry);
         self.store.commit(actor.tenant(), batch.with_event(token_event(&token))).await?;
         Ok((secret, token.view(owner_name)))
     }
@@ -142,9 +142,9 @@ impl Hub {
 
     /// Lists the tokens of the calling user and of all agents.
     pub async fn all_tokens(&self, actor: Actor) -> Result<Vec<TokenView>> {
-        let own = Subject::User(actor.require_user()?).to_string();
+        let own_subject = Subject::User(actor.require_user()?).to_string();
         let all = self.load_all::<TokenRecord>(actor.tenant(), DocumentKind::Token, None).await?;
-        let is_shown = |token: &TokenRecord| token.owner == own || token.owner.starts_with("agent:");
+        let is_shown = |token: &TokenRecord| token.owner == own_subject || token.owner.starts_with("agent:");
         self.view_tokens(actor.tenant(), all.into_iter().map(|(token, _)| token).filter(is_shown)).await
     }
 
@@ -184,7 +184,7 @@ impl Hub {
         let found = self.store.document_in_any_tenant(&DocumentKey::new(DocumentKind::Token, id)).await?;
         let (tenant, stored) = found.ok_or_else(refused)?;
         let token: TokenRecord = stored.document.parse_body()?;
-        if !digest_matches(digest, &token.digest) || self.world.now() >= token.expires {
+        if !digest_matches(digest, &token.digest) || self.platform.now() >= token.expires {
             return Err(refused());
         }
         let owner: Subject = token.owner.parse().map_err(|_| refused())?;
@@ -206,6 +206,6 @@ fn token_event(token: &TokenRecord) -> NewEvent {
 }
 
 /// Compares the digest of an API token with the stored one in constant time.
-fn digest_matches(digest: Digest, kept: &str) -> bool {
-    Secret::new(digest.to_string()) == Secret::new(kept)
+fn digest_matches(digest: Digest, stored: &str) -> bool {
+    Secret::new(digest.to_string()) == Secret::new(stored)
 }

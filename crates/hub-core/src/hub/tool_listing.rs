@@ -22,17 +22,17 @@ const MAX_REPORTED_SKIPPED: usize = 100;
 /// Moves the tools that the hub would not use to the skipped ones. For commands that connect to a server themselves.
 pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchpin::model::Tool> {
     let mut listed = ToolListing::from_listing(tools.clone(), &Redactor::default());
-    let mut used = std::mem::take(&mut listed.tools);
+    let mut usable = std::mem::take(&mut listed.tools);
     tools.items.retain(|tool| {
-        let is_used = used.get(&tool.name).is_some_and(|used| used.contains(&definition(tool)));
+        let is_used = usable.get(&tool.name).is_some_and(|usable| usable.contains(&definition(tool)));
         if is_used {
-            used.remove(&tool.name);
+            usable.remove(&tool.name);
         }
         is_used
     });
-    let left_out =
+    let skipped =
         listed.skipped.iter().map(|left| client::SkippedEntry::new(&left.name, left.reason.as_str()));
-    tools.skipped = left_out.collect();
+    tools.skipped = skipped.collect();
     tools
 }
 
@@ -46,62 +46,62 @@ pub(super) struct ToolListing {
     /// Whether the list covers all subjects, so that tools missing from it were removed.
     pub(super) is_complete: bool,
     /// Whether the list covers one of several subjects, so that known tools of others stay unchanged.
-    pub(super) is_of_one_agent: bool,
+    pub(super) is_partial: bool,
 }
 
 impl ToolListing {
     /// Creates the list of one subject.
-    pub(super) fn from_listing(tools: Listing<linchpin::model::Tool>, hidden: &Redactor) -> Self {
+    pub(super) fn from_listing(tools: Listing<linchpin::model::Tool>, redactor: &Redactor) -> Self {
         let mut listed = ToolListing::default();
-        listed.add(tools, hidden);
+        listed.add(tools, redactor);
         listed
     }
 
     /// Adds the list of one subject. Tools that others have listed stay.
-    pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, hidden: &Redactor) {
+    pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, redactor: &Redactor) {
         for left in tools.skipped {
-            self.skip(&left.name, left.reason, hidden);
+            self.skip(&left.name, left.reason, redactor);
         }
         let mut names = HashSet::new();
         for tool in tools.items {
             // Redact first: users must review exactly the definition that is pinned.
-            let definition = hidden.redact(definition(&tool));
+            let definition = redactor.redact(definition(&tool));
             let size = definition.to_string().len();
-            let refused = self.skip_reason(&tool.name, size, hidden);
+            let refused = self.skip_reason(&tool.name, size, redactor);
             // A skipped tool must not hide another one of the same name.
             if let Some(reason) = refused {
-                self.skip(&tool.name, reason, hidden);
+                self.skip(&tool.name, reason, redactor);
                 continue;
             }
             if !names.insert(tool.name.clone()) {
-                self.skip(&tool.name, "the list contains another tool of this name".to_owned(), hidden);
+                self.skip(&tool.name, "the list contains another tool of this name".to_owned(), redactor);
                 continue;
             }
-            let known = self.tools.entry(tool.name).or_default();
-            if !known.contains(&definition) {
+            let definitions = self.tools.entry(tool.name).or_default();
+            if !definitions.contains(&definition) {
                 self.size += size;
-                known.push(definition);
+                definitions.push(definition);
             }
         }
     }
 
     /// Returns why a tool cannot be used.
-    fn skip_reason(&self, name: &str, size: usize, hidden: &Redactor) -> Option<String> {
+    fn skip_reason(&self, name: &str, size: usize, redactor: &Redactor) -> Option<String> {
         if name.chars().count() > MAX_TOOL_NAME_LEN {
             return Some(format!("its name has more than {MAX_TOOL_NAME_LEN} characters"));
         }
-        if hidden.redact_text(name.to_owned()) != name {
+        if redactor.redact_text(name.to_owned()) != name {
             return Some("its name contains a secret of the server".to_owned());
         }
         if size > MAX_DEFINITION_BYTES {
             return Some(format!("its definition has {size} bytes; the limit is {MAX_DEFINITION_BYTES}"));
         }
-        let is_over = self.size + size > MAX_LISTING_BYTES;
-        is_over.then(|| format!("the definitions of all tools exceed {MAX_LISTING_BYTES} bytes"))
+        let exceeds_limit = self.size + size > MAX_LISTING_BYTES;
+        exceeds_limit.then(|| format!("the definitions of all tools exceed {MAX_LISTING_BYTES} bytes"))
     }
 
-    fn skip(&mut self, name: &str, reason: String, hidden: &Redactor) {
-        let [name, reason] = [name.to_owned(), reason].map(|text| hidden.redact_text(text));
+    fn skip(&mut self, name: &str, reason: String, redactor: &Redactor) {
+        let [name, reason] = [name.to_owned(), reason].map(|text| redactor.redact_text(text));
         self.skipped.insert(SkippedTool::new(&name, &reason));
     }
 

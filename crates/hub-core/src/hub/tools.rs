@@ -77,7 +77,9 @@ impl Hub {
     pub async fn tools(&self, actor: Actor, filter: &ToolFilter) -> Result<Vec<ToolView>> {
         let tenant = actor.tenant();
         let agent = match (actor.agent(), filter.agent) {
-            (Some(own), _) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, own).await?.0),
+            (Some(own_agent), _) => {
+                Some(self.require::<Agent>(tenant, DocumentKind::Agent, own_agent).await?.0)
+            }
             (None, Some(agent)) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
             (None, None) => {
                 actor.require_user()?;
@@ -96,15 +98,15 @@ impl Hub {
             {
                 let may = agent.as_ref().is_none_or(|agent| agent.may_use(server.id, &tool.name));
                 let view = tool_view(server, tool, is_stale);
-                let has = |q: &String| {
+                let matches_query = |q: &String| {
                     let text = view.definition.get("description").and_then(Value::as_str).unwrap_or_default();
                     [&*view.name, text].iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()))
                 };
                 let is_match = may
                     && filter.state.is_none_or(|state| state == view.state)
-                    && filter.callable.is_none_or(|wanted| wanted == view.is_callable)
+                    && filter.callable.is_none_or(|expected| expected == view.is_callable)
                     && (actor.agent().is_none() || view.is_callable)
-                    && filter.q.as_ref().is_none_or(has);
+                    && filter.q.as_ref().is_none_or(matches_query);
                 if is_match {
                     views.push(view);
                 }
@@ -125,10 +127,10 @@ impl Hub {
     }
 
     /// Trusts a tool as it is now. `seen` is the pin of the definition that the user has reviewed.
-    pub async fn trust_tool(&self, actor: Actor, name: &str, seen: &str) -> Result<ToolView> {
+    pub async fn trust_tool(&self, actor: Actor, name: &str, reviewed_pin: &str) -> Result<ToolView> {
         actor.require_user()?;
         let (server, tool, version) = self.find_tool(actor.tenant(), name).await?;
-        if seen != pin(&tool.definition).to_string() {
+        if reviewed_pin != pin(&tool.definition).to_string() {
             let text = "the tool has changed since you reviewed it: review it again";
             return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
         }
@@ -211,7 +213,7 @@ impl Hub {
         if self.may_use(actor, &found.0, &found.1, action).await? {
             Ok(found)
         } else {
-            Err(missing_tool(name))
+            Err(tool_not_found(name))
         }
     }
 
@@ -225,9 +227,9 @@ impl Hub {
     ) -> Result<(Server, ToolRecord, u64)> {
         let server = self.visible_server(actor, server).await?;
         let found = self.find_upstream_tool(actor.tenant(), server.id, name).await?;
-        let (tool, version) = found.ok_or_else(|| missing_tool(name))?;
+        let (tool, version) = found.ok_or_else(|| tool_not_found(name))?;
         let may = self.may_use(actor, &server, &tool, action).await?;
-        if may { Ok((server, tool, version)) } else { Err(missing_tool(name)) }
+        if may { Ok((server, tool, version)) } else { Err(tool_not_found(name)) }
     }
 
     /// Reports whether the caller may use a tool. A denial is recorded in the audit.
@@ -261,29 +263,30 @@ impl Hub {
         {
             return Ok((server, tool, version));
         }
-        let mut own = self.tool_names.find(tenant, server.id, name);
-        if own.is_none() {
+        let mut own_agent = self.tool_names.find(tenant, server.id, name);
+        if own_agent.is_none() {
             let all =
                 self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
             let mut names = HashMap::new();
             let mut duplicates = HashSet::new();
             for (ToolRecord { name, .. }, _) in all {
                 // Exports for some providers use shorter names, which calls then use as well.
-                let [here, short] = [MAX_NAME_LEN, MAX_NAME_LEN_SHORT]
+                let [qualified, short] = [MAX_NAME_LEN, MAX_NAME_LEN_SHORT]
                     .map(|longest| qualified_name(&server.slug, &name, longest));
-                for here in BTreeSet::from([here, short]) {
-                    if names.insert(here.clone(), name.clone()).is_some() {
-                        duplicates.insert(here);
+                for qualified in BTreeSet::from([qualified, short]) {
+                    if names.insert(qualified.clone(), name.clone()).is_some() {
+                        duplicates.insert(qualified);
                     }
                 }
             }
-            names.retain(|here, _| !duplicates.contains(here));
-            own = names.get(name).cloned();
+            names.retain(|qualified, _| !duplicates.contains(qualified));
+            own_agent = names.get(name).cloned();
             self.tool_names.insert(tenant, server.id, names);
         }
-        let found =
-            self.find_upstream_tool(tenant, server.id, &own.ok_or_else(|| missing_tool(name))?).await?;
-        let (tool, version) = found.ok_or_else(|| missing_tool(name))?;
+        let found = self
+            .find_upstream_tool(tenant, server.id, &own_agent.ok_or_else(|| tool_not_found(name))?)
+            .await?;
+        let (tool, version) = found.ok_or_else(|| tool_not_found(name))?;
         Ok((server, tool, version))
     }
 
@@ -344,7 +347,7 @@ pub(super) fn slug_in(name: &str) -> Option<&str> {
     Some(split_name(name)?.0)
 }
 
-fn missing_tool(name: &str) -> Error {
+fn tool_not_found(name: &str) -> Error {
     Error::not_found("tool", shorten(name))
 }
 
@@ -355,12 +358,12 @@ fn split_name(name: &str) -> Option<(&str, &str)> {
 
 /// Like [`split_name`], with an error.
 fn require_parts(name: &str) -> Result<(&str, &str)> {
-    split_name(name).ok_or_else(|| missing_tool(name))
+    split_name(name).ok_or_else(|| tool_not_found(name))
 }
 
 /// Turns the error for a missing server into one for the tool.
 fn as_missing_tool(error: Error, name: &str) -> Error {
-    if error.kind() == error::ErrorKind::NotFound { missing_tool(name) } else { error }
+    if error.kind() == error::ErrorKind::NotFound { tool_not_found(name) } else { error }
 }
 
 /// Removes tools whose names are ambiguous: a caller could hit the wrong one.

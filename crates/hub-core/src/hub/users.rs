@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::authenticator::check_name;
-use super::hash_queue::Lane;
+use super::hash_queue::QueueOwner;
 use super::login_refusals::{LoginRejectionReason, RejectedLogin};
 use super::passwords::{self, PasswordHash};
 use super::sessions::{NewSession, RequestClient, user_limit};
@@ -50,7 +50,7 @@ pub enum ChangedBy<'a> {
     /// The user whose password is changed.
     User {
         /// Current password. Absent for a user without one.
-        old: Option<&'a Secret>,
+        old_password: Option<&'a Secret>,
         /// Client, if it is a browser with a session.
         session: Option<&'a RequestClient>,
     },
@@ -67,7 +67,7 @@ impl ChangedBy<'_> {
 
 /// User whose password was changed, and the new session of the browser that changed it.
 #[derive(Debug, Clone)]
-pub struct PasswordSet {
+pub struct PasswordChange {
     /// User whose password was set.
     pub user: UserView,
     /// New session of the browser that made the change.
@@ -107,11 +107,11 @@ impl Hub {
     /// Adds a user. The user cannot log in without a password.
     pub async fn add_user(&self, actor: Actor, name: &str) -> Result<UserView> {
         actor.require_user()?;
-        self.create_user(actor, UserId::new(&*self.world), name).await
+        self.create_user(actor, UserId::new(&*self.platform), name).await
     }
 
     async fn create_user(&self, actor: Actor, id: UserId, text: &str) -> Result<UserView> {
-        let created = self.world.now();
+        let created = self.platform.now();
         let user = UserRecord { id, name: check_name(text)?, password: None, passwords: 0, created };
         let entry = self.entry(actor, "user.added").with("user", id.to_string()).with("name", &*user.name);
         let batch = Batch::new().change(upsert(user.document()?, 0)).audit(entry);
@@ -127,10 +127,10 @@ impl Hub {
         user: UserId,
         password: &Secret,
         by: ChangedBy<'_>,
-    ) -> Result<PasswordSet> {
+    ) -> Result<PasswordChange> {
         let caller = actor.require_user()?;
-        let own = matches!(by, ChangedBy::User { .. }).then_some(caller);
-        if own.is_some_and(|caller| caller != user) {
+        let own_user = matches!(by, ChangedBy::User { .. }).then_some(caller);
+        if own_user.is_some_and(|caller| caller != user) {
             let text = "users set their own passwords: ask the operator to run `linchpin user password` on the machine of the hub";
             return Err(Error::new(error::ErrorKind::PermissionDenied, "not_yours", text));
         }
@@ -138,12 +138,12 @@ impl Hub {
         let tenant = actor.tenant();
         let (mut user, version) = self.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
         let mut browser = None;
-        if let ChangedBy::User { old, session } = by {
+        if let ChangedBy::User { old_password: old, session } = by {
             self.check_old_password(tenant, &user, old, session).await?;
             browser = session;
         }
-        let place = self.authenticator.enqueue(Lane::User(user.id))?;
-        user.password = Some(self.authenticator.hash_password(place, &self.world, password).await?);
+        let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
+        user.password = Some(self.authenticator.hash_password(ticket, &self.platform, password).await?);
         user.passwords += 1;
         let entry = self.entry(actor, "user.password_set").with("user", user.id.to_string());
         let mut batch =
@@ -165,7 +165,7 @@ impl Hub {
             .with_event(tokens)
             .with_event(event_payloads::user(user.id));
         self.commit_subject(tenant, batch, Subject::User(user.id)).await?;
-        Ok(PasswordSet { user: user.view(), session })
+        Ok(PasswordChange { user: user.view(), session })
     }
 
     /// Checks that the change is made by the user, with the old password. A user without one must have a session, which
@@ -177,15 +177,16 @@ impl Hub {
         old: Option<&Secret>,
         session: Option<&RequestClient>,
     ) -> Result<()> {
-        let Some(kept) = &user.password else {
+        let Some(stored_hash) = &user.password else {
             let text = "an API token cannot set the first password: log in with a browser, or run `linchpin user \
                         password` on the machine of the hub";
-            let needed = || Error::new(error::ErrorKind::PermissionDenied, "session_needed", text);
-            return session.map(drop).ok_or_else(needed);
+            let session_needed_error =
+                || Error::new(error::ErrorKind::PermissionDenied, "session_needed", text);
+            return session.map(drop).ok_or_else(session_needed_error);
         };
         let missing = || Error::invalid("old_password", "must be the current password");
         let old = old.ok_or_else(missing)?;
-        let place = self.authenticator.enqueue(Lane::User(user.id))?;
+        let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
         let limits = [user_limit(user.id)];
         let source = session.and_then(RequestClient::source);
         let refused = RejectedLogin {
@@ -195,7 +196,7 @@ impl Hub {
             reason: LoginRejectionReason::WrongOldPassword,
         };
         self.count_attempt(&limits, &refused)?;
-        if !self.authenticator.verify_password(place, Some(kept), old).await? {
+        if !self.authenticator.verify_password(ticket, Some(stored_hash), old).await? {
             self.record_rejected_login(refused);
             let text = "is not the current password";
             return Err(Error::new(error::ErrorKind::PermissionDenied, "wrong_password", text)

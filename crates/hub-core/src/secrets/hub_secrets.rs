@@ -31,29 +31,29 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// All known secrets of the hub. None is removed: a copy of an old key file opens old backups.
-pub(crate) struct HubSecrets(Mutex<Arc<SecretSearch>>);
+pub(crate) struct HubSecrets(Mutex<Arc<SecretSearcher>>);
 
 impl HubSecrets {
     /// Creates the set with these keys.
     pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Self {
-        HubSecrets(Mutex::new(Arc::new(SecretSearch::new(key_encodings(keys)))))
+        HubSecrets(Mutex::new(Arc::new(SecretSearcher::new(key_encodings(keys)))))
     }
 
     /// Adds keys of the key file to the secrets to search for.
     pub(crate) fn add<'a>(&self, keys: impl Iterator<Item = &'a [u8; 32]>) {
         let mut search = lock(&self.0);
-        let known = search.keys.iter().cloned();
-        *search = Arc::new(SecretSearch::new(known.chain(key_encodings(keys)).collect()));
+        let existing_keys = search.keys.iter().cloned();
+        *search = Arc::new(SecretSearcher::new(existing_keys.chain(key_encodings(keys)).collect()));
     }
 
     /// Returns the searcher that finds, in a text, all secrets of the hub known now.
-    pub(crate) fn search(&self) -> Arc<SecretSearch> {
+    pub(crate) fn searcher(&self) -> Arc<SecretSearcher> {
         lock(&self.0).clone()
     }
 }
 
 /// Search for the secrets of the hub, in one pass over a text.
-pub(crate) struct SecretSearch {
+pub(crate) struct SecretSearcher {
     /// Finds positions where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
     matcher: AhoCorasick,
     /// Number of patterns of `matcher` that are blocks of keys.
@@ -75,7 +75,7 @@ enum SecretEncoding {
     Base64(usize),
 }
 
-impl SecretSearch {
+impl SecretSearcher {
     fn new(mut keys: Vec<Zeroizing<String>>) -> Self {
         keys.sort_unstable_by(|one, other| one.as_str().cmp(other));
         keys.dedup_by(|one, other| one.as_str() == other.as_str());
@@ -87,25 +87,25 @@ impl SecretSearch {
             ("root ".to_owned(), SecretEncoding::KeyLine),
             ("audit ".to_owned(), SecretEncoding::KeyLine),
         ];
-        for begin in 0..3 {
-            let encoded = STANDARD_NO_PAD.encode(with_offset(api_token::PREFIX.as_bytes(), begin));
+        for offset in 0..3 {
+            let encoded = STANDARD_NO_PAD.encode(with_offset(api_token::PREFIX.as_bytes(), offset));
             formats.push((
-                aligned_digits(&encoded, begin, api_token::PREFIX.len()),
-                SecretEncoding::Base64(begin),
+                aligned_digits(&encoded, offset, api_token::PREFIX.len()),
+                SecretEncoding::Base64(offset),
             ));
         }
         // Two digits and the underscore before the check digits of a token.
         let ends: Vec<_> = (0..=u8::MAX).map(|byte| hex(&[byte]) + "_").collect();
         let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK_LEN));
-        let places = blocks()
+        let offsets = blocks()
             .chain(formats.iter().map(|(text, _)| text.as_bytes()))
             .chain(ends.iter().map(String::as_bytes));
         let matcher = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostFirst)
             .kind(Some(AhoCorasickKind::DFA))
-            .build(places)
+            .build(offsets)
             .expect("a key file has too few keys to exceed the pattern limit");
-        SecretSearch { matcher, blocks: blocks().count(), keys, formats }
+        SecretSearcher { matcher, blocks: blocks().count(), keys, formats }
     }
 
     /// Masks every secret in a text, and every part of a secret that is long enough to be recognized. Returns `None` if
@@ -129,8 +129,10 @@ impl SecretSearch {
     /// first pattern that matches here.
     fn find_secret(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
         let part = (pattern < self.blocks).then(|| self.find_key_part(text.as_bytes(), floor, at)).flatten();
-        let spelled = || self.formats.iter().filter(|(beginning, _)| text[at..].starts_with(beginning));
-        let format = || Some(at..spelled().find_map(|(_, spelling)| spelling.find_end(text, at))?);
+        let matching_formats = || self.formats.iter().filter(|(prefix, _)| text[at..].starts_with(prefix));
+        let format = || {
+            Some(at..matching_formats().find_map(|(_, encoding_format)| encoding_format.find_end(text, at))?)
+        };
         let is_format = pattern < self.blocks + self.formats.len();
         part.or_else(|| is_format.then(format).flatten())
             .or_else(|| find_token_end(text.as_bytes(), floor, at + 2))
@@ -142,10 +144,10 @@ impl SecretSearch {
         let parts = self.keys.iter().flat_map(|key| {
             let blocks = key.as_bytes().chunks_exact(BLOCK_LEN).enumerate();
             blocks.filter(|(_, block)| rest.starts_with(block)).filter_map(|(index, _)| {
-                let (known_before, known) = key.as_bytes().split_at(index * BLOCK_LEN);
-                let (right, end) = common_prefix(known.iter(), rest.iter());
-                let (left, begin) = common_prefix(known_before.iter().rev(), before.iter().rev());
-                (left + right >= MIN_PART_LEN).then_some(at - begin..at + end)
+                let (preceding, existing_keys) = key.as_bytes().split_at(index * BLOCK_LEN);
+                let (right, end) = common_prefix(existing_keys.iter(), rest.iter());
+                let (left, offset) = common_prefix(preceding.iter().rev(), before.iter().rev());
+                (left + right >= MIN_PART_LEN).then_some(at - offset..at + end)
             })
         });
         parts.max_by_key(Range::len)
@@ -158,15 +160,15 @@ fn common_prefix<'a>(
     key: impl Iterator<Item = &'a u8>,
     text: impl Iterator<Item = &'a u8>,
 ) -> (usize, usize) {
-    let (mut key, mut same, mut length) = (key.peekable(), 0, 0);
+    let (mut key, mut matching, mut length) = (key.peekable(), 0, 0);
     for (index, byte) in text.enumerate() {
         if key.next_if_eq(&byte).is_some() {
-            (same, length) = (same + 1, index + 1);
+            (matching, length) = (matching + 1, index + 1);
         } else if !is_line_end(*byte) {
             break;
         }
     }
-    (same, length)
+    (matching, length)
 }
 
 fn is_line_end(byte: u8) -> bool {
@@ -185,23 +187,23 @@ fn find_token_end(text: &[u8], floor: usize, underscore: usize) -> Option<Range<
 }
 
 /// Returns the digits from this position, with the position after each of them. Line ends are skipped.
-fn read_digits(text: &str, begin: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
-    let bytes = text.bytes().enumerate().skip(begin).filter(|(_, byte)| !is_line_end(*byte));
+fn read_digits(text: &str, offset: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
+    let bytes = text.bytes().enumerate().skip(offset).filter(|(_, byte)| !is_line_end(*byte));
     let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
     digits.map(|(index, byte)| (char::from(byte), index + 1)).unzip()
 }
 
 impl SecretEncoding {
     /// Returns the end of the token or line that starts here, if one does.
-    fn find_end(self, text: &str, begin: usize) -> Option<usize> {
+    fn find_end(self, text: &str, offset: usize) -> Option<usize> {
         match self {
             SecretEncoding::Plain => {
-                api_token::token_len(&text.as_bytes()[begin + api_token::PREFIX.len()..])
-                    .map(|length| begin + length)
+                api_token::token_len(&text.as_bytes()[offset + api_token::PREFIX.len()..])
+                    .map(|length| offset + length)
             }
             SecretEncoding::Hex => {
                 let is_digit = |byte: u8| byte.is_ascii_hexdigit();
-                let (mut digits, ends) = read_digits(text, begin, 2 * api_token::TOKEN_LEN, is_digit);
+                let (mut digits, ends) = read_digits(text, offset, 2 * api_token::TOKEN_LEN, is_digit);
                 digits.truncate(digits.len() & !1);
                 let length = api_token::token_len(
                     unhex(&digits.to_ascii_lowercase())?.get(api_token::PREFIX.len()..)?,
@@ -209,18 +211,18 @@ impl SecretEncoding {
                 ends.get(2 * length - 1).copied()
             }
             SecretEncoding::KeyLine => {
-                let (name, rest) = text[begin..].split_once(' ')?;
+                let (name, rest) = text[offset..].split_once(' ')?;
                 let id = rest.bytes().take_while(u8::is_ascii_digit).count();
                 let (before, key) = if name == "root" { (id + 1, rest.get(id + 1..)?) } else { (0, rest) };
                 let digits = key.bytes().take(64).take_while(u8::is_ascii_hexdigit).count();
-                (digits >= MIN_DIGITS).then_some(begin + name.len() + 1 + before + digits)
+                (digits >= MIN_DIGITS).then_some(offset + name.len() + 1 + before + digits)
             }
             SecretEncoding::Base64(shift) => {
                 // The text before may be on another line; it has no part in the bytes after `lp_`.
                 let missing = (shift * 8).div_ceil(6);
                 let count = ((shift + api_token::TOKEN_LEN) * 8).div_ceil(6) - missing;
                 let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-                let (digits, ends) = read_digits(text, begin, count, is_digit);
+                let (digits, ends) = read_digits(text, offset, count, is_digit);
                 let mut digits = "A".repeat(missing) + &digits.replace('-', "+").replace('_', "/");
                 if digits.len() % 4 == 1 {
                     digits.pop(); // one digit alone is not a byte
@@ -242,11 +244,11 @@ fn key_encodings<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<
         forms.extend([digits.to_ascii_uppercase(), String::clone(&digits)]);
         forms.extend([twice.to_ascii_uppercase(), twice]);
         for bytes in [&key[..], digits.as_bytes()] {
-            for begin in 0..3 {
-                let shifted = Zeroizing::new(with_offset(bytes, begin));
+            for offset in 0..3 {
+                let shifted = Zeroizing::new(with_offset(bytes, offset));
                 forms.extend(
                     [STANDARD_NO_PAD, URL_SAFE_NO_PAD]
-                        .map(|engine| aligned_digits(&engine.encode(&*shifted), begin, bytes.len())),
+                        .map(|engine| aligned_digits(&engine.encode(&*shifted), offset, bytes.len())),
                 );
             }
         }
@@ -267,7 +269,7 @@ pub(crate) mod tests {
     const KEY: &str = "93abf01c4e93ab5d0717c86093abe2f1b64a93abd9380f5c77214e93ab06a8ff";
     const AUDIT: &str = "00ffee1c4e93b1720d864e9355a0cfe7193b6ad84e9312f7c0458b9d4e937c01";
 
-    fn own(text: &str) -> Arc<HubSecrets> {
+    fn hub_secrets(text: &str) -> Arc<HubSecrets> {
         KeyFile::parse(Path::new("/keys"), text).unwrap().hub_secrets().clone()
     }
 
@@ -276,28 +278,30 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn secrets() -> Arc<HubSecrets> {
-        own(&text())
+        hub_secrets(&text())
     }
 
     #[test]
     fn tokens_and_keys_are_masked_in_every_spelling() {
-        let search = secrets().search();
+        let search = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let raw = unhex(KEY).unwrap();
         for around in ["", "é", "ab", "abc", "x=\"", "lp_", "{\"token\":\""] {
             for secret in [token.expose().as_bytes(), KEY.as_bytes(), AUDIT.as_bytes(), &raw] {
                 let whole = [around.as_bytes(), secret, around.as_bytes()].concat();
-                let mut spellings = vec![
+                let mut encodings = vec![
                     STANDARD.encode(&whole),
                     URL_SAFE.encode(&whole),
                     format!("{around}{}{around}", hex(secret)),
                     format!("{around}{}{around}", hex(secret).to_ascii_uppercase()),
                 ];
-                spellings.extend(String::from_utf8(whole));
-                for spelling in spellings {
-                    let masked = search.mask(&spelling).unwrap_or_else(|| panic!("{spelling} is not masked"));
+                encodings.extend(String::from_utf8(whole));
+                for encoding_format in encodings {
+                    let masked = search
+                        .mask(&encoding_format)
+                        .unwrap_or_else(|| panic!("{encoding_format} is not masked"));
                     let is_short = masked.len() < 40; // only the text around the secret
-                    assert!(masked.contains(MASK) && is_short, "{spelling}: {masked}");
+                    assert!(masked.contains(MASK) && is_short, "{encoding_format}: {masked}");
                 }
             }
         }
@@ -310,7 +314,7 @@ pub(crate) mod tests {
 
     #[test]
     fn other_texts_stay_as_they_are() {
-        let search = secrets().search();
+        let search = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for plain in [
@@ -334,7 +338,7 @@ pub(crate) mod tests {
 
     #[test]
     fn parts_of_tokens_and_keys_are_masked() {
-        let search = secrets().search();
+        let search = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for length in [56, 80, 103, 104, 105, 112] {
@@ -347,12 +351,12 @@ pub(crate) mod tests {
             let masked = search.mask(&token[missing..]).unwrap();
             assert!(!masked.contains(&token[60..80]) && masked.ends_with(MASK), "{missing}: {masked}");
         }
-        for begin in 0..48 {
-            for end in begin + 16..=64 {
+        for offset in 0..48 {
+            for end in offset + 16..=64 {
                 assert_eq!(
-                    search.mask(&format!("x{}y", &AUDIT[begin..end])).unwrap(),
+                    search.mask(&format!("x{}y", &AUDIT[offset..end])).unwrap(),
                     "x***y",
-                    "{begin}..{end}"
+                    "{offset}..{end}"
                 );
             }
         }
@@ -362,7 +366,7 @@ pub(crate) mod tests {
 
     #[test]
     fn secrets_are_masked_across_lines() {
-        let search = secrets().search();
+        let search = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         for secret in [token.expose(), KEY] {
             for before in 0..100 {
@@ -371,8 +375,8 @@ pub(crate) mod tests {
                     let lines: Vec<_> =
                         encoded.as_bytes().chunks(width).map(|line| str::from_utf8(line).unwrap()).collect();
                     // The search needs the prefix of a token on one line.
-                    let begin = if width == 76 { before * 8 / 6 } else { before * 2 } % width;
-                    if begin + 8 > width {
+                    let offset = if width == 76 { before * 8 / 6 } else { before * 2 } % width;
+                    if offset + 8 > width {
                         continue;
                     }
                     for end in ["\n", "\r\n"] {
@@ -389,8 +393,8 @@ pub(crate) mod tests {
     fn new_keys_are_added_and_old_ones_stay() {
         let secrets = secrets();
         let new = KEY.replace("93ab", "a0b1");
-        assert_eq!(secrets.search().mask(&new), None);
+        assert_eq!(secrets.searcher().mask(&new), None);
         secrets.add([&unhex(&new).unwrap().try_into().unwrap()].into_iter());
-        assert_eq!(secrets.search().mask(&format!("{new} {KEY}")).unwrap(), "*** ***");
+        assert_eq!(secrets.searcher().mask(&format!("{new} {KEY}")).unwrap(), "*** ***");
     }
 }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::connection::AuthMaterial;
 use crate::lock::lock;
-use crate::secrets::hub_secrets::{HubSecrets, SecretSearch};
+use crate::secrets::hub_secrets::{HubSecrets, SecretSearcher};
 use crate::server::{Authentication, Server, Transport};
 use crate::text::{hex, unhex};
 
@@ -62,17 +62,18 @@ pub(crate) const MASK: &str = "***";
 /// Returns whether the value of a variable, a header or a parameter is secret by its name.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let whole: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let compact_name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
-    SECRET_SUBSTRINGS.iter().any(|word| whole.contains(word))
+    SECRET_SUBSTRINGS.iter().any(|word| compact_name.contains(word))
         || parts.any(|part| {
             let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
             let forms = [part, part.strip_suffix('s').unwrap_or(part)];
-            let ends = |part: &&str| SECRET_SUFFIXES.iter().any(|word| part.ends_with(word));
+            let has_secret_suffix = |part: &&str| SECRET_SUFFIXES.iter().any(|word| part.ends_with(word));
             let is_ordinary = forms.iter().any(|part| ORDINARY_WORDS.contains(part));
             let is_other_key = forms.contains(&"key") && ORDINARY_KEYS.contains(&before);
             before = part;
-            SECRET_WORDS.contains(&part) || !is_ordinary && !is_other_key && forms.iter().any(ends)
+            SECRET_WORDS.contains(&part)
+                || !is_ordinary && !is_other_key && forms.iter().any(has_secret_suffix)
         })
 }
 
@@ -95,11 +96,11 @@ impl IssuedTokens {
     pub(crate) fn add(&self, record: &Secret) {
         let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
         let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
-        let mut known = lock(&self.0);
-        if known.len() >= MAX_TOKEN_SETS {
-            known.pop_front();
+        let mut issued_tokens = lock(&self.0);
+        if issued_tokens.len() >= MAX_TOKEN_SETS {
+            issued_tokens.pop_front();
         }
-        known.push_back(Redactor::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
+        issued_tokens.push_back(Redactor::new(&tokens.into_iter().flatten().collect::<Vec<_>>()));
     }
 }
 
@@ -108,13 +109,13 @@ impl Redactor {
     pub(crate) fn for_server(
         server: &Server,
         proof: Option<&AuthMaterial>,
-        own: Option<&Arc<HubSecrets>>,
+        hub_secrets: Option<&Arc<HubSecrets>>,
     ) -> Self {
         let mut secrets = Vec::new();
-        if let Transport::Stdio(launch) = &server.transport {
-            for (name, value) in &launch.env {
+        if let Transport::Stdio(program) = &server.transport {
+            for (name, value) in &program.env {
                 let is_named = is_secret_name(name) && value.len() >= MIN_NAMED_SECRET_LEN;
-                if is_named || launch.secrets.contains(name) {
+                if is_named || program.secrets.contains(name) {
                     secrets.push(Secret::new(value.as_str()));
                 }
                 secrets.extend(url_credentials(value));
@@ -123,7 +124,7 @@ impl Redactor {
         let mut tokens = None;
         match proof {
             None => {}
-            Some(AuthMaterial::OAuth(_, given)) => tokens = Some(given.clone()),
+            Some(AuthMaterial::OAuth(_, issued)) => tokens = Some(issued.clone()),
             Some(AuthMaterial::Secret(credential)) => {
                 if let Authentication::Basic { username } = &server.settings.authentication {
                     secrets.push(Secret::new(format!("{username}:{}", credential.expose())));
@@ -131,7 +132,7 @@ impl Redactor {
                 secrets.push(credential.clone());
             }
         }
-        Redactor { tokens, hub_secrets: own.cloned(), ..Self::new(&secrets) }
+        Redactor { tokens, hub_secrets: hub_secrets.cloned(), ..Self::new(&secrets) }
     }
 
     fn new(secrets: &[Secret]) -> Self {
@@ -174,29 +175,32 @@ impl Redactor {
 
     /// Redacts a value: its strings and member names.
     pub(crate) fn redact(&self, mut value: Value) -> Value {
-        self.redact_value(&mut value, self.hub_secrets.as_ref().map(|own| own.search()).as_deref());
+        self.redact_value(
+            &mut value,
+            self.hub_secrets.as_ref().map(|hub_secrets| hub_secrets.searcher()).as_deref(),
+        );
         value
     }
 
     /// Changes the value in place, since most values contain nothing to redact.
-    fn redact_value(&self, value: &mut Value, own: Option<&SecretSearch>) {
+    fn redact_value(&self, value: &mut Value, hub_secrets: Option<&SecretSearcher>) {
         match value {
             Value::String(text) => {
-                if let Some(masked) = self.redacted(text, own) {
+                if let Some(masked) = self.redacted(text, hub_secrets) {
                     *text = masked;
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item, own)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item, hub_secrets)),
             Value::Object(members) => {
-                if members.keys().any(|name| self.redacted(name, own).is_some()) {
+                if members.keys().any(|name| self.redacted(name, hub_secrets).is_some()) {
                     let before = std::mem::take(members);
                     let renamed = before.into_iter().map(|(name, value)| {
-                        let masked = self.redacted(&name, own);
+                        let masked = self.redacted(&name, hub_secrets);
                         (masked.unwrap_or(name), value)
                     });
                     *members = renamed.collect::<Map<_, _>>();
                 }
-                members.values_mut().for_each(|value| self.redact_value(value, own));
+                members.values_mut().for_each(|value| self.redact_value(value, hub_secrets));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -204,12 +208,13 @@ impl Redactor {
 
     /// Replaces the credentials in a text by `***`.
     pub(crate) fn redact_text(&self, text: String) -> String {
-        self.redacted(&text, self.hub_secrets.as_ref().map(|own| own.search()).as_deref()).unwrap_or(text)
+        self.redacted(&text, self.hub_secrets.as_ref().map(|hub_secrets| hub_secrets.searcher()).as_deref())
+            .unwrap_or(text)
     }
 
     /// Returns the redacted text, or `None` if there is nothing to redact.
-    fn redacted(&self, text: &str, own: Option<&SecretSearch>) -> Option<String> {
-        let mut masked = own.and_then(|own| own.mask(text));
+    fn redacted(&self, text: &str, hub_secrets: Option<&SecretSearcher>) -> Option<String> {
+        let mut masked = hub_secrets.and_then(|hub_secrets| hub_secrets.mask(text));
         for form in &self.patterns {
             let text = masked.as_deref().unwrap_or(text);
             if text.contains(form.as_str()) {
@@ -217,8 +222,8 @@ impl Redactor {
             }
         }
         let Some(tokens) = &self.tokens else { return masked };
-        lock(&tokens.0).iter().fold(masked, |masked, hidden| {
-            let again = hidden.redacted(masked.as_deref().unwrap_or(text), None);
+        lock(&tokens.0).iter().fold(masked, |masked, secret_value| {
+            let again = secret_value.redacted(masked.as_deref().unwrap_or(text), None);
             again.or(masked)
         })
     }
@@ -230,15 +235,15 @@ fn url_credentials(text: &str) -> Vec<Secret> {
     let mut found = Vec::new();
     for rest in text.split("://").skip(1) {
         let end = rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char));
-        let Some((who, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
+        let Some((user_info, _)) = rest[..end.unwrap_or(rest.len())].rsplit_once('@') else { continue };
         let (user, password) =
-            who.split_once(':').map_or((who, None), |(user, password)| (user, Some(password)));
+            user_info.split_once(':').map_or((user_info, None), |(user, password)| (user, Some(password)));
         // Short texts, and passwords that are no secret, occur everywhere.
         let password =
             password.filter(|password| password.len() >= MIN_NAMED_SECRET_LEN && *password != user);
         let user = (user.len() >= MIN_URL_TOKEN_LEN).then_some(user);
-        let whole = password.map(|_| who);
-        for secret in [whole, password, user].into_iter().flatten() {
+        let compact_name = password.map(|_| user_info);
+        for secret in [compact_name, password, user].into_iter().flatten() {
             found.push(Secret::new(secret));
             found.extend(percent_decode(secret).map(Secret::new));
         }
@@ -298,7 +303,7 @@ mod tests {
     #[test]
     fn a_secret_is_hidden_in_every_form() {
         let secret = "canary \"a/b\"+é?~7f";
-        let hidden = Redactor::new(&[Secret::new(secret)]);
+        let secret_value = Redactor::new(&[Secret::new(secret)]);
         let mut forms = vec![
             secret.to_owned(),
             hex(secret.as_bytes()),
@@ -312,12 +317,12 @@ mod tests {
             forms.push(URL_SAFE_NO_PAD.encode(format!("{around}{secret}")));
         }
         for form in forms {
-            let value = hidden.redact(json!({ "text": [format!("it is {form}.")], &form: 1 }));
+            let value = secret_value.redact(json!({ "text": [format!("it is {form}.")], &form: 1 }));
             let text = value.to_string();
             assert!(text.contains(MASK) && !text.contains(&form), "{form}: {text}");
-            assert_ne!(hidden.redact_text(form.clone()), form);
+            assert_ne!(secret_value.redact_text(form.clone()), form);
         }
-        assert_eq!(hidden.redact(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
+        assert_eq!(secret_value.redact(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
     }
 
     #[test]
@@ -407,61 +412,61 @@ mod tests {
 
     #[test]
     fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
-        let own = crate::secrets::hub_secrets::tests::secrets();
-        let hide = |name: &str, value: &str, said: &str| {
+        let hub_secrets = crate::secrets::hub_secrets::tests::secrets();
+        let redact_value = |name: &str, value: &str, expected: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
-            let launch = ProgramSpec { env, secrets, ..ProgramSpec::new("x", &[]) };
+            let program = ProgramSpec { env, secrets, ..ProgramSpec::new("x", &[]) };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
                 id: crate::id::ServerId::fixed(1),
                 slug: crate::tool::names::Slug::new("x").unwrap(),
                 settings: crate::server::ServerSettings::with_name("x"),
-                transport: Transport::Stdio(launch),
+                transport: Transport::Stdio(program),
                 is_configured: true,
                 is_undeclared: false,
                 version: 1,
                 created: now,
                 updated: now,
             };
-            Redactor::for_server(&server, None, Some(&own)).redact_text(said.to_owned())
+            Redactor::for_server(&server, None, Some(&hub_secrets)).redact_text(expected.to_owned())
         };
-        assert_eq!(hide("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
-        assert_eq!(hide("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
-        assert_eq!(hide("NODE_ENV", "production", "in production"), "in production");
-        assert_eq!(hide("CONFIDED", "short", "it is short"), "it is ***");
+        assert_eq!(redact_value("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
+        assert_eq!(redact_value("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
+        assert_eq!(redact_value("NODE_ENV", "production", "in production"), "in production");
+        assert_eq!(redact_value("CONFIDED", "short", "it is short"), "it is ***");
         let url = "postgres://ada:can%2fary@db.example:5432/x";
-        assert_eq!(hide("DATABASE_URL", url, &format!("to {url}")), "to ***");
-        for (said, seen) in [
+        assert_eq!(redact_value("DATABASE_URL", url, &format!("to {url}")), "to ***");
+        for (expected, actual) in [
             ("as ada:can%2fary there", "as *** there"),
             ("as ada with can%2fary or can%2Fary or can/ary", "as ada with *** or *** or ***"),
             ("to db.example:5432/x", "to db.example:5432/x"),
         ] {
-            assert_eq!(hide("WHERE", url, said), seen);
-            assert_eq!(hide("WHERE", &format!("a,{url}, redis://:other@b"), said), seen);
+            assert_eq!(redact_value("WHERE", url, expected), actual);
+            assert_eq!(redact_value("WHERE", &format!("a,{url}, redis://:other@b"), expected), actual);
         }
         assert_eq!(
-            hide("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
+            redact_value("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
             "*** and ***"
         );
         for plain in ["postgres://postgres:postgres@db", "mysql://ada:echo@db"] {
-            assert_eq!(hide("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
+            assert_eq!(redact_value("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
         }
         let token = "a-token-of-twenty-signs";
         assert_eq!(
-            hide("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
+            redact_value("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
             "with ***"
         );
-        assert_eq!(hide("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
-        assert_eq!(hide("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
+        assert_eq!(redact_value("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
+        assert_eq!(redact_value("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
         for broken in ["://", "a://@", "a://:@b", "a://b:%@c", "a://b:%zz%é@c", "://é@"] {
-            hide("BROKEN", broken, "fine");
+            redact_value("BROKEN", broken, "fine");
         }
     }
 
     #[test]
     fn what_is_too_short_to_be_told_from_other_texts_stays() {
-        let hidden = Redactor::new(&[Secret::new("a"), Secret::new("")]);
-        assert_eq!(hidden.redact(json!("a banana")), json!("a banana"));
+        let secret_value = Redactor::new(&[Secret::new("a"), Secret::new("")]);
+        assert_eq!(secret_value.redact(json!("a banana")), json!("a banana"));
     }
 }

@@ -37,7 +37,7 @@ pub fn is_secret(name: &str, value: &str) -> bool {
 pub fn contains_secret(text: &str) -> bool {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "_-.".contains(char);
     let is_token = |word: &str| {
-        TOKEN_PREFIXES.iter().any(|(begin, least)| word.starts_with(begin) && word.len() >= *least)
+        TOKEN_PREFIXES.iter().any(|(prefix, min_len)| word.starts_with(prefix) && word.len() >= *min_len)
     };
     text.split(|char| !is_part(char)).any(is_token)
         || text.contains("PRIVATE KEY-----")
@@ -51,7 +51,7 @@ fn has_url_password(text: &str) -> bool {
             rest.find(|char: char| char.is_whitespace() || "/?#\"".contains(char)).unwrap_or(rest.len());
         rest[..end]
             .rsplit_once('@')
-            .is_some_and(|(who, _)| who.split_once(':').is_some_and(|(_, word)| !word.is_empty()))
+            .is_some_and(|(user_info, _)| user_info.split_once(':').is_some_and(|(_, word)| !word.is_empty()))
     })
 }
 
@@ -65,12 +65,12 @@ pub fn find_secret_argument(args: &[String]) -> Option<usize> {
     let queried = |text: &str| text.split_once("://").is_some() && text.split(['?', '&']).skip(1).any(named);
     args.iter().enumerate().position(|(index, text)| {
         let before = index.checked_sub(1).map(|before| &args[before]);
-        let follows =
+        let is_followed =
             before.is_some_and(|name| name.starts_with('-') && !name.contains('=') && is_secret_name(name));
         let header = text.split_once(':').is_some_and(|(name, value)| {
             !name.contains(['/', ' ']) && is_secret_name(name) && is_value(value.trim_start())
         });
-        contains_secret(text) || named(text) || queried(text) || header || follows && is_value(text)
+        contains_secret(text) || named(text) || queried(text) || header || is_followed && is_value(text)
     })
 }
 
@@ -109,16 +109,16 @@ mod tests {
 
     #[test]
     fn secrets_are_found_in_arguments() {
-        let place = |args: &[&str]| {
+        let find = |args: &[&str]| {
             find_secret_argument(&args.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
         };
-        assert_eq!(place(&["-y", "server", "--token", "canary-12345"]), Some(3));
-        assert_eq!(place(&["--api-key=canary-12345"]), Some(0));
-        assert_eq!(place(&["run", "-e", "GITHUB_TOKEN=canary-12345"]), Some(2));
-        assert_eq!(place(&["--header", "X-Api-Key: canary-12345"]), Some(1));
-        assert_eq!(place(&["https://a.example/mcp?api_key=canary-12345"]), Some(0));
-        assert_eq!(place(&["run", "-e", "GITHUB_TOKEN", "image"]), None);
-        assert_eq!(place(&["--key-file", "/etc/key", "--auth", "none", "--token", "--verbose"]), None);
-        assert_eq!(place(&["https://a.example/mcp?page=1", "--port=3000"]), None);
+        assert_eq!(find(&["-y", "server", "--token", "canary-12345"]), Some(3));
+        assert_eq!(find(&["--api-key=canary-12345"]), Some(0));
+        assert_eq!(find(&["run", "-e", "GITHUB_TOKEN=canary-12345"]), Some(2));
+        assert_eq!(find(&["--header", "X-Api-Key: canary-12345"]), Some(1));
+        assert_eq!(find(&["https://a.example/mcp?api_key=canary-12345"]), Some(0));
+        assert_eq!(find(&["run", "-e", "GITHUB_TOKEN", "image"]), None);
+        assert_eq!(find(&["--key-file", "/etc/key", "--auth", "none", "--token", "--verbose"]), None);
+        assert_eq!(find(&["https://a.example/mcp?page=1", "--port=3000"]), None);
     }
 }

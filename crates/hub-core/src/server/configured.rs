@@ -46,8 +46,8 @@ impl ConfiguredServer {
         }
         let settings = ServerSettings::read(&mut form)?;
         let (transport, inherit) = if is_program {
-            let (launch, inherit) = ProgramSpec::read(&mut form)?;
-            (Transport::Stdio(launch), inherit)
+            let (program, inherit) = ProgramSpec::read(&mut form)?;
+            (Transport::Stdio(program), inherit)
         } else {
             let has_url = form.members.contains_key("url");
             let transport = Transport::read_remote(&mut form);
@@ -81,8 +81,8 @@ impl ProgramSpec {
         let secrets = form.strings("secrets", MAX_VARIABLES, MAX_VARIABLE_NAME_LEN)?;
         let named =
             |field, names: &[String]| names.iter().map(|name| (field, name.clone())).collect::<Vec<_>>();
-        let own = env.keys().map(|name| ("env", name.clone()));
-        for (field, name) in own.chain(named("inherit", &inherit)).chain(named("secrets", &secrets)) {
+        let env_names = env.keys().map(|name| ("env", name.clone()));
+        for (field, name) in env_names.chain(named("inherit", &inherit)).chain(named("secrets", &secrets)) {
             if name.is_empty() || name.contains(['=', '\0']) || name.len() > MAX_VARIABLE_NAME_LEN {
                 let text = "a variable name must have 1 to 128 characters, without `=`";
                 return Err(Error::invalid(field, text));

@@ -90,7 +90,7 @@ impl ServerSettings {
             enabled: form.boolean("enabled")?.unwrap_or(true),
             keep_history: form.boolean("keep_history")?.unwrap_or(true),
             calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
-            calls_at_once: concurrency.and_then(|most| u32::try_from(most).ok()),
+            calls_at_once: concurrency.and_then(|max| u32::try_from(max).ok()),
             revision: revision(form)?,
             ..defaults
         })
@@ -184,11 +184,11 @@ impl RemoteEndpoint {
                 );
                 return Err(Error::invalid(&*field, text));
             }
-            let fits = |text: &&str| {
+            let is_valid = |text: &&str| {
                 text.len() <= MAX_HEADER_VALUE_LEN
                     && text.bytes().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e))
             };
-            let text = value.as_str().filter(fits).ok_or_else(|| {
+            let text = value.as_str().filter(is_valid).ok_or_else(|| {
                 Error::invalid(
                     &*field,
                     format!("must be printable ASCII of at most {MAX_HEADER_VALUE_LEN} characters"),

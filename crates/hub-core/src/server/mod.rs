@@ -194,7 +194,7 @@ impl Transport {
     /// Returns the program, if the server is a stdio server.
     pub fn into_program(self) -> Option<ProgramSpec> {
         match self {
-            Transport::Stdio(launch) => Some(launch),
+            Transport::Stdio(program) => Some(program),
             Transport::Http(_) | Transport::Sse(_) => None,
         }
     }
@@ -223,9 +223,9 @@ impl ProgramSpec {
 
     /// Returns the digest of command, arguments and directory, without the environment. Secrets are bound to it.
     pub(crate) fn program_digest(&self) -> Digest {
-        let begin = Digest::of("linchpin program").part(&self.command);
-        let begin = begin.part(self.directory.as_deref().unwrap_or_default());
-        self.args.iter().fold(begin, DigestBuilder::part).finish()
+        let digest = Digest::of("linchpin program").part(&self.command);
+        let digest = digest.part(self.directory.as_deref().unwrap_or_default());
+        self.args.iter().fold(digest, DigestBuilder::part).finish()
     }
 }
 

@@ -176,17 +176,17 @@ fn a_misspelt_field_is_told_the_right_one() {
 
 #[test]
 fn the_operators_file_has_programs_and_places() {
-    let launch = json!({
+    let program = json!({
         "command": "npx", "args": ["-y", "server"], "env": {"KEY": "canary"}, "inherit": ["TOKEN"],
         "secrets": ["PASSWORD"], "directory": "/srv", "transport": "stdio", "timeout_ms": 1_000, "calls_per_minute": 600,
     });
-    let read = ConfiguredServer::read("files", launch).unwrap();
+    let read = ConfiguredServer::read("files", program).unwrap();
     assert_eq!((&*read.settings.name, read.settings.calls_per_minute), ("files", Some(600)));
     assert_eq!(read.inherit, ["TOKEN"]);
     assert!(!format!("{read:?}").contains("canary"));
-    let Transport::Stdio(launch) = read.transport else { panic!("{:?}", read.transport) };
-    assert_eq!((&*launch.command, launch.args.len(), &*launch.env["KEY"]), ("npx", 2, "canary"));
-    assert_eq!(launch.secrets, ["PASSWORD".to_owned()].into());
+    let Transport::Stdio(program) = read.transport else { panic!("{:?}", read.transport) };
+    assert_eq!((&*program.command, program.args.len(), &*program.env["KEY"]), ("npx", 2, "canary"));
+    assert_eq!(program.secrets, ["PASSWORD".to_owned()].into());
     let remote = json!({"name": "Remote", "url": "https://a.example/mcp", "transport": "sse", "credentials": "per-agent"});
     let read = ConfiguredServer::read("remote", remote).unwrap();
     assert!(matches!(read.transport, Transport::Sse(_)) && read.settings.name == "Remote");

@@ -83,7 +83,7 @@ pub enum StoreChange {
         /// Decision: approved, denied, expired or withdrawn.
         decision: ApprovalStatus,
         /// Subject that decided.
-        by: String,
+        decided_by: String,
         /// Time of the decision.
         at: Timestamp,
         /// New binding, if the user has changed the arguments.

@@ -68,7 +68,7 @@ impl CacheState {
     fn insert(&mut self, tenant: TenantId, read_at: u64, found: Option<&StoredDocument>) {
         let Some(stored) = found.filter(|stored| stored.document.key.kind.is_cached()) else { return };
         let Document { key, parent, .. } = &stored.document;
-        let is_changing = |about| self.changing.contains_key(&(tenant, about));
+        let is_changing = |scope| self.changing.contains_key(&(tenant, scope));
         let parts = |parent: &String| is_changing(CacheScope::Children(key.kind, parent.clone()));
         if read_at != self.changes
             || is_changing(CacheScope::Document(key.clone()))
@@ -89,32 +89,32 @@ impl CacheState {
 
     fn begin_change(&mut self, tenant: TenantId, changes: &[CacheScope]) {
         self.changes += 1;
-        for about in changes {
-            *self.changing.entry((tenant, about.clone())).or_default() += 1;
-            self.invalidate_scope(tenant, about);
+        for scope in changes {
+            *self.changing.entry((tenant, scope.clone())).or_default() += 1;
+            self.invalidate_scope(tenant, scope);
         }
     }
 
     /// Handles an invalidation by a peer hub. `None` clears the cache.
     fn invalidate(&mut self, changed: Invalidation<'_>) {
         self.changes += 1;
-        if let Some((tenant, about)) = changed {
-            self.invalidate_scope(tenant, about);
+        if let Some((tenant, scope)) = changed {
+            self.invalidate_scope(tenant, scope);
         } else {
             self.documents.clear();
             self.ids.clear();
         }
     }
 
-    fn invalidate_scope(&mut self, tenant: TenantId, about: &CacheScope) {
-        match about {
+    fn invalidate_scope(&mut self, tenant: TenantId, scope: &CacheScope) {
+        match scope {
             CacheScope::Document(key) => self.remove(tenant, key),
             CacheScope::Children(kind, parent) => {
                 let is_part = |stored: &StoredDocument| stored.document.parent.as_ref() == Some(parent);
-                let of = self.documents.iter().filter(|((whose, key), stored)| {
-                    *whose == tenant && key.kind == *kind && is_part(stored)
+                let cached_documents = self.documents.iter().filter(|((owner, key), stored)| {
+                    *owner == tenant && key.kind == *kind && is_part(stored)
                 });
-                let parts: Vec<_> = of.map(|((_, key), _)| key.clone()).collect();
+                let parts: Vec<_> = cached_documents.map(|((_, key), _)| key.clone()).collect();
                 for key in &parts {
                     self.remove(tenant, key);
                 }
@@ -131,8 +131,8 @@ impl CacheState {
 
     fn end_change(&mut self, tenant: TenantId, changes: Vec<CacheScope>) {
         self.changes += 1;
-        for about in changes {
-            if let Entry::Occupied(mut count) = self.changing.entry((tenant, about)) {
+        for scope in changes {
+            if let Entry::Occupied(mut count) = self.changing.entry((tenant, scope)) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
                     count.remove();
@@ -152,10 +152,10 @@ impl CachedStore {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let cache: Arc<Mutex<CacheState>> = Arc::default();
         if let Some(shared) = inner.shared() {
-            let known = Arc::downgrade(&cache);
+            let state = Arc::downgrade(&cache);
             shared.on_invalidation(move |changed| {
-                if let Some(known) = known.upgrade() {
-                    lock(&known).invalidate(changed);
+                if let Some(state) = state.upgrade() {
+                    lock(&state).invalidate(changed);
                 }
             });
         }
@@ -173,19 +173,19 @@ impl CachedStore {
         &self.commits
     }
 
-    async fn commit_changes(&self, tenant: TenantId, batch: Batch, untold: PublishOnCommit) -> Result<()> {
+    async fn commit_changes(&self, tenant: TenantId, batch: Batch, publish: PublishOnCommit) -> Result<()> {
         let changes: Vec<_> = batch.changes.iter().filter_map(CacheScope::of).collect();
         if changes.is_empty() {
             let decided: Vec<_> = batch.changes.iter().flat_map(required_documents).collect();
             let done = self.inner.commit(tenant, batch).await;
             if done.is_err() {
                 // The invalidation by a peer hub may not have arrived yet.
-                let mut known = lock(&self.cache);
-                for about in &decided {
-                    known.invalidate(Some((tenant, about)));
+                let mut state = lock(&self.cache);
+                for scope in &decided {
+                    state.invalidate(Some((tenant, scope)));
                 }
             }
-            untold.finish(done.is_ok());
+            publish.finish(done.is_ok());
             return done;
         }
         let changing = ChangingGuard::new(self.cache.clone(), tenant, changes);
@@ -193,7 +193,7 @@ impl CachedStore {
         let commit = async move {
             let done = inner.commit(tenant, batch).await;
             drop(changing);
-            untold.finish(done.is_ok());
+            publish.finish(done.is_ok());
             done
         };
         self.commits.run(commit).await
@@ -204,10 +204,10 @@ impl CachedStore {
 impl Store for CachedStore {
     async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
         // The store of a cluster distributes the events itself, with the change.
-        let is_alone = self.inner.shared().is_none();
-        let event = if is_alone { std::mem::take(&mut batch.events) } else { Vec::new() };
-        let untold = PublishOnCommit::new(self.events.clone(), tenant, event);
-        self.commit_changes(tenant, batch, untold).await
+        let is_single_hub = self.inner.shared().is_none();
+        let event = if is_single_hub { std::mem::take(&mut batch.events) } else { Vec::new() };
+        let publish = PublishOnCommit::new(self.events.clone(), tenant, event);
+        self.commit_changes(tenant, batch, publish).await
     }
 
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
@@ -215,11 +215,11 @@ impl Store for CachedStore {
             return self.inner.document(tenant, key).await;
         }
         let read_at = {
-            let known = lock(&self.cache);
-            if let Some(stored) = known.documents.get(&(tenant, key.clone())) {
+            let state = lock(&self.cache);
+            if let Some(stored) = state.documents.get(&(tenant, key.clone())) {
                 return Ok(Some(stored.clone()));
             }
-            known.changes
+            state.changes
         };
         let found = self.inner.document(tenant, key).await?;
         lock(&self.cache).insert(tenant, read_at, found.as_ref());
@@ -233,13 +233,13 @@ impl Store for CachedStore {
         name: &str,
     ) -> Result<Option<StoredDocument>> {
         let read_at = {
-            let known = lock(&self.cache);
-            let id = known.ids.get(&(tenant, kind, name.to_owned()));
-            if let Some(stored) = id.and_then(|id| known.documents.get(&(tenant, DocumentKey::new(kind, id))))
+            let state = lock(&self.cache);
+            let id = state.ids.get(&(tenant, kind, name.to_owned()));
+            if let Some(stored) = id.and_then(|id| state.documents.get(&(tenant, DocumentKey::new(kind, id))))
             {
                 return Ok(Some(stored.clone()));
             }
-            known.changes
+            state.changes
         };
         let found = self.inner.document_by_name(tenant, kind, name).await?;
         lock(&self.cache).insert(tenant, read_at, found.as_ref());

@@ -22,14 +22,14 @@ pub enum CacheScope {
 impl CacheScope {
     /// Returns the scope that a change invalidates, if hubs cache it: documents that the store caches, and tenant keys.
     pub fn of(change: &StoreChange) -> Option<Self> {
-        let about = match change {
+        let scope = match change {
             StoreChange::Put { document, .. } => CacheScope::Document(document.key.clone()),
             StoreChange::Delete(key) => CacheScope::Document(key.clone()),
             StoreChange::DeleteChildren { kind, parent } => CacheScope::Children(*kind, parent.clone()),
             _ => return None,
         };
-        let (CacheScope::Document(DocumentKey { kind, .. }) | CacheScope::Children(kind, _)) = &about;
-        (kind.is_cached() || *kind == DocumentKind::TenantKey).then_some(about)
+        let (CacheScope::Document(DocumentKey { kind, .. }) | CacheScope::Children(kind, _)) = &scope;
+        (kind.is_cached() || *kind == DocumentKind::TenantKey).then_some(scope)
     }
 }
 
@@ -54,39 +54,39 @@ impl Cluster {
     }
 
     /// Registers a listener of invalidations by peer hubs. It is called before their events are published.
-    pub fn on_invalidation(&self, ear: impl Fn(Invalidation<'_>) + Send + Sync + 'static) {
-        lock(&self.listeners).push(Box::new(ear));
+    pub fn on_invalidation(&self, listener: impl Fn(Invalidation<'_>) + Send + Sync + 'static) {
+        lock(&self.listeners).push(Box::new(listener));
     }
 
     /// Notifies the listeners of an invalidation by a peer hub.
-    pub fn notify(&self, what: Invalidation<'_>) {
-        lock(&self.listeners).iter().for_each(|ear| ear(what));
+    pub fn notify(&self, invalidation: Invalidation<'_>) {
+        lock(&self.listeners).iter().for_each(|listener| listener(invalidation));
     }
 }
 
 /// Common clock of all hubs on a store, independent of the clocks of their machines.
 pub struct ClusterClock {
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     store: Arc<dyn Store>,
 }
 
 impl ClusterClock {
     /// Creates a clock from the local one and the offset that the store measures.
-    pub fn new(world: Arc<dyn Platform>, store: Arc<dyn Store>) -> Self {
-        ClusterClock { world, store }
+    pub fn new(platform: Arc<dyn Platform>, store: Arc<dyn Store>) -> Self {
+        ClusterClock { platform, store }
     }
 }
 
 impl Platform for ClusterClock {
     fn now(&self) -> Timestamp {
-        let now = self.world.now();
+        let now = self.platform.now();
         match self.store.clock_offset() {
             SignedDuration::ZERO => now,
-            ahead => now.saturating_add(ahead).unwrap_or(now),
+            offset => now.saturating_add(offset).unwrap_or(now),
         }
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {
-        self.world.fill_random(bytes);
+        self.platform.fill_random(bytes);
     }
 }

@@ -23,8 +23,8 @@ pub struct Slug(String);
 impl Slug {
     /// Validates a slug.
     pub fn new(text: &str) -> Result<Self> {
-        let fits = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-        if (1..=MAX_SLUG_LEN).contains(&text.len()) && text.bytes().all(fits) {
+        let is_slug_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        if (1..=MAX_SLUG_LEN).contains(&text.len()) && text.bytes().all(is_slug_byte) {
             return Ok(Slug(text.to_owned()));
         }
         let advice = Self::from_name(text).map(|slug| format!(": try `{}`", slug.0)).unwrap_or_default();
@@ -50,9 +50,9 @@ impl Slug {
     /// Appends a number, for a slug that is already in use.
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
-        let ending = format!("-{number}");
-        let kept = self.0.len().min(MAX_SLUG_LEN - ending.len());
-        Slug(format!("{}{ending}", self.0[..kept].trim_end_matches('-')))
+        let suffix = format!("-{number}");
+        let kept_len = self.0.len().min(MAX_SLUG_LEN - suffix.len());
+        Slug(format!("{}{suffix}", self.0[..kept_len].trim_end_matches('-')))
     }
 
     /// Returns the slug as a string.
@@ -63,25 +63,26 @@ impl Slug {
 
 /// Returns the qualified name of a tool for models with this maximum length of names.
 pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
-    let begin = format!("mcp_{}__", server.0);
-    let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
-    let is_plain = !tool.is_empty() && tool.chars().all(fits) && !has_digest_suffix(tool);
-    if is_plain && begin.len() + tool.len() <= max_len {
-        return begin + tool;
+    let prefix = format!("mcp_{}__", server.0);
+    let is_slug_byte = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    let is_plain = !tool.is_empty() && tool.chars().all(is_slug_byte) && !has_digest_suffix(tool);
+    if is_plain && prefix.len() + tool.len() <= max_len {
+        return prefix + tool;
     }
     let digest = Digest::of("linchpin tool name").part(tool).finish().to_string();
-    let room = max_len.saturating_sub(begin.len() + 1 + DIGEST_LEN);
-    let replaced: String = tool.chars().map(|char| if fits(char) { char } else { '_' }).take(room).collect();
-    format!("{begin}{replaced}_{}", &digest[..DIGEST_LEN])
+    let available = max_len.saturating_sub(prefix.len() + 1 + DIGEST_LEN);
+    let replaced: String =
+        tool.chars().map(|char| if is_slug_byte(char) { char } else { '_' }).take(available).collect();
+    format!("{prefix}{replaced}_{}", &digest[..DIGEST_LEN])
 }
 
 /// Returns whether a name ends like one with a digest: a server must not choose the qualified name of another of its
 /// tools.
 fn has_digest_suffix(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|begin| {
-        let ending = &tool.as_bytes()[begin..];
-        ending[0] == b'_' && ending[1..].iter().all(is_digit)
+    tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|prefix| {
+        let suffix = &tool.as_bytes()[prefix..];
+        suffix[0] == b'_' && suffix[1..].iter().all(is_digit)
     })
 }
 
@@ -131,8 +132,8 @@ mod tests {
         );
         assert!(qualified_name(&server, "", MAX_NAME_LEN).starts_with("mcp_files___"));
         // A server cannot choose the qualified name of another tool.
-        let ending = dotted.strip_prefix("mcp_files__").unwrap();
-        assert_ne!(qualified_name(&server, ending, MAX_NAME_LEN), dotted);
+        let suffix = dotted.strip_prefix("mcp_files__").unwrap();
+        assert_ne!(qualified_name(&server, suffix, MAX_NAME_LEN), dotted);
     }
 
     proptest! {

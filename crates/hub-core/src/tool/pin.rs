@@ -100,8 +100,8 @@ pub fn is_invisible(char: char) -> bool {
 /// Counts the invisible characters in all strings and member names of a definition. Tabs and line ends do not count.
 pub fn count_invisible(value: &Value) -> usize {
     let count = |text: &str| {
-        let hidden = text.chars().filter(|char| is_invisible(*char) && *char != '\t').count();
-        hidden - text.matches("\r\n").count()
+        let invisible = text.chars().filter(|char| is_invisible(*char) && *char != '\t').count();
+        invisible - text.matches("\r\n").count()
     };
     match value {
         Value::String(text) => count(text),

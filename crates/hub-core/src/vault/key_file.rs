@@ -39,20 +39,20 @@ pub enum KeyFileError {
         error: io::Error,
     },
     /// Other users can access the file.
-    #[error("the key file `{}` is not private: {why}", path.display())]
+    #[error("the key file `{}` is not private: {reason}", path.display())]
     InsecurePermissions {
         /// Path of the key file.
         path: PathBuf,
         /// Reason why the file is not private.
-        why: private_file::InsecurePermissions,
+        reason: private_file::InsecurePermissions,
     },
     /// Other users can replace the file.
-    #[error("the key file `{}` cannot be used: {why}", path.display())]
+    #[error("the key file `{}` cannot be used: {reason}", path.display())]
     InsecureParent {
         /// Path of the key file.
         path: PathBuf,
         /// Folder that is not safe.
-        why: private_file::InsecureParent,
+        reason: private_file::InsecureParent,
     },
     /// The file is not a key file.
     #[error("`{}` is not a key file (line {line}): use the key file that the hub created, or a copy of it", path.display())]
@@ -83,9 +83,9 @@ pub struct KeyFileLock {
 
 impl KeyFile {
     /// Reads the file, or creates it if it does not exist. Returns whether it was created.
-    pub fn open(path: &Path, world: &dyn Platform) -> Result<(Self, bool), KeyFileError> {
+    pub fn open(path: &Path, platform: &dyn Platform) -> Result<(Self, bool), KeyFileError> {
         private_file::check_parents(path)
-            .map_err(|why| KeyFileError::InsecureParent { path: path.to_owned(), why })?;
+            .map_err(|reason| KeyFileError::InsecureParent { path: path.to_owned(), reason })?;
         if let Some(found) = Self::read(path)? {
             return Ok((found, false));
         }
@@ -96,10 +96,10 @@ impl KeyFile {
         if let Some(found) = Self::read(path)? {
             return Ok((found, false));
         }
-        let (path, audit) = (path.to_owned(), Zeroizing::new(random(world)));
-        let made = Self::new(path, audit, vec![RootKey::new(world)]);
-        made.save(world).map_err(failed)?;
-        Ok((made, true))
+        let (path, audit) = (path.to_owned(), Zeroizing::new(random(platform)));
+        let key_file = Self::new(path, audit, vec![RootKey::new(platform)]);
+        key_file.save(platform).map_err(failed)?;
+        Ok((key_file, true))
     }
 
     /// Reads the file, if it exists.
@@ -110,7 +110,7 @@ impl KeyFile {
             file => file.map_err(failed)?,
         };
         private_file::check_private(&file.metadata().map_err(failed)?)
-            .map_err(|why| KeyFileError::InsecurePermissions { path: path.to_owned(), why })?;
+            .map_err(|reason| KeyFileError::InsecurePermissions { path: path.to_owned(), reason })?;
         let mut text = Zeroizing::new(String::new());
         file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed)?;
         Self::parse(path, &text).map(Some)
@@ -173,8 +173,8 @@ impl KeyFile {
     }
 
     fn new(path: PathBuf, audit: Zeroizing<[u8; 32]>, roots: Vec<RootKey>) -> Self {
-        let own = HubSecrets::new(std::iter::once(&*audit).chain(key_bytes(&roots)));
-        KeyFile { path, audit, roots, hub_secrets: Arc::new(own) }
+        let hub_secrets = HubSecrets::new(std::iter::once(&*audit).chain(key_bytes(&roots)));
+        KeyFile { path, audit, roots, hub_secrets: Arc::new(hub_secrets) }
     }
 
     /// Returns every key that was ever in the file, to be redacted in the results of servers.
@@ -183,15 +183,15 @@ impl KeyFile {
     }
 
     /// Adds a root key, which is used from now on. The previous ones stay as long as they wrap a tenant key.
-    pub fn add_root(&mut self, lock: &KeyFileLock, world: &dyn Platform) -> io::Result<()> {
-        let roots = self.roots.iter().cloned().chain([RootKey::new(world)]).collect();
-        self.replace_roots(lock, roots, world)
+    pub fn add_root(&mut self, lock: &KeyFileLock, platform: &dyn Platform) -> io::Result<()> {
+        let roots = self.roots.iter().cloned().chain([RootKey::new(platform)]).collect();
+        self.replace_roots(lock, roots, platform)
     }
 
     /// Removes all root keys except the one in use.
-    pub fn remove_old_roots(&mut self, lock: &KeyFileLock, world: &dyn Platform) -> io::Result<()> {
+    pub fn remove_old_roots(&mut self, lock: &KeyFileLock, platform: &dyn Platform) -> io::Result<()> {
         let roots = vec![self.root().clone()];
-        self.replace_roots(lock, roots, world)
+        self.replace_roots(lock, roots, platform)
     }
 
     /// Writes the file with other root keys. Fails if the file contains root keys unknown to this process: they would
@@ -200,23 +200,24 @@ impl KeyFile {
         &mut self,
         _: &KeyFileLock,
         roots: Vec<RootKey>,
-        world: &dyn Platform,
+        platform: &dyn Platform,
     ) -> io::Result<()> {
         let found = Self::read(&self.path).map_err(io::Error::other)?;
-        let is_known =
-            |root: &RootKey| self.find_root(root.id).is_some_and(|own| own.key.bytes() == root.key.bytes());
+        let is_known = |root: &RootKey| {
+            self.find_root(root.id).is_some_and(|hub_secrets| hub_secrets.key.bytes() == root.key.bytes())
+        };
         if !found.is_some_and(|found| found.audit == self.audit && found.roots.iter().all(is_known)) {
             let text = "the file was changed by another process: run `linchpin key rotate` again";
             return Err(io::Error::other(text));
         }
         self.hub_secrets.add(key_bytes(&roots)); // before the keys are written
         let before = std::mem::replace(&mut self.roots, roots);
-        self.save(world).inspect_err(|_| self.roots = before)
+        self.save(platform).inspect_err(|_| self.roots = before)
     }
 
     /// Writes the key file.
-    pub fn save(&self, world: &dyn Platform) -> io::Result<()> {
-        private_file::write(&self.path, self.text().as_bytes(), world)
+    pub fn save(&self, platform: &dyn Platform) -> io::Result<()> {
+        private_file::write(&self.path, self.text().as_bytes(), platform)
     }
 
     /// Returns the text of the file.
@@ -277,15 +278,15 @@ mod tests {
     #[test]
     fn it_is_made_once_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut keys, was_made) = open(&folder).unwrap();
-        assert!(was_made);
+        let (mut keys, was_created) = open(&folder).unwrap();
+        assert!(was_created);
         let first = keys.root().id;
         let (_, wrapped) = keys.root().create_tenant_key(&SystemPlatform, TenantId::fixed(1), 0);
         let lock = keys.lock().unwrap();
         assert_eq!(keys.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         keys.add_root(&lock, &SystemPlatform).unwrap();
-        let (mut again, was_made) = open(&folder).unwrap();
-        assert!(!was_made && again.root().id == keys.root().id && *again.audit == *keys.audit);
+        let (mut again, was_created) = open(&folder).unwrap();
+        assert!(!was_created && again.root().id == keys.root().id && *again.audit == *keys.audit);
         let opened = again.find_root(first).unwrap().unwrap(&wrapped).unwrap();
         let wrapped = again.root().wrap(&SystemPlatform, &opened);
         again.remove_old_roots(&lock, &SystemPlatform).unwrap();

@@ -66,34 +66,35 @@ pub struct SecretBinding {
 
 impl RootKey {
     /// Creates a root key with a random id.
-    pub fn new(world: &dyn Platform) -> Self {
-        RootKey { id: u64::from_be_bytes(random(world)), key: SealingKey::random(world) }
+    pub fn new(platform: &dyn Platform) -> Self {
+        RootKey { id: u64::from_be_bytes(random(platform)), key: SealingKey::random(platform) }
     }
 
     /// Creates a tenant key with the number after `before`.
     pub fn create_tenant_key(
         &self,
-        world: &dyn Platform,
+        platform: &dyn Platform,
         tenant: TenantId,
         before: u32,
     ) -> (TenantKey, WrappedTenantKey) {
-        let made = TenantKey { tenant, number: before + 1, key: SealingKey::random(world) };
-        let wrapped = self.wrap(world, &made);
+        let made = TenantKey { tenant, number: before + 1, key: SealingKey::random(platform) };
+        let wrapped = self.wrap(platform, &made);
         (made, wrapped)
     }
 
     /// Encrypts a tenant key with this root key.
-    pub fn wrap(&self, world: &dyn Platform, key: &TenantKey) -> WrappedTenantKey {
-        let about = key_binding(key.tenant, key.number, self.id);
-        let sealed = self.key.seal(world, &about, key.key.bytes());
+    pub fn wrap(&self, platform: &dyn Platform, key: &TenantKey) -> WrappedTenantKey {
+        let binding_bytes = key_binding(key.tenant, key.number, self.id);
+        let sealed = self.key.seal(platform, &binding_bytes, key.key.bytes());
         WrappedTenantKey { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
     /// Decrypts a tenant key that this root key wraps.
     pub fn unwrap(&self, wrapped: &WrappedTenantKey) -> Result<TenantKey> {
-        let about = key_binding(wrapped.tenant, wrapped.number, self.id);
-        let opened = self.key.open(&about, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));
-        let key = opened.ok_or_else(|| {
+        let binding_bytes = key_binding(wrapped.tenant, wrapped.number, self.id);
+        let unwrapped =
+            self.key.open(&binding_bytes, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));
+        let key = unwrapped.ok_or_else(|| {
             let text =
                 "a tenant key cannot be decrypted with this key file: use the key file that it was encrypted with";
             Error::new(ErrorKind::Unavailable, "wrong_key_file", text)
@@ -108,8 +109,8 @@ fn key_binding(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
 
 impl TenantKey {
     /// Encrypts a secret with its binding.
-    pub fn seal(&self, world: &dyn Platform, label: &SecretBinding, secret: &[u8]) -> Vec<u8> {
-        self.key.seal(world, &self.binding_bytes(label), secret)
+    pub fn seal(&self, platform: &dyn Platform, label: &SecretBinding, secret: &[u8]) -> Vec<u8> {
+        self.key.seal(platform, &self.binding_bytes(label), secret)
     }
 
     /// Decrypts a secret. Fails if the binding is not the one that it was encrypted with.
@@ -156,15 +157,15 @@ mod tests {
     fn a_secret_opens_only_where_it_belongs() {
         let root = RootKey::new(&SystemPlatform);
         let (key, _) = root.create_tenant_key(&SystemPlatform, ADA, 0);
-        let own = label("bearer", "https://a.example");
-        let sealed = key.seal(&SystemPlatform, &own, b"canary");
-        assert_eq!(**key.open(&own, &sealed).unwrap(), *b"canary");
+        let binding = label("bearer", "https://a.example");
+        let sealed = key.seal(&SystemPlatform, &binding, b"canary");
+        assert_eq!(**key.open(&binding, &sealed).unwrap(), *b"canary");
         assert!(!sealed.windows(6).any(|part| part == b"canary"));
         for other in [
             label("basic", "https://a.example"),
             label("bearer", "https://a.example:8443"),
             label("bearer|17:https://a.example", ""),
-            SecretBinding { id: SecretId::fixed(8), ..own.clone() },
+            SecretBinding { id: SecretId::fixed(8), ..binding.clone() },
         ] {
             assert_eq!(key.open(&other, &sealed).unwrap_err().code(), "secret_unreadable");
         }
@@ -174,7 +175,7 @@ mod tests {
             root.create_tenant_key(&SystemPlatform, BOB, 0).0,
         ];
         for other in others {
-            assert!(other.open(&own, &sealed).is_err());
+            assert!(other.open(&binding, &sealed).is_err());
         }
         let error = key.open(&label("bearer", "https://b.example"), &sealed).unwrap_err().to_string();
         assert_eq!(error, "the bearer for https://b.example cannot be decrypted: set it again");
@@ -189,8 +190,8 @@ mod tests {
         let again = second.wrap(&SystemPlatform, &first.unwrap(&wrapped).unwrap());
         assert_eq!((again.root, again.number), (second.id, 1));
         assert_ne!(first.id, second.id);
-        let opened = second.unwrap(&again).unwrap();
-        assert_eq!(**opened.open(&label("bearer", "x"), &sealed).unwrap(), *b"canary");
+        let unwrapped = second.unwrap(&again).unwrap();
+        assert_eq!(**unwrapped.open(&label("bearer", "x"), &sealed).unwrap(), *b"canary");
         for (root, wrapped) in [(&first, &again), (&second, &wrapped)] {
             assert_eq!(root.unwrap(wrapped).unwrap_err().code(), "wrong_key_file");
         }

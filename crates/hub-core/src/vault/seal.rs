@@ -17,8 +17,8 @@ const COMMITMENT_LEN: usize = 32;
 pub(super) struct SealingKey(Zeroizing<[u8; 32]>);
 
 impl SealingKey {
-    pub(super) fn random(world: &dyn Platform) -> Self {
-        SealingKey(Zeroizing::new(random(world)))
+    pub(super) fn random(platform: &dyn Platform) -> Self {
+        SealingKey(Zeroizing::new(random(platform)))
     }
 
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
@@ -30,25 +30,25 @@ impl SealingKey {
     }
 
     /// Seals a text. It opens only with the same `about` (additional authenticated data).
-    pub(super) fn seal(&self, world: &dyn Platform, about: &[u8], text: &[u8]) -> Vec<u8> {
-        let nonce: [u8; NONCE_LEN] = random(world);
-        let payload = Payload { msg: text, aad: about };
+    pub(super) fn seal(&self, platform: &dyn Platform, associated_data: &[u8], text: &[u8]) -> Vec<u8> {
+        let nonce: [u8; NONCE_LEN] = random(platform);
+        let payload = Payload { msg: text, aad: associated_data };
         let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.expect("the text is shorter than the limit of the cipher");
-        let proof = hmac::sign(&self.commitment_key(), &[&nonce, about].concat());
+        let proof = hmac::sign(&self.commitment_key(), &[&nonce, associated_data].concat());
         [&[FORMAT_VERSION], proof.as_ref(), &nonce, &sealed].concat()
     }
 
-    pub(super) fn open(&self, about: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub(super) fn open(&self, associated_data: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (&form, rest) = sealed.split_first()?;
         let (proof, rest) = rest.split_at_checked(COMMITMENT_LEN)?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         if form != FORMAT_VERSION
-            || hmac::verify(&self.commitment_key(), &[nonce, about].concat(), proof).is_err()
+            || hmac::verify(&self.commitment_key(), &[nonce, associated_data].concat(), proof).is_err()
         {
             return None;
         }
-        let payload = Payload { msg: sealed, aad: about };
+        let payload = Payload { msg: sealed, aad: associated_data };
         self.cipher().decrypt(&XNonce::from(*nonce), payload).ok().map(Zeroizing::new)
     }
 

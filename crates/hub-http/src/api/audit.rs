@@ -15,20 +15,20 @@ use crate::query::{PAGING, Parameter};
 use crate::request::ApiRequest;
 use crate::response::{json, respond_with};
 
-pub(crate) const POSITION: [Parameter; 1] = [PAGING[0]];
+pub(crate) const POSITION_PARAMETER: [Parameter; 1] = [PAGING[0]];
 
 /// Returns the position: the number of the last entry of the previous page.
 fn position(request: &ApiRequest) -> Result<u64> {
     let Some(after) = request.query.text("after") else { return Ok(0) };
     let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
-    let wrong =
+    let invalid_range =
         || Error::invalid("after", format!("must be the number of an audit entry, 0 to {}", i64::MAX));
-    Ok(number.ok_or_else(wrong)?)
+    Ok(number.ok_or_else(invalid_range)?)
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let (after, limit) = (position(&request)?, request.query.paging().limit);
-    let mut items = request.hub().audit(request.scope()?, after, limit + 1).await?;
+    let mut items = request.hub().audit(request.actor()?, after, limit + 1).await?;
     let has_more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| has_more).map(|last| last.number.to_string());
@@ -36,7 +36,7 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
 }
 
 pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().verify_audit(request.scope()?).await?)
+    json(&request.hub().verify_audit(request.actor()?).await?)
 }
 
 /// State of an audit export.
@@ -48,7 +48,7 @@ struct ExportState {
 
 pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
     let export =
-        ExportState { hub: request.hub().clone(), scope: request.scope()?, after: position(&request)? };
+        ExportState { hub: request.hub().clone(), scope: request.actor()?, after: position(&request)? };
     Ok(respond_with(StatusCode::OK, "application/jsonl", chunked(export, next_chunk)))
 }
 

@@ -19,7 +19,7 @@ use crate::route::API;
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-pub(crate) const WAIT: [Parameter; 1] = [Parameter::flag(
+pub(crate) const WAIT_PARAMETER: [Parameter; 1] = [Parameter::flag(
     "wait",
     "Whether the response waits until the call has finished; otherwise 202 for an unfinished call. Default: true",
 )];
@@ -49,12 +49,12 @@ pub(crate) struct NewCall {
 }
 
 pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let (tool, server, name) =
         (form.string("tool", 1_000)?, form.string("server", 64)?, form.string("name", 1_000)?);
     let arguments = take_arguments(&mut form);
     form.finish()?;
-    let which = match (tool, server, name) {
+    let tool_ref = match (tool, server, name) {
         (Some(tool), None, None) => ToolRef::Qualified(tool),
         (None, Some(server), Some(tool)) => ToolRef::Upstream { server, tool },
         (None, Some(_), None) => {
@@ -79,7 +79,7 @@ pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
             return Err(Error::invalid("tool", text).into());
         }
     };
-    run_call(&request, which, arguments).await
+    run_call(&request, tool_ref, arguments).await
 }
 
 /// Takes the arguments from a form; an empty object if they are missing.
@@ -93,11 +93,11 @@ pub(super) async fn run_call(request: &ApiRequest, tool: ToolRef, arguments: Val
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
     let wait = request.query.flag("wait").unwrap_or(!is_async);
-    let (hub, scope) = (request.hub(), request.scope()?);
-    let mut call = hub.submit_call(scope, CallRequest { tool, arguments }, wait).await?;
+    let (hub, actor) = (request.hub(), request.actor()?);
+    let mut call = hub.submit_call(actor, CallRequest { tool, arguments }, wait).await?;
     if wait && !call.status.is_final() {
         request.body_released.notify_one(); // an approval may take long
-        call = hub.wait(scope, call.id).await?;
+        call = hub.wait(actor, call.id).await?;
     }
     let status = if call.status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = with_location(json_with_status(status, &call)?, &call_path(&call));
@@ -116,12 +116,12 @@ async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
     let Some(name) = request.query.text("server") else { return Ok(None) };
     match name.parse() {
         Ok(id) => Ok(Some(id)),
-        Err(_) => Ok(Some(request.hub().server(request.scope()?, name).await?.id)),
+        Err(_) => Ok(Some(request.hub().server(request.actor()?, name).await?.id)),
     }
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
-    let scope = request.scope()?;
+    let actor = request.actor()?;
     let filter = CallFilter {
         server: server_filter(&request).await?,
         tool: request.query.text("tool").map(str::to_owned),
@@ -130,13 +130,13 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         since: request.query.time("since"),
         until: request.query.time("until"),
     };
-    json(&request.hub().calls(scope, filter, &request.query.paging()).await?)
+    json(&request.hub().calls(actor, filter, &request.query.paging()).await?)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().call(request.scope()?, request.path("call").parse()?).await?)
+    json(&request.hub().call(request.actor()?, request.path("call").parse()?).await?)
 }
 
 pub(crate) async fn cancel(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().cancel_call(request.scope()?, request.path("call").parse()?).await?)
+    json(&request.hub().cancel_call(request.actor()?, request.path("call").parse()?).await?)
 }

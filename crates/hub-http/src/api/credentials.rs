@@ -40,7 +40,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     json(
         &request
             .hub()
-            .credential(request.scope()?, request.path("server"), agent_parameter(&request)?)
+            .credential(request.actor()?, request.path("server"), agent_parameter(&request)?)
             .await?,
     )
 }
@@ -48,13 +48,13 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 pub(crate) async fn set(mut request: ApiRequest) -> Result<Response> {
     let secret = required_secret(&mut request, 16_384)?;
     let agent = agent_parameter(&request)?;
-    json(&request.hub().set_credential(request.scope()?, request.path("server"), agent, &secret).await?)
+    json(&request.hub().set_credential(request.actor()?, request.path("server"), agent, &secret).await?)
 }
 
 pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
     request
         .hub()
-        .delete_credential(request.scope()?, request.path("server"), agent_parameter(&request)?)
+        .delete_credential(request.actor()?, request.path("server"), agent_parameter(&request)?)
         .await?;
     Ok(no_content())
 }
@@ -62,19 +62,19 @@ pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
 pub(crate) async fn set_env_secret(mut request: ApiRequest) -> Result<Response> {
     let secret = required_secret(&mut request, 32_768)?;
     let (server, variable) = (request.path("server"), request.path("variable"));
-    json(&request.hub().set_env_secret(request.scope()?, server, variable, &secret).await?)
+    json(&request.hub().set_env_secret(request.actor()?, server, variable, &secret).await?)
 }
 
 pub(crate) async fn delete_env_secret(request: ApiRequest) -> Result<Response> {
     request
         .hub()
-        .delete_env_secret(request.scope()?, request.path("server"), request.path("variable"))
+        .delete_env_secret(request.actor()?, request.path("server"), request.path("variable"))
         .await?;
     Ok(no_content())
 }
 
 fn required_secret(request: &mut ApiRequest, longest: usize) -> Result<Secret> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let missing = || Error::invalid("secret", "must be set");
     let secret = Secret::new(form.string("secret", longest)?.ok_or_else(missing)?);
     form.finish()?;

@@ -21,7 +21,7 @@ pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
 pub(crate) async fn client(request: ApiRequest) -> Result<Response> {
     let named = request.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
     let named: Vec<_> = named.map(str::to_owned).collect();
-    json(&request.hub().client_config(request.scope()?, request.path("client").parse()?, &named).await?)
+    json(&request.hub().client_config(request.actor()?, request.path("client").parse()?, &named).await?)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
@@ -30,5 +30,5 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
         agent: request.query.text("agent").map(str::parse).transpose()?,
         ..ToolFilter::default()
     };
-    json(&request.hub().export(request.scope()?, request.path("format").parse()?, filter).await?)
+    json(&request.hub().export(request.actor()?, request.path("format").parse()?, filter).await?)
 }

@@ -28,9 +28,9 @@ pub(crate) struct RotatedKeys {
 }
 
 pub(crate) async fn rotate(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let data = form.boolean("data")?.unwrap_or(false);
     form.finish()?;
-    let rotated = request.hub().rotate_keys(request.scope()?, data).await?;
+    let rotated = request.hub().rotate_keys(request.actor()?, data).await?;
     json(&RotatedKeys { tenants: rotated.tenants, secrets: rotated.secrets, unreadable: rotated.unreadable })
 }

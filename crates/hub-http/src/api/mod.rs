@@ -29,7 +29,7 @@ use crate::route::JSON;
 use crate::{openapi, routes};
 
 /// Serialized `OpenAPI` document, generated once.
-static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all()).to_string());
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all_routes()).to_string());
 
 /// Returns the `OpenAPI` document.
 pub(crate) async fn document(_: ApiRequest) -> Result<Response> {

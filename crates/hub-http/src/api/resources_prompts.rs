@@ -28,9 +28,9 @@ pub(crate) struct PromptArguments {
     arguments: Option<BTreeMap<String, String>>,
 }
 
-async fn list(request: ApiRequest, what: FeatureList) -> Result<Response> {
-    let offers = request.hub().list_feature(request.scope()?, request.path("server"), what).await?;
-    json(&page_by_position(offers, &request.query.paging()))
+async fn list(request: ApiRequest, feature: FeatureList) -> Result<Response> {
+    let items = request.hub().list_feature(request.actor()?, request.path("server"), feature).await?;
+    json(&page_by_position(items, &request.query.paging()))
 }
 
 pub(crate) async fn resources(request: ApiRequest) -> Result<Response> {
@@ -46,17 +46,17 @@ pub(crate) async fn prompts(request: ApiRequest) -> Result<Response> {
 }
 
 pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let missing = || Error::invalid("uri", "must be set");
     let uri = form.string("uri", 8_192)?.ok_or_else(missing)?;
     form.finish()?;
-    json(&request.hub().read_resource(request.scope()?, request.path("server"), &uri).await?)
+    json(&request.hub().read_resource(request.actor()?, request.path("server"), &uri).await?)
 }
 
 pub(crate) async fn prompt(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let arguments = form.string_map("arguments", 100, 100_000)?;
     form.finish()?;
     let (server, prompt) = (request.path("server"), request.path("prompt"));
-    json(&request.hub().get_prompt(request.scope()?, server, prompt, arguments).await?)
+    json(&request.hub().get_prompt(request.actor()?, server, prompt, arguments).await?)
 }

@@ -62,7 +62,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 
 /// Logs in with a name and a password.
 pub(crate) async fn log_in_with_password(request: &mut ApiRequest) -> Result<NewSession> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let name =
         form.string("name", 100)?.filter(|name| !name.is_empty()).unwrap_or_else(|| "local".to_owned());
     let missing = || Error::invalid("password", "must be set");
@@ -74,7 +74,7 @@ pub(crate) async fn log_in_with_password(request: &mut ApiRequest) -> Result<New
 pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
     let signed_in = log_in_with_password(&mut request).await?;
     let session = CallerView {
-        subject: signed_in.scope.subject().to_string(),
+        subject: signed_in.actor.subject().to_string(),
         user: Some(signed_in.user),
         csrf_token: Some(signed_in.csrf.expose().to_owned()),
         expires: Some(signed_in.expires),
@@ -102,8 +102,8 @@ pub(crate) fn with_session_cookie(
     mut response: Response,
     session: Option<&Secret>,
 ) -> Response {
-    let kept: Option<HeaderValue> = cookie(&request.cookie, session, request.app.is_secure);
-    response.headers_mut().extend(kept.map(|cookie| (SET_COOKIE, cookie)));
+    let cookie_header: Option<HeaderValue> = cookie(&request.cookie, session, request.app.is_secure);
+    response.headers_mut().extend(cookie_header.map(|cookie| (SET_COOKIE, cookie)));
     response
 }
 

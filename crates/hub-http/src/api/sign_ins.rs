@@ -14,26 +14,27 @@ use crate::response::{json, json_with_status, no_content};
 pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
     let hub = request.hub();
     let mut begun =
-        hub.start_sign_in(request.scope()?, request.path("server"), agent_parameter(&request)?).await?;
+        hub.start_sign_in(request.actor()?, request.path("server"), agent_parameter(&request)?).await?;
     // The operator can read the files of the hub and thus is the local user, who may have no password: add a login
     // link, so that the browser can log in.
     if request.caller()?.is_operator(&request.app) && begun.progress == SignInStatus::Waiting {
         let (base, _) = begun.url.split_once("/oauth/").unwrap_or_default();
-        let link = |once: Secret| format!("{base}/sign-in?token={}&sign_in={}", once.expose(), begun.id);
+        let link =
+            |link_token: Secret| format!("{base}/sign-in?token={}&sign_in={}", link_token.expose(), begun.id);
         begun.link = hub.create_login_link().await?.map(link);
     }
     json_with_status(StatusCode::CREATED, &begun)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().sign_in_view(request.scope()?, request.path("sign_in")).await?)
+    json(&request.hub().sign_in_view(request.actor()?, request.path("sign_in")).await?)
 }
 
 pub(crate) async fn grant_status(request: ApiRequest) -> Result<Response> {
     json(
         &request
             .hub()
-            .grant_status(request.scope()?, request.path("server"), agent_parameter(&request)?)
+            .grant_status(request.actor()?, request.path("server"), agent_parameter(&request)?)
             .await?,
     )
 }
@@ -41,13 +42,13 @@ pub(crate) async fn grant_status(request: ApiRequest) -> Result<Response> {
 pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
     request
         .hub()
-        .sign_out_of_server(request.scope()?, request.path("server"), agent_parameter(&request)?)
+        .sign_out_of_server(request.actor()?, request.path("server"), agent_parameter(&request)?)
         .await?;
     Ok(no_content())
 }
 
 pub(crate) async fn trace(request: ApiRequest) -> Result<Response> {
     let items =
-        request.hub().trace(request.scope()?, request.path("server"), agent_parameter(&request)?).await?;
+        request.hub().trace(request.actor()?, request.path("server"), agent_parameter(&request)?).await?;
     json(&page_by_position(items, &request.query.paging()))
 }

@@ -13,7 +13,7 @@ use crate::problem::Result;
 use crate::request::ApiRequest;
 use crate::response::{json, respond_with};
 
-const TEXT: &str = "text/plain; charset=utf-8";
+const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Status of the hub.
@@ -41,8 +41,8 @@ pub(crate) struct HubStatus {
 
 /// Collects the status of the hub.
 pub(crate) async fn collect(request: &ApiRequest) -> Result<HubStatus> {
-    let (hub, scope) = (request.hub(), request.scope()?);
-    let servers = hub.servers(scope, &ServerFilter::default()).await?;
+    let (hub, actor) = (request.hub(), request.actor()?);
+    let servers = hub.servers(actor, &ServerFilter::default()).await?;
     let is_connected = |status| status == connection::ConnectionStatus::Connected;
     Ok(HubStatus {
         version: env!("CARGO_PKG_VERSION"),
@@ -50,8 +50,8 @@ pub(crate) async fn collect(request: &ApiRequest) -> Result<HubStatus> {
         servers: servers.len(),
         connected: servers.iter().filter(|server| is_connected(server.status)).count(),
         tools: servers.iter().map(|server| server.tools).sum(),
-        pending_approvals: hub.pending_approvals(scope).await?,
-        audit_entries: hub.audit_entries(scope).await?,
+        pending_approvals: hub.pending_approvals(actor).await?,
+        audit_entries: hub.audit_entries(actor).await?,
         file_problem: request.app.file_problem(),
     })
 }
@@ -62,7 +62,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 
 /// Responds that the hub is alive, for monitoring.
 pub(crate) async fn healthy(_: ApiRequest) -> Result<Response> {
-    Ok(respond_with(StatusCode::OK, TEXT, "ok\n"))
+    Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n"))
 }
 
 /// Readiness check: the store must respond.
@@ -71,12 +71,16 @@ pub(crate) async fn ready(request: ApiRequest) -> Result<Response> {
         // The route is public, so the response does not contain the details.
         Ok(()) if request.app.file_problem().is_some() => {
             let text = "ok, but parts of the configuration file are not applied: see the log\n";
-            Ok(respond_with(StatusCode::OK, TEXT, text))
+            Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, text))
         }
-        Ok(()) => Ok(respond_with(StatusCode::OK, TEXT, "ok\n")),
+        Ok(()) => Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n")),
         Err(error) => {
             tracing::warn!(%error, "readiness check failed");
-            Ok(respond_with(StatusCode::SERVICE_UNAVAILABLE, TEXT, "the store does not respond\n"))
+            Ok(respond_with(
+                StatusCode::SERVICE_UNAVAILABLE,
+                TEXT_CONTENT_TYPE,
+                "the store does not respond\n",
+            ))
         }
     }
 }
@@ -94,15 +98,15 @@ pub(crate) async fn metrics(request: ApiRequest) -> Result<Response> {
         text.header(name, "gauge", help);
         text.sample(name, &[], value);
     }
-    let calls = request.hub().metrics().calls(request.scope()?);
+    let calls = request.hub().metrics().calls(request.actor()?);
     text.header("linchpin_calls_total", "counter", "Finished calls by server and status.");
-    for (server, status, ended) in &calls {
-        text.sample("linchpin_calls_total", &[("server", server), ("status", status)], ended.count);
+    for (server, status, histogram) in &calls {
+        text.sample("linchpin_calls_total", &[("server", server), ("status", status)], histogram.count);
     }
     text.header("linchpin_call_duration_seconds", "histogram", "Duration of calls in seconds.");
-    for (server, status, ended) in &calls {
+    for (server, status, histogram) in &calls {
         let labels = [("server", &**server), ("status", status)];
-        text.histogram("linchpin_call_duration_seconds", &labels, ended);
+        text.histogram("linchpin_call_duration_seconds", &labels, histogram);
     }
     Ok(respond_with(StatusCode::OK, PROMETHEUS, text.into_string()))
 }

@@ -13,10 +13,10 @@ use crate::query::Parameter;
 use crate::request::ApiRequest;
 use crate::response::json;
 
-pub(crate) const STATES: [&str; 3] = ["new", "trusted", "changed"];
+pub(crate) const TRUST_STATES: [&str; 3] = ["new", "trusted", "changed"];
 pub(crate) const FILTERS: [Parameter; 5] = [
     Parameter::text("server", "Filter by server (id or slug)"),
-    Parameter::one_of("state", "Filter by trust state", &STATES),
+    Parameter::one_of("state", "Filter by trust state", &TRUST_STATES),
     Parameter::text("agent", "Filter by an agent that may use the tool (id)"),
     Parameter::flag("callable", "Filter by whether the tool can be called now"),
     Parameter::text("q", "Filter by part of the name or description"),
@@ -46,25 +46,25 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         callable: request.query.flag("callable"),
         q: request.query.text("q").map(str::to_owned),
     };
-    let tools = request.hub().tools(request.scope()?, &filter).await?;
+    let tools = request.hub().tools(request.actor()?, &filter).await?;
     json(&page_by_key(tools, &request.query.paging(), |tool| tool.name.clone()))
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().tool(request.scope()?, request.path("tool")).await?)
+    json(&request.hub().tool(request.actor()?, request.path("tool")).await?)
 }
 
 pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let pin = form.string("pin", 100)?.ok_or_else(|| {
         Error::invalid("pin", "must be set to the `pin` of the tool definition that you have reviewed")
     })?;
     form.finish()?;
-    json(&request.hub().trust_tool(request.scope()?, request.path("tool"), &pin).await?)
+    json(&request.hub().trust_tool(request.actor()?, request.path("tool"), &pin).await?)
 }
 
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let arguments = calls::take_arguments(&mut form);
     form.finish()?;
     let tool = ToolRef::Qualified(request.path("tool").to_owned());

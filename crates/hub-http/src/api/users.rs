@@ -37,33 +37,33 @@ pub(crate) struct NewPassword {
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
-    let users = request.hub().users(request.scope()?).await?;
+    let users = request.hub().users(request.actor()?).await?;
     json(&page_by_key(users, &request.query.paging(), |user| user.id.to_string()))
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     let id: UserId = request.path("user").parse()?;
-    let users = request.hub().users(request.scope()?).await?;
+    let users = request.hub().users(request.actor()?).await?;
     let found = users.into_iter().find(|user| user.id == id);
     json(&found.ok_or_else(|| Error::not_found("user", id))?)
 }
 
 pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let name = form.string("name", 100)?.ok_or_else(|| Error::invalid("name", "must be set"))?;
     form.finish()?;
-    let user = request.hub().add_user(request.scope()?, &name).await?;
+    let user = request.hub().add_user(request.actor()?, &name).await?;
     created(&format!("{API}/users/{}", user.id), &user)
 }
 
 pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
-    request.hub().remove_user(request.scope()?, request.path("user").parse()?).await?;
+    request.hub().remove_user(request.actor()?, request.path("user").parse()?).await?;
     Ok(no_content())
 }
 
 /// Sets a password. Ends all sessions and tokens of the user; the browser that makes the change gets a new session.
 pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
-    let mut form = request.form()?;
+    let mut form = request.form_body()?;
     let missing = || Error::invalid("password", "must be the new password");
     let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
     let old = form.string("old_password", 1_024)?.map(Secret::new);
@@ -73,12 +73,12 @@ pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
     let by = if caller.is_operator(&request.app) {
         ChangedBy::Operator
     } else {
-        ChangedBy::User { old: old.as_ref(), session }
+        ChangedBy::User { old_password: old.as_ref(), session }
     };
     let set = request.hub().set_password(caller.scope, user, &password, by).await?;
-    let answer = json(&set.user)?;
+    let response = json(&set.user)?;
     Ok(match set.session {
-        Some(session) => with_session_cookie(&request, answer, Some(&session.cookie)),
-        None => answer,
+        Some(session) => with_session_cookie(&request, response, Some(&session.cookie)),
+        None => response,
     })
 }

@@ -45,7 +45,7 @@ pub(crate) async fn home(request: ApiRequest) -> Result<Response> {
     let servers = request.hub().servers(actor, &ServerFilter::default()).await?;
     let paging = PageRequest { after: None, limit: MAX_RECENT_CALLS };
     let calls = request.hub().calls(actor, CallFilter::default(), &paging).await?.items;
-    Ok(html_response(StatusCode::OK, status_page(&status, &servers, &calls, request.app.world.now())))
+    Ok(html_response(StatusCode::OK, status_page(&status, &servers, &calls, request.app.platform.now())))
 }
 
 pub(crate) async fn style(_: ApiRequest) -> Result<Response> {
@@ -60,11 +60,11 @@ pub(crate) async fn log_in_with_link(request: ApiRequest) -> Result<Response> {
         return Ok(see_other("/"));
     };
     let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let then = request.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
-    let then = see_other(then.as_deref().unwrap_or("/"));
+    let redirect_path = request.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
+    let redirect_path = see_other(redirect_path.as_deref().unwrap_or("/"));
     match request.hub().redeem_login_link(&Secret::new(token), &request.remote).await {
-        Ok(signed_in) => Ok(with_session_cookie(&request, then, Some(&signed_in.cookie))),
-        Err(_) if logged_in_user(&request).is_some() => Ok(then),
+        Ok(signed_in) => Ok(with_session_cookie(&request, redirect_path, Some(&signed_in.cookie))),
+        Err(_) if logged_in_user(&request).is_some() => Ok(redirect_path),
         Err(error) => login_failed(error.into()),
     }
 }
@@ -81,8 +81,8 @@ pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
 /// Shows the login form again, with the reason.
 fn login_failed(problem: Problem) -> Result<Response> {
     let status = problem.status();
-    let is_broken = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
-    if is_broken {
+    let is_internal_error = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
+    if is_internal_error {
         return Err(problem);
     }
     let mut response = html_response(status, login_page(Some(problem.detail())));
@@ -218,8 +218,8 @@ fn format_time(time: Timestamp) -> String {
     format!("{day} {} UTC", rest.get(..8).unwrap_or_default())
 }
 
-fn pluralize(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn pluralize(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns the serialized name of a status.

@@ -28,15 +28,16 @@ pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
     let (url, proof) = request.hub().sign_in_redirect(caller.scope, request.path("sign_in")).await?;
     let (mut response, is_secure) = (see_other("/"), request.app.is_secure);
     let name = cookie_name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
-    let wrong = |_| {
+    let invalid_url = |_| {
         Problem::bad_request(
             "wrong_address",
             "the authorization server of this server has no valid authorization URL",
         )
     };
-    response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(wrong)?);
-    let others: Vec<_> =
-        cookies(&request.headers).filter(|(known, _)| is_sign_in_cookie(known) && *known != name).collect();
+    response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(invalid_url)?);
+    let others: Vec<_> = cookies(&request.headers)
+        .filter(|(other_cookie, _)| is_sign_in_cookie(other_cookie) && *other_cookie != name)
+        .collect();
     for (oldest, _) in others.iter().rev().skip(MAX_PENDING_SIGN_INS - 1) {
         set_cookie(&mut response, oldest, None, is_secure);
     }
@@ -50,16 +51,19 @@ pub(crate) async fn callback(request: ApiRequest) -> Result<Response> {
         return Ok(html_response(StatusCode::OK, String::new()));
     }
     let name = cookie_name(&request.raw_query, request.app.is_secure);
-    let proof = cookies(&request.headers).find(|(known, _)| *known == name).map_or("", |(_, proof)| proof);
-    let back = request.hub().complete_sign_in(&request.raw_query, proof).await;
-    let is_used = back.is_ok();
-    let (status, heading, text) = match back {
+    let proof = cookies(&request.headers)
+        .find(|(other_cookie, _)| *other_cookie == name)
+        .map_or("", |(_, proof)| proof);
+    let outcome = request.hub().complete_sign_in(&request.raw_query, proof).await;
+    let is_used = outcome.is_ok();
+    let (status, heading, text) = match outcome {
         Ok(SignInView { progress: SignInStatus::Failed { error }, .. }) => {
             (StatusCode::BAD_REQUEST, "Sign-in failed", error)
         }
         Ok(SignInView { sync_error, .. }) => {
-            let but = sync_error.map(|error| format!(" Failed to sync the tools of the server: {error}"));
-            let text = format!("You can close this window.{}", but.unwrap_or_default());
+            let sync_note =
+                sync_error.map(|error| format!(" Failed to sync the tools of the server: {error}"));
+            let text = format!("You can close this window.{}", sync_note.unwrap_or_default());
             (StatusCode::OK, "You are signed in", text)
         }
         Err(error) => (StatusCode::BAD_REQUEST, "Sign-in failed", error.message().to_owned()),

@@ -7,7 +7,7 @@ use crate::fixture::Site;
 
 /// Adds a server with OAuth and starts a sign-in to it.
 async fn start_sign_in(site: &Site) -> (Authority, Value) {
-    let authority = Authority::start(Authority::honest()).await.unwrap();
+    let authority = Authority::start(Authority::conforming()).await.unwrap();
     let form = json!({"name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": {"type": "oauth"}});
     site.post("/servers", form).await.ok();

@@ -14,7 +14,7 @@ use tokio_postgres::Row;
 use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::ToSql;
 
-use super::cluster::IS_ABANDONED;
+use super::cluster::ABANDONED_CONDITION;
 use super::connection::{DbConnection, Values};
 use super::documents::to_bigint;
 use super::{QueryExecutor, StoreFailure, conflict, invalid_data};
@@ -129,9 +129,10 @@ pub(super) async fn finish(
     let sql = "UPDATE calls SET status = $3, result = $4, error = $5, completed = $6,
                arguments = CASE WHEN $7 THEN arguments END
                WHERE tenant = $1 AND id = $2 AND status IN ('pending', 'running')";
-    let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } = outcome;
+    let CallOutcome { status, result, error, at, retains_arguments } = outcome;
     let (owner, id) = (tenant.to_string(), call.to_string());
-    let values: Values<'_> = &[&owner, &id, &status.name(), result, error, &to_millis(*at), keeps_arguments];
+    let values: Values<'_> =
+        &[&owner, &id, &status.name(), result, error, &to_millis(*at), retains_arguments];
     advance(db, tenant, call, sql, values).await
 }
 
@@ -152,9 +153,9 @@ pub(super) async fn edit(
 const SELECT_FINISHED_BEFORE: &str =
     "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
 
-pub(super) async fn prune(db: &DbConnection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+pub(super) async fn prune(db: &DbConnection, tenant: TenantId, before: Timestamp, max: u32) -> Result<()> {
     let sql = format!("DELETE FROM calls WHERE tenant = $1 AND id IN ({SELECT_FINISHED_BEFORE} LIMIT $3)");
-    db.execute(&sql, &[&tenant.to_string(), &to_millis(before), &i64::from(most)]).await.map(drop)
+    db.execute(&sql, &[&tenant.to_string(), &to_millis(before), &i64::from(max)]).await.map(drop)
 }
 
 pub(super) async fn has_finished_before(
@@ -208,11 +209,12 @@ impl Conditions {
         all
     }
 
-    fn add(&mut self, what: &str, value: Option<impl ToSql + Sync + Send + 'static>) {
+    fn add(&mut self, condition: &str, value: Option<impl ToSql + Sync + Send + 'static>) {
         let Some(value) = value else { return };
         self.values.push(Box::new(value));
-        let and = if self.text.is_empty() { "" } else { " AND " };
-        write!(self.text, "{and}{what} ${}", self.values.len()).expect("writing to a string never fails");
+        let separator = if self.text.is_empty() { "" } else { " AND " };
+        write!(self.text, "{separator}{condition} ${}", self.values.len())
+            .expect("writing to a string never fails");
     }
 
     fn sql(&self, columns_from: &str) -> String {
@@ -234,8 +236,8 @@ impl Conditions {
         name: impl Fn(&T) -> String,
     ) -> Result<Page<T>> {
         let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
-        let most = to_bigint(limit as u64 + 1);
-        let found = db.query(&self.sql(columns_from), &self.values(&most)).await?;
+        let max = to_bigint(limit as u64 + 1);
+        let found = db.query(&self.sql(columns_from), &self.values(&max)).await?;
         Ok(build_page(found.iter().map(read).collect::<Result<Vec<_>>>()?, limit, name))
     }
 }
@@ -267,7 +269,7 @@ pub(super) async fn abandoned_calls(
     hub: Option<&str>,
     tenant: TenantId,
 ) -> Result<Vec<CallRecord>> {
-    let sql = format!("SELECT {LISTED_CALLS} WHERE tenant = $1 AND {IS_ABANDONED} LIMIT 100");
+    let sql = format!("SELECT {LISTED_CALLS} WHERE tenant = $1 AND {ABANDONED_CONDITION} LIMIT 100");
     let found = db.query(&sql, &[&tenant.to_string(), &hub]).await?;
     found.iter().map(read_call).collect()
 }
@@ -397,12 +399,12 @@ pub(super) async fn approvals(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::tests::{filled_database, query_plan};
+    use crate::postgres::tests::{database_with_many_rows, query_plan};
 
     #[tokio::test]
     async fn every_list_has_an_index() {
         let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
-        let db = filled_database(tenant).await;
+        let db = database_with_many_rows(tenant).await;
         let planned = async |conditions: Conditions, columns_from: &str| {
             query_plan(&db, &conditions.sql(columns_from), &conditions.values(&100)).await
         };

@@ -41,7 +41,7 @@ const DELETE_OLD_HUBS: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1
 
 /// Condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new or
 /// late considers no listed peer gone.
-pub(super) const IS_ABANDONED: &str =
+pub(super) const ABANDONED_CONDITION: &str =
     "status = 'running' AND (hub IS NULL OR hub IS DISTINCT FROM $2) AND NOT EXISTS (
     SELECT 1 FROM hubs WHERE hubs.id = calls.hub AND (hubs.seen > now() - INTERVAL '10 seconds'
         OR (SELECT own.since > now() - INTERVAL '10 seconds' OR own.seen < now() - INTERVAL '3 seconds'
@@ -51,7 +51,7 @@ pub(super) const IS_ABANDONED: &str =
 pub(super) struct ClusterMember {
     pub(super) hub: String,
     pub(super) shared: Cluster,
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     /// Offset of the database clock from the local clock in milliseconds.
     clock_offset_ms: AtomicI64,
 }
@@ -59,9 +59,9 @@ pub(super) struct ClusterMember {
 impl ClusterMember {
     pub(super) async fn new(
         db: &DbConnection,
-        world: Arc<dyn Platform>,
+        platform: Arc<dyn Platform>,
     ) -> Result<(Arc<Self>, ClusterLogReader, mpsc::Receiver<(TenantId, NewEvent)>)> {
-        let (events, told) = EventLog::clustered();
+        let (events, receiver) = EventLog::clustered();
         let found = db.query("SELECT id FROM line", &[]).await?;
         let line = found
             .first()
@@ -71,9 +71,9 @@ impl ClusterMember {
         let (hub, shared) = (hub_id(), Cluster::new(events, line));
         let mut reader = ClusterLogReader::start(db, &hub, &shared).await?;
         reader.read(db, &shared).await?;
-        let joined = ClusterMember { hub, shared, world, clock_offset_ms: AtomicI64::new(0) };
-        joined.heartbeat(db).await?;
-        Ok((Arc::new(joined), reader, told))
+        let member = ClusterMember { hub, shared, platform, clock_offset_ms: AtomicI64::new(0) };
+        member.heartbeat(db).await?;
+        Ok((Arc::new(member), reader, receiver))
     }
 
     /// Returns the offset of the database clock from the local clock.
@@ -83,20 +83,21 @@ impl ClusterMember {
 
     /// Sends a heartbeat, and compares the clocks.
     async fn heartbeat(&self, db: &DbConnection) -> Result<(), StoreFailure> {
-        let before = self.world.now().as_millisecond();
+        let before = self.platform.now().as_millisecond();
         let found = db.query(UPSERT_HEARTBEAT, &[&self.hub]).await?;
-        let there: i64 = found.first().ok_or_else(|| invalid_data("no heartbeat row"))?.try_get(0)?;
-        let after = self.world.now().as_millisecond();
+        let database_time: i64 = found.first().ok_or_else(|| invalid_data("no heartbeat row"))?.try_get(0)?;
+        let after = self.platform.now().as_millisecond();
         if after - before > MAX_CLOCK_QUERY_MS {
             return Ok(()); // too slow to compare the clocks
         }
-        let here = before.midpoint(after);
-        let (ahead, known) = (there - here, self.clock_offset_ms.load(Ordering::Relaxed));
-        if (ahead - known).abs() > CLOCK_TOLERANCE_MS {
-            self.clock_offset_ms.store(ahead, Ordering::Relaxed);
-            if (ahead - known).abs() > CLOCK_WARNING_MS {
+        let local_time = before.midpoint(after);
+        let (offset, previous_offset) =
+            (database_time - local_time, self.clock_offset_ms.load(Ordering::Relaxed));
+        if (offset - previous_offset).abs() > CLOCK_TOLERANCE_MS {
+            self.clock_offset_ms.store(offset, Ordering::Relaxed);
+            if (offset - previous_offset).abs() > CLOCK_WARNING_MS {
                 tracing::warn!(
-                    milliseconds = ahead,
+                    milliseconds = offset,
                     "local clock differs from the database clock; using the database clock"
                 );
             }
@@ -109,18 +110,18 @@ impl ClusterMember {
         self: Arc<Self>,
         link: ReconnectingConnection,
         mut reader: ClusterLogReader,
-        bell: Arc<Notify>,
+        wakeup: Arc<Notify>,
     ) {
-        let (mut beat, mut count) = (Instant::now(), 0_u64);
+        let (mut next_heartbeat, mut count) = (Instant::now(), 0_u64);
         loop {
-            let _ = timeout(HEARTBEAT, bell.notified()).await; // or the interval has elapsed
+            let _ = timeout(HEARTBEAT, wakeup.notified()).await; // or the interval has elapsed
             let Ok(db) = link.get().await else {
                 self.shared.notify(None);
                 continue;
             };
             let work = async {
-                if beat.elapsed() >= HEARTBEAT {
-                    beat = Instant::now();
+                if next_heartbeat.elapsed() >= HEARTBEAT {
+                    next_heartbeat = Instant::now();
                     count += 1;
                     self.heartbeat(&db).await?;
                     if count.is_multiple_of(HEARTBEATS_PER_PRUNE) {

@@ -56,8 +56,8 @@ impl ClusterMessages {
 
     /// Adds the changes of a batch that peer hubs may have cached, and its events.
     pub(super) fn add(&mut self, tenant: TenantId, batch: &Batch) {
-        self.changes.extend(batch.changes.iter().filter_map(CacheScope::of).map(|about| (tenant, about)));
-        self.batch_events.extend(batch.events.iter().map(|told| (tenant, told.clone())));
+        self.changes.extend(batch.changes.iter().filter_map(CacheScope::of).map(|scope| (tenant, scope)));
+        self.batch_events.extend(batch.events.iter().map(|event| (tenant, event.clone())));
     }
 
     /// Inserts the messages within a transaction.
@@ -72,8 +72,8 @@ impl ClusterMessages {
         if self.changes.len() > MAX_LISTED_CHANGES {
             add(None, "anything", Value::Null);
         } else {
-            for (tenant, about) in &self.changes {
-                match about {
+            for (tenant, scope) in &self.changes {
+                match scope {
                     CacheScope::Document(DocumentKey { kind, id }) => {
                         add(Some(*tenant), "one", json!([kind.name(), id]));
                     }
@@ -92,8 +92,8 @@ impl ClusterMessages {
         // All statements are prepared, so they are pipelined in this order.
         db.prepare_all([LOCK_LOG, INSERT_MESSAGES, NOTIFY]).await?;
         let values: Values<'_> = &[&hub, &tenants, &kinds, &bodies];
-        let (locked, added, rung) = tokio::join!(biased; db.execute(LOCK_LOG, &[]), db.execute(INSERT_MESSAGES, values), db.execute(NOTIFY, &[]));
-        locked.and(added).and(rung).map(drop)
+        let (locked, added, notified) = tokio::join!(biased; db.execute(LOCK_LOG, &[]), db.execute(INSERT_MESSAGES, values), db.execute(NOTIFY, &[]));
+        locked.and(added).and(notified).map(drop)
     }
 }
 
@@ -125,8 +125,8 @@ impl ClusterLogReader {
                 db.query(SELECT_MESSAGES, &[&to_bigint(self.position), &to_bigint(PAGE_SIZE as u64)]).await?;
             let mut rows = found.iter();
             // If the last row that was read is gone, rows after it may be gone, too.
-            let is_whole = rows.next().is_some_and(|row| read_u64(row, 0).ok() == Some(self.position));
-            if is_whole {
+            let is_complete = rows.next().is_some_and(|row| read_u64(row, 0).ok() == Some(self.position));
+            if is_complete {
                 for row in rows {
                     self.position = read_u64(row, 0)?;
                     if self.apply(row, shared).is_err() {
@@ -146,26 +146,26 @@ impl ClusterLogReader {
     }
 
     fn apply(&self, row: &Row, shared: &Cluster) -> Result<()> {
-        let of_news = || invalid_data("invalid row of the cluster log");
+        let invalid_row = || invalid_data("invalid row of the cluster log");
         let (number, hub): (u64, &str) = (read_u64(row, 0)?, row.try_get(1)?);
         let tenant: Option<TenantId> = row.try_get::<_, Option<&str>>(2)?.map(str::parse).transpose()?;
-        let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| of_news())?;
+        let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| invalid_row())?;
         let is_own = hub == self.hub;
         match (row.try_get(3)?, tenant) {
             ("event", Some(tenant)) => {
-                let kind = body[0].as_str().ok_or_else(of_news)?.to_owned().into();
+                let kind = body[0].as_str().ok_or_else(invalid_row)?.to_owned().into();
                 shared.events.deliver(Event { number, tenant, kind, body: body[1].take() });
             }
             ("one" | "parts" | "anything", _) if is_own => {} // this hub has invalidated its caches before the change
             (kind @ ("one" | "parts"), Some(tenant)) => {
-                let of = body[0].as_str().and_then(DocumentKind::find).ok_or_else(of_news)?;
-                let id = body[1].as_str().ok_or_else(of_news)?.to_owned();
-                let about = if kind == "one" {
-                    CacheScope::Document(DocumentKey { kind: of, id })
+                let document_kind = body[0].as_str().and_then(DocumentKind::find).ok_or_else(invalid_row)?;
+                let id = body[1].as_str().ok_or_else(invalid_row)?.to_owned();
+                let scope = if kind == "one" {
+                    CacheScope::Document(DocumentKey { kind: document_kind, id })
                 } else {
-                    CacheScope::Children(of, id)
+                    CacheScope::Children(document_kind, id)
                 };
-                shared.notify(Some((tenant, &about)));
+                shared.notify(Some((tenant, &scope)));
             }
             ("cut", _) => shared.events.reset_to(number),
             ("hub", _) => {}

@@ -37,7 +37,7 @@ pub(super) struct ConnectOptions {
 /// Parses a database URL.
 pub(super) fn parse_url(url: &str) -> Result<ConnectOptions> {
     let refused = |text: &str| Err(Error::new(error::ErrorKind::Invalid, "invalid_database", text));
-    let (url, asked) = TlsOptions::split_from_url(url);
+    let (url, tls_options) = TlsOptions::split_from_url(url);
     let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
     let mut config: Config = match url.parse() {
         Ok(config) if is_url => config,
@@ -62,13 +62,13 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectOptions> {
     config.target_session_attrs(TargetSessionAttrs::ReadWrite); // of several hosts, use the primary
     config.keepalives_idle(config.get_keepalives_idle().min(TCP_IDLE_TIMEOUT));
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
-    let is_here = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);
+    let is_local = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(is_socket);
     // TLS without certificate verification adds no security, and a Unix socket cannot be intercepted.
-    if is_here || config.get_ssl_mode() != SslMode::Require {
+    if is_local || config.get_ssl_mode() != SslMode::Require {
         config.ssl_mode(SslMode::Disable);
         return Ok(ConnectOptions { config, tls: None });
     }
-    match Tls::new(asked.root_certificates.as_deref(), asked.checks_name) {
+    match Tls::new(tls_options.root_certificates.as_deref(), tls_options.checks_name) {
         Ok(tls) => Ok(ConnectOptions { config, tls: Some(tls) }),
         Err(text) => refused(&text),
     }
@@ -83,27 +83,27 @@ struct TlsOptions {
 impl TlsOptions {
     /// Splits the TLS options that the driver does not support off a URL.
     fn split_from_url(url: &str) -> (String, Self) {
-        let mut asked = TlsOptions { checks_name: true, root_certificates: None };
-        let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), asked) };
-        let mut kept = Vec::new();
+        let mut tls_options = TlsOptions { checks_name: true, root_certificates: None };
+        let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), tls_options) };
+        let mut remaining = Vec::new();
         for pair in query.split('&') {
             match pair.split_once('=') {
-                Some(("sslrootcert", path)) => asked.root_certificates = Some(decode_parameter(path)),
+                Some(("sslrootcert", path)) => tls_options.root_certificates = Some(decode_parameter(path)),
                 Some(("sslmode", mode @ ("verify-ca" | "verify-full"))) => {
-                    asked.checks_name = mode == "verify-full";
-                    kept.push("sslmode=require");
+                    tls_options.checks_name = mode == "verify-full";
+                    remaining.push("sslmode=require");
                 }
-                _ => kept.push(pair),
+                _ => remaining.push(pair),
             }
         }
-        (format!("{base}?{}", kept.join("&")), asked)
+        (format!("{base}?{}", remaining.join("&")), tls_options)
     }
 }
 
 /// Decodes a URL parameter in the same way as the driver does.
 fn decode_parameter(value: &str) -> String {
-    let known = format!("postgres://host/?application_name={value}").parse::<Config>();
-    known.ok().and_then(|known| known.get_application_name().map(str::to_owned)).unwrap_or_default()
+    let parsed = format!("postgres://host/?application_name={value}").parse::<Config>();
+    parsed.ok().and_then(|parsed| parsed.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Connection that is established on first use and re-established after it was lost.
@@ -112,7 +112,7 @@ pub(super) struct ReconnectingConnection {
     /// SQL that is run on every new connection.
     session_setup: String,
     /// Notified by `NOTIFY` messages of the database.
-    bell: Arc<Notify>,
+    notified: Arc<Notify>,
     state: Mutex<LinkState>,
 }
 
@@ -126,12 +126,12 @@ struct LinkState {
 
 impl ReconnectingConnection {
     pub(super) fn new(options: ConnectOptions, session_setup: String) -> Self {
-        ReconnectingConnection { options, session_setup, bell: Arc::default(), state: Mutex::default() }
+        ReconnectingConnection { options, session_setup, notified: Arc::default(), state: Mutex::default() }
     }
 
     /// Returns the handle that is notified by `NOTIFY` messages of the database.
-    pub(super) fn bell(&self) -> Arc<Notify> {
-        self.bell.clone()
+    pub(super) fn notified(&self) -> Arc<Notify> {
+        self.notified.clone()
     }
 
     /// Returns the connection, and establishes it if necessary. During the backoff after a failure, the last error is
@@ -147,28 +147,28 @@ impl ReconnectingConnection {
         {
             return Err(error.clone());
         }
-        let made = match timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Ok(made) => made.map_err(|error| database_error(&error)),
+        let connection = match timeout(CONNECT_TIMEOUT, self.connect()).await {
+            Ok(connection) => connection.map_err(|error| database_error(&error)),
             Err(_) => Err(unreachable_error("no response within the timeout")),
         };
-        match made {
+        match connection {
             Ok(connected) => {
                 let connected = Arc::new(connected);
                 *state = LinkState { connected: Some(connected.clone()), ..LinkState::default() };
                 Ok(connected)
             }
             Err(error) => {
-                let pause = RETRY_BACKOFF.0 * 2_u32.pow(state.failures.min(RETRY_BACKOFF.1));
+                let delay = RETRY_BACKOFF.0 * 2_u32.pow(state.failures.min(RETRY_BACKOFF.1));
                 state.failures += 1;
-                state.failure = Some((error.clone(), Instant::now() + pause));
+                state.failure = Some((error.clone(), Instant::now() + delay));
                 Err(error)
             }
         }
     }
 
     /// Drops a connection that does not work.
-    pub(super) async fn discard(&self, lost: &Arc<DbConnection>) {
-        self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, lost));
+    pub(super) async fn discard(&self, failed_connection: &Arc<DbConnection>) {
+        self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, failed_connection));
     }
 
     async fn connect(&self) -> Result<DbConnection, tokio_postgres::Error> {
@@ -192,11 +192,11 @@ impl ReconnectingConnection {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (mut driver, bell) = (JoinSet::new(), self.bell.clone());
+        let (mut driver, wakeup) = (JoinSet::new(), self.notified.clone());
         driver.spawn(async move {
             while let Some(message) = poll_fn(|context| line.poll_message(context)).await {
                 match message {
-                    Ok(AsyncMessage::Notification(_)) => bell.notify_one(),
+                    Ok(AsyncMessage::Notification(_)) => wakeup.notify_one(),
                     Ok(_) => {}
                     Err(error) => {
                         database_error(&error);
@@ -240,12 +240,12 @@ impl DbConnection {
     }
 
     async fn prepare(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(statement) = known().get(sql) {
+        let parsed = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = parsed().get(sql) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(sql).await?;
-        known().insert(sql.to_owned(), statement.clone());
+        parsed().insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 }

@@ -49,42 +49,43 @@ impl Database {
     pub(super) async fn open(
         url: &str,
         durability: Durability,
-        joins: Option<Arc<dyn Platform>>,
+        cluster_platform: Option<Arc<dyn Platform>>,
     ) -> Result<Self> {
-        let way = parse_url(url)?;
+        let options = parse_url(url)?;
         let synchronous = match durability {
             Durability::Process => "off",
             Durability::Power => "on",
         };
         // A hub that hangs in a transaction must not block the others without limit.
-        let greeting = format!(
+        let session_setup = format!(
             "SET synchronous_commit = {synchronous}; SET lock_timeout = '10s';
              SET idle_in_transaction_session_timeout = '10s'; SET default_transaction_isolation = 'read committed'"
         );
-        let link = ReconnectingConnection::new(way.clone(), greeting);
+        let link = ReconnectingConnection::new(options.clone(), session_setup);
         migrations::migrate(&*link.get().await?).await?;
-        let only_reads =
-            || ReconnectingConnection::new(way.clone(), "SET default_transaction_read_only = on".to_owned());
+        let only_reads = || {
+            ReconnectingConnection::new(options.clone(), "SET default_transaction_read_only = on".to_owned())
+        };
         let readers = std::iter::repeat_with(only_reads).take(READER_COUNT).collect();
         let (mut task, mut life) = (JoinSet::new(), JoinSet::new());
-        let (mut joined, mut told) = (None, None);
-        if let Some(world) = joins {
-            let ears = ReconnectingConnection::new(way.clone(), LISTEN.to_owned());
-            let (others, reader, events) = ClusterMember::new(&*ears.get().await?, world).await?;
-            let bell = ears.bell();
-            life.spawn(others.clone().run(ears, reader, bell));
-            (joined, told) = (Some(others), Some(events));
+        let (mut member, mut event_receiver) = (None, None);
+        if let Some(platform) = cluster_platform {
+            let listener = ReconnectingConnection::new(options.clone(), LISTEN.to_owned());
+            let (others, reader, events) = ClusterMember::new(&*listener.get().await?, platform).await?;
+            let wakeup = listener.notified();
+            life.spawn(others.clone().run(listener, reader, wakeup));
+            (member, event_receiver) = (Some(others), Some(events));
         }
         let (writing, writes) = mpsc::channel(QUEUE_LEN);
-        task.spawn(Writer::new(link, joined.clone(), told).run(writes));
-        let copies = ReconnectingConnection::new(way, "SET lock_timeout = '10s'".to_owned());
+        task.spawn(Writer::new(link, member.clone(), event_receiver).run(writes));
+        let copies = ReconnectingConnection::new(options, "SET lock_timeout = '10s'".to_owned());
         Ok(Database {
             write_queue: writing,
             readers,
             next_reader: AtomicUsize::new(0),
             writer_task: task,
             _cluster_task: life,
-            cluster: joined,
+            cluster: member,
             snapshots: copies,
         })
     }
@@ -124,7 +125,7 @@ impl QueryExecutor for Database {
                     link.discard(&db).await;
                     is_first = false;
                 }
-                Ok(answered) => return answered,
+                Ok(result) => return result,
                 Err(_) => {
                     link.discard(&db).await;
                     return Err(unreachable_error("no response within the timeout").into());

@@ -98,9 +98,9 @@ pub(super) async fn require_versions(
     let versions: Vec<_> = all.iter().map(|(_, version)| to_bigint(*version)).collect();
     let found = db.query(sql, &[&tenant.to_string(), &kinds, &ids, &versions]).await?;
     let Some(row) = found.first() else { return Ok(()) };
-    let place = usize::try_from(read_u64(row, 0)?).unwrap_or(usize::MAX);
+    let index = usize::try_from(read_u64(row, 0)?).unwrap_or(usize::MAX);
     Err(all
-        .get(place - 1)
+        .get(index - 1)
         .map_or_else(|| invalid_data("row number out of range"), |(key, _)| version_conflict(key).into()))
 }
 
@@ -178,9 +178,9 @@ pub(super) async fn list(
 }
 
 fn list_sql(parent: Option<&str>) -> String {
-    let of_parent = if parent.is_some() { "parent = $4" } else { "$4::TEXT IS NULL" };
+    let parent_condition = if parent.is_some() { "parent = $4" } else { "$4::TEXT IS NULL" };
     format!(
-        "SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND id > $3 AND {of_parent} ORDER BY id LIMIT $5"
+        "SELECT {COLUMNS} FROM documents WHERE tenant = $1 AND kind = $2 AND id > $3 AND {parent_condition} ORDER BY id LIMIT $5"
     )
 }
 
@@ -192,12 +192,12 @@ pub(super) async fn tenants(db: &impl QueryExecutor) -> Result<Vec<TenantId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::tests::{filled_database, query_plan};
+    use crate::postgres::tests::{database_with_many_rows, query_plan};
 
     #[tokio::test]
     async fn nothing_is_found_by_reading_everything() {
         let tenant = TenantId::fixed(1);
-        let (db, owner) = (filled_database(tenant).await, tenant.to_string());
+        let (db, owner) = (database_with_many_rows(tenant).await, tenant.to_string());
         let limit = 100_i64;
         for (parent, index) in [(None, "documents_pkey"), (Some("1"), "documents_by_parent")] {
             let plan = query_plan(&db, &list_sql(parent), &[&owner, &"tool", &"", &parent, &limit]).await;

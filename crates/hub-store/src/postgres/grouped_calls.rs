@@ -40,7 +40,7 @@ impl<'a> GroupedCalls<'a> {
     /// Adds a batch, and returns whether it was added: a batch with other changes or a large call is not.
     pub(super) fn add(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
         let size = |all: &[&Option<Vec<u8>>]| all.iter().copied().flatten().map(Vec::len).sum::<usize>();
-        let fits = |change: &StoreChange| match change {
+        let is_groupable = |change: &StoreChange| match change {
             StoreChange::RequireVersions(_) => true,
             StoreChange::InsertCall(call) => {
                 size(&[&call.arguments, &call.result, &call.error]) <= MAX_GROUPED_CALL_BYTES
@@ -50,7 +50,7 @@ impl<'a> GroupedCalls<'a> {
             }
             _ => false,
         };
-        if !batch.changes.iter().all(fits) {
+        if !batch.changes.iter().all(is_groupable) {
             return false;
         }
         for change in &batch.changes {
@@ -70,9 +70,9 @@ impl<'a> GroupedCalls<'a> {
     pub(super) async fn apply(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
         // All statements are prepared, so they are pipelined in this order.
         db.prepare_all([SELECT_MISMATCHES, INSERT_CALLS, FINISH_CALLS]).await?;
-        let (same, opened, over) =
+        let (conditions, inserted, finished) =
             tokio::join!(biased; self.versions_match(db), self.insert_calls(db, hub), self.finish_calls(db));
-        Ok(same? & opened? & over?)
+        Ok(conditions? & inserted? & finished?)
     }
 
     async fn versions_match(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
@@ -126,8 +126,8 @@ impl<'a> GroupedCalls<'a> {
         let results: Vec<_> = all.iter().map(|(.., outcome)| &outcome.result).collect();
         let errors: Vec<_> = all.iter().map(|(.., outcome)| &outcome.error).collect();
         let times: Vec<_> = all.iter().map(|(.., outcome)| to_millis(outcome.at)).collect();
-        let keeps: Vec<_> = all.iter().map(|(.., outcome)| outcome.retains_arguments).collect();
-        let values: Values<'_> = &[&tenants, &ids, &statuses, &results, &errors, &times, &keeps];
+        let retains_arguments: Vec<_> = all.iter().map(|(.., outcome)| outcome.retains_arguments).collect();
+        let values: Values<'_> = &[&tenants, &ids, &statuses, &results, &errors, &times, &retains_arguments];
         Ok(db.execute(FINISH_CALLS, values).await? == all.len() as u64)
     }
 }
@@ -135,18 +135,18 @@ impl<'a> GroupedCalls<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::tests::{filled_database, query_plan};
+    use crate::postgres::tests::{database_with_many_rows, query_plan};
 
     #[tokio::test]
     async fn what_is_meant_is_found_by_its_key() {
-        let db = filled_database(TenantId::fixed(1)).await;
+        let db = database_with_many_rows(TenantId::fixed(1)).await;
         db.run("SET plan_cache_mode = force_generic_plan").await.unwrap();
         let (texts, bytes, times, flags) =
             (vec!["x"; 64], vec![None::<Vec<u8>>; 64], vec![0_i64; 64], vec![true; 64]);
-        let over =
+        let finished =
             query_plan(&db, FINISH_CALLS, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
-        assert!(over.contains("calls_pkey") && !over.contains("Seq Scan"), "{over}");
-        let same = query_plan(&db, SELECT_MISMATCHES, &[&texts, &texts, &texts, &times]).await;
-        assert!(same.contains("documents_pkey") && !same.contains("Seq Scan"), "{same}");
+        assert!(finished.contains("calls_pkey") && !finished.contains("Seq Scan"), "{finished}");
+        let conditions = query_plan(&db, SELECT_MISMATCHES, &[&texts, &texts, &texts, &times]).await;
+        assert!(conditions.contains("documents_pkey") && !conditions.contains("Seq Scan"), "{conditions}");
     }
 }

@@ -18,9 +18,9 @@ pub(super) async fn migrate(db: &DbConnection) -> Result<()> {
     if is_current(schema_version(db).await?)? {
         return Ok(());
     }
-    let brought = run_migrations(db).await;
+    let result = run_migrations(db).await;
     let _ = db.run(UNLOCK_MIGRATIONS).await; // if this fails, the connection is lost, and the lock with it
-    Ok(brought?)
+    Ok(result?)
 }
 
 fn is_current(form: usize) -> Result<bool> {
@@ -54,8 +54,8 @@ async fn run_migrations(db: &DbConnection) -> Result<(), StoreFailure> {
 /// Returns the schema version of the database; 0 if it is empty.
 async fn schema_version(db: &DbConnection) -> Result<usize, StoreFailure> {
     let found = db.query("SELECT to_regclass('schema_version') IS NOT NULL", &[]).await?;
-    let is_there = found.first().map(|row| row.try_get::<_, bool>(0)).transpose()?;
-    if is_there != Some(true) {
+    let exists = found.first().map(|row| row.try_get::<_, bool>(0)).transpose()?;
+    if exists != Some(true) {
         return Ok(0);
     }
     let found = db.query("SELECT version FROM schema_version", &[]).await?;

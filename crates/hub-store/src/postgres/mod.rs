@@ -51,8 +51,8 @@ impl Postgres {
 
     /// Opens the database like [`Self::open_with`] as a member of a cluster: the hubs exchange heartbeats and messages.
     /// All of them use the database clock, which is compared to the clock of `world`.
-    pub async fn join(url: &str, durability: Durability, world: Arc<dyn Platform>) -> Result<Self> {
-        Ok(Postgres(Database::open(url, durability, Some(world)).await?))
+    pub async fn join(url: &str, durability: Durability, platform: Arc<dyn Platform>) -> Result<Self> {
+        Ok(Postgres(Database::open(url, durability, Some(platform)).await?))
     }
 }
 
@@ -112,9 +112,9 @@ fn database_error(error: &tokio_postgres::Error) -> Error {
     let code = error.code().map(SqlState::code);
     let text = match code {
         None if error.to_string() == "error performing TLS handshake" => {
-            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            let reason = error.source().map(ToString::to_string).unwrap_or_default();
             return unreachable_error(&format!(
-                "the TLS handshake failed: {why}; check sslmode and sslrootcert in its URL"
+                "the TLS handshake failed: {reason}; check sslmode and sslrootcert in its URL"
             ));
         }
         None if is_lost(error) => {
@@ -159,16 +159,16 @@ fn unsupported_character() -> Error {
 }
 
 /// Logs and returns the error for stored data that cannot be decoded.
-fn invalid_data(what: &'static str) -> StoreFailure {
-    tracing::error!(what, "the database contains invalid data");
+fn invalid_data(message: &'static str) -> StoreFailure {
+    tracing::error!(detail = message, "the database contains invalid data");
     let text = "the database is damaged: restore it from a backup";
     Error::new(error::ErrorKind::Unavailable, "store_unavailable", text).into()
 }
 
 fn is_lost(error: &tokio_postgres::Error) -> bool {
     let is_io = || error.source().and_then(|error| error.downcast_ref::<std::io::Error>()).is_some();
-    let ended = ["57P01", "57P02", "57P03", "25P03", "25006"];
-    error.is_closed() || error.code().map_or_else(is_io, |code| ended.contains(&code.code()))
+    let closed_states = ["57P01", "57P02", "57P03", "25P03", "25006"];
+    error.is_closed() || error.code().map_or_else(is_io, |code| closed_states.contains(&code.code()))
 }
 
 /// Returns the error for a change that conflicts with the stored state.
@@ -191,11 +191,11 @@ async fn apply(
             StoreChange::DeleteChildren { kind, parent } => {
                 documents::delete_children(db, tenant, *kind, parent).await?;
             }
-            StoreChange::ConsumeRate { bucket: of, rate, at } => {
-                limits::consume_rate(db, tenant, of, *rate, *at).await?;
+            StoreChange::ConsumeRate { bucket, rate, at } => {
+                limits::consume_rate(db, tenant, bucket, *rate, *at).await?;
             }
-            StoreChange::RequireConcurrency { scope: of, max_calls: most } => {
-                limits::require_concurrency(db, tenant, of, *most).await?;
+            StoreChange::RequireConcurrency { scope: bucket, max_calls: max } => {
+                limits::require_concurrency(db, tenant, bucket, *max).await?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, call).await?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
@@ -204,14 +204,14 @@ async fn apply(
                 calls::edit(db, tenant, *call, *digest, arguments.as_deref()).await?;
             }
             StoreChange::InsertApproval(approval) => calls::insert_approval(db, tenant, approval).await?,
-            StoreChange::DecideApproval { approval, decision, by, at, digest } => {
+            StoreChange::DecideApproval { approval, decision, decided_by: by, at, digest } => {
                 calls::decide_approval(db, tenant, *approval, *decision, by, *at, *digest).await?;
             }
             StoreChange::ConsumeApproval { approval, digest, at } => {
                 calls::consume_approval(db, tenant, *approval, *digest, *at).await?;
             }
-            StoreChange::PruneCalls { before, max_calls: most } => {
-                calls::prune(db, tenant, *before, *most).await?;
+            StoreChange::PruneCalls { before, max_calls: max } => {
+                calls::prune(db, tenant, *before, *max).await?;
                 limits::prune_buckets(db, tenant, *before).await?;
             }
             StoreChange::InsertCheckpoint(checkpoint) => {
@@ -306,7 +306,7 @@ impl Store for Postgres {
     }
 
     async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
-        let hub = self.0.cluster.as_ref().map(|joined| &*joined.hub);
+        let hub = self.0.cluster.as_ref().map(|member| &*member.hub);
         Ok(calls::abandoned_calls(&self.0, hub, tenant).await?)
     }
 
@@ -315,11 +315,11 @@ impl Store for Postgres {
     }
 
     fn shared(&self) -> Option<&Cluster> {
-        self.0.cluster.as_ref().map(|joined| &joined.shared)
+        self.0.cluster.as_ref().map(|member| &member.shared)
     }
 
     fn clock_offset(&self) -> SignedDuration {
-        self.0.cluster.as_ref().map_or(SignedDuration::ZERO, |joined| joined.clock_offset())
+        self.0.cluster.as_ref().map_or(SignedDuration::ZERO, |member| member.clock_offset())
     }
 
     async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()> {
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     /// Connects to a new database with so many rows that the planner prefers an index.
-    pub(super) async fn filled_database(tenant: TenantId) -> Arc<DbConnection> {
+    pub(super) async fn database_with_many_rows(tenant: TenantId) -> Arc<DbConnection> {
         let url = server().url(&server().create_database());
         let db = ReconnectingConnection::new(parse_url(&url).unwrap(), String::new()).get().await.unwrap();
         migrations::migrate(&db).await.unwrap();

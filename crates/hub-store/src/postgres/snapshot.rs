@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::calls::{APPROVAL_COLUMNS, CALL_COLUMNS, parse_column, read_approval, read_call};
 use super::connection::DbConnection;
 use super::{QueryExecutor as _, StoreFailure, audit, calls, documents, invalid_data};
-use crate::common::{HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
+use crate::common::{SELECT_HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
@@ -59,34 +59,34 @@ async fn export_table(
         }
         for row in &rows {
             let tenant = parse_column(row, "tenant")?;
-            let what = read(row, tenant)?;
-            to.send(SnapshotItem { tenant, what }).await.map_err(|_| snapshot_receiver_gone())?;
+            let value = read(row, tenant)?;
+            to.send(SnapshotItem { tenant, what: value }).await.map_err(|_| snapshot_receiver_gone())?;
         }
     }
 }
 
 /// Imports a snapshot of `count` items. The database must be empty.
 pub(super) async fn import(db: &DbConnection, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
-    let taken = async {
+    let import_future = async {
         db.run(LOCK_TABLES).await?;
         import_rows(db, from, count).await?;
         Ok(db.run("COMMIT").await?)
     };
-    let taken = taken.await;
-    if taken.is_err() {
+    let import_future = import_future.await;
+    if import_future.is_err() {
         let _ = db.run("ROLLBACK").await; // if this fails, the connection is lost, and the transaction with it
     }
-    taken
+    import_future
 }
 
 async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
-    let found = db.query(HAS_DATA, &[]).await?;
+    let found = db.query(SELECT_HAS_DATA, &[]).await?;
     if found.first().map(|row| row.try_get::<_, bool>(0)).transpose()? != Some(false) {
         return Err(store_not_empty().into());
     }
-    let (mut taken, mut entries) = (0, Vec::new());
-    while let Some(SnapshotItem { tenant, what }) = from.recv().await {
-        match what {
+    let (mut import_future, mut entries) = (0, Vec::new());
+    while let Some(SnapshotItem { tenant, what: value }) = from.recv().await {
+        match value {
             SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored).await?,
             SnapshotValue::Call(call) => calls::insert(db, None, tenant, &call).await?,
             SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval).await?,
@@ -95,11 +95,11 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
                 audit::insert_checkpoint(db, tenant, &checkpoint).await?;
             }
         }
-        taken += 1;
+        import_future += 1;
         if entries.len() >= CHUNK_SIZE {
             audit::insert(db, &std::mem::take(&mut entries)).await?;
         }
     }
     audit::insert(db, &entries).await?;
-    if taken == count { Ok(()) } else { Err(snapshot_incomplete().into()) }
+    if import_future == count { Ok(()) } else { Err(snapshot_incomplete().into()) }
 }

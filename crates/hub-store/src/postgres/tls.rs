@@ -31,18 +31,19 @@ impl Tls {
         let mut trusted = RootCertStore::empty();
         match roots.filter(|roots| *roots != SYSTEM_ROOTS) {
             Some(path) => {
-                let wrong = |why: &dyn std::fmt::Display| {
+                let invalid_certificate = |reason: &dyn std::fmt::Display| {
                     format!(
-                        "the sslrootcert `{path}` of the database URL is not a PEM file with certificates: {why}"
+                        "the sslrootcert `{path}` of the database URL is not a PEM file with certificates: {reason}"
                     )
                 };
-                let all = CertificateDer::pem_file_iter(Path::new(path)).map_err(|error| wrong(&error))?;
+                let all = CertificateDer::pem_file_iter(Path::new(path))
+                    .map_err(|error| invalid_certificate(&error))?;
                 for certificate in all {
-                    let certificate = certificate.map_err(|error| wrong(&error))?;
-                    trusted.add(certificate).map_err(|error| wrong(&error))?;
+                    let certificate = certificate.map_err(|error| invalid_certificate(&error))?;
+                    trusted.add(certificate).map_err(|error| invalid_certificate(&error))?;
                 }
                 if trusted.is_empty() {
-                    return Err(wrong(&"it contains no certificate"));
+                    return Err(invalid_certificate(&"it contains no certificate"));
                 }
             }
             // Certificates that cannot be parsed are not trusted.

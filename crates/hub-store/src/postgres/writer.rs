@@ -39,7 +39,7 @@ pub(super) struct WriteRequest {
 
 /// Task state that executes all writes to one database, one commit after another.
 pub(super) struct Writer {
-    link: ReconnectingConnection,
+    connection: ReconnectingConnection,
     cluster: Option<Arc<ClusterMember>>,
     /// Receives events of this hub to store for the cluster.
     events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
@@ -51,21 +51,21 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        link: ReconnectingConnection,
+        connection: ReconnectingConnection,
         cluster: Option<Arc<ClusterMember>>,
         events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     ) -> Self {
-        Writer { link, cluster, events, pending_events: Vec::new(), has_lost_events: false }
+        Writer { connection, cluster, events, pending_events: Vec::new(), has_lost_events: false }
     }
 
     /// Writes until the queue is closed.
     pub(super) async fn run(mut self, mut writes: mpsc::Receiver<WriteRequest>) {
-        let (mut group, mut goes_on) = (Vec::with_capacity(MAX_GROUP_SIZE), true);
-        while goes_on {
-            goes_on = self.wait_for_work(&mut writes, &mut group).await;
+        let (mut group, mut is_open) = (Vec::with_capacity(MAX_GROUP_SIZE), true);
+        while is_open {
+            is_open = self.wait_for_work(&mut writes, &mut group).await;
             let outcomes = self.write_group(&group).await;
-            for (WriteRequest { outcome: done, .. }, outcome) in group.drain(..).zip(outcomes) {
-                let _ = done.send(outcome); // the caller may have dropped its future
+            for (WriteRequest { outcome: outcome_sender, .. }, outcome) in group.drain(..).zip(outcomes) {
+                let _ = outcome_sender.send(outcome); // the caller may have dropped its future
             }
         }
     }
@@ -77,27 +77,27 @@ impl Writer {
         group: &mut Vec<WriteRequest>,
     ) -> bool {
         let has_waiting = !self.pending_events.is_empty();
-        let (told, waiting) = (&mut self.events, &mut self.pending_events);
+        let (event_sender, pending_events) = (&mut self.events, &mut self.pending_events);
         let events = async {
-            match told {
-                Some(told) => told.recv_many(waiting, MAX_EVENTS).await,
+            match event_sender {
+                Some(event_sender) => event_sender.recv_many(pending_events, MAX_EVENTS).await,
                 None => std::future::pending().await,
             }
         };
-        let goes_on = tokio::select! {
+        let is_open = tokio::select! {
             biased;
             count = writes.recv_many(group, MAX_GROUP_SIZE) => count > 0,
             _ = events, if !has_waiting => true,
             () = sleep(EVENT_RETRY_DELAY), if has_waiting => true,
         };
         // Events caused by earlier writes are stored with this group.
-        while let Some(told) = &mut self.events
+        while let Some(event_sender) = &mut self.events
             && self.pending_events.len() < MAX_EVENTS
-            && let Ok(event) = told.try_recv()
+            && let Ok(event) = event_sender.try_recv()
         {
             self.pending_events.push(event);
         }
-        goes_on
+        is_open
     }
 
     /// Commits a group. Batches that were certainly not committed are retried: one by one after a conflict, because two
@@ -106,17 +106,20 @@ impl Writer {
         if group.is_empty() && !self.pending_events.is_empty() {
             let _ = self.write_batches(group).await; // on failure they stay queued
         }
-        let (mut outcomes, mut size, mut tries) = (Vec::with_capacity(group.len()), group.len(), MAX_RETRIES);
+        let (mut outcomes, mut size, mut attempts) =
+            (Vec::with_capacity(group.len()), group.len(), MAX_RETRIES);
         while outcomes.len() < group.len() {
             let rest = &group[outcomes.len()..];
             let part = &rest[..size.min(rest.len())];
             match self.write_batches(part).await {
-                Ok(done) => {
-                    outcomes.extend(done);
-                    tries = MAX_RETRIES;
+                Ok(outcome_sender) => {
+                    outcomes.extend(outcome_sender);
+                    attempts = MAX_RETRIES;
                 }
-                Err(stop) if tries > 0 && (stop.is_connection_lost() || stop.is_serialization_failure()) => {
-                    tries -= 1;
+                Err(stop)
+                    if attempts > 0 && (stop.is_connection_lost() || stop.is_serialization_failure()) =>
+                {
+                    attempts -= 1;
                     if stop.is_serialization_failure() {
                         size = 1;
                     }
@@ -129,26 +132,26 @@ impl Writer {
 
     /// Commits some batches in one transaction, and leaves the connection usable.
     async fn write_batches(&mut self, part: &[WriteRequest]) -> Result<Vec<Result<()>>, StoreFailure> {
-        let db = self.link.get().await?;
-        let mut news = ClusterMessages::default();
-        if let Some(joined) = &self.cluster {
-            self.has_lost_events |= joined.shared.events.take_overflowed();
-            news.has_lost_events = self.has_lost_events;
-            news.events = std::mem::take(&mut self.pending_events);
+        let db = self.connection.get().await?;
+        let mut messages = ClusterMessages::default();
+        if let Some(member) = &self.cluster {
+            self.has_lost_events |= member.shared.events.take_overflowed();
+            messages.has_lost_events = self.has_lost_events;
+            messages.events = std::mem::take(&mut self.pending_events);
         }
-        let hub = self.cluster.as_ref().map(|joined| &*joined.hub);
-        let outcomes = timeout(COMMIT_TIMEOUT, transact(&db, hub, part, &mut news)).await;
+        let hub = self.cluster.as_ref().map(|member| &*member.hub);
+        let outcomes = timeout(COMMIT_TIMEOUT, transact(&db, hub, part, &mut messages)).await;
         if matches!(outcomes, Ok(Ok(_))) {
             self.has_lost_events = false;
         } else {
-            self.pending_events = news.events;
+            self.pending_events = messages.events;
         }
         let Ok(outcomes) = outcomes else {
-            self.link.discard(&db).await;
+            self.connection.discard(&db).await;
             return Err(commit_uncertain().into());
         };
         if outcomes.is_err() && !matches!(timeout(COMMIT_TIMEOUT, db.run("ROLLBACK")).await, Ok(Ok(()))) {
-            self.link.discard(&db).await;
+            self.connection.discard(&db).await;
         }
         outcomes
     }
@@ -165,39 +168,41 @@ async fn transact(
     db: &DbConnection,
     hub: Option<&str>,
     part: &[WriteRequest],
-    news: &mut ClusterMessages,
+    messages: &mut ClusterMessages,
 ) -> Result<Vec<Result<()>>, StoreFailure> {
     let tenants = part.iter().map(|write| write.tenant);
     // Pipelined in this order.
-    let (begun, chains) = tokio::join!(biased; db.run("BEGIN"), ChainLocks::acquire(db, tenants));
-    begun?;
+    let (started, chains) = tokio::join!(biased; db.run("BEGIN"), ChainLocks::acquire(db, tenants));
+    started?;
     let mut chains = chains?;
     let are_done =
         part.len() > 1 && part.iter().all(is_independent) && apply_pipelined(db, hub, part).await?;
     let mut outcomes = Vec::with_capacity(part.len());
-    let mut mark = "SAVEPOINT part";
+    let mut savepoint = "SAVEPOINT part";
     for WriteRequest { tenant, batch, .. } in part {
-        let done = if are_done {
+        let outcome_sender = if are_done {
             Ok(())
         } else {
             // A savepoint and the first change after it are pipelined, too.
-            let (marked, done) = tokio::join!(biased; db.run(mark), apply(db, hub, *tenant, batch));
+            let (marked, outcome_sender) =
+                tokio::join!(biased; db.run(savepoint), apply(db, hub, *tenant, batch));
             marked?;
-            done
+            outcome_sender
         };
-        let outcome = match done {
-            Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| news.add(*tenant, batch)),
+        let outcome = match outcome_sender {
+            Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| messages.add(*tenant, batch)),
             Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => return Err(stop),
             Err(stop) => Err(stop.into()),
         };
-        mark = if outcome.is_ok() { "RELEASE part; SAVEPOINT part" } else { "ROLLBACK TO part" };
+        savepoint = if outcome.is_ok() { "RELEASE part; SAVEPOINT part" } else { "ROLLBACK TO part" };
         outcomes.push(outcome);
     }
     if outcomes.last().is_some_and(Result::is_err) {
-        db.run(mark).await?;
+        db.run(savepoint).await?;
     }
-    let (kept, told) = tokio::join!(biased; chains.insert_appended(db), news.insert(db, hub));
-    kept.and(told)?;
+    let (audit_result, event_sender) =
+        tokio::join!(biased; chains.insert_appended(db), messages.insert(db, hub));
+    audit_result.and(event_sender)?;
     match db.run("COMMIT").await {
         Ok(()) => Ok(outcomes),
         // The database reports that the commit failed, so it is certain.
@@ -212,7 +217,7 @@ async fn transact(
 /// Returns whether a batch changes nothing but calls and approvals. Of two batches that change the same one, one fails,
 /// so such batches can be applied in any order.
 fn is_independent(write: &WriteRequest) -> bool {
-    let is_apart = |change: &StoreChange| {
+    let is_independent = |change: &StoreChange| {
         matches!(
             change,
             StoreChange::InsertCall(_)
@@ -225,7 +230,7 @@ fn is_independent(write: &WriteRequest) -> bool {
                 | StoreChange::RequireVersions(_)
         )
     };
-    write.batch.changes.iter().all(is_apart) && write.batch.audit.iter().all(is_storable)
+    write.batch.changes.iter().all(is_independent) && write.batch.audit.iter().all(is_storable)
 }
 
 /// Applies all batches, pipelined, most of them grouped into a few statements. Returns whether they are applied: if one
@@ -235,25 +240,26 @@ async fn apply_pipelined(
     hub: Option<&str>,
     part: &[WriteRequest],
 ) -> Result<bool, StoreFailure> {
-    let mut together = GroupedCalls::default();
+    let mut grouped = GroupedCalls::default();
     let mut running: Vec<_> = part
         .iter()
-        .filter(|WriteRequest { tenant, batch, .. }| !together.add(*tenant, batch))
+        .filter(|WriteRequest { tenant, batch, .. }| !grouped.add(*tenant, batch))
         .map(|WriteRequest { tenant, batch, .. }| Some(Box::pin(apply(db, hub, *tenant, batch))))
         .collect();
     let mut failure = None;
     let others = poll_fn(|context| {
         for one in &mut running {
-            if let Some(Poll::Ready(done)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
+            if let Some(Poll::Ready(outcome_sender)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
                 *one = None;
-                failure = failure.take().or(done.err());
+                failure = failure.take().or(outcome_sender.err());
             }
         }
         if running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let (marked, done, ()) = tokio::join!(biased; db.run("SAVEPOINT part"), together.apply(db, hub), others);
+    let (marked, outcome_sender, ()) =
+        tokio::join!(biased; db.run("SAVEPOINT part"), grouped.apply(db, hub), others);
     marked?;
-    match done.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
+    match outcome_sender.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
         Ok(true) => Ok(true),
         Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => Err(stop),
         Ok(false) | Err(_) => {

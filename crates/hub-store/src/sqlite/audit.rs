@@ -84,9 +84,9 @@ pub(super) fn seal(db: &Connection, tenant: TenantId, first: u64, last: ChainHea
         if !sql.exists(values)? {
             return Ok(false);
         }
-        let gone = db.prepare_cached(DELETE_SEALED)?.execute(params![owner, last.number])?;
+        let deleted = db.prepare_cached(DELETE_SEALED)?.execute(params![owner, last.number])?;
         db.prepare_cached(DELETE_CHECKPOINTS)?.execute(params![owner, last.number])?;
-        Ok(gone as u64 == (last.number + 1).saturating_sub(first))
+        Ok(deleted as u64 == (last.number + 1).saturating_sub(first))
     });
     let is_sealed = sealed.map_err(|error| database_error(&error))?;
     let meanwhile = || conflict("changed_meanwhile", "the audit was sealed concurrently: read it again");
@@ -97,10 +97,10 @@ pub(super) fn insert_checkpoint(db: &Connection, tenant: TenantId, checkpoint: &
     let Checkpoint { head, at, signature, .. } = checkpoint;
     let sql =
         "INSERT OR IGNORE INTO checkpoints (tenant, number, at, hash, signature) VALUES (?1, ?2, ?3, ?4, ?5)";
-    let kept = db.prepare_cached(sql).and_then(|mut sql| {
+    let inserted = db.prepare_cached(sql).and_then(|mut sql| {
         sql.execute(params![tenant.to_string(), head.number, to_millis(*at), head.hash.bytes(), signature])
     });
-    kept.map(drop).map_err(|error| database_error(&error))
+    inserted.map(drop).map_err(|error| database_error(&error))
 }
 
 pub(super) fn checkpoint(db: &Connection, tenant: TenantId) -> Result<Option<Checkpoint>> {

@@ -37,9 +37,9 @@ pub(super) fn read_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option
 
 pub(super) fn conversion_error(
     column: usize,
-    what: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, what.into())
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
 }
 
 pub(super) fn parse_column<T: std::str::FromStr<Err = Error>>(
@@ -108,9 +108,9 @@ pub(super) fn finish(db: &Connection, tenant: TenantId, call: CallId, outcome: &
     let sql = "UPDATE calls SET status = ?3, result = ?4, error = ?5, completed = ?6,
                arguments = CASE WHEN ?7 THEN arguments END
                WHERE tenant = ?1 AND id = ?2 AND status IN ('pending', 'running')";
-    let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } = outcome;
+    let CallOutcome { status, result, error, at, retains_arguments } = outcome;
     let (owner, id) = (tenant.to_string(), call.to_string());
-    let values = params![owner, id, status.name(), result, error, to_millis(*at), keeps_arguments];
+    let values = params![owner, id, status.name(), result, error, to_millis(*at), retains_arguments];
     change_one(db, sql, values, || call_state_conflict(db, tenant, call))
 }
 
@@ -131,9 +131,9 @@ pub(super) fn edit(
 const SELECT_FINISHED_BEFORE: &str =
     "SELECT id FROM calls INDEXED BY calls_over WHERE tenant = ?1 AND completed < ?2 ORDER BY completed";
 
-pub(super) fn prune(db: &Connection, tenant: TenantId, before: Timestamp, most: u32) -> Result<()> {
+pub(super) fn prune(db: &Connection, tenant: TenantId, before: Timestamp, max: u32) -> Result<()> {
     let sql = format!("DELETE FROM calls WHERE tenant = ?1 AND id IN ({SELECT_FINISHED_BEFORE} LIMIT ?3)");
-    let values = params![tenant.to_string(), to_millis(before), most];
+    let values = params![tenant.to_string(), to_millis(before), max];
     let done = db.prepare_cached(&sql).and_then(|mut sql| sql.execute(values));
     done.map(drop).map_err(|error| database_error(&error))
 }
@@ -165,11 +165,11 @@ pub(super) fn read_call(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
 }
 
 pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Option<CallRecord>> {
-    find_one(db, &format!("{CALL_COLUMNS} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
+    read_row(db, &format!("{CALL_COLUMNS} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
 }
 
 /// Reads the row with this tenant and id.
-fn find_one<T>(
+fn read_row<T>(
     db: &Connection,
     columns_from: &str,
     ids: [String; 2],
@@ -197,17 +197,18 @@ impl Conditions {
         all
     }
 
-    fn add(&mut self, what: &str, value: Option<impl ToSql + 'static>) {
+    fn add(&mut self, error: &str, value: Option<impl ToSql + 'static>) {
         let Some(value) = value else { return };
         self.values.push(Box::new(value));
-        let and = if self.text.is_empty() { "" } else { " AND " };
-        write!(self.text, "{and}{what} ?{}", self.values.len()).expect("writing to a string never fails");
+        let separator = if self.text.is_empty() { "" } else { " AND " };
+        write!(self.text, "{separator}{error} ?{}", self.values.len())
+            .expect("writing to a string never fails");
     }
 
     /// Adds a condition like [`Self::add`] with the index that serves it; the first index is used.
-    fn add_indexed(&mut self, index: &'static str, what: &str, value: Option<impl ToSql + 'static>) {
+    fn add_indexed(&mut self, index: &'static str, error: &str, value: Option<impl ToSql + 'static>) {
         self.index = self.index.or(value.is_some().then_some(index));
-        self.add(what, value);
+        self.add(error, value);
     }
 
     fn sql(&self, columns_from: &str, limit: usize) -> String {
@@ -361,7 +362,7 @@ pub(super) fn read_approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
 }
 
 pub(super) fn approval(db: &Connection, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-    find_one(
+    read_row(
         db,
         &format!("{APPROVAL_COLUMNS} FROM approvals"),
         [tenant.to_string(), id.to_string()],
@@ -400,7 +401,7 @@ mod tests {
     #[test]
     fn every_list_has_an_index() {
         let mut db = Connection::open_in_memory().unwrap();
-        migrations::bring_up(&mut db).unwrap();
+        migrations::migrate(&mut db).unwrap();
         let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
         let plan = |conditions: Conditions, columns_from: &str| {
             let sql = format!("EXPLAIN QUERY PLAN {}", conditions.sql(columns_from, 100));

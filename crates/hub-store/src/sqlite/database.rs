@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{CODE_BROKEN, database_error};
+use super::{CODE_STORE_BROKEN, database_error};
 use crate::Durability;
 
 /// Queue length per thread; senders wait while the queue is full.
@@ -39,7 +39,7 @@ pub(super) struct Database {
     writer: Option<JoinHandle<()>>,
     reader: Option<JoinHandle<()>>,
     /// Disk failure after which nothing is written any more.
-    broken: watch::Receiver<Option<Error>>,
+    disk_failure: watch::Receiver<Option<Error>>,
 }
 
 impl Database {
@@ -79,7 +79,7 @@ impl Database {
             read_queue: Some(reading),
             writer: Some(spawn_thread("store-writer", move || run_writer(&first, writes, &breaks))?),
             reader: Some(spawn_thread("store-reader", move || run_reader(&reader, reads))?),
-            broken,
+            disk_failure: broken,
         })
     }
 
@@ -112,8 +112,8 @@ impl Database {
     }
 
     /// Waits for a disk failure, after which nothing is written any more.
-    pub(super) async fn broken(&self) -> Error {
-        let mut broken = self.broken.clone();
+    pub(super) async fn wait_for_disk_failure(&self) -> Error {
+        let mut broken = self.disk_failure.clone();
         let broken = broken.wait_for(Option::is_some).await;
         broken.ok().and_then(|error| error.clone()).unwrap_or_else(store_closed)
     }
@@ -179,16 +179,16 @@ fn run_writer(
 ) {
     let mut group = Vec::with_capacity(MAX_GROUP_SIZE);
     while writes.blocking_recv_many(&mut group, MAX_GROUP_SIZE) > 0 {
-        let (work, waiting): (Vec<_>, Vec<_>) =
+        let (work, deferred): (Vec<_>, Vec<_>) =
             group.drain(..).map(|write| (write.job, write.outcome)).unzip();
         let before = broken.borrow().clone();
         let outcomes = before.map_or_else(|| write_group(db, work), Err);
         if let Err(error) = &outcomes
-            && error.code() == CODE_BROKEN
+            && error.code() == CODE_STORE_BROKEN
         {
             broken.send_replace(Some(error.clone()));
         }
-        for (index, done) in waiting.into_iter().enumerate() {
+        for (index, done) in deferred.into_iter().enumerate() {
             let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
             let _ = done.send(outcome); // the caller may have dropped its future
         }
@@ -204,7 +204,7 @@ fn write_group(db: &Connection, group: Vec<WriteJob>) -> Result<Vec<Result<()>>>
         tx.run("SAVEPOINT part").map_err(fault)?;
         let outcome = work(tx.0);
         // SQLite has rolled back the whole group, or the disk has failed.
-        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == CODE_BROKEN) {
+        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == CODE_STORE_BROKEN) {
             return outcome.and(Err(store_closed())).map(|()| outcomes);
         }
         if outcome.is_err() {
@@ -223,9 +223,9 @@ struct WriteTransaction<'a>(&'a Connection);
 
 impl<'a> WriteTransaction<'a> {
     fn new(db: &'a Connection) -> rusqlite::Result<Self> {
-        let begun = WriteTransaction(db);
-        begun.run("BEGIN IMMEDIATE")?;
-        Ok(begun)
+        let transaction = WriteTransaction(db);
+        transaction.run("BEGIN IMMEDIATE")?;
+        Ok(transaction)
     }
 
     fn run(&self, sql: &str) -> rusqlite::Result<()> {
@@ -251,7 +251,7 @@ mod tests {
     async fn nothing_is_written_after_the_disk_has_failed() {
         let folder = tempfile::tempdir().unwrap();
         let db = Database::open(&folder.path().join("hub.db"), Durability::Process, |_| Ok(())).unwrap();
-        let make = |name| {
+        let spawn_reader = |name| {
             move |db: &Connection| {
                 db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| database_error(&error))
             }
@@ -265,10 +265,10 @@ mod tests {
             db.write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
             "store_unavailable"
         );
-        db.write(make("one")).await.unwrap();
+        db.write(spawn_reader("one")).await.unwrap();
         let error = db.write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
-        assert_eq!((db.broken().await, error.code()), (error.clone(), CODE_BROKEN));
-        assert_eq!(db.write(make("two")).await.unwrap_err(), error);
+        assert_eq!((db.wait_for_disk_failure().await, error.code()), (error.clone(), CODE_STORE_BROKEN));
+        assert_eq!(db.write(spawn_reader("two")).await.unwrap_err(), error);
         let tables = db.read(|db| {
             db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u64>(0))
                 .map_err(|error| database_error(&error))

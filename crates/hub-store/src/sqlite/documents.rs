@@ -62,11 +62,11 @@ fn is_unique_violation(error: &rusqlite::Error) -> bool {
 
 pub(super) fn require_exists(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<()> {
     let sql = "SELECT 1 FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
-    let is_there = db
+    let exists = db
         .prepare_cached(sql)
         .and_then(|mut sql| sql.exists(params![tenant.to_string(), key.kind.name(), key.id]))
         .map_err(|error| database_error(&error))?;
-    is_there.then_some(()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
+    exists.then_some(()).ok_or_else(|| Error::not_found(key.kind.name(), &key.id))
 }
 
 pub(super) fn require_versions(db: &Connection, tenant: TenantId, all: &[(DocumentKey, u64)]) -> Result<()> {
@@ -96,10 +96,10 @@ pub(super) fn delete_children(
 
 pub(super) fn delete(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<()> {
     let sql = "DELETE FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3";
-    let gone = db
+    let deleted = db
         .prepare_cached(sql)
         .and_then(|mut sql| sql.execute(params![tenant.to_string(), key.kind.name(), key.id]));
-    match gone {
+    match deleted {
         Ok(0) => Err(Error::not_found(key.kind.name(), &key.id)),
         Ok(_) => Ok(()),
         Err(error) => Err(database_error(&error)),
@@ -122,7 +122,7 @@ pub(super) fn read_document(kind: DocumentKind, row: &Row<'_>) -> rusqlite::Resu
 
 pub(super) fn get(db: &Connection, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
     let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id = ?3");
-    find_one(db, &sql, tenant, key.kind, &key.id)
+    read_document_row(db, &sql, tenant, key.kind, &key.id)
 }
 
 pub(super) fn get_in_any_tenant(
@@ -147,18 +147,18 @@ pub(super) fn get_by_name(
     name: &str,
 ) -> Result<Option<StoredDocument>> {
     let sql = format!("SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND name = ?3");
-    find_one(db, &sql, tenant, kind, name)
+    read_document_row(db, &sql, tenant, kind, name)
 }
 
-fn find_one(
+fn read_document_row(
     db: &Connection,
     sql: &str,
     tenant: TenantId,
     kind: DocumentKind,
-    what: &str,
+    condition: &str,
 ) -> Result<Option<StoredDocument>> {
     let found = db.prepare_cached(sql).and_then(|mut sql| {
-        sql.query_row(params![tenant.to_string(), kind.name(), what], |row| read_document(kind, row))
+        sql.query_row(params![tenant.to_string(), kind.name(), condition], |row| read_document(kind, row))
             .optional()
     });
     found.map_err(|error| database_error(&error))
@@ -172,9 +172,9 @@ pub(super) fn list(
     paging: &PageRequest,
 ) -> Result<Page<StoredDocument>> {
     let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
-    let of_parent = if parent.is_some() { "AND parent = ?4" } else { "AND ?4 IS NULL" };
+    let parent_condition = if parent.is_some() { "AND parent = ?4" } else { "AND ?4 IS NULL" };
     let sql = format!(
-        "SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id > ?3 {of_parent} ORDER BY id LIMIT ?5"
+        "SELECT {COLUMNS} FROM documents WHERE tenant = ?1 AND kind = ?2 AND id > ?3 {parent_condition} ORDER BY id LIMIT ?5"
     );
     let after = paging.after.as_deref().unwrap_or_default();
     let found = db.prepare_cached(&sql).and_then(|mut sql| {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn tenants_are_found_without_reading_what_they_have() {
         let mut db = Connection::open_in_memory().unwrap();
-        migrations::bring_up(&mut db).unwrap();
+        migrations::migrate(&mut db).unwrap();
         let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {SELECT_TENANTS}")).unwrap();
         let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
         let steps = steps.collect::<rusqlite::Result<Vec<_>>>().unwrap();

@@ -14,7 +14,7 @@ use crate::common::limit_exceeded;
 pub(super) fn consume_rate(
     db: &Connection,
     tenant: TenantId,
-    of: &str,
+    bucket_key: &str,
     rate: RateLimit,
     at: Timestamp,
 ) -> Result<()> {
@@ -22,28 +22,28 @@ pub(super) fn consume_rate(
     let sql = "SELECT level, at FROM buckets WHERE tenant = ?1 AND id = ?2";
     let found = db.prepare_cached(sql).and_then(|mut sql| {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, read_time(row, 1)?.unwrap_or(at)));
-        sql.query_row([&*owner, of], read).optional()
+        sql.query_row([&*owner, bucket_key], read).optional()
     });
     let found = found
         .map_err(|error| database_error(&error))?
         .map(|(left, at)| TokenBucket { tokens: left, updated: at });
     let mut bucket = found.unwrap_or_else(|| TokenBucket::full(rate, at));
-    bucket.take(rate, at).map_err(|wait| rate_limited(of, wait))?;
+    bucket.take(rate, at).map_err(|wait| rate_limited(bucket_key, wait))?;
     let sql = "INSERT INTO buckets (tenant, id, level, at) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (tenant, id) DO UPDATE SET level = excluded.level, at = excluded.at";
-    let done = db
-        .prepare_cached(sql)
-        .and_then(|mut sql| sql.execute(params![owner, of, bucket.tokens, to_millis(bucket.updated)]));
+    let done = db.prepare_cached(sql).and_then(|mut sql| {
+        sql.execute(params![owner, bucket_key, bucket.tokens, to_millis(bucket.updated)])
+    });
     done.map(drop).map_err(|error| database_error(&error))
 }
 
 pub(super) fn require_concurrency(
     db: &Connection,
     tenant: TenantId,
-    of: &ConcurrencyScope,
-    most: u32,
+    bucket_key: &ConcurrencyScope,
+    max: u32,
 ) -> Result<()> {
-    let (status, column, value) = match of {
+    let (status, column, value) = match bucket_key {
         ConcurrencyScope::Server(server) => ("running", "server", server.to_string()),
         ConcurrencyScope::Subject(subject) => ("running", "subject", subject.clone()),
         ConcurrencyScope::Pending(subject) => ("pending", "subject", subject.clone()),
@@ -54,7 +54,11 @@ pub(super) fn require_concurrency(
     let count = db
         .prepare_cached(&sql)
         .and_then(|mut sql| sql.query_row([tenant.to_string(), value], |row| row.get::<_, u32>(0)));
-    if count.map_err(|error| database_error(&error))? < most { Ok(()) } else { Err(limit_exceeded(of, most)) }
+    if count.map_err(|error| database_error(&error))? < max {
+        Ok(())
+    } else {
+        Err(limit_exceeded(bucket_key, max))
+    }
 }
 
 /// Deletes the buckets that were last used before `before`: they are full again by now.

@@ -9,7 +9,7 @@ use super::database_error;
 const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// Migrates a database to the current schema version.
-pub(super) fn bring_up(db: &mut Connection) -> Result<()> {
+pub(super) fn migrate(db: &mut Connection) -> Result<()> {
     let form = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, usize>(0));
     match form(db).map_err(|error| database_error(&error))? {
         form if form > MIGRATIONS.len() => {
@@ -20,7 +20,7 @@ pub(super) fn bring_up(db: &mut Connection) -> Result<()> {
         form if form == MIGRATIONS.len() => return Ok(()),
         _ => {}
     }
-    let bring = |db: &mut Connection| {
+    let apply_pending = |db: &mut Connection| {
         // Two processes that start at the same time wait for each other here; the second finds the schema migrated.
         let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         for step in &MIGRATIONS[form(&tx)?..] {
@@ -29,5 +29,5 @@ pub(super) fn bring_up(db: &mut Connection) -> Result<()> {
         tx.pragma_update(None, "user_version", MIGRATIONS.len())?;
         tx.commit()
     };
-    bring(db).map_err(|error| database_error(&error))
+    apply_pending(db).map_err(|error| database_error(&error))
 }

@@ -42,16 +42,16 @@ impl Sqlite {
 
     /// Opens the file like [`Self::open`], with the given durability.
     pub fn open_with(path: &Path, durability: Durability) -> Result<Self> {
-        Ok(Self::new(Database::open(path, durability, migrations::bring_up)?))
+        Ok(Self::new(Database::open(path, durability, migrations::migrate)?))
     }
 
     /// Opens the file like [`Self::open`], and limits its size to `most` bytes.
-    pub fn open_bounded(path: &Path, most: u64) -> Result<Self> {
+    pub fn open_bounded(path: &Path, max: u64) -> Result<Self> {
         let bound = |db: &mut Connection| {
-            migrations::bring_up(db)?;
+            migrations::migrate(db)?;
             let page = db.pragma_query_value(None, "page_size", |row| row.get::<_, u64>(0));
             let set = page.and_then(|page| {
-                db.pragma_update_and_check(None, "max_page_count", most.div_ceil(page), |_| Ok(()))
+                db.pragma_update_and_check(None, "max_page_count", max.div_ceil(page), |_| Ok(()))
             });
             set.map_err(|error| database_error(&error))
         };
@@ -65,7 +65,7 @@ impl Sqlite {
 
 const CODE_UNAVAILABLE: &str = "store_unavailable";
 /// Error code for an I/O failure, after which the content of the disk is unknown.
-const CODE_BROKEN: &str = "store_broken";
+const CODE_STORE_BROKEN: &str = "store_broken";
 
 /// Logs a database error and converts it; neither contains data of the database.
 fn database_error(error: &rusqlite::Error) -> Error {
@@ -80,7 +80,7 @@ fn database_error(error: &rusqlite::Error) -> Error {
             (CODE_UNAVAILABLE, "the database is damaged: restore it from a backup")
         }
         Some(SystemIoFailure) => {
-            (CODE_BROKEN, "the disk failed to read or write: check it, then restart the hub")
+            (CODE_STORE_BROKEN, "the disk failed to read or write: check it, then restart the hub")
         }
         Some(CannotOpen | PermissionDenied | ReadOnly) => (
             CODE_UNAVAILABLE,
@@ -113,11 +113,11 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
             StoreChange::DeleteChildren { kind, parent } => {
                 documents::delete_children(db, tenant, kind, &parent)?;
             }
-            StoreChange::ConsumeRate { bucket: of, rate, at } => {
-                limits::consume_rate(db, tenant, &of, rate, at)?;
+            StoreChange::ConsumeRate { bucket, rate, at } => {
+                limits::consume_rate(db, tenant, &bucket, rate, at)?;
             }
-            StoreChange::RequireConcurrency { scope: of, max_calls: most } => {
-                limits::require_concurrency(db, tenant, &of, most)?;
+            StoreChange::RequireConcurrency { scope: bucket, max_calls: max } => {
+                limits::require_concurrency(db, tenant, &bucket, max)?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, &call)?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, call, at)?,
@@ -126,14 +126,14 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
                 calls::edit(db, tenant, call, digest, arguments.as_deref())?;
             }
             StoreChange::InsertApproval(approval) => calls::insert_approval(db, tenant, &approval)?,
-            StoreChange::DecideApproval { approval, decision, by, at, digest } => {
+            StoreChange::DecideApproval { approval, decision, decided_by: by, at, digest } => {
                 calls::decide_approval(db, tenant, approval, decision, &by, at, digest)?;
             }
             StoreChange::ConsumeApproval { approval, digest, at } => {
                 calls::consume_approval(db, tenant, approval, digest, at)?;
             }
-            StoreChange::PruneCalls { before, max_calls: most } => {
-                calls::prune(db, tenant, before, most)?;
+            StoreChange::PruneCalls { before, max_calls: max } => {
+                calls::prune(db, tenant, before, max)?;
                 limits::prune_buckets(db, tenant, before)?;
             }
             StoreChange::InsertCheckpoint(checkpoint) => audit::insert_checkpoint(db, tenant, &checkpoint)?,
@@ -248,7 +248,7 @@ impl Store for Sqlite {
     }
 
     async fn wait_for_failure(&self) -> Error {
-        self.db.broken().await
+        self.db.wait_for_disk_failure().await
     }
 }
 

@@ -10,7 +10,7 @@ use super::calls::{
     APPROVAL_COLUMNS, CALL_COLUMNS, conversion_error, parse_column, read_approval, read_call,
 };
 use super::{audit, calls, database_error, documents};
-use crate::common::{HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
+use crate::common::{SELECT_HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
 
 /// Exports all rows of all tenants.
 pub(super) fn export(db: &Connection, to: &Sender<SnapshotItem>) -> Result<()> {
@@ -49,30 +49,31 @@ fn export_table(
     db: &Connection,
     to: &Sender<SnapshotItem>,
     columns: &str,
-    of: &str,
+    table: &str,
     read: impl Fn(&Row<'_>, TenantId) -> rusqlite::Result<SnapshotValue>,
 ) -> Result<()> {
     let fault = |error: rusqlite::Error| database_error(&error);
-    let mut sql = db.prepare(&format!("SELECT {columns}, {of}")).map_err(fault)?;
+    let mut sql = db.prepare(&format!("SELECT {columns}, {table}")).map_err(fault)?;
     let mut rows = sql.query([]).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
         let tenant: TenantId = parse_column(row, "tenant").map_err(fault)?;
-        let what = read(row, tenant).map_err(fault)?;
-        to.blocking_send(SnapshotItem { tenant, what }).map_err(|_| snapshot_receiver_gone())?;
+        let value = read(row, tenant).map_err(fault)?;
+        to.blocking_send(SnapshotItem { tenant, what: value }).map_err(|_| snapshot_receiver_gone())?;
     }
     Ok(())
 }
 
 /// Imports a snapshot of `count` items. The database must be empty.
 pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
-    let has_any =
-        db.query_row(HAS_DATA, [], |row| row.get::<_, bool>(0)).map_err(|error| database_error(&error))?;
-    if has_any {
+    let has_data = db
+        .query_row(SELECT_HAS_DATA, [], |row| row.get::<_, bool>(0))
+        .map_err(|error| database_error(&error))?;
+    if has_data {
         return Err(store_not_empty());
     }
-    let mut taken = 0;
-    while let Some(SnapshotItem { tenant, what }) = from.blocking_recv() {
-        match what {
+    let mut item_count = 0;
+    while let Some(SnapshotItem { tenant, what: value }) = from.blocking_recv() {
+        match value {
             SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored)?,
             SnapshotValue::Call(call) => calls::insert(db, "", tenant, &call)?,
             SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval)?,
@@ -81,7 +82,7 @@ pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u
             }
             SnapshotValue::Checkpoint(checkpoint) => audit::insert_checkpoint(db, tenant, &checkpoint)?,
         }
-        taken += 1;
+        item_count += 1;
     }
-    if taken == count { Ok(()) } else { Err(snapshot_incomplete()) }
+    if item_count == count { Ok(()) } else { Err(snapshot_incomplete()) }
 }

@@ -115,8 +115,8 @@ async fn a_user_who_signs_out_or_is_removed_has_no_connections() {
     let link = hub.create_login_link().await.unwrap().unwrap();
     let here = RequestClient { address: None, host: "localhost".to_owned(), user: None };
     let session = hub.redeem_login_link(&link, &here).await.unwrap();
-    assert_eq!(session.scope, local_user(ADA));
-    stage.call(session.scope, "echo", json!({"message": "a"})).await.unwrap();
+    assert_eq!(session.actor, local_user(ADA));
+    stage.call(session.actor, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Connected);
     hub.log_out(&session.cookie).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Disconnected);

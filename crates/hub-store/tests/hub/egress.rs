@@ -96,7 +96,7 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 
 #[tokio::test]
 async fn what_signing_in_leads_to_is_denied_and_told() {
-    let honest = Authority::honest;
+    let honest = Authority::conforming;
     // A private address, plain `http` to a public address, and a number that some parsers accept as an address.
     for (url, host) in [
         ("https://near.example/x?token=secret", "near.example"),

@@ -21,7 +21,7 @@ fn declared(authority: &Authority, authentication: &Value) -> Vec<ConfiguredServ
 }
 
 async fn configured(authentication: &Value) -> (Stage, Authority) {
-    let (stage, authority) = (Stage::new().await, Authority::start(Authority::honest()).await.unwrap());
+    let (stage, authority) = (Stage::new().await, Authority::start(Authority::conforming()).await.unwrap());
     stage.hub.apply_config(ADA, declared(&authority, authentication)).await.unwrap();
     (stage, authority)
 }

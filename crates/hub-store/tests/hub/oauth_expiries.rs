@@ -34,7 +34,7 @@ impl Platform for Clock {
 
 async fn assert_refreshed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
     let (place, authority) =
-        (tempfile::tempdir().unwrap(), Authority::start(Authority::honest()).await.unwrap());
+        (tempfile::tempdir().unwrap(), Authority::start(Authority::conforming()).await.unwrap());
     let clock = Arc::new(Clock(Box::new(authority.clock())));
     let hubs = stores.map(|store| another_hub(&place, clock.clone(), store));
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,

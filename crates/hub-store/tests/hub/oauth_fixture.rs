@@ -13,7 +13,7 @@ use crate::fixture::{ADA, Stage, local_user};
 
 /// Returns a hub with an OAuth server.
 pub(crate) async fn oauth_stage(mode: &str) -> (Stage, Authority) {
-    oauth_stage_with(mode, Authority::honest()).await
+    oauth_stage_with(mode, Authority::conforming()).await
 }
 
 pub(crate) async fn oauth_stage_with(mode: &str, behaviour: Behaviour) -> (Stage, Authority) {

@@ -105,7 +105,7 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
 async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
     let (stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    authority.set_behaviour(Authority::honest().with(Misbehavior::UnauthorizedForever));
+    authority.set_behaviour(Authority::conforming().with(Misbehavior::UnauthorizedForever));
     for _ in 0..5 {
         let failed = greet(&stage, local_user(ADA)).await;
         assert!(
@@ -118,7 +118,7 @@ async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
     let before = request_counts(&authority);
     assert_eq!(call(&other, local_user(ADA), "greet").await.status, CallStatus::Error);
     assert_eq!(request_counts(&authority), before);
-    authority.set_behaviour(Authority::honest());
+    authority.set_behaviour(Authority::conforming());
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }
@@ -127,12 +127,12 @@ async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
 async fn an_authority_that_is_down_costs_nobody_the_sign_in() {
     let (stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    authority.set_behaviour(Authority::honest().with(Misbehavior::TokenHtmlError));
+    authority.set_behaviour(Authority::conforming().with(Misbehavior::TokenHtmlError));
     authority.expire_tokens();
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(standing.signed_in, GrantState::Yes, "{standing:?}");
-    authority.set_behaviour(Authority::honest());
+    authority.set_behaviour(Authority::conforming());
     stage.clock.advance(2); // the backoff has elapsed
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }
@@ -181,12 +181,12 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
 
 #[tokio::test]
 async fn too_few_scopes_are_no_refusal() {
-    let silent = Authority::honest().with(Misbehavior::ChallengeMissing);
+    let silent = Authority::conforming().with(Misbehavior::ChallengeMissing);
     let (stage, authority) = oauth_stage_with("shared", silent).await;
     let form = json!({ "authentication": { "type": "oauth", "scopes": ["write"] } });
     stage.hub.update_server(local_user(ADA), "guarded", form).await.unwrap();
     let (query, proof) = start_sign_in(&stage.hub, &authority, None).await;
-    authority.set_behaviour(Authority::honest());
+    authority.set_behaviour(Authority::conforming());
     let back = stage.hub.complete_sign_in(&query, &proof).await.unwrap();
     assert_eq!(back.progress, SignInStatus::Done);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();

@@ -325,7 +325,7 @@ fn failure_reason(progress: &SignInStatus) -> &str {
 }
 
 async fn outcome(switch: Misbehavior) -> (String, GrantState, Observations) {
-    let (stage, authority) = oauth_stage_with("shared", Authority::honest().with(switch)).await;
+    let (stage, authority) = oauth_stage_with("shared", Authority::conforming().with(switch)).await;
     let now = authority.clock()().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     stage.clock.advance(i64::try_from(now).unwrap() - stage.clock.now().as_second());
     let mut life = std::pin::pin!(run_lifecycle(&stage, &authority));
@@ -338,7 +338,7 @@ async fn outcome(switch: Misbehavior) -> (String, GrantState, Observations) {
             text
         }
     };
-    let text = authority.masked(&text);
+    let text = authority.mask_addresses(&text);
     for secret in authority.secrets() {
         assert!(!text.contains(&secret), "{switch:?}: {text}");
     }
@@ -360,7 +360,7 @@ async fn what_people_read_and_what_is_kept() {
             "{switch:?}: {signed_in:?}"
         );
         // Resource metadata may be hosted at another origin; it is compared to the resource all the same.
-        assert_eq!(seen.canary > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.canary_connections > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: a spent token is not sent again");
         // Error texts of another authorization server are not shown.
         let is_stranger = text.contains("another authorization server");

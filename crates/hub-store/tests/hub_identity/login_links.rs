@@ -22,7 +22,7 @@ async fn a_link_signs_in_once_and_ends_all_others() {
         assert_eq!(code(stage.hub.redeem_login_link(&wrong, &local_browser()).await), "unauthorized");
     }
     let signed_in = stage.hub.redeem_login_link(&link, &local_browser()).await.unwrap();
-    assert_eq!((signed_in.scope, &*signed_in.user.name), (ADA, "local"));
+    assert_eq!((signed_in.actor, &*signed_in.user.name), (ADA, "local"));
     assert_eq!(stage.hub.session(&signed_in.cookie, HOST).await.unwrap(), Some((ADA, signed_in.csrf)));
     for used in [link, first, last] {
         assert_eq!(code(stage.hub.redeem_login_link(&used, &local_browser()).await), "unauthorized");

@@ -9,7 +9,7 @@ async fn whatever_is_wrong_the_answer_is_the_same() {
     let stage = Stage::open().await;
     let carol = stage.add_user(ADA, "carol", PASSWORD).await;
     let signed_in = stage.hub.log_in(LOCAL, " carol ", &PASSWORD.into(), &local_browser()).await.unwrap();
-    assert_eq!((signed_in.scope, signed_in.user.id), (scope(LOCAL, carol), carol));
+    assert_eq!((signed_in.actor, signed_in.user.id), (scope(LOCAL, carol), carol));
     let again = stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &local_browser()).await.unwrap();
     assert_ne!(again.cookie, signed_in.cookie, "each login creates a session");
     assert_eq!(stage.session_scope(&signed_in.cookie).await, stage.session_scope(&again.cookie).await);
@@ -137,7 +137,7 @@ async fn signing_out_ends_one_session() {
     stage.hub.log_out(&one.cookie).await.unwrap();
     stage.hub.log_out(&"nothing".into()).await.unwrap();
     assert_eq!(stage.session_scope(&one.cookie).await, None);
-    assert_eq!(stage.session_scope(&other.cookie).await, Some(other.scope));
+    assert_eq!(stage.session_scope(&other.cookie).await, Some(other.actor));
     assert_eq!(stage.session_scope(&other.csrf).await, None, "the CSRF token is not a cookie");
     let ended = stage.actions(LOCAL).await.into_iter().filter(|action| action == "session.ended").count();
     assert_eq!(ended, 1);
@@ -153,25 +153,25 @@ async fn a_password_change_ends_sessions_and_tokens_of_that_user_alone() {
     let (own, other, of_dora) = (sign_in("carol").await, sign_in("carol").await, sign_in("dora").await);
     let issue =
         async |actor: Actor| stage.hub.issue_token(actor, actor.subject(), "script", None).await.unwrap().0;
-    let (token, token_of_dora) = (issue(own.scope).await, issue(of_dora.scope).await);
+    let (token, token_of_dora) = (issue(own.actor).await, issue(of_dora.actor).await);
     let (new, old): (Secret, Secret) = ("another password".into(), PASSWORD.into());
-    let by = ChangedBy::User { old: Some(&old), session: Some(&local_browser()) };
-    let foreign = stage.hub.set_password(of_dora.scope, carol, &new, by).await;
+    let by = ChangedBy::User { old_password: Some(&old), session: Some(&local_browser()) };
+    let foreign = stage.hub.set_password(of_dora.actor, carol, &new, by).await;
     assert_eq!(code(foreign), "not_yours", "the old password is not sufficient for another user");
     let mut events = stage.hub.events().subscribe(LOCAL, None);
-    let set = stage.hub.set_password(own.scope, carol, &new, by).await.unwrap();
+    let set = stage.hub.set_password(own.actor, carol, &new, by).await.unwrap();
     for kind in ["session", "token", "user"] {
         assert_eq!(next(&mut events).await.kind, kind, "open streams recheck their session");
     }
     let renewed = set.session.unwrap();
-    assert_eq!(stage.session_scope(&renewed.cookie).await, Some(own.scope));
+    assert_eq!(stage.session_scope(&renewed.cookie).await, Some(own.actor));
     assert_eq!(
         (stage.session_scope(&own.cookie).await, stage.session_scope(&other.cookie).await),
         (None, None)
     );
     assert_eq!(code(stage.hub.authenticate(token.expose()).await), "unauthorized");
-    assert_eq!(stage.session_scope(&of_dora.cookie).await, Some(of_dora.scope));
-    assert_eq!(stage.hub.authenticate(token_of_dora.expose()).await, Ok(of_dora.scope));
+    assert_eq!(stage.session_scope(&of_dora.cookie).await, Some(of_dora.actor));
+    assert_eq!(stage.hub.authenticate(token_of_dora.expose()).await, Ok(of_dora.actor));
     assert_eq!(code(stage.hub.log_in(LOCAL, "carol", &old, &local_browser()).await), "unauthorized");
     assert_eq!(code(stage.hub.log_in(LOCAL, "carol", &new, &local_browser()).await), "done");
 }

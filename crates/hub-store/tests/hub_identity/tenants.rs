@@ -46,7 +46,7 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     assert_eq!((stage.documents(LOCAL).await, stage.actions(LOCAL).await), before);
     events.publish(LOCAL, NewEvent::new("last", json!({})));
     assert_eq!(next(&mut of_ada).await.kind, "last", "nothing happened to the tenant");
-    assert_eq!(stage.session_scope(&own.cookie).await, Some(own.scope));
+    assert_eq!(stage.session_scope(&own.cookie).await, Some(own.actor));
 }
 
 #[tokio::test]

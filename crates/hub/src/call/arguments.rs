@@ -10,19 +10,19 @@ use crate::blocking_input::{self, read_on_thread};
 use crate::error::CliError;
 
 /// Reads the arguments of a call: inline JSON, `@file`, or `-` for standard input.
-pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, CliError> {
-    let (source, text) = if typed == "-" {
+pub(crate) async fn read(argument: &str) -> Result<Map<String, Value>, CliError> {
+    let (source, text) = if argument == "-" {
         let read = read_on_thread(|| io::read_to_string(io::stdin())).await;
         let text =
             read.map_err(|error| CliError::usage(format!("--args: failed to read standard input: {error}")))?;
         ("--args from standard input".to_owned(), text)
-    } else if let Some(path) = typed.strip_prefix('@') {
+    } else if let Some(path) = argument.strip_prefix('@') {
         let text = blocking_input::read_file(path)
             .await
             .map_err(|error| CliError::usage(format!("--args: failed to read {path}: {error}")))?;
         (format!("--args from {path}"), text)
     } else {
-        ("--args".to_owned(), typed.to_owned())
+        ("--args".to_owned(), argument.to_owned())
     };
     check_json(&text, Limits::default())
         .map_err(|error| CliError::usage(format!("{source}: unsupported JSON: {error}")))?;
@@ -46,7 +46,7 @@ pub(crate) async fn read(typed: &str) -> Result<Map<String, Value>, CliError> {
 }
 
 /// Parses `field=value`.
-pub(crate) fn parse_answer(typed: &str) -> Result<(String, String), String> {
-    let (field, value) = typed.split_once('=').ok_or("must have the form field=value")?;
+pub(crate) fn parse_answer(argument: &str) -> Result<(String, String), String> {
+    let (field, value) = argument.split_once('=').ok_or("must have the form field=value")?;
     Ok((field.trim().to_owned(), value.to_owned()))
 }

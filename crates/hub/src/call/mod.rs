@@ -37,31 +37,31 @@ pub(crate) struct CallOptions {
 }
 
 pub(crate) async fn run(server: Target, options: CallOptions) -> Result<ExitCode, CliError> {
-    let CallOptions { tool, args, answers, json } = options;
+    let CallOptions { tool, args, answers: given_answers, json } = options;
     let arguments = arguments::read(&args).await?;
     let (screen, verbose) = (server.screen.clone(), server.verbose);
     let timeout = server.timeout;
-    let asker = TerminalElicitor::new(screen.clone(), answers);
-    let (forms, pages, log) = (asker.clone(), asker.clone(), screen.clone());
-    let dress = move |client: ClientBuilder| {
+    let elicitor = TerminalElicitor::new(screen.clone(), given_answers);
+    let (forms, pages, log) = (elicitor.clone(), elicitor.clone(), screen.clone());
+    let configure = move |client: ClientBuilder| {
         let client = client
             .roots(roots::current_directory())
-            .on_elicit(move |ask| forms.clone().form(ask))
-            .on_elicit_url(move |ask| pages.clone().url(ask));
+            .on_elicit(move |request| forms.clone().elicit_form(request))
+            .on_elicit_url(move |request| pages.clone().url(request));
         if verbose { client.on_log(LogLevel::Debug, move |message| show_log(&log, &message)) } else { client }
     };
     let work = async |client: &Client| {
-        asker.set_server_name(client.server().map(|server| one_line(&server.name)));
+        elicitor.set_server_name(client.server().map(|server| one_line(&server.name)));
         let tool = find_tool(client, &tool).await?;
         let result = call(client, &tool, arguments, &screen, timeout).await?;
-        asker.show_unused();
+        elicitor.show_unused();
         Ok((result, client.revision()))
     };
-    let (result, revision) = server.with_client(dress, work).await?;
+    let (result, revision) = server.with_client(configure, work).await?;
     if json {
         print(&format!("{}\n", to_json(&tool, &result, &to_value(&result.content, revision))))?;
     } else {
-        show(&result, &screen)?;
+        print_tool_result(&result, &screen)?;
     }
     Ok(ExitCode::from(u8::from(result.is_error == Some(true))))
 }
@@ -73,12 +73,12 @@ async fn call(
     screen: &Arc<Screen>,
     timeout: Duration,
 ) -> Result<CallToolResult, CliError> {
-    let shown = screen.clone();
+    let output_screen = screen.clone();
     let mut call = client
         .call(&tool.name, arguments)
         .timeout(timeout)
         .extend_on_progress(timeout * PROGRESS_TIMEOUT_FACTOR)
-        .progress(move |progress| shown.progress(&progress));
+        .progress(move |progress| output_screen.progress(&progress));
     if tool.execution.as_ref().and_then(|execution| execution.task_support) == Some(TaskSupport::Required) {
         call = call.as_task(TASK_TTL);
     }
@@ -109,13 +109,13 @@ async fn find_tool(client: &Client, name: &str) -> Result<Tool, CliError> {
         return Ok(tool.clone());
     }
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-    let alike = similar_names(name, &names);
-    let advice = if alike.is_empty() {
+    let similar = similar_names(name, &names);
+    let advice = if similar.is_empty() {
         "list the tools of the server with `linchpin inspect`".to_owned()
     } else {
         format!(
             "did you mean {}?",
-            alike.iter().map(|name| truncate(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
+            similar.iter().map(|name| truncate(&one_line(name), 128)).collect::<Vec<_>>().join(" or ")
         )
     };
     Err(CliError::new(CliErrorKind::UnknownTool, format!("unknown tool `{name}`: {advice}")))
@@ -124,18 +124,18 @@ async fn find_tool(client: &Client, name: &str) -> Result<Tool, CliError> {
 /// Returns similar names, best match first.
 fn similar_names<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['_', '.', '/'], "-");
-    let wanted = plain(name);
-    let likeness = |other: &str| {
+    let plain_name = plain(name);
+    let similarity = |other: &str| {
         let other = plain(other);
-        let contains = wanted.len() > 2 && (other.contains(&wanted) || wanted.contains(&other));
-        strsim::normalized_damerau_levenshtein(&wanted, &other).max(if contains {
+        let contains = plain_name.len() > 2 && (other.contains(&plain_name) || plain_name.contains(&other));
+        strsim::normalized_damerau_levenshtein(&plain_name, &other).max(if contains {
             MIN_SIMILARITY
         } else {
             0.0
         })
     };
-    let mut found: Vec<(f64, &str)> = names.iter().map(|other| (likeness(other), *other)).collect();
-    found.retain(|(likeness, _)| *likeness >= MIN_SIMILARITY);
+    let mut found: Vec<(f64, &str)> = names.iter().map(|other| (similarity(other), *other)).collect();
+    found.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
     found.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     found.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
@@ -149,7 +149,7 @@ fn to_json(tool: &str, result: &CallToolResult, content: &Value) -> Value {
     })
 }
 
-fn show(result: &CallToolResult, screen: &Screen) -> Result<(), CliError> {
+fn print_tool_result(result: &CallToolResult, screen: &Screen) -> Result<(), CliError> {
     let is_error = result.is_error == Some(true);
     let text = output::format_result(result, if is_error { screen.style } else { OutputStyle::stdout() });
     match text.is_empty() {

@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn shown_of(result: Value) -> String {
+    fn render(result: Value) -> String {
         format_result(&serde_json::from_value(result).unwrap(), OutputStyle::plain(80))
     }
 
@@ -86,7 +86,7 @@ mod tests {
     fn everything_has_a_line() {
         let image = format_content(&Content::image([0; 12_000], "image/png"), OutputStyle::plain(80));
         assert_eq!(image, "[image/png, 12 KB]");
-        let shown = shown_of(json!({ "content": [
+        let shown = render(json!({ "content": [
             { "type": "text", "text": "one\u{1b}" },
             { "type": "audio", "data": "AAAA", "mimeType": "audio/wav" },
             { "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain" },
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn without_text_the_structure_is_shown() {
-        let shown = shown_of(json!({ "content": [], "structuredContent": { "a": [1] } }));
+        let shown = render(json!({ "content": [], "structuredContent": { "a": [1] } }));
         assert_eq!(shown, "{\n  \"a\": [\n    1\n  ]\n}");
-        assert_eq!(shown_of(json!({ "content": [] })), "");
+        assert_eq!(render(json!({ "content": [] })), "");
         assert_eq!(format_size(&"A".repeat(4 << 20)), "3.0 MB");
     }
 }

@@ -201,10 +201,10 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
 
 /// Formats the servers of an agent as `SLUG:TOOL,…`, with the trusted tools in parentheses.
 async fn format_selection(api: &ApiClient, servers: &Value) -> Result<Value, CliError> {
-    let known = api.list("/servers", usize::MAX).await?;
+    let all_servers = api.list("/servers", usize::MAX).await?;
     let line = |(id, selection): (&String, &Value)| {
         let slug =
-            known.iter().find(|server| server["id"] == **id).and_then(|server| server["slug"].as_str());
+            all_servers.iter().find(|server| server["id"] == **id).and_then(|server| server["slug"].as_str());
         let list = |name: &str| {
             let names = selection[name].as_array().into_iter().flatten().filter_map(Value::as_str);
             names.collect::<Vec<_>>().join(",")
@@ -244,9 +244,9 @@ pub(crate) async fn find_optional(
 }
 
 /// Finds an item by name or id and returns its id. A name must be unique.
-pub(super) fn find_id(all: &[Value], what: &str, argument: &str) -> Result<String, CliError> {
+pub(super) fn find_id(all: &[Value], noun: &str, argument: &str) -> Result<String, CliError> {
     let mut found = all.iter().filter(|item| item["id"] == argument || item["name"] == argument);
-    let fail = |text: &str| CliError::new(CliErrorKind::Other, format!("{text} {what} `{argument}`"));
+    let fail = |text: &str| CliError::new(CliErrorKind::Other, format!("{text} {noun} `{argument}`"));
     match (found.next().and_then(|item| item["id"].as_str()), found.next()) {
         (Some(id), None) => Ok(id.to_owned()),
         (Some(_), Some(_)) => Err(fail("use the id: there is more than one")),

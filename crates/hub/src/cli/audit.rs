@@ -74,9 +74,9 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
                 let text = "--hub is not supported: run `linchpin audit export` on the machine of the hub";
                 return Err(CliError::usage(text));
             }
-            let place = context.paths()?;
+            let paths = context.paths()?;
             let (store, folder) =
-                (place.open_existing_store().await?, place.segment_folder(&Config::open(&place.config)?));
+                (paths.open_existing_store().await?, paths.segment_folder(&Config::open(&paths.config)?));
             loop {
                 let rows = store.audit_entries(LOCAL, after, MAX_PAGE_SIZE).await?;
                 // Entries missing from the store are in a segment; they may have been moved since the last read.
@@ -102,12 +102,12 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
     }
 }
 
-async fn verify_local(place: &HubPaths) -> Result<Value, CliError> {
-    let config = Config::open(&place.config)?;
-    let files = audit_files(place, &config);
-    let store = match place.open_existing_store().await {
-        Err(failure) if !place.has_store() && place.keys.exists() => {
-            let signer = AuditSigner::new(&place.read_keys()?.audit);
+async fn verify_local(paths: &HubPaths) -> Result<Value, CliError> {
+    let config = Config::open(&paths.config)?;
+    let files = audit_files(paths, &config);
+    let store = match paths.open_existing_store().await {
+        Err(failure) if !paths.has_store() && paths.keys.exists() => {
+            let signer = AuditSigner::new(&paths.read_keys()?.audit);
             let head =
                 files.heads.as_ref().map(|file| file.find(None, LOCAL, signer.public_key())).transpose()?;
             return Err(match head.flatten() {
@@ -123,14 +123,14 @@ async fn verify_local(place: &HubPaths) -> Result<Value, CliError> {
         }
         store => store?,
     };
-    let signer = AuditSigner::new(&place.read_keys()?.audit);
+    let signer = AuditSigner::new(&paths.read_keys()?.audit);
     Ok(json!(verify(&*store, LOCAL, signer.public_key(), &files).await?))
 }
 
 /// Returns the audit files outside the database: checkpoints, chain heads and segments.
-pub(super) fn audit_files(place: &HubPaths, config: &Config) -> AuditFiles {
-    let (checkpoints, segments) = (Some(place.checkpoint_file()), Some(place.segment_folder(config)));
-    AuditFiles { checkpoints, heads: Some(place.head_file(config)), segments }
+pub(super) fn audit_files(paths: &HubPaths, config: &Config) -> AuditFiles {
+    let (checkpoints, segments) = (Some(paths.checkpoint_file()), Some(paths.segment_folder(config)));
+    AuditFiles { checkpoints, heads: Some(paths.head_file(config)), segments }
 }
 
 /// Signs the current chain head while no hub runs.
@@ -139,11 +139,11 @@ async fn accept(context: &CommandContext) -> Result<(), CliError> {
         let text = "--hub is not supported: run `linchpin audit accept` on the machine of the hub";
         return Err(CliError::usage(text));
     }
-    let place = context.paths()?;
-    let config = Config::open(&place.config)?;
-    let _lock = place.lock()?;
-    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
-    let AuditFiles { checkpoints, heads, segments } = audit_files(&place, &config);
+    let paths = context.paths()?;
+    let config = Config::open(&paths.config)?;
+    let _lock = paths.lock()?;
+    let (store, keys) = (paths.open_existing_store().await?, paths.read_keys()?);
+    let AuditFiles { checkpoints, heads, segments } = audit_files(&paths, &config);
     let options = HubOptions { checkpoints, heads, segments, ..HubOptions::default() };
     let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), options);
     Ok(hub.accept_audit().await?)

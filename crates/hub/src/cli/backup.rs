@@ -69,12 +69,12 @@ pub(super) async fn backup(
     context: &CommandContext,
     Backup { file, force, with_keys }: Backup,
 ) -> Result<(), CliError> {
-    let place = local_paths(context)?;
+    let paths = local_paths(context)?;
     if file.exists() && !force {
         let text = format!("`{}` already exists: choose another file, or add --force", file.display());
         return Err(CliError::new(CliErrorKind::Other, text));
     }
-    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
+    let (store, keys) = (paths.open_existing_store().await?, paths.read_keys()?);
     let write_error = |error| with_file(&file, CliError::from(error));
     let draft = BufWriter::new(AtomicFile::new(&file, &SystemPlatform).map_err(write_error)?);
     let mut writer = BackupWriter::new(draft, &keys, SystemPlatform.now(), with_keys)?;
@@ -89,10 +89,10 @@ pub(super) async fn backup(
         }
         writer.finish()
     };
-    let (copied, written) = tokio::join!(store.export_snapshot(to), write);
+    let (copied, write_result) = tokio::join!(store.export_snapshot(to), write);
     screen.clear();
-    let (draft, contents) = match (copied, written) {
-        (Ok(()), written) => written?,
+    let (draft, contents) = match (copied, write_result) {
+        (Ok(()), write_result) => write_result?,
         // A failed writer closes the channel, which fails the copy: the writer's error is the cause.
         (Err(_), Err(error)) | (Err(error), Ok(_)) => return Err(error.into()),
     };
@@ -115,23 +115,23 @@ pub(super) async fn restore(
     context: &CommandContext,
     Restore { file }: Restore,
 ) -> Result<ExitCode, CliError> {
-    let place = local_paths(context)?;
-    if let Some(RunningHub { url, pid, .. }) = place.running() {
+    let paths = local_paths(context)?;
+    if let Some(RunningHub { url, pid, .. }) = paths.running() {
         let text = format!(
             "a hub runs on `{}` at {url} (process {pid}): stop it first, or choose an empty directory with --data-dir",
-            place.data().display()
+            paths.data().display()
         );
         return Err(CliError::new(CliErrorKind::Other, text));
     }
     let file_error = |error: linchpin_hub_core::Error| with_file(&file, error.into());
     let open = || {
-        let opened = File::open(&file).map_err(|error| with_file(&file, error.into()))?;
-        BackupReader::new(BufReader::new(opened)).map_err(file_error)
+        let file_handle = File::open(&file).map_err(|error| with_file(&file, error.into()))?;
+        BackupReader::new(BufReader::new(file_handle)).map_err(file_error)
     };
-    let (reader, config, screen) = (open()?, Config::open(&place.config)?, Screen::new());
+    let (reader, config, screen) = (open()?, Config::open(&paths.config)?, Screen::new());
     let (keys, are_new) = match reader.keys() {
-        Some(text) if !place.keys.exists() => (KeyFile::parse(&place.keys, text)?, true),
-        _ => (place.read_keys()?, false),
+        Some(text) if !paths.keys.exists() => (KeyFile::parse(&paths.keys, text)?, true),
+        _ => (paths.read_keys()?, false),
     };
     let (size, mut next_update) = (std::fs::metadata(&file)?.len(), 0);
     let on_progress = |bytes: u64| {
@@ -143,15 +143,15 @@ pub(super) async fn restore(
     let contents = reader.verify(&keys, on_progress).map_err(file_error)?;
     screen.clear();
     let public_key = AuditSigner::new(&keys.audit).public_key().to_vec();
-    check_checkpoints(&place, &contents, &public_key)?;
+    check_checkpoints(&paths, &contents, &public_key)?;
 
-    place.create()?;
-    let lock = place.lock()?;
-    let store = place.store(Durability::Power).await?;
+    paths.create()?;
+    let lock = paths.lock()?;
+    let store = paths.store(Durability::Power).await?;
     if !store.tenants().await?.is_empty() {
         let text = format!(
             "{} is not empty: restore into an empty data directory or database",
-            place.describe_store()
+            paths.describe_store()
         );
         return Err(CliError::new(CliErrorKind::Other, text));
     }
@@ -185,11 +185,11 @@ pub(super) async fn restore(
     screen.clear();
     if let Err(error) = read.and(stored) {
         if are_new {
-            let _ = std::fs::remove_file(&place.keys); // the backup contains the keys
+            let _ = std::fs::remove_file(&paths.keys); // the backup contains the keys
         }
         return Err(file_error(error));
     }
-    let files = audit::audit_files(&place, &config);
+    let files = audit::audit_files(&paths, &config);
     let (checkpoints, heads) = (files.checkpoints.clone(), files.heads.clone());
     let options = HubOptions { checkpoints, heads, ..HubOptions::default() };
     let hub = Hub::new(Arc::new(SystemPlatform), store.clone(), keys, Egress::default(), options);
@@ -213,14 +213,14 @@ fn local_paths(context: &CommandContext) -> Result<HubPaths, CliError> {
 
 /// Checks that no local checkpoint is newer than the backup: otherwise the restored audit log would verify as
 /// truncated.
-fn check_checkpoints(place: &HubPaths, contents: &BackupSummary, public_key: &[u8]) -> Result<(), CliError> {
-    let file = place.checkpoint_file();
+fn check_checkpoints(paths: &HubPaths, contents: &BackupSummary, public_key: &[u8]) -> Result<(), CliError> {
+    let file = paths.checkpoint_file();
     for (tenant, last) in &contents.heads {
-        let (known, _) = last_checkpoint(&file, *tenant, public_key)?;
-        let known = known.map_or(0, |checkpoint| checkpoint.head.number);
-        if known > *last {
+        let (stored_checkpoint, _) = last_checkpoint(&file, *tenant, public_key)?;
+        let stored_checkpoint = stored_checkpoint.map_or(0, |checkpoint| checkpoint.head.number);
+        if stored_checkpoint > *last {
             let text = format!(
-                "`{}` has a checkpoint of audit entry {known}, but the backup ends with entry {last}: to restore the older state, move \
+                "`{}` has a checkpoint of audit entry {stored_checkpoint}, but the backup ends with entry {last}: to restore the older state, move \
                  that file elsewhere and archive it",
                 file.display()
             );
@@ -235,11 +235,11 @@ fn with_file(file: &Path, failure: CliError) -> CliError {
 }
 
 /// Shows the progress on a terminal.
-fn show_progress(context: &CommandContext, screen: &Screen, done: u64, total: Option<u64>, what: &str) {
+fn show_progress(context: &CommandContext, screen: &Screen, done: u64, total: Option<u64>, label: &str) {
     if screen.style.is_terminal && !context.output.json {
         let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
         screen.progress(&match total {
-            Some(total) => Progress::from((number(done * 100 / total.max(1)), 100.0, what)),
+            Some(total) => Progress::from((number(done * 100 / total.max(1)), 100.0, label)),
             None => Progress::from(number(done)),
         });
     }

@@ -234,7 +234,7 @@ impl Cli {
     }
 
     /// Returns the log format, from the `serve` command or from the global options.
-    pub(crate) fn log(&self) -> Option<serve::Log> {
+    pub(crate) fn log(&self) -> Option<serve::LogFormat> {
         match &self.command {
             Some(Command::Serve(options)) => options.log.or(self.serve.log),
             _ => self.serve.log,
@@ -284,10 +284,12 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Some(Command::User { command }) => or_interrupted(user::run(&context, command)).await?,
         Some(Command::LoginLink) => or_interrupted(login_link(&context)).await?,
         Some(Command::Key { command }) => or_interrupted(key::run(&context, &command)).await?,
-        Some(Command::Backup(what)) => or_interrupted(backup::backup(&context, what)).await?,
-        Some(Command::Restore(what)) => return or_interrupted(backup::restore(&context, what)).await,
+        Some(Command::Backup(command_args)) => or_interrupted(backup::backup(&context, command_args)).await?,
+        Some(Command::Restore(command_args)) => {
+            return or_interrupted(backup::restore(&context, command_args)).await;
+        }
         Some(Command::Import(files)) => return or_interrupted(import::run(&context, files)).await,
-        Some(Command::Export(what)) => or_interrupted(export::run(&context, what)).await?,
+        Some(Command::Export(command_args)) => or_interrupted(export::run(&context, command_args)).await?,
         Some(Command::Completions { shell }) => print_completions(shell)?,
         Some(Command::Demo { http: None }) => demo::server().run().await.map_err(to_anyhow)?,
         Some(Command::Demo { http: Some(address) }) => serve_demo(&address, json).await?,

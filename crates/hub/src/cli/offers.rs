@@ -103,11 +103,13 @@ pub(super) async fn run_prompt(context: &CommandContext, command: PromptCommand)
             let arguments: serde_json::Map<_, _> =
                 arguments.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
             let path = format!("/servers/{}/prompts/{}", percent_encode(&server), percent_encode(&prompt));
-            let got = api.post(&path, &json!({ "arguments": arguments })).await?;
+            let rendered = api.post(&path, &json!({ "arguments": arguments })).await?;
             if context.output.json {
-                context.output.print_value(&got)?;
+                context.output.print_value(&rendered)?;
             }
-            for message in got["messages"].as_array().into_iter().flatten().filter(|_| !context.output.json) {
+            for message in
+                rendered["messages"].as_array().into_iter().flatten().filter(|_| !context.output.json)
+            {
                 let role = message["role"].as_str().unwrap_or_default();
                 let block = &message["content"];
                 let text = block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned);

@@ -20,9 +20,9 @@ pub(crate) const fn column(heading: &'static str, pointer: &'static str) -> Colu
 pub(crate) const fn column_or(
     heading: &'static str,
     pointer: &'static str,
-    otherwise: &'static str,
+    placeholder: &'static str,
 ) -> Column {
-    Column(heading, [pointer, otherwise], Style::Plain)
+    Column(heading, [pointer, placeholder], Style::Plain)
 }
 
 /// Like [`column`], highlighted as the name of the item.
@@ -58,8 +58,8 @@ impl Output {
             return self.print_value(item);
         }
         let line = |field: &Column| vec![Cell::new(field.0, Style::Dim), field.cell(item)];
-        let has = |field: &&Column| !is_empty_value(field.value(item));
-        let rows: Vec<_> = columns.iter().filter(has).map(line).collect();
+        let has_value = |field: &&Column| !is_empty_value(field.value(item));
+        let rows: Vec<_> = columns.iter().filter(has_value).map(line).collect();
         print(&table(&rows, 0, OutputStyle::stdout()))
     }
 

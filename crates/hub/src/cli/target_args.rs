@@ -82,9 +82,9 @@ impl TargetArgs {
             let text = "missing <URL|COMMAND>: give the URL of a server, or the command that starts it";
             return Err(CliError::usage(text));
         }
-        let place = TargetServer::parse(self.place, self.headers)?;
+        let target = TargetServer::parse(self.place, self.headers)?;
         let screen = Arc::new(Screen::new());
         let (timeout, revision) = (self.timeout, self.revision);
-        Ok(Target { server: place, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })
+        Ok(Target { server: target, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })
     }
 }

@@ -76,8 +76,10 @@ async fn revoke(api: &ApiClient, token: &str, agent: Option<&str>) -> Result<(),
     let Err(failure) = revoked else { return Ok(()) };
     if failure.status() == Some(404) {
         let all = api.list("/tokens?owner=all", usize::MAX).await?;
-        let found = all.iter().find(|known| known["id"] == token);
-        if let Some(name) = found.and_then(|known| known["owner_name"].as_str().or(known["owner"].as_str())) {
+        let found = all.iter().find(|token_view| token_view["id"] == token);
+        if let Some(name) =
+            found.and_then(|token_view| token_view["owner_name"].as_str().or(token_view["owner"].as_str()))
+        {
             let text = format!("the token belongs to `{}`: check --agent", sanitize(name));
             return Err(CliError::new(CliErrorKind::Other, text));
         }

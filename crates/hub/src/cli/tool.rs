@@ -107,8 +107,8 @@ impl ToolArg {
 
     /// Explains why a server does not have the tool. The hub returns 409 if the tools of the server are not known yet.
     async fn missing_tool_error(&self, api: &ApiClient, server: &str) -> Result<CliError, CliError> {
-        let known = api.get(&format!("/servers/{}", percent_encode(server))).await?;
-        let slug = known["slug"].as_str().unwrap_or(server);
+        let server_view = api.get(&format!("/servers/{}", percent_encode(server))).await?;
+        let slug = server_view["slug"].as_str().unwrap_or(server);
         let name = format!("mcp_{slug}__{}", self.tool);
         match api.get(&format!("/tools/{}", percent_encode(&name))).await {
             Err(failure) if failure.status() == Some(409) => Ok(failure),
@@ -212,6 +212,6 @@ pub(super) fn print_outcome(context: &CommandContext, call: &Value) -> Result<Ex
     }
     // `error` is only the first line of the result of a failed tool: print the complete text, once.
     let summary = text("summary").filter(|summary| !summary.is_empty());
-    let why = summary.or(text("error")).or(text("warning")).unwrap_or("the tool failed without a message");
-    Err(CliError::new(CliErrorKind::Other, format!("{status}: {}", sanitize(why))))
+    let reason = summary.or(text("error")).or(text("warning")).unwrap_or("the tool failed without a message");
+    Err(CliError::new(CliErrorKind::Other, format!("{status}: {}", sanitize(reason))))
 }

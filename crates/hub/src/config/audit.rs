@@ -48,8 +48,8 @@ pub(crate) struct AuditConfig {
 impl AuditConfig {
     pub(super) fn read(mut form: ObjectReader) -> Result<Self> {
         let durability = form.string("durability", 20)?.map(|text| {
-            let wrong = |_| form.error("durability", "must be `process` or `power`");
-            Durability::from_str(&text, false).map_err(wrong)
+            let invalid_durability = |_| form.error("durability", "must be `process` or `power`");
+            Durability::from_str(&text, false).map_err(invalid_durability)
         });
         let durability = durability.transpose()?;
         let (days, folder) =

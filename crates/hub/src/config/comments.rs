@@ -8,12 +8,12 @@ pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     let position = document.get("servers").and_then(Item::as_table).and_then(Table::position);
     let servers = document.get_mut("servers")?.as_table_like_mut()?;
     let next = servers.iter().map(|(name, _)| name.to_owned()).skip_while(|name| name != slug).nth(1);
-    let above = servers.key(slug).map(|key| detached_comments(key.leaf_decor())).unwrap_or_default();
+    let comments_above = servers.key(slug).map(|key| detached_comments(key.leaf_decor())).unwrap_or_default();
     let removed = servers.remove(slug)?;
     if removed.is_value() {
         match next.and_then(|next| servers.key_mut(&next)) {
-            Some(mut next) => prepend(next.leaf_decor_mut(), &above),
-            None => insert_before_next_table(document, position, &above),
+            Some(mut next) => prepend(next.leaf_decor_mut(), &comments_above),
+            None => insert_before_next_table(document, position, &comments_above),
         }
     }
     let mut tables = Vec::new();
@@ -37,11 +37,11 @@ fn collect_tables<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
 
 /// Returns the text above an item up to the last empty line.
 fn detached_comments(decor: &Decor) -> String {
-    let above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
-    let lines: Vec<_> = above.split_inclusive('\n').collect();
+    let comments_above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let lines: Vec<_> = comments_above.split_inclusive('\n').collect();
     let last = lines.iter().rposition(|line| line.ends_with('\n') && line.trim().is_empty());
-    let kept = lines[..last.unwrap_or_default()].concat();
-    if kept.trim().is_empty() { String::new() } else { kept }
+    let remaining = lines[..last.unwrap_or_default()].concat();
+    if remaining.trim().is_empty() { String::new() } else { remaining }
 }
 
 /// Inserts a text above the first table after this position, or at the end of the file.
@@ -72,15 +72,15 @@ fn prepend(decor: &mut Decor, text: &str) {
 
 /// Joins two texts with an empty line between them.
 fn join_with_blank_line(text: &str, rest: &str) -> String {
-    let is_apart = text.is_empty() || rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');
-    format!("{text}{}{rest}", if is_apart { "" } else { "\n" })
+    let is_separate = text.is_empty() || rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n');
+    format!("{text}{}{rest}", if is_separate { "" } else { "\n" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn without(text: &str, slug: &str) -> String {
+    fn remove_server(text: &str, slug: &str) -> String {
         let mut document: DocumentMut = text.parse().unwrap();
         remove(&mut document, slug).unwrap();
         document.to_string()
@@ -93,11 +93,11 @@ mod tests {
     fn only_comments_right_above_go_with_a_server() {
         let files = "# Ours.\n\n# Of the files, too.\n\n# Elsewhere.\n[servers.far]\nurl = \"https://a.example\"\n\
                      [servers.far.headers]\na = \"b\"\n\n# The end.\n";
-        assert_eq!(without(TEXT, "files"), files);
+        assert_eq!(remove_server(TEXT, "files"), files);
         let far = "# Ours.\n\n# The files.\n[servers.files]\ncommand = \"x\" # so\n\n# Of the files, too.\n\n# The end.\n";
-        assert_eq!(without(TEXT, "far"), far);
+        assert_eq!(remove_server(TEXT, "far"), far);
         assert_eq!(
-            without(&without(TEXT, "far"), "files"),
+            remove_server(&remove_server(TEXT, "far"), "files"),
             "# Ours.\n\n# Of the files, too.\n\n# The end.\n"
         );
         assert!(remove(&mut TEXT.parse().unwrap(), "other").is_none());
@@ -106,18 +106,18 @@ mod tests {
     #[test]
     fn what_stays_does_not_become_a_comment_of_what_comes_next() {
         let text = "# Ours.\n\n[servers.a]\ncommand = \"x\"\n[servers.b]\ncommand = \"y\"\n";
-        assert_eq!(without(text, "a"), "# Ours.\n\n[servers.b]\ncommand = \"y\"\n");
-        assert_eq!(without(&without(text, "a"), "b"), "# Ours.\n");
+        assert_eq!(remove_server(text, "a"), "# Ours.\n\n[servers.b]\ncommand = \"y\"\n");
+        assert_eq!(remove_server(&remove_server(text, "a"), "b"), "# Ours.\n");
         let text = "# Ours.\n\n[servers.a]\ncommand = \"x\"\n\n[history]\ndays = 1\n\n# Its heads.\n\n[servers.a.env]\nA = \"b\"\n";
-        assert_eq!(without(text, "a"), "# Ours.\n\n[history]\ndays = 1\n\n# Its heads.\n");
+        assert_eq!(remove_server(text, "a"), "# Ours.\n\n[history]\ndays = 1\n\n# Its heads.\n");
     }
 
     #[test]
     fn servers_on_one_line_are_removed_so_too() {
         let text = "[servers]\n# Ours.\n\n# One.\na = { command = \"x\" }\n# Two.\nb = { command = \"y\" }\n\n[history]\ndays = 1\n";
         let one = "[servers]\n# Ours.\n\n# Two.\nb = { command = \"y\" }\n\n[history]\ndays = 1\n";
-        assert_eq!(without(text, "a"), one);
-        assert_eq!(without(one, "b"), "[servers]\n# Ours.\n\n[history]\ndays = 1\n");
-        assert_eq!(without("servers = { a = { command = \"x\" } }\n", "a"), "servers = {}\n");
+        assert_eq!(remove_server(text, "a"), one);
+        assert_eq!(remove_server(one, "b"), "[servers]\n# Ours.\n\n[history]\ndays = 1\n");
+        assert_eq!(remove_server("servers = { a = { command = \"x\" } }\n", "a"), "servers = {}\n");
     }
 }

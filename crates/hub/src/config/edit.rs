@@ -91,9 +91,9 @@ pub(crate) fn set_demo_enabled(path: &Path, is_enabled: bool) -> Result<(), Conf
 fn set_value(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
-            let around = old.decor().clone();
+            let decor = old.decor().clone();
             *old = new;
-            *old.decor_mut() = around;
+            *old.decor_mut() = decor;
         }
         None => drop(table.insert(key, Item::Value(new))),
     }
@@ -132,12 +132,12 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
     for _ in 0..MAX_ATTEMPTS {
         let before = file::stamp(&target);
         let text = file::read_text(&target)?.unwrap_or_default();
-        let said = Config::parse(path, &text)?;
+        let config = Config::parse(path, &text)?;
         let mut document: DocumentMut =
             text.parse().map_err(|error: toml_edit::TomlError| ConfigError::new(path, error.message()))?;
         change(&mut document).map_err(|text| ConfigError::new(path, text))?;
         let text = document.to_string();
-        let has_changed = Config::parse(path, &text)? != said;
+        let has_changed = Config::parse(path, &text)? != config;
         // An editor does not take the lock, so check for a concurrent change.
         if file::stamp(&target) == before {
             private_file::write(&target, text.as_bytes(), &SystemPlatform).map_err(failed)?;
@@ -179,10 +179,10 @@ url = "https://a.example/mcp"
     }
 
     fn program(path: &Path, slug: &str) -> Result<(), String> {
-        added(path, slug, &json!({ "command": "npx" }))
+        add_server(path, slug, &json!({ "command": "npx" }))
     }
 
-    fn added(path: &Path, slug: &str, fields: &Value) -> Result<(), String> {
+    fn add_server(path: &Path, slug: &str, fields: &Value) -> Result<(), String> {
         add(path, slug, fields.as_object().unwrap()).map_err(|problem| problem.to_string())
     }
 
@@ -193,7 +193,7 @@ url = "https://a.example/mcp"
             "name": "Every \"thing\"", "description": null, "command": "npx", "args": ["-y", "server\\everything"],
             "env": {"KEY": "a=b"}, "timeout_ms": 5_000, "enabled": false,
         });
-        added(&path, "every", &fields).unwrap();
+        add_server(&path, "every", &fields).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with(TEXT), "{text}");
         let expected = "\n[servers.every]\nname = 'Every \"thing\"'\ncommand = \"npx\"\nargs = [\"-y\", 'server\\everything']\n\
@@ -277,7 +277,7 @@ url = "https://a.example/mcp"
             ("servers = 1", "a", json!({"command": "x"}), "`servers`"),
         ] {
             let (_folder, path) = folder(text);
-            let error = added(&path, slug, &fields).unwrap_err();
+            let error = add_server(&path, slug, &fields).unwrap_err();
             assert!(error.contains(expected), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }

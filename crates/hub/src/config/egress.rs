@@ -58,18 +58,22 @@ pub(super) fn networks(form: &mut ObjectReader, (name, whole): (&'static str, &s
 impl ProxyConfig {
     /// Parses `http://[user:$PASSWORD@]host:port`.
     fn read(text: &str) -> Result<Self> {
-        let wrong = |text: String| Error::invalid(PROXY_FIELD, text);
+        let invalid_proxy = |text: String| Error::invalid(PROXY_FIELD, text);
         let rest = text.strip_prefix("http://").ok_or_else(|| {
-            wrong("must be the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
+            invalid_proxy("must be the URL of an HTTP proxy, such as `http://proxy.example:3128`".to_owned())
         })?;
-        let (who, place) = rest.rsplit_once('@').map_or((None, rest), |(who, place)| (Some(who), place));
-        let url = format!("http://{}", place.trim_end_matches('/'));
-        Egress::builder().proxy(&url).build().map_err(|error| wrong(error.to_string()))?;
-        let (user, password) = match who.map(|who| who.split_once(':').unwrap_or((who, ""))) {
+        let (credentials, authority) = rest
+            .rsplit_once('@')
+            .map_or((None, rest), |(credentials, authority)| (Some(credentials), authority));
+        let url = format!("http://{}", authority.trim_end_matches('/'));
+        Egress::builder().proxy(&url).build().map_err(|error| invalid_proxy(error.to_string()))?;
+        let (user, password) = match credentials
+            .map(|credentials| credentials.split_once(':').unwrap_or((credentials, "")))
+        {
             None => (None, None),
             Some((user, password)) => {
                 let name = password.strip_prefix('$').filter(|name| !name.is_empty()).ok_or_else(|| {
-                    wrong(
+                    invalid_proxy(
                         "the password must be an environment variable: write `http://user:$NAME@host:port`, and \
                            set `NAME` for the hub"
                             .to_owned(),
@@ -90,8 +94,8 @@ impl ProxyConfig {
             let text = format!("the environment variable `{name}` is not set: set it and restart the hub");
             Error::invalid(PROXY_FIELD, text)
         })?;
-        let place = self.url.trim_start_matches("http://");
-        Ok(format!("http://{}:{}@{place}", percent_encode(user), percent_encode(&password)))
+        let authority = self.url.trim_start_matches("http://");
+        Ok(format!("http://{}:{}@{authority}", percent_encode(user), percent_encode(&password)))
     }
 }
 
@@ -109,9 +113,9 @@ mod tests {
     #[test]
     fn a_proxy_with_what_is_secret_elsewhere() {
         let proxy = ProxyConfig::read("http://hub:$PROXY_PASSWORD@proxy.example:3128/").unwrap();
-        let known = |name: &str| (name == "PROXY_PASSWORD").then(|| "p@ss:".to_owned());
+        let variables = |name: &str| (name == "PROXY_PASSWORD").then(|| "p@ss:".to_owned());
         assert_eq!(
-            proxy.url_with_credentials(&known).unwrap(),
+            proxy.url_with_credentials(&variables).unwrap(),
             "http://%68%75%62:%70%40%73%73%3A@proxy.example:3128"
         );
         let error = proxy.url_with_credentials(&|_| None).unwrap_err();

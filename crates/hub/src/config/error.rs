@@ -26,11 +26,11 @@ impl ConfigError {
 
     /// Sets the position from a byte range of the text.
     pub(crate) fn at_span(self, text: &str, span: Option<Range<usize>>) -> Self {
-        let place = span.and_then(|span| text.get(..span.start)).map(|before| {
+        let position = span.and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.rsplit('\n').next().unwrap_or_default();
             (before.matches('\n').count() + 1, line.chars().count() + 1)
         });
-        ConfigError { position: place, ..self }
+        ConfigError { position, ..self }
     }
 }
 

@@ -42,8 +42,8 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
         );
         return Err(ConfigError::new(path, text));
     }
-    private_file::check_private(&metadata).map_err(|why| {
-        ConfigError::new(path, format!("insecure permissions of a file that starts processes: {why}"))
+    private_file::check_private(&metadata).map_err(|reason| {
+        ConfigError::new(path, format!("insecure permissions of a file that starts processes: {reason}"))
     })?;
     let mut text = String::new();
     file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(failed)?;

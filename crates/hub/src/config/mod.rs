@@ -56,13 +56,13 @@ impl Eq for PublicUrl {}
 impl PublicUrl {
     fn read(text: &str) -> linchpin_hub_core::Result<Self> {
         let advice = "must be the HTTPS URL of the hub or of its TLS proxy, such as `https://hub.example`";
-        let wrong = || Error::invalid("url", advice);
+        let invalid_url = || Error::invalid("url", advice);
         let text = text.trim_end_matches('/').to_ascii_lowercase();
         // Browsers omit the default port in the Host and Origin headers.
         let text = text.strip_suffix(":443").map_or(text.clone(), str::to_owned);
-        let host = text.strip_prefix("https://").ok_or_else(wrong)?;
+        let host = text.strip_prefix("https://").ok_or_else(invalid_url)?;
         let mut guard = OriginGuard::default();
-        guard.allow_host(host).and_then(|()| guard.allow_origin(&text)).map_err(|_| wrong())?;
+        guard.allow_host(host).and_then(|()| guard.allow_origin(&text)).map_err(|_| invalid_url())?;
         Ok(PublicUrl { url: text, guard })
     }
 }
@@ -143,7 +143,7 @@ impl Config {
             }
             .at_span(text, span)
         })?;
-        let wrong = |above: &str, error: &Error| {
+        let invalid_url = |above: &str, error: &Error| {
             let field = match (above, error.field().unwrap_or_default()) {
                 (_, "slug" | "body" | "") => above.to_owned(),
                 ("", field) => field.to_owned(),
@@ -158,7 +158,7 @@ impl Config {
                 .at_span(text, foreign.key.span())
         })?;
         let servers = members.remove("servers");
-        let mut config = Self::read(Value::Object(members)).map_err(|error| wrong("", &error))?;
+        let mut config = Self::read(Value::Object(members)).map_err(|error| invalid_url("", &error))?;
         if let Some(TlsFiles { certificate, key }) = &mut config.tls {
             let folder = path.parent().unwrap_or(Path::new(""));
             (*certificate, *key) = (folder.join(&*certificate), folder.join(&*key));
@@ -168,12 +168,14 @@ impl Config {
             Some(Value::Object(servers)) => {
                 for (slug, value) in servers {
                     let read = ConfiguredServer::read(&slug, value);
-                    config.servers.push(read.map_err(|error| wrong(&format!("servers.{slug}"), &error))?);
+                    config
+                        .servers
+                        .push(read.map_err(|error| invalid_url(&format!("servers.{slug}"), &error))?);
                 }
             }
             Some(_) => {
                 let text = "must contain one table per server: write `[servers.NAME]`";
-                return Err(wrong("", &Error::invalid("servers", text)));
+                return Err(invalid_url("", &Error::invalid("servers", text)));
             }
         }
         Ok(config)
@@ -183,7 +185,8 @@ impl Config {
     fn read(value: Value) -> linchpin_hub_core::Result<Self> {
         let mut form = ObjectReader::new(value)?;
         let listen = form.string("listen", 64)?;
-        let listen = listen.map(|text| parse_address(&text).map_err(|why| Error::invalid("listen", why)));
+        let listen =
+            listen.map(|text| parse_address(&text).map_err(|reason| Error::invalid("listen", reason)));
         let url = form.string("url", 300)?.map(|text| PublicUrl::read(&text));
         let tls = form.object("tls")?.map(TlsFiles::read).transpose()?;
         let proxies = egress::networks(&mut form, ("proxies", "proxies"))?;

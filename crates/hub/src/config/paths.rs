@@ -74,20 +74,20 @@ pub(crate) fn env_variable(name: &str) -> Option<OsString> {
 pub(crate) fn own_directory(
     variables: Variables<'_>,
     variable: &str,
-    otherwise: &str,
+    default_name: &str,
 ) -> Result<PathBuf, CliError> {
     let named = variables(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || variables("HOME").map(|home| PathBuf::from(home).join(otherwise));
+    let home = || variables("HOME").map(|home| PathBuf::from(home).join(default_name));
     let text = format!("neither {variable} nor HOME is set: set one of them");
     Ok(named.or_else(home).ok_or_else(|| CliError::new(CliErrorKind::Other, text))?.join("linchpin"))
 }
 
 impl HubPaths {
     /// Resolves all paths. Creates nothing.
-    pub(crate) fn resolve(typed: &LocationArgs, variables: Variables<'_>) -> Result<Self, CliError> {
-        let named = typed.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
+    pub(crate) fn resolve(location: &LocationArgs, variables: Variables<'_>) -> Result<Self, CliError> {
+        let named = location.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
         let (data, keys) = if let Some(data) = named {
-            let data = std::path::absolute(&data).map_err(|error| unusable(&data, &error))?;
+            let data = std::path::absolute(&data).map_err(|error| unusable_path(&data, &error))?;
             let data = std::fs::canonicalize(&data).unwrap_or(data);
             let keys = data.file_name().map(|name| {
                 let mut name = name.to_owned();
@@ -100,28 +100,28 @@ impl HubPaths {
                 Ok::<_, CliError>(own_directory(variables, "XDG_CONFIG_HOME", ".config")?.join("hub.keys"))
             };
             let data = own_directory(variables, "XDG_DATA_HOME", ".local/share")?;
-            (data, typed.key_file.is_none().then(keys).transpose()?)
+            (data, location.key_file.is_none().then(keys).transpose()?)
         };
         let unreadable = |_| CliError::usage("LINCHPIN_DATABASE must be a UTF-8 URL");
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
-        let nowhere = || {
+        let no_data_dir_error = || {
             CliError::usage(format!(
                 "`{}` has no parent directory for the key file: set its path with --key-file",
                 data.display()
             ))
         };
-        if let Some(path) = typed.config.as_deref().filter(|path| matches!(path.try_exists(), Ok(false))) {
+        if let Some(path) = location.config.as_deref().filter(|path| matches!(path.try_exists(), Ok(false))) {
             return Err(CliError::usage(format!(
                 "`{}`, named by --config, does not exist: correct the path, or create the file (an empty one is valid)",
                 path.display()
             )));
         }
         Ok(HubPaths {
-            config: typed.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
-            keys: typed.key_file.clone().or(keys).ok_or_else(nowhere)?,
-            database: typed.database.clone().or(database),
+            config: location.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
+            keys: location.key_file.clone().or(keys).ok_or_else(no_data_dir_error)?,
+            database: location.database.clone().or(database),
             data,
         })
     }
@@ -138,11 +138,12 @@ impl HubPaths {
     /// Creates the data directory, accessible to its owner alone.
     pub(crate) fn create(&self) -> Result<(), CliError> {
         private_file::check_parents(&self.data)
-            .map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+            .map_err(|reason| unusable_path(&self.data, &io::Error::other(reason)))?;
         let made =
             private_file::create_private_folder(&self.data).and_then(|()| std::fs::metadata(&self.data));
-        let metadata = made.map_err(|error| unusable(&self.data, &error))?;
-        private_file::check_private(&metadata).map_err(|why| unusable(&self.data, &io::Error::other(why)))?;
+        let metadata = made.map_err(|error| unusable_path(&self.data, &error))?;
+        private_file::check_private(&metadata)
+            .map_err(|reason| unusable_path(&self.data, &io::Error::other(reason)))?;
         rustix::fs::access(&self.data, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
             let text = format!(
                 "the data directory `{}` cannot be written: {}: make it writable for the user of the hub, or choose \
@@ -231,11 +232,11 @@ impl HubPaths {
         let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let data = real(&self.data);
         let is_inside = path.parent().is_some_and(|folder| real(folder).starts_with(&data));
-        let place = self
+        let paths = self
             .database
             .as_ref()
             .map_or_else(|| data.display().to_string(), |url| database_name(url.expose()));
-        HeadFile { path, location: place, is_in_data_dir: is_inside }
+        HeadFile { path, location: paths, is_in_data_dir: is_inside }
     }
 
     /// Returns the folder of audit segments. Default: `audit` in the data directory.
@@ -256,7 +257,7 @@ impl HubPaths {
     /// Locks the data directory for this process. Only one hub may use a data directory.
     pub(crate) fn lock(&self) -> Result<DataDirLock, CliError> {
         let path = self.data.join("hub.lock");
-        let failed = |error: io::Error| unusable(&path, &error);
+        let failed = |error: io::Error| unusable_path(&path, &error);
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -271,12 +272,12 @@ impl HubPaths {
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_RETRY_DELAY),
             }
         }
-        let place = match RunningHub::read(&self.running_file()) {
+        let paths = match RunningHub::read(&self.running_file()) {
             Some(RunningHub { url, pid, .. }) => format!(" at {url} (process {pid})"),
             None => String::new(),
         };
         let text = format!(
-            "a hub is already running on `{}`{place}: use or stop it, or choose another directory with --data-dir",
+            "a hub is already running on `{}`{paths}: use or stop it, or choose another directory with --data-dir",
             self.data.display()
         );
         Err(CliError::new(CliErrorKind::Other, text))
@@ -300,7 +301,7 @@ impl HubPaths {
 fn database_name(url: &str) -> String {
     if let Some((_, rest)) = url.split_once("://") {
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place));
+        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, paths)| paths));
     }
     let is_name =
         |part: &&str| ["host=", "hostaddr=", "port=", "dbname="].iter().any(|name| part.starts_with(name));
@@ -311,14 +312,14 @@ fn database_name(url: &str) -> String {
 fn create_private_file(path: &Path) -> Result<(), CliError> {
     let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     made.and_then(|file| file.set_permissions(Permissions::from_mode(0o600)))
-        .map_err(|error| unusable(path, &error))
+        .map_err(|error| unusable_path(path, &error))
 }
 
 fn with_path(path: &Path, error: linchpin_hub_core::Error) -> CliError {
     CliError::from(error).context(&format!("`{}`", path.display()))
 }
 
-fn unusable(path: &Path, error: &io::Error) -> CliError {
+fn unusable_path(path: &Path, error: &io::Error) -> CliError {
     CliError::new(CliErrorKind::Other, format!("`{}` cannot be used: {error}", path.display()))
 }
 
@@ -371,8 +372,9 @@ impl RunningHub {
     /// Signals the hub to reload the configuration file now.
     pub(crate) fn signal_reload(&self) -> Result<(), CliError> {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
-        let told = pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
-        told.map_err(|error| {
+        let signalled =
+            pid.map_or(Ok(()), |pid| rustix::process::kill_process(pid, rustix::process::Signal::HUP));
+        signalled.map_err(|error| {
             CliError::new(
                 CliErrorKind::Other,
                 format!("failed to signal the hub to reload its configuration: {error}"),
@@ -392,12 +394,12 @@ mod tests {
     use super::*;
 
     fn variables(set: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<OsString> {
-        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        move |name| set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
     }
 
-    fn found(typed: &LocationArgs, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
-        let place = HubPaths::resolve(typed, &variables(set)).unwrap();
-        [place.data, place.config, place.keys].map(|path| path.display().to_string())
+    fn resolved_paths(location: &LocationArgs, set: &'static [(&'static str, &'static str)]) -> [String; 3] {
+        let paths = HubPaths::resolve(location, &variables(set)).unwrap();
+        [paths.data, paths.config, paths.keys].map(|path| path.display().to_string())
     }
 
     #[test]
@@ -405,34 +407,37 @@ mod tests {
         let none = LocationArgs::default();
         let config = "/h/.local/share/linchpin/linchpin.toml";
         assert_eq!(
-            found(&none, &[("HOME", "/h")]),
+            resolved_paths(&none, &[("HOME", "/h")]),
             ["/h/.local/share/linchpin", config, "/h/.config/linchpin/hub.keys"]
         );
         assert_eq!(
-            found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "/d"), ("XDG_CONFIG_HOME", "/c")]),
+            resolved_paths(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "/d"), ("XDG_CONFIG_HOME", "/c")]),
             ["/d/linchpin", "/d/linchpin/linchpin.toml", "/c/linchpin/hub.keys"]
         );
-        assert_eq!(found(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "d")])[0], "/h/.local/share/linchpin");
         assert_eq!(
-            found(&none, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            resolved_paths(&none, &[("HOME", "/h"), ("XDG_DATA_HOME", "d")])[0],
+            "/h/.local/share/linchpin"
+        );
+        assert_eq!(
+            resolved_paths(&none, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/v", "/nowhere/v/linchpin.toml", "/nowhere/v.keys"]
         );
-        let typed = LocationArgs { data_dir: Some("/nowhere/t.1".into()), ..LocationArgs::default() };
+        let location = LocationArgs { data_dir: Some("/nowhere/t.1".into()), ..LocationArgs::default() };
         assert_eq!(
-            found(&typed, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
+            resolved_paths(&location, &[("LINCHPIN_DATA_DIR", "/nowhere/v")]),
             ["/nowhere/t.1", "/nowhere/t.1/linchpin.toml", "/nowhere/t.1.keys"]
         );
         let (config, key_file) = (Some("/dev/null".into()), Some("/k".into()));
-        let typed = LocationArgs { data_dir: Some("/".into()), config, key_file, database: None };
-        assert_eq!(found(&typed, &[]), ["/", "/dev/null", "/k"]);
-        let typed = LocationArgs { config: Some("/nowhere/linchpin.toml".into()), ..typed };
-        let error = HubPaths::resolve(&typed, &variables(&[])).unwrap_err();
+        let location = LocationArgs { data_dir: Some("/".into()), config, key_file, database: None };
+        assert_eq!(resolved_paths(&location, &[]), ["/", "/dev/null", "/k"]);
+        let location = LocationArgs { config: Some("/nowhere/linchpin.toml".into()), ..location };
+        let error = HubPaths::resolve(&location, &variables(&[])).unwrap_err();
         assert!(
             error.to_string().contains("named by --config, does not exist") && error.exit_code() == 2,
             "{error}"
         );
-        let typed = LocationArgs { data_dir: Some("/".into()), ..LocationArgs::default() };
-        let error = HubPaths::resolve(&typed, &variables(&[])).unwrap_err();
+        let location = LocationArgs { data_dir: Some("/".into()), ..LocationArgs::default() };
+        let error = HubPaths::resolve(&location, &variables(&[])).unwrap_err();
         assert!(error.to_string().contains("--key-file") && error.exit_code() == 2, "{error}");
         let error = HubPaths::resolve(&none, &variables(&[])).unwrap_err();
         assert!(error.to_string().starts_with("neither XDG_DATA_HOME nor HOME is set"), "{error}");
@@ -441,14 +446,14 @@ mod tests {
     #[test]
     fn the_database_is_named_by_an_option_or_else_a_variable_and_never_shown() {
         let set = &[("HOME", "/h"), ("LINCHPIN_DATABASE", "postgres://a:canary@b/c")];
-        let typed =
+        let location =
             LocationArgs { database: Some("postgres://d:canary@e/f".into()), ..LocationArgs::default() };
-        for (typed, expected) in
-            [(&LocationArgs::default(), "postgres://a:canary@b/c"), (&typed, "postgres://d:canary@e/f")]
+        for (location, expected) in
+            [(&LocationArgs::default(), "postgres://a:canary@b/c"), (&location, "postgres://d:canary@e/f")]
         {
-            let place = HubPaths::resolve(typed, &variables(set)).unwrap();
-            assert_eq!(place.database.as_ref().unwrap().expose(), expected);
-            assert!(!format!("{place:?}{typed:?}").contains("canary"));
+            let paths = HubPaths::resolve(location, &variables(set)).unwrap();
+            assert_eq!(paths.database.as_ref().unwrap().expose(), expected);
+            assert!(!format!("{paths:?}{location:?}").contains("canary"));
         }
     }
 
@@ -458,12 +463,12 @@ mod tests {
         let data = folder.path().join("data");
         let heads = |key_file: Option<PathBuf>, database: Option<&str>, head: Option<&str>| {
             let database = database.map(Secret::new);
-            let typed = LocationArgs { data_dir: Some(data.clone()), key_file, database, config: None };
-            let place = HubPaths::resolve(&typed, &variables(&[])).unwrap();
-            place.create().unwrap();
+            let location = LocationArgs { data_dir: Some(data.clone()), key_file, database, config: None };
+            let paths = HubPaths::resolve(&location, &variables(&[])).unwrap();
+            paths.create().unwrap();
             let mut config = Config::default();
             config.audit.head = head.map(PathBuf::from);
-            place.head_file(&config)
+            paths.head_file(&config)
         };
         let real = std::fs::canonicalize(folder.path()).unwrap();
         let found = heads(None, None, None);
@@ -472,43 +477,43 @@ mod tests {
         assert!(heads(Some(data.join("keys")), None, None).is_in_data_dir);
         assert!(heads(None, None, Some("heads")).is_in_data_dir);
         assert_eq!(heads(None, None, Some("/elsewhere/heads")).path, PathBuf::from("/elsewhere/heads"));
-        for (url, place) in [
+        for (url, paths) in [
             ("postgres://a:canary@b:5432/c?sslmode=require", "postgres://b:5432/c"),
             ("postgres://b/c", "postgres://b/c"),
             ("postgresql://a:can@ary@b/c", "postgres://b/c"),
             ("host=b user=a password=canary dbname=c", "postgres host=b dbname=c"),
         ] {
-            assert_eq!(heads(None, Some(url), None).location, place);
+            assert_eq!(heads(None, Some(url), None).location, paths);
         }
     }
 
     #[test]
     fn one_hub_for_each_directory() {
         let folder = tempfile::tempdir().unwrap();
-        let typed = LocationArgs { data_dir: Some(folder.path().join("data")), ..LocationArgs::default() };
-        let place = HubPaths::resolve(&typed, &variables(&[])).unwrap();
-        assert!(place.running().is_none());
-        place.create().unwrap();
-        assert_eq!(std::fs::metadata(place.data()).unwrap().permissions().mode() & 0o777, 0o700);
-        let lock = place.lock().unwrap();
-        let error = place.lock().unwrap_err().to_string();
+        let location = LocationArgs { data_dir: Some(folder.path().join("data")), ..LocationArgs::default() };
+        let paths = HubPaths::resolve(&location, &variables(&[])).unwrap();
+        assert!(paths.running().is_none());
+        paths.create().unwrap();
+        assert_eq!(std::fs::metadata(paths.data()).unwrap().permissions().mode() & 0o777, 0o700);
+        let lock = paths.lock().unwrap();
+        let error = paths.lock().unwrap_err().to_string();
         assert!(error.contains("data`: use or stop it"), "{error}");
-        assert!(place.running().is_none());
+        assert!(paths.running().is_none());
 
         let token = Secret::new("canary");
         lock.announce(&RunningHub { url: "http://127.0.0.1:1".into(), token, pid: 7 }).unwrap();
-        let error = place.lock().unwrap_err().to_string();
+        let error = paths.lock().unwrap_err().to_string();
         assert!(error.contains("data` at http://127.0.0.1:1 (process 7): use or stop it"), "{error}");
         assert!(!error.contains("canary"));
-        let running = place.running().unwrap();
+        let running = paths.running().unwrap();
         assert_eq!((&*running.url, running.token.expose(), running.pid), ("http://127.0.0.1:1", "canary", 7));
-        assert_eq!(std::fs::metadata(place.running_file()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(paths.running_file()).unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
-        assert!(place.running().is_none() && !place.running_file().exists());
+        assert!(paths.running().is_none() && !paths.running_file().exists());
 
         // A file left behind by a killed hub is ignored.
-        running.write(&place.running_file()).unwrap();
-        assert!(place.running().is_none());
-        place.lock().unwrap();
+        running.write(&paths.running_file()).unwrap();
+        assert!(paths.running().is_none());
+        paths.lock().unwrap();
     }
 }

@@ -72,30 +72,31 @@ impl WatchedConfig {
     }
 
     /// Records why the egress settings could not be applied, or clears the record.
-    pub(crate) fn set_egress_error(&self, why: Option<String>) {
+    pub(crate) fn set_egress_error(&self, reason: Option<String>) {
         let mut state = self.state();
-        state.egress_error = why;
+        state.egress_error = reason;
         self.publish_problem(&state);
     }
 
     fn publish_problem(&self, state: &WatchState) {
-        let taken = |slug: &String| {
+        let slug_conflict = |slug: &String| {
             let text = "another server already has this slug: remove that server, or choose another slug";
             ConfigError::new(&self.path, text).with_field(format!("servers.{slug}"))
         };
-        let late = || {
+        let restart_required = || {
             let names = self.restart_required(&state.config);
             let text = "changed; restart the hub to apply it";
             (!names.is_empty()).then(|| ConfigError::new(&self.path, text).with_field(names.join("`, `")))
         };
-        let no_way = || {
+        let egress_error = || {
             state
                 .egress_error
                 .as_ref()
-                .map(|why| ConfigError::new(&self.path, why).with_field("egress.proxy"))
+                .map(|reason| ConfigError::new(&self.path, reason).with_field("egress.proxy"))
         };
-        let taken = || state.slug_conflicts.first().map(taken);
-        let problem = state.problem.clone().or_else(no_way).or_else(taken).or_else(late);
+        let slug_conflict = || state.slug_conflicts.first().map(slug_conflict);
+        let problem =
+            state.problem.clone().or_else(egress_error).or_else(slug_conflict).or_else(restart_required);
         self.problem_sender.send_replace(problem.map(|problem| problem.to_string()));
     }
 
@@ -137,9 +138,9 @@ impl WatchedConfig {
         if stamp == before && !is_urgent {
             return None;
         }
-        let gone =
+        let removed_file =
             || ConfigError::new(&self.path, "does not exist any more: restore it, or create an empty file");
-        let read = file::read(&self.path).and_then(|config| config.ok_or_else(gone));
+        let read = file::read(&self.path).and_then(|config| config.ok_or_else(removed_file));
         let mut state = self.state();
         state.stamp = stamp;
         match read {
@@ -156,9 +157,12 @@ impl WatchedConfig {
                 self.publish_problem(&state);
                 is_new.then(|| {
                     tracing::info!(path = %self.path.display(), "configuration file changed");
-                    let late = self.restart_required(&state.config).join(", ");
-                    if !late.is_empty() {
-                        tracing::warn!(late, "some configuration changes take effect only after a restart");
+                    let restart_required = self.restart_required(&state.config).join(", ");
+                    if !restart_required.is_empty() {
+                        tracing::warn!(
+                            restart_required,
+                            "some configuration changes take effect only after a restart"
+                        );
                     }
                     state.config.clone()
                 })
@@ -187,7 +191,7 @@ mod tests {
         .unwrap();
     }
 
-    fn wrong_with(watched: &WatchedConfig) -> Option<String> {
+    fn problem_of(watched: &WatchedConfig) -> Option<String> {
         watched.subscribe_problem().borrow().clone()
     }
 
@@ -195,7 +199,7 @@ mod tests {
         config.servers.iter().map(|server| server.slug.as_str().to_owned()).collect()
     }
 
-    async fn changed(watched: &WatchedConfig) -> Arc<Config> {
+    async fn next_config(watched: &WatchedConfig) -> Arc<Config> {
         tokio::time::timeout(60 * SECOND, watched.wait_for_change(SECOND))
             .await
             .expect("the configuration must change")
@@ -207,12 +211,12 @@ mod tests {
         let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         assert_eq!(*watched.config(), Config::default());
         write(&folder, "[servers.a]\ncommand = \"x\"\n");
-        assert_eq!(slugs(&*changed(&watched).await), ["a"]);
+        assert_eq!(slugs(&*next_config(&watched).await), ["a"]);
 
         write(&folder, "[servers.b]\ncommand = \"x\"\ntimeout_ms = 1\n");
         assert!(tokio::time::timeout(3 * SECOND, watched.wait_for_change(SECOND)).await.is_err());
         assert_eq!(slugs(&watched.config()), ["a"]);
-        let problem = wrong_with(&watched).unwrap();
+        let problem = problem_of(&watched).unwrap();
         assert!(
             problem.contains("line 3, column 1: `servers.b.timeout_ms`: must be an integer"),
             "{problem}"
@@ -221,21 +225,21 @@ mod tests {
         fs::remove_file(folder.path().join("linchpin.toml")).unwrap();
         assert!(tokio::time::timeout(3 * SECOND, watched.wait_for_change(SECOND)).await.is_err());
         assert!(
-            wrong_with(&watched)
+            problem_of(&watched)
                 .unwrap()
                 .ends_with("does not exist any more: restore it, or create an empty file")
         );
         assert_eq!(slugs(&watched.config()), ["a"]);
 
         write(&folder, "[servers.b]\ncommand = \"x\"\n");
-        assert_eq!(slugs(&*changed(&watched).await), ["b"]);
-        assert_eq!(wrong_with(&watched), None);
+        assert_eq!(slugs(&*next_config(&watched).await), ["b"]);
+        assert_eq!(problem_of(&watched), None);
         watched.set_slug_conflicts(vec!["b".into()]);
-        assert!(wrong_with(&watched).unwrap().ends_with(
+        assert!(problem_of(&watched).unwrap().ends_with(
             ": `servers.b`: another server already has this slug: remove that server, or choose another slug"
         ));
         write(&folder, "");
-        assert!(slugs(&*changed(&watched).await).is_empty());
+        assert!(slugs(&*next_config(&watched).await).is_empty());
     }
 
     fn set_mode(folder: &TempDir, mode: u32) {
@@ -254,7 +258,7 @@ mod tests {
             let mut changes = (0..1_000_000).map(|_| set_mode(&folder, mode));
             assert!(changes.any(|()| file::stamp(&watched.path) != before), "{mode:o} is seen");
             assert!(!looked().await, "the configuration is unchanged");
-            assert_eq!(wrong_with(&watched).is_some(), is_wrong);
+            assert_eq!(problem_of(&watched).is_some(), is_wrong);
         }
     }
 
@@ -264,16 +268,16 @@ mod tests {
         write(&folder, "[history]\ndays = 3\n");
         let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n");
-        changed(&watched).await;
+        next_config(&watched).await;
         let expected = "linchpin.toml`: `listen`: changed; restart the hub to apply it";
-        let problem = wrong_with(&watched).unwrap();
+        let problem = problem_of(&watched).unwrap();
         assert!(problem.ends_with(expected), "{problem}");
         write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");
-        assert_eq!(slugs(&*changed(&watched).await), ["a"], "other changes are applied at once");
-        assert_eq!(wrong_with(&watched), None, "retention is applied at once, too");
+        assert_eq!(slugs(&*next_config(&watched).await), ["a"], "other changes are applied at once");
+        assert_eq!(problem_of(&watched), None, "retention is applied at once, too");
         write(&folder, "[audit]\ndays = 9\nfolder = \"a\"\ndurability = \"power\"\n");
-        changed(&watched).await;
-        assert!(wrong_with(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: changed"));
+        next_config(&watched).await;
+        assert!(problem_of(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: changed"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -285,7 +289,7 @@ mod tests {
         watched.reload_now();
         let hour = Duration::from_hours(1);
         assert!(tokio::time::timeout(SECOND, watched.wait_for_change(hour)).await.is_err());
-        assert!(wrong_with(&watched).unwrap().ends_with("restrict access with `chmod 600`"));
+        assert!(problem_of(&watched).unwrap().ends_with("restrict access with `chmod 600`"));
         write(&folder, "listen = \"127.0.0.1:1\"");
         watched.reload_now();
         let config = tokio::time::timeout(SECOND, watched.wait_for_change(hour)).await.unwrap();

@@ -12,17 +12,17 @@ use crate::error::CliError;
 use crate::terminal::{OutputStyle, one_line};
 
 pub(crate) async fn examine(
-    asked: &CommandContext,
+    context: &CommandContext,
     name: &str,
-    whose: Option<&str>,
+    agent_name: Option<&str>,
 ) -> Result<ExitCode, CliError> {
-    let api = asked.api()?;
+    let api = context.api()?;
     let server = api.get(&format!("/servers/{}", crate::api_client::percent_encode(name))).await?;
-    let slug = text_of(&server["slug"]);
+    let slug = json_text(&server["slug"]);
     let mut steps = vec![server_step(&server), connection_step(&server, &slug)];
-    let mut hops = json!([]);
+    let mut trace = json!([]);
     if server["authentication"]["type"] == "oauth" {
-        let agent = agent::find_optional(&api, whose).await?;
+        let agent = agent::find_optional(&api, agent_name).await?;
         if agent.is_none() && server["credentials"] == "per-agent" {
             let advice = "pass --agent NAME to see the grant of that agent".to_owned();
             steps.push(
@@ -30,43 +30,44 @@ pub(crate) async fn examine(
             );
         } else {
             let path = format!("/servers/{slug}/sign-in{}", query_string([("agent", agent)]));
-            let standing = api.get(&path).await?;
-            steps.extend(standing["hops"].as_array().into_iter().flatten().map(trace_step));
-            steps.push(sign_in_step(&standing));
-            hops = standing["hops"].clone();
+            let status = api.get(&path).await?;
+            steps.extend(status["hops"].as_array().into_iter().flatten().map(trace_step));
+            steps.push(sign_in_step(&status));
+            trace = status["hops"].clone();
         }
     }
     steps.push(tools_step(&server, &slug));
-    let left_out = server["left_out"].as_array().into_iter().flatten();
+    let skipped = server["left_out"].as_array().into_iter().flatten();
     steps.extend(
-        left_out.map(|tool| DoctorStep::left_out(&text_of(&tool["name"]), &text_of(&tool["reason"]))),
+        skipped.map(|tool| DoctorStep::skipped_tool(&json_text(&tool["name"]), &json_text(&tool["reason"]))),
     );
     let is_healthy = steps.iter().all(|step| step.ok);
-    print(&if asked.output.json {
+    print(&if context.output.json {
         let steps: Vec<_> = steps.iter().map(DoctorStep::to_json).collect();
-        format!("{}\n", json!({ "server": slug, "ok": is_healthy, "steps": steps, "hops": hops }))
+        format!("{}\n", json!({ "server": slug, "ok": is_healthy, "steps": steps, "hops": trace }))
     } else {
         text::render(&slug, &steps, OutputStyle::stdout())
     })?;
     Ok(ExitCode::from(u8::from(!is_healthy)))
 }
 
-fn text_of(value: &Value) -> String {
+fn json_text(value: &Value) -> String {
     value.as_str().map(one_line).unwrap_or_default()
 }
 
 fn server_step(server: &Value) -> DoctorStep {
-    let place = if server["url"].is_null() { text_of(&server["transport"]) } else { text_of(&server["url"]) };
-    let text = format!("{} ({place})", text_of(&server["name"]));
+    let address =
+        if server["url"].is_null() { json_text(&server["transport"]) } else { json_text(&server["url"]) };
+    let text = format!("{} ({address})", json_text(&server["name"]));
     if server["enabled"] == false {
-        let advice = format!("enable it with `linchpin server enable {}`", text_of(&server["slug"]));
+        let advice = format!("enable it with `linchpin server enable {}`", json_text(&server["slug"]));
         return DoctorStep::failed("server", format!("{text}: disabled"), Some(advice));
     }
     DoctorStep::passed("server", text)
 }
 
 fn connection_step(server: &Value, slug: &str) -> DoctorStep {
-    match &*text_of(&server["status"]) {
+    match &*json_text(&server["status"]) {
         "error" => {
             let advice = format!("test it with `linchpin server test {slug}`");
             DoctorStep::failed("connection", "the last connection attempt failed", Some(advice))
@@ -78,20 +79,25 @@ fn connection_step(server: &Value, slug: &str) -> DoctorStep {
 }
 
 /// Shows one request of the OAuth trace. A failed one does not fail the diagnosis: discovery tries several URLs.
-fn trace_step(hop: &Value) -> DoctorStep {
-    let came = match (hop["status"].as_u64(), &hop["error"]) {
+fn trace_step(entry: &Value) -> DoctorStep {
+    let outcome = match (entry["status"].as_u64(), &entry["error"]) {
         (Some(status), _) => format!(": HTTP {status}"),
         (None, Value::String(error)) => format!(": {}", one_line(error)),
         _ => String::new(),
     };
-    let text = format!("{} {} at {}{came}", text_of(&hop["at"]), text_of(&hop["what"]), text_of(&hop["url"]));
-    let took = hop["took_ms"].as_u64().unwrap_or_default();
-    DoctorStep::passed("hop", text).with_duration(std::time::Duration::from_millis(took))
+    let text = format!(
+        "{} {} at {}{outcome}",
+        json_text(&entry["at"]),
+        json_text(&entry["what"]),
+        json_text(&entry["url"])
+    );
+    let duration = entry["took_ms"].as_u64().unwrap_or_default();
+    DoctorStep::passed("hop", text).with_duration(std::time::Duration::from_millis(duration))
 }
 
-fn sign_in_step(standing: &Value) -> DoctorStep {
-    let advice = standing["advice"].as_str().map(one_line);
-    match &*text_of(&standing["signed_in"]) {
+fn sign_in_step(status: &Value) -> DoctorStep {
+    let advice = status["advice"].as_str().map(one_line);
+    match &*json_text(&status["signed_in"]) {
         "yes" => DoctorStep::passed("sign-in", "signed in").with_advice(advice),
         "again" => DoctorStep::failed("sign-in", "the grant is no longer accepted", advice),
         _ => DoctorStep::failed("sign-in", "not signed in", advice),
@@ -105,7 +111,7 @@ fn tools_step(server: &Value, slug: &str) -> DoctorStep {
         return DoctorStep::failed("tools", one_line(error), Some(advice));
     }
     match server["last_synced"].as_str() {
-        Some(when) => DoctorStep::passed("tools", format!("{count}, synced {}", one_line(when))),
+        Some(synced_at) => DoctorStep::passed("tools", format!("{count}, synced {}", one_line(synced_at))),
         None => DoctorStep::passed("tools", "not synced yet"),
     }
 }

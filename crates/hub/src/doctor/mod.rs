@@ -31,12 +31,12 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, CliE
     let trace = Arc::new(Trace::new());
     target.trace = Some(trace.clone());
     record_program(&target.server, &trace);
-    let begun = Instant::now();
-    let place = target_name(&target.server);
+    let started = Instant::now();
+    let address = target_name(&target.server);
     let is_url = matches!(target.server, TargetServer::Url(..));
     let watched = trace.clone();
     let work = async move |client: &Client| {
-        record_negotiation(client, &watched, begun, is_url);
+        record_negotiation(client, &watched, started, is_url);
         record_tools(client, &watched, is_url).await;
         Ok(())
     };
@@ -54,9 +54,9 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, CliE
     let healthy = steps.iter().all(|step| step.ok);
     print(&if json {
         let steps: Vec<Value> = steps.iter().map(DoctorStep::to_json).collect();
-        format!("{}\n", json!({ "server": place, "ok": healthy, "steps": steps }))
+        format!("{}\n", json!({ "server": address, "ok": healthy, "steps": steps }))
     } else {
-        text::render(&place, &steps, OutputStyle::stdout())
+        text::render(&address, &steps, OutputStyle::stdout())
     })?;
     Ok(ExitCode::from(u8::from(!healthy)))
 }
@@ -71,8 +71,8 @@ fn record_failure(step: &'static str, failure: &CliError, trace: &Trace, is_url:
 }
 
 /// Records the steps before the connection: whether the program exists.
-fn record_program(place: &TargetServer, trace: &Trace) {
-    if let TargetServer::Command(command) = place
+fn record_program(address: &TargetServer, trace: &Trace) {
+    if let TargetServer::Command(command) = address
         && let Some(program) = command.first()
     {
         match find_program(program) {
@@ -97,8 +97,8 @@ fn find_program(program: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
         .find(|found| found.is_file())
 }
 
-fn target_name(place: &TargetServer) -> String {
-    match place {
+fn target_name(address: &TargetServer) -> String {
+    match address {
         TargetServer::Url(url, _) => {
             linchpin::egress::Target::configured(url).map_or_else(|_| "a URL".into(), |url| url.to_string())
         }
@@ -109,14 +109,14 @@ fn target_name(place: &TargetServer) -> String {
 }
 
 /// Records the negotiated era, revision, session and capabilities.
-fn record_negotiation(client: &Client, trace: &Trace, begun: Instant, is_url: bool) {
+fn record_negotiation(client: &Client, trace: &Trace, started: Instant, is_url: bool) {
     let revision = client.revision();
     let era = if revision <= LATEST_SESSION_REVISION {
         "sessions (the server supports initialize, not server/discover)"
     } else {
         "stateless (every request is independent)"
     };
-    trace.add(DoctorStep::passed("era", era).with_duration(begun.elapsed()));
+    trace.add(DoctorStep::passed("era", era).with_duration(started.elapsed()));
     trace.add(DoctorStep::passed("revision", revision.as_str()));
     if is_url {
         trace.add(DoctorStep::passed("session", trace.describe_session(revision)));
@@ -129,18 +129,19 @@ fn record_negotiation(client: &Client, trace: &Trace, begun: Instant, is_url: bo
     trace.add(DoctorStep::passed("capabilities", capabilities(client.capabilities())));
 }
 
-fn capabilities(can: &ServerCapabilities) -> String {
+fn capabilities(server_capabilities: &ServerCapabilities) -> String {
     let named = [
-        ("tools", can.tools.is_some()),
-        ("resources", can.resources.is_some()),
-        ("prompts", can.prompts.is_some()),
-        ("completions", can.completions.is_some()),
-        ("logging", can.logging.is_some()),
-        ("tasks", can.tasks.is_some()),
+        ("tools", server_capabilities.tools.is_some()),
+        ("resources", server_capabilities.resources.is_some()),
+        ("prompts", server_capabilities.prompts.is_some()),
+        ("completions", server_capabilities.completions.is_some()),
+        ("logging", server_capabilities.logging.is_some()),
+        ("tasks", server_capabilities.tasks.is_some()),
     ];
-    let own = named.into_iter().filter(|(_, there)| *there).map(|(name, _)| name.to_owned());
-    let extensions = can.extensions.iter().flatten().map(|(name, _)| one_line(name));
-    let all: Vec<_> = own.chain(extensions).collect();
+    let present =
+        named.into_iter().filter(|(_, is_supported)| *is_supported).map(|(name, _)| name.to_owned());
+    let extensions = server_capabilities.extensions.iter().flatten().map(|(name, _)| one_line(name));
+    let all: Vec<_> = present.chain(extensions).collect();
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }
 
@@ -148,18 +149,18 @@ async fn record_tools(client: &Client, trace: &Trace, is_url: bool) {
     if client.capabilities().tools.is_none() {
         return trace.add(DoctorStep::passed("tools", "none announced"));
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     match client.tools().listing().await.map(usable_tools) {
-        Ok(Listing { items: tools, skipped: left_out, .. }) => {
-            let shown: Vec<_> = tools.iter().take(5).map(|tool| one_line(&tool.name)).collect();
-            let more = if tools.len() > shown.len() { ", …" } else { "" };
-            let text = format!("{}: {}{more}", tools.len(), shown.join(", "));
+        Ok(Listing { items: tools, skipped, .. }) => {
+            let tool_names: Vec<_> = tools.iter().take(5).map(|tool| one_line(&tool.name)).collect();
+            let more = if tools.len() > tool_names.len() { ", …" } else { "" };
+            let text = format!("{}: {}{more}", tools.len(), tool_names.join(", "));
             trace.add(
                 DoctorStep::passed("tools", if tools.is_empty() { "0".into() } else { text })
-                    .with_duration(begun.elapsed()),
+                    .with_duration(started.elapsed()),
             );
-            for SkippedEntry { name, reason, .. } in &left_out {
-                trace.add(DoctorStep::left_out(name, reason));
+            for SkippedEntry { name, reason, .. } in &skipped {
+                trace.add(DoctorStep::skipped_tool(name, reason));
             }
         }
         Err(error) => record_failure("tools", &CliError::from(error), trace, is_url),
@@ -174,11 +175,11 @@ mod tests {
     fn extensions_are_named_with_the_rest() {
         assert_eq!(capabilities(&ServerCapabilities::default()), "none");
         let extensions = [("com.example/own".to_owned(), json!({}))].into_iter().collect();
-        let can = ServerCapabilities {
+        let server_capabilities = ServerCapabilities {
             logging: Some(serde_json::Map::new()),
             extensions: Some(extensions),
             ..ServerCapabilities::default()
         };
-        assert_eq!(capabilities(&can), "logging, com.example/own");
+        assert_eq!(capabilities(&server_capabilities), "logging, com.example/own");
     }
 }

@@ -12,15 +12,15 @@ const INDENT: usize = 18;
 pub(super) fn render(server: &str, steps: &[DoctorStep], look: OutputStyle) -> String {
     let mut out = format!("{}\n\n", look.paint(Style::Bold, server));
     for step in steps {
-        let (mark, style) = if step.ok { ("ok", Style::Good) } else { ("!!", Style::Bad) };
-        let took = step
+        let (symbol, style) = if step.ok { ("ok", Style::Good) } else { ("!!", Style::Bad) };
+        let duration = step
             .duration
-            .map(|took| format!("  {}", look.paint(Style::Dim, &format_duration(took))))
+            .map(|duration| format!("  {}", look.paint(Style::Dim, &format_duration(duration))))
             .unwrap_or_default();
         let lines = wrap(&sanitize(&step.text), look.width.saturating_sub(INDENT + 10));
         let mut lines = lines.iter();
         let first = lines.next().map_or("", |line| line);
-        let _ = writeln!(out, " {} {:<13} {first}{took}", look.paint(style, mark), step.name);
+        let _ = writeln!(out, " {} {:<13} {first}{duration}", look.paint(style, symbol), step.name);
         for line in lines {
             let _ = writeln!(out, "{:INDENT$}{line}", "");
         }
@@ -33,16 +33,16 @@ pub(super) fn render(server: &str, steps: &[DoctorStep], look: OutputStyle) -> S
         }
     }
     let healthy = steps.iter().all(|step| step.ok);
-    let verdict = if healthy {
+    let conclusion = if healthy {
         look.paint(Style::Good, "The server is usable.")
     } else {
         look.paint(Style::Bad, "The server is not usable.")
     };
-    let _ = writeln!(out, "\n{verdict}");
+    let _ = writeln!(out, "\n{conclusion}");
     out
 }
 
-fn format_duration(took: Duration) -> String {
-    let ms = took.as_secs_f64() * 1_000.0;
+fn format_duration(duration: Duration) -> String {
+    let ms = duration.as_secs_f64() * 1_000.0;
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") }
 }

@@ -33,7 +33,7 @@ impl DoctorStep {
     }
 
     /// Step for a listed tool that cannot be used. It is not a failure, since other tools can.
-    pub(super) fn left_out(tool: &str, reason: &str) -> Self {
+    pub(super) fn skipped_tool(tool: &str, reason: &str) -> Self {
         let text = format!("`{}`: {}", one_line(tool), one_line(reason));
         let advice = "the tool cannot be used until its server lists it correctly".to_owned();
         DoctorStep::passed("left out", text).with_advice(Some(advice))
@@ -43,8 +43,8 @@ impl DoctorStep {
         DoctorStep { advice, ..self }
     }
 
-    pub(crate) fn with_duration(mut self, took: Duration) -> Self {
-        self.duration = Some(took);
+    pub(crate) fn with_duration(mut self, duration: Duration) -> Self {
+        self.duration = Some(duration);
         self
     }
 
@@ -53,7 +53,7 @@ impl DoctorStep {
             "step": self.name,
             "ok": self.ok,
             "text": self.text,
-            "milliseconds": self.duration.map(|took| took.as_secs_f64() * 1_000.0),
+            "milliseconds": self.duration.map(|duration| duration.as_secs_f64() * 1_000.0),
             "advice": self.advice,
         })
     }
@@ -104,24 +104,24 @@ impl Trace {
 
     /// Records a connection failure. If the last step has already failed, only adds the advice to it.
     pub(crate) fn record_failure(&self, step: &'static str, text: &str, advice: Option<String>) {
-        let mut seen = self.state();
-        match seen.steps.last_mut().filter(|last| !last.ok) {
+        let mut state = self.state();
+        match state.steps.last_mut().filter(|last| !last.ok) {
             Some(last) => last.advice = last.advice.take().or(advice),
-            None => seen.steps.push(DoctorStep::failed(step, text, advice)),
+            None => state.steps.push(DoctorStep::failed(step, text, advice)),
         }
     }
 
     /// Records a failed sign-in, and the number of steps when it started.
-    pub(crate) fn record_sign_in_failure(&self, kind: AuthErrorKind, begun: usize) {
-        self.state().sign_in_failure = Some((kind, begun));
+    pub(crate) fn record_sign_in_failure(&self, kind: AuthErrorKind, first_step: usize) {
+        self.state().sign_in_failure = Some((kind, first_step));
     }
 
     /// Marks the step that made the sign-in fail, with the reason and advice. Other steps of the same name, which tried
     /// alternative URLs, are marked as failed, too.
     pub(crate) fn fail_sign_in_step(&self, reason: &str) {
-        let mut seen = self.state();
-        let (kind, begun) = seen.sign_in_failure.unwrap_or((AuthErrorKind::Setup, usize::MAX));
-        let steps = seen.steps.get_mut(begun..).unwrap_or_default();
+        let mut state = self.state();
+        let (kind, first_step) = state.sign_in_failure.unwrap_or((AuthErrorKind::Setup, usize::MAX));
+        let steps = state.steps.get_mut(first_step..).unwrap_or_default();
         let is_named =
             |step: &DoctorStep| step.url.as_ref().is_some_and(|url| reason.contains(&format!("`{url}`")));
         let named = steps.iter().position(is_named);
@@ -137,7 +137,7 @@ impl Trace {
         let advice = advice::for_sign_in(kind, at.map(|_| name)).to_owned();
         match at {
             Some(at) => (steps[at].text, steps[at].advice) = (reason.to_owned(), Some(advice)),
-            None => seen.steps.push(DoctorStep::failed(name, reason, Some(advice))),
+            None => state.steps.push(DoctorStep::failed(name, reason, Some(advice))),
         }
     }
 
@@ -146,34 +146,34 @@ impl Trace {
     }
 
     /// Records a finished network step.
-    pub(crate) fn record_network_step(&self, hop: &ConnectStep<'_>) {
-        let mut seen = self.state();
-        if seen.connected {
+    pub(crate) fn record_network_step(&self, entry: &ConnectStep<'_>) {
+        let mut state = self.state();
+        if state.connected {
             return;
         }
-        let name = match hop.phase {
+        let name = match entry.phase {
             ConnectPhase::Resolve => "DNS",
             ConnectPhase::Connect => "TCP",
             ConnectPhase::Proxy => "proxy",
             ConnectPhase::Tls => "TLS",
             _ => "network",
         };
-        let addresses: Vec<_> = hop.addresses.iter().map(ToString::to_string).collect();
-        let step = match hop.error {
+        let addresses: Vec<_> = entry.addresses.iter().map(ToString::to_string).collect();
+        let step = match entry.error {
             Some(error) => DoctorStep::failed(name, error.to_string(), None),
-            None if hop.phase == ConnectPhase::Tls => {
-                DoctorStep::passed(name, format!("valid certificate for {}", one_line(hop.host)))
+            None if entry.phase == ConnectPhase::Tls => {
+                DoctorStep::passed(name, format!("valid certificate for {}", one_line(entry.host)))
             }
             None => DoctorStep::passed(name, addresses.join(", ")),
         };
-        if hop.phase == ConnectPhase::Connect && step.ok {
+        if entry.phase == ConnectPhase::Connect && step.ok {
             // One working address is enough.
-            for other in seen.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
+            for other in state.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
                 other.ok = true;
                 other.text.push_str(" (another address works)");
             }
         }
-        seen.steps.push(step.with_duration(hop.duration));
+        state.steps.push(step.with_duration(entry.duration));
     }
 
     /// Records a finished sign-in step.
@@ -193,29 +193,32 @@ impl Trace {
             (None, None) => format!("the user was redirected back from {url}"),
         };
         // Not a failure yet: discovery may try other URLs. `not_signed_in` marks the step that ended the sign-in.
-        self.add(DoctorStep { url: Some(url), ..DoctorStep::passed(name, text).with_duration(step.took) });
+        self.add(DoctorStep {
+            url: Some(url),
+            ..DoctorStep::passed(name, text).with_duration(step.duration)
+        });
     }
 
     /// Records a diagnostic of the transport.
     pub(crate) fn record_diagnostic(&self, line: &str) {
-        let mut seen = self.state();
-        seen.connected = true; // diagnostics start only after the first connection was made or has failed
-        if seen.diagnostics.len() < MAX_LINES {
-            seen.diagnostics.push(line.to_owned());
+        let mut state = self.state();
+        state.connected = true; // diagnostics start only after the first connection was made or has failed
+        if state.diagnostics.len() < MAX_LINES {
+            state.diagnostics.push(line.to_owned());
         }
     }
 
     /// Describes the session of the transport, derived from its diagnostics.
     pub(crate) fn describe_session(&self, revision: Revision) -> &'static str {
-        let seen = self.state();
-        let says = |text: &str| seen.diagnostics.iter().any(|line| line.contains(text));
-        if says("speaks HTTP+SSE") {
+        let state = self.state();
+        let contains = |text: &str| state.diagnostics.iter().any(|line| line.contains(text));
+        if contains("speaks HTTP+SSE") {
             return "HTTP+SSE: the event stream is the session";
         }
         if revision > Revision::LATEST_SESSION {
             return "none: this revision has no sessions";
         }
-        if says("a session was opened") { "assigned by the server" } else { "not assigned by the server" }
+        if contains("a session was opened") { "assigned by the server" } else { "not assigned by the server" }
     }
 }
 

@@ -15,14 +15,14 @@ pub(crate) struct TracedAuthorizer {
 
 impl TracedAuthorizer {
     pub(crate) fn new(oauth: OAuth, trace: Arc<Trace>) -> Self {
-        let told = trace.clone();
-        TracedAuthorizer { oauth: oauth.on_step(move |step| told.record_sign_in_step(step)), trace }
+        let trace_handle = trace.clone();
+        TracedAuthorizer { oauth: oauth.on_step(move |step| trace_handle.record_sign_in_step(step)), trace }
     }
 
     fn record_failure<'a, T: 'a>(&'a self, work: AuthFuture<'a, T>) -> AuthFuture<'a, T> {
         Box::pin(async move {
-            let begun = self.trace.count();
-            work.await.inspect_err(|error| self.trace.record_sign_in_failure(error.kind(), begun))
+            let first_step = self.trace.count();
+            work.await.inspect_err(|error| self.trace.record_sign_in_failure(error.kind(), first_step))
         })
     }
 }
@@ -36,7 +36,7 @@ impl Authorize for TracedAuthorizer {
         self.record_failure(self.oauth.on_rejected(request, refusal))
     }
 
-    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.on_response(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, generation: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, generation, status, headers);
     }
 }

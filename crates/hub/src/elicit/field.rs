@@ -12,7 +12,7 @@ pub(super) struct Field {
     pub(super) name: String,
     /// Title from the schema, or the name.
     pub(super) label: String,
-    pub(super) about: String,
+    pub(super) description: String,
     pub(super) required: bool,
     /// Value used for an empty input.
     pub(super) default: Option<Value>,
@@ -50,46 +50,53 @@ impl Field {
         // A field of an unknown type is treated as text.
         let schema: PrimitiveSchema = serde_json::from_value(schema.clone()).unwrap_or_default();
         let label = one_line(schema.title.as_deref().unwrap_or(name));
-        let about = one_line(schema.description.as_deref().unwrap_or_default());
+        let description = one_line(schema.description.as_deref().unwrap_or_default());
         let default = schema.default.clone().filter(|default| !default.is_null());
-        Field { name: name.to_owned(), label, about, required, default, kind: FieldKind::from_schema(schema) }
+        Field {
+            name: name.to_owned(),
+            label,
+            description,
+            required,
+            default,
+            kind: FieldKind::from_schema(schema),
+        }
     }
 
     /// Describes the accepted values.
     pub(super) fn describe_values(&self) -> String {
-        let between = |least: Option<String>, most: Option<String>| match (least, most) {
-            (Some(least), Some(most)) => format!(" from {least} to {most}"),
-            (Some(least), None) => format!(", at least {least}"),
-            (None, Some(most)) => format!(", at most {most}"),
+        let format_range = |min: Option<String>, max: Option<String>| match (min, max) {
+            (Some(min), Some(max)) => format!(" from {min} to {max}"),
+            (Some(min), None) => format!(", at least {min}"),
+            (None, Some(max)) => format!(", at most {max}"),
             (None, None) => String::new(),
         };
         let text = match &self.kind {
-            FieldKind::Text { min: least, max: most, format } => {
+            FieldKind::Text { min, max, format } => {
                 let kind = format.as_deref().unwrap_or("text");
                 let mut text = one_line(kind);
-                if *least > 0 {
-                    let _ = write!(text, ", at least {least} characters");
+                if *min > 0 {
+                    let _ = write!(text, ", at least {min} characters");
                 }
-                if *most < u64::MAX {
-                    let _ = write!(text, ", at most {most} characters");
+                if *max < u64::MAX {
+                    let _ = write!(text, ", at most {max} characters");
                 }
                 text
             }
-            FieldKind::Number { is_integer: whole, min: least, max: most } => {
-                let kind = if *whole { "integer" } else { "number" };
+            FieldKind::Number { is_integer, min, max } => {
+                let kind = if *is_integer { "integer" } else { "number" };
                 format!(
                     "{kind}{}",
-                    between(least.map(|least| least.to_string()), most.map(|most| most.to_string()))
+                    format_range(min.map(|min| min.to_string()), max.map(|max| max.to_string()))
                 )
             }
             FieldKind::Boolean => "y or n".into(),
             FieldKind::SingleChoice(choices) => format!("a number from 1 to {}", choices.len()),
-            FieldKind::MultipleChoice { choices, min: least, max: most } => {
-                let least = (*least > 0).then(|| least.to_string());
-                let most = (*most < choices.len() as u64).then(|| most.to_string());
-                let least = least.map(|least| format!(", at least {least}")).unwrap_or_default();
-                let most = most.map(|most| format!(", at most {most}")).unwrap_or_default();
-                format!("numbers from 1 to {}, separated by commas{least}{most}", choices.len())
+            FieldKind::MultipleChoice { choices, min, max } => {
+                let min = (*min > 0).then(|| min.to_string());
+                let max = (*max < choices.len() as u64).then(|| max.to_string());
+                let min = min.map(|min| format!(", at least {min}")).unwrap_or_default();
+                let max = max.map(|max| format!(", at most {max}")).unwrap_or_default();
+                format!("numbers from 1 to {}, separated by commas{min}{max}", choices.len())
             }
         };
         if self.required || self.default.is_some() { text } else { format!("{text}, optional") }
@@ -105,11 +112,11 @@ impl Field {
     /// Formats a value of this field the way a user would type it.
     pub(super) fn format_value(&self, value: &Value) -> String {
         let number = |value: &Value| {
-            let place = self.choices().iter().position(|choice| value == &*choice.value);
-            place.map(|place| (place + 1).to_string())
+            let index = self.choices().iter().position(|choice| value == &*choice.value);
+            index.map(|index| (index + 1).to_string())
         };
         match value {
-            Value::Bool(yes) => if *yes { "y" } else { "n" }.into(),
+            Value::Bool(flag) => if *flag { "y" } else { "n" }.into(),
             Value::Array(values) => values.iter().filter_map(number).collect::<Vec<_>>().join(","),
             Value::String(text) => number(value).unwrap_or_else(|| one_line(text)),
             other => other.to_string(),
@@ -117,8 +124,8 @@ impl Field {
     }
 
     /// Parses an input. `None` omits an optional field; an error says why the input is invalid.
-    pub(super) fn parse(&self, typed: &str, from: AnswerSource) -> Result<Option<Value>, String> {
-        if typed.is_empty() && from == AnswerSource::Terminal {
+    pub(super) fn parse(&self, text: &str, from: AnswerSource) -> Result<Option<Value>, String> {
+        if text.is_empty() && from == AnswerSource::Terminal {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
                 None if self.required => Err("a value is required".into()),
@@ -126,20 +133,16 @@ impl Field {
             };
         }
         let value = match &self.kind {
-            FieldKind::Text { min: least, max: most, format } => {
-                parse_text(typed, (*least, *most), format.as_deref())?
-            }
-            FieldKind::Number { is_integer: whole, min: least, max: most } => {
-                parse_number(typed, *whole, (*least, *most))?
-            }
-            FieldKind::Boolean => match &*typed.to_lowercase() {
+            FieldKind::Text { min, max, format } => parse_text(text, (*min, *max), format.as_deref())?,
+            FieldKind::Number { is_integer, min, max } => parse_number(text, *is_integer, (*min, *max))?,
+            FieldKind::Boolean => match &*text.to_lowercase() {
                 "y" | "yes" | "true" => json!(true),
                 "n" | "no" | "false" => json!(false),
-                _ => return Err(format!("{typed} is not valid: enter y or n")),
+                _ => return Err(format!("{text} is not valid: enter y or n")),
             },
-            FieldKind::SingleChoice(choices) => json!(parse_choice(choices, typed, from)?),
-            FieldKind::MultipleChoice { choices, min: least, max: most } => {
-                parse_choices(choices, typed, (*least, *most), from)?
+            FieldKind::SingleChoice(choices) => json!(parse_choice(choices, text, from)?),
+            FieldKind::MultipleChoice { choices, min, max } => {
+                parse_choices(choices, text, (*min, *max), from)?
             }
         };
         Ok(Some(value))
@@ -177,8 +180,8 @@ impl FieldKind {
                     (Some(options), _) => titled(options),
                     (None, values) => plain(values.unwrap_or_default(), None),
                 });
-                let (least, most) = (schema.min_items.unwrap_or(0), schema.max_items.unwrap_or(u64::MAX));
-                FieldKind::MultipleChoice { choices: items.unwrap_or_default(), min: least, max: most }
+                let (min, max) = (schema.min_items.unwrap_or(0), schema.max_items.unwrap_or(u64::MAX));
+                FieldKind::MultipleChoice { choices: items.unwrap_or_default(), min, max }
             }
             _ => FieldKind::Text {
                 min: schema.min_length.unwrap_or(0),

@@ -15,10 +15,10 @@ pub(super) struct LineReader {
 
 impl LineReader {
     pub(super) fn new() -> Self {
-        let (requests, wishes) = sync_channel::<()>(1);
+        let (requests, request_receiver) = sync_channel::<()>(1);
         let (sender, lines) = channel(1);
         std::thread::spawn(move || {
-            for () in wishes {
+            for () in request_receiver {
                 let mut line = String::new();
                 // Nothing can be read after an error: the empty string signals the end of the input.
                 let _ = io::stdin().read_line(&mut line);

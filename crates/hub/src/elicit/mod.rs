@@ -66,34 +66,34 @@ impl TerminalElicitor {
     /// Prints a note for each `--answer` that no form used.
     pub(crate) fn show_unused(&self) {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        for (field, ..) in answers.iter().filter(|(.., used)| !used) {
+        for (field, ..) in answers.iter().filter(|(.., is_used)| !is_used) {
             self.screen
                 .dim_line(&format!("note: --answer {field}: unused, the server did not request this field"));
         }
     }
 
     /// Asks the user for the fields of a form elicitation.
-    pub(crate) async fn form(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
+    pub(crate) async fn elicit_form(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
         let _held = self.screen.hide_bar();
         lines.discard_stale();
         let mut fields = request.requested_schema.as_ref().map(Field::from_form).unwrap_or_default();
         self.show_message(&request.message);
-        Ok(match self.fill(&mut fields, &mut lines).await {
+        Ok(match self.prompt_fields(&mut fields, &mut lines).await {
             Ok(content) => ElicitResult::accept(Value::Object(content)),
             Err(Declined(result)) => result,
         })
     }
 
-    async fn fill(
+    async fn prompt_fields(
         &self,
         fields: &mut [Field],
         lines: &mut LineReader,
     ) -> Result<Map<String, Value>, Declined> {
         let given: Vec<Option<Value>> = fields.iter().map(|field| self.find_answer(field)).collect();
-        let is_given = given.iter().any(Option::is_some);
-        let asks = given.iter().any(Option::is_none) || fields.is_empty();
-        if self.is_terminal && asks {
+        let has_answer = given.iter().any(Option::is_some);
+        let needs_input = given.iter().any(Option::is_none) || fields.is_empty();
+        if self.is_terminal && needs_input {
             let help = "Enter accepts the default in [ ] or skips an optional field. !decline declines the request, \
                         !cancel or Ctrl-D cancels it.";
             let width = self.screen.style.width.saturating_sub(2);
@@ -106,11 +106,11 @@ impl TerminalElicitor {
             for (field, given) in fields.iter().zip(&given) {
                 let value = match given {
                     Some(value) => Some(value.clone()),
-                    None => self.prompt_field(field, lines, is_given).await?,
+                    None => self.prompt_field(field, lines, has_answer).await?,
                 };
                 content.extend(value.map(|value| (field.name.clone(), value)));
             }
-            if !asks || !(self.is_terminal || fields.is_empty()) || self.confirm(lines).await? {
+            if !needs_input || !(self.is_terminal || fields.is_empty()) || self.confirm(lines).await? {
                 return Ok(content);
             }
             for field in &mut *fields {
@@ -124,12 +124,14 @@ impl TerminalElicitor {
         &self,
         field: &Field,
         lines: &mut LineReader,
-        is_given: bool,
+        has_answer: bool,
     ) -> Result<Option<Value>, Declined> {
-        let look = self.screen.style;
-        let about = if field.about.is_empty() { String::new() } else { format!("  {}", field.about) };
-        let takes = look.paint(Style::Dim, &format!("({})", field.describe_values()));
-        self.screen.line(&format!("\n  {}{about}  {takes}", look.paint(Style::Bold, &field.label)));
+        let style = self.screen.style;
+        let description =
+            if field.description.is_empty() { String::new() } else { format!("  {}", field.description) };
+        let allowed_values = style.paint(Style::Dim, &format!("({})", field.describe_values()));
+        self.screen
+            .line(&format!("\n  {}{description}  {allowed_values}", style.paint(Style::Bold, &field.label)));
         for (number, choice) in field.choices().iter().enumerate() {
             self.screen.line(&format!("    {}  {}", number + 1, choice.title));
         }
@@ -140,17 +142,19 @@ impl TerminalElicitor {
             .unwrap_or_default();
         loop {
             self.screen.prompt(&format!("  {}{default}: ", field.label));
-            let typed = match self.next(lines).await {
-                UserInput::Line(typed) => typed,
-                UserInput::End if is_given && (field.default.is_some() || !field.required) => String::new(),
+            let input = match self.next(lines).await {
+                UserInput::Line(input) => input,
+                UserInput::End if has_answer && (field.default.is_some() || !field.required) => String::new(),
                 UserInput::End => {
                     return Err(self.decline_without_input(&format!("--answer {}=…", one_line(&field.name))));
                 }
                 refused => return Err(declined(&refused)),
             };
-            match field.parse(&typed, AnswerSource::Terminal) {
+            match field.parse(&input, AnswerSource::Terminal) {
                 Ok(value) => return Ok(value),
-                Err(reason) => self.screen.line(&format!("  {}", look.paint(Style::Bad, &one_line(&reason)))),
+                Err(reason) => {
+                    self.screen.line(&format!("  {}", style.paint(Style::Bad, &one_line(&reason))));
+                }
             }
         }
     }
@@ -160,7 +164,7 @@ impl TerminalElicitor {
         loop {
             self.screen.prompt("\n  Send this? y to send, e to edit, n to decline [y]: ");
             match self.next(lines).await {
-                UserInput::Line(typed) => match &*typed.to_lowercase() {
+                UserInput::Line(input) => match &*input.to_lowercase() {
                     "" if self.is_terminal => return Ok(true),
                     "y" | "yes" => return Ok(true),
                     "e" | "edit" => return Ok(false),
@@ -179,23 +183,23 @@ impl TerminalElicitor {
         let _held = self.screen.hide_bar();
         lines.discard_stale();
         self.show_message(&request.message);
-        let (url, look) = (one_line(request.url.as_deref().unwrap_or_default()), self.screen.style);
+        let (url, style) = (one_line(request.url.as_deref().unwrap_or_default()), self.screen.style);
         // A browser drops characters that are not allowed in a URL and would open a different one than shown.
         let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == request.url.as_deref();
         if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
             self.screen.line(&format!("  declined: `{url}` is not a valid http or https URL"));
             return Ok(ElicitResult::decline());
         }
-        self.screen.line(&format!("\n  {}", look.paint(Style::Name, &url)));
-        self.screen.line(&format!("  on the host {}", look.paint(Style::Bold, host(&url))));
+        self.screen.line(&format!("\n  {}", style.paint(Style::Name, &url)));
+        self.screen.line(&format!("  on the host {}", style.paint(Style::Bold, host(&url))));
         if !url.is_ascii() || host(&url).contains("xn--") {
             let warning = "The URL contains characters that may imitate the name of a host you know.";
-            self.screen.line(&format!("  {}", look.paint(Style::Warning, warning)));
+            self.screen.line(&format!("  {}", style.paint(Style::Warning, warning)));
         }
         loop {
             self.screen.prompt("\n  Do you agree to open this URL in your browser? y or n: ");
             match self.next(&mut lines).await {
-                UserInput::Line(typed) => match &*typed.to_lowercase() {
+                UserInput::Line(input) => match &*input.to_lowercase() {
                     "y" | "yes" => return Ok(ElicitResult::accept(Value::Null)),
                     "n" | "no" => return Ok(ElicitResult::decline()),
                     _ => {}
@@ -207,19 +211,19 @@ impl TerminalElicitor {
     }
 
     fn show_message(&self, message: &str) {
-        let look = self.screen.style;
+        let style = self.screen.style;
         let server = self.server.get().map_or("The server", |server| &**server);
         let text = format!("{server} requests input: {}", truncate(&one_line(message), MAX_MESSAGE_WIDTH));
-        let lines = wrap(&text, look.width);
-        let lines: Vec<String> = lines.iter().map(|line| look.paint(Style::Bold, line)).collect();
+        let lines = wrap(&text, style.width);
+        let lines: Vec<String> = lines.iter().map(|line| style.paint(Style::Bold, line)).collect();
         self.screen.line(&format!("\n{}", lines.join("\n")));
     }
 
     /// Returns the `--answer` for a field, if it is valid.
     fn find_answer(&self, field: &Field) -> Option<Value> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, value, used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
-        *used = true;
+        let (_, value, is_used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
+        *is_used = true;
         match field.parse(value, AnswerSource::CommandLine) {
             Ok(parsed) => {
                 self.screen.dim_line(&format!("  {}: {}", field.label, one_line(value)));
@@ -233,12 +237,12 @@ impl TerminalElicitor {
     }
 
     async fn next(&self, lines: &mut LineReader) -> UserInput {
-        let typed = lines.next().await;
-        if !self.is_terminal || typed.is_none() {
+        let input = lines.next().await;
+        if !self.is_terminal || input.is_none() {
             // No Enter was echoed, so the cursor is still behind the prompt.
             self.screen.line("");
         }
-        match typed.as_deref() {
+        match input.as_deref() {
             None if self.is_terminal => UserInput::Cancel,
             None => UserInput::End,
             Some("!decline") => UserInput::Decline,
@@ -253,8 +257,8 @@ impl TerminalElicitor {
     }
 }
 
-fn declined(typed: &UserInput) -> Declined {
-    Declined(if matches!(typed, UserInput::Cancel) {
+fn declined(input: &UserInput) -> Declined {
+    Declined(if matches!(input, UserInput::Cancel) {
         ElicitResult::cancel()
     } else {
         ElicitResult::decline()

@@ -39,7 +39,7 @@ pub(super) fn sources(files: &[PathBuf], format: Option<ClientFormat>) -> Result
     if !files.is_empty() {
         return Ok(files.iter().map(|path| Source { path: path.clone(), format }).collect());
     }
-    let mut defaults = default_sources(home().as_deref(), &std::env::current_dir()?);
+    let mut defaults = default_sources(home_dir().as_deref(), &std::env::current_dir()?);
     defaults.retain(|source| format.is_none_or(|format| source.format == Some(format)));
     let paths: Vec<_> = defaults.iter().map(|source| format!("  {}", source.path.display())).collect();
     defaults.retain(|source| source.path.is_file());
@@ -50,12 +50,12 @@ pub(super) fn sources(files: &[PathBuf], format: Option<ClientFormat>) -> Result
     Ok(defaults)
 }
 
-fn home() -> Option<PathBuf> {
+fn home_dir() -> Option<PathBuf> {
     env_variable("HOME").map(PathBuf::from)
 }
 
 /// Returns the default paths of all clients, for the user and for the current directory.
-fn default_sources(home: Option<&Path>, here: &Path) -> Vec<Source> {
+fn default_sources(home: Option<&Path>, project: &Path) -> Vec<Source> {
     let mut all: Vec<(ClientFormat, PathBuf)> = Vec::new();
     if let Some(home) = home {
         let mac = home.join("Library/Application Support");
@@ -68,9 +68,9 @@ fn default_sources(home: Option<&Path>, here: &Path) -> Vec<Source> {
         all.push((ClientFormat::ClaudeCode, home.join(".claude.json")));
         all.push((ClientFormat::Cursor, home.join(".cursor/mcp.json")));
     }
-    all.push((ClientFormat::ClaudeCode, here.join(".mcp.json")));
-    all.push((ClientFormat::Cursor, here.join(".cursor/mcp.json")));
-    all.push((ClientFormat::VsCode, here.join(".vscode/mcp.json")));
+    all.push((ClientFormat::ClaudeCode, project.join(".mcp.json")));
+    all.push((ClientFormat::Cursor, project.join(".cursor/mcp.json")));
+    all.push((ClientFormat::VsCode, project.join(".vscode/mcp.json")));
     let mut sources: Vec<Source> = Vec::new();
     for (format, path) in all {
         let source = Source { path, format: Some(format) };
@@ -107,7 +107,7 @@ pub(super) fn read_servers(
     value: Value,
     confirmed: &Confirmations,
 ) -> Result<Vec<FoundServer>, ConfigError> {
-    servers_with_home(source, index, value, home(), confirmed)
+    servers_with_home(source, index, value, home_dir(), confirmed)
 }
 
 fn servers_with_home(
@@ -128,12 +128,12 @@ fn servers_with_home(
     let mut context = VariableContext { home, folder, ..VariableContext::default() };
     let (mut found, file) = (Vec::new(), SourceFile { path, index, format, confirmed });
     if format == ClientFormat::VsCode {
-        let (above, mut all) = match all.remove("mcp") {
+        let (parent_path, mut all) = match all.remove("mcp") {
             Some(mcp) if !all.contains_key("servers") => ("mcp.", require_object(path, "mcp", mcp)?),
             _ => ("", all),
         };
-        context.inputs = parse_inputs(path, &format!("{above}inputs"), all.remove("inputs"))?;
-        file.collect_servers(&context, &format!("{above}servers"), all.remove("servers"), &mut found)?;
+        context.inputs = parse_inputs(path, &format!("{parent_path}inputs"), all.remove("inputs"))?;
+        file.collect_servers(&context, &format!("{parent_path}servers"), all.remove("servers"), &mut found)?;
         return Ok(found);
     }
     file.collect_servers(&context, "mcpServers", all.remove("mcpServers"), &mut found)?;
@@ -152,14 +152,16 @@ fn servers_with_home(
 /// Detects the client of a file from its name and content.
 fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> {
     let name = path.file_name()?.to_str()?;
-    let above = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-    let has = |key: &str| all.contains_key(key);
+    let parent_path = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let has_key = |key: &str| all.contains_key(key);
     match name {
         "claude_desktop_config.json" => Some(ClientFormat::ClaudeDesktop),
         ".mcp.json" | ".claude.json" => Some(ClientFormat::ClaudeCode),
-        _ if has("servers") || has("mcp") || above == Some(".vscode") => Some(ClientFormat::VsCode),
-        _ if above == Some(".cursor") => Some(ClientFormat::Cursor),
-        _ if has("projects") => Some(ClientFormat::ClaudeCode),
+        _ if has_key("servers") || has_key("mcp") || parent_path == Some(".vscode") => {
+            Some(ClientFormat::VsCode)
+        }
+        _ if parent_path == Some(".cursor") => Some(ClientFormat::Cursor),
+        _ if has_key("projects") => Some(ClientFormat::ClaudeCode),
         _ => None,
     }
 }
@@ -167,10 +169,10 @@ fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> 
 /// Returns the project folder of a file; `None` for files that apply to all folders of a user.
 fn project_folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
-    let above = path.parent()?;
-    let folder = match (path.file_name()?.to_str()?, above.file_name().and_then(|name| name.to_str())) {
-        (".mcp.json", _) => above,
-        (_, Some(".cursor" | ".vscode")) => above.parent()?,
+    let parent_path = path.parent()?;
+    let folder = match (path.file_name()?.to_str()?, parent_path.file_name().and_then(|name| name.to_str())) {
+        (".mcp.json", _) => parent_path,
+        (_, Some(".cursor" | ".vscode")) => parent_path.parent()?,
         _ => return None,
     };
     (Some(folder) != home).then(|| folder.to_owned())
@@ -184,7 +186,7 @@ fn require_object(path: &Path, at: &str, value: Value) -> Result<Map<String, Val
 }
 
 fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, ConfigError> {
-    let wrong = || ConfigError::new(path, "must be a list of objects with an `id`").with_field(at);
+    let error = || ConfigError::new(path, "must be a list of objects with an `id`").with_field(at);
     let Some(value) = value else { return Ok(BTreeMap::new()) };
     let read = |input: &Value| {
         let id = input.get("id")?.as_str()?.to_owned();
@@ -192,7 +194,7 @@ fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<
         let default = input.get("default").and_then(Value::as_str).map(str::to_owned);
         Some((id, Input { is_password, default }))
     };
-    value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(wrong)
+    value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(error)
 }
 
 /// Index of a file, and index of a server in it.
@@ -240,7 +242,7 @@ impl SourceFile<'_> {
         for (name, value) in servers.transpose()?.unwrap_or_default() {
             let is_program = value.get("command").is_some_and(|command| !command.is_null());
             let (at, position) = (format!("{at}.{name}"), (*index, found.len()));
-            let place = format!("{}: {at}", path.display());
+            let location = format!("{}: {at}", path.display());
             let mut references = server::references(*format, &value);
             references.retain(|name| {
                 env_variable(name).is_some() && !(is_program && BASE_ENV_VARS.contains(&name.as_str()))
@@ -249,8 +251,9 @@ impl SourceFile<'_> {
                 readable: readable_variables(confirmed, position, is_program),
                 ..context.clone()
             };
-            let wanted = server::read(*format, &context, &name, value).map_err(|wrong| wrong.with_path(&at));
-            found.push(FoundServer { name, location: place, position, references, imported: wanted });
+            let imported =
+                server::read(*format, &context, &name, value).map_err(|error| error.with_path(&at));
+            found.push(FoundServer { name, location, position, references, imported });
         }
         Ok(())
     }
@@ -346,24 +349,24 @@ mod tests {
         ] {
             assert_eq!(read("/w/.mcp.json", value).unwrap_err(), expected);
         }
-        let wrong = read("/w/.vscode/mcp.json", json!({"inputs": [{}], "servers": {}})).unwrap_err();
-        assert!(wrong.contains("`inputs`: must be a list of objects"), "{wrong}");
+        let error = read("/w/.vscode/mcp.json", json!({"inputs": [{}], "servers": {}})).unwrap_err();
+        assert!(error.contains("`inputs`: must be a list of objects"), "{error}");
     }
 
     #[test]
     fn folders_of_files() {
-        let of = |path: &str| project_folder(Path::new(path), Some(Path::new("/home/ada")));
-        assert_eq!(of("/project/.mcp.json"), Some("/project".into()));
-        assert_eq!(of("/project/.vscode/mcp.json"), Some("/project".into()));
-        assert_eq!(of("/home/ada/.cursor/mcp.json"), None);
-        assert_eq!(of("/home/ada/.claude.json"), None);
+        let folder_of = |path: &str| project_folder(Path::new(path), Some(Path::new("/home/ada")));
+        assert_eq!(folder_of("/project/.mcp.json"), Some("/project".into()));
+        assert_eq!(folder_of("/project/.vscode/mcp.json"), Some("/project".into()));
+        assert_eq!(folder_of("/home/ada/.cursor/mcp.json"), None);
+        assert_eq!(folder_of("/home/ada/.claude.json"), None);
     }
 
     #[test]
     fn the_usual_places() {
         let defaults = default_sources(Some(Path::new("/home/ada")), Path::new("/home/ada"));
-        let has = |path: &str| defaults.iter().filter(|source| source.path == Path::new(path)).count();
-        assert_eq!(has("/home/ada/.cursor/mcp.json"), 1, "once");
-        assert_eq!(has("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
+        let has_key = |path: &str| defaults.iter().filter(|source| source.path == Path::new(path)).count();
+        assert_eq!(has_key("/home/ada/.cursor/mcp.json"), 1, "once");
+        assert_eq!(has_key("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
     }
 }

@@ -14,11 +14,11 @@ const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
 /// Parses the text of the file at `path`.
 pub(super) fn read(path: &Path, text: &str) -> Result<Value, ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let wrong = |message: &str, at: usize| ConfigError::new(path, message).at_span(text, Some(at..at));
-    let plain = strip_comments(text).map_err(|at| wrong("unterminated comment", at))?;
+    let syntax_error = |message: &str, at: usize| ConfigError::new(path, message).at_span(text, Some(at..at));
+    let plain = strip_comments(text).map_err(|at| syntax_error("unterminated comment", at))?;
     check_json(&plain, LIMITS).map_err(|error| match error.kind {
-        ParseErrorKind::DuplicateKey => wrong("duplicate key: remove one of them", error.at),
-        _ => wrong(&format!("invalid JSON: {}", error.message), error.at),
+        ParseErrorKind::DuplicateKey => syntax_error("duplicate key: remove one of them", error.at),
+        _ => syntax_error(&format!("invalid JSON: {}", error.message), error.at),
     })?;
     serde_json::from_str(&plain).map_err(|error| ConfigError::new(path, format!("invalid JSON: {error}")))
 }
@@ -58,9 +58,9 @@ fn strip_comments(text: &str) -> Result<String, usize> {
 fn string_len(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text[1..].find(|char| {
-        let ends = char == '"' && !is_escaped;
+        let ends_string = char == '"' && !is_escaped;
         is_escaped = char == '\\' && !is_escaped;
-        ends
+        ends_string
     });
     end.map_or(text.len(), |end| end + 2)
 }

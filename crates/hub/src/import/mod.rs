@@ -57,9 +57,9 @@ struct FoundServer {
 pub(crate) async fn run(context: &CommandContext, options: ImportOptions) -> Result<ExitCode, CliError> {
     let sources = formats::sources(&options.files, options.format)?;
     let api = api_if_running(context)?;
-    let known = existing_servers(context, api.as_ref()).await?;
+    let existing = existing_servers(context, api.as_ref()).await?;
     let can_prompt = io::stdin().is_terminal() && io::stderr().is_terminal() && !context.output.json;
-    let mut rows = confirmed_plan(&sources, &known, can_prompt && !options.dry_run).await?;
+    let mut rows = confirmed_plan(&sources, &existing, can_prompt && !options.dry_run).await?;
     let is_idle = options.dry_run || !rows.iter().any(PlanEntry::has_changes);
     if !is_idle && !options.yes && !can_prompt {
         let text = "no terminal for the confirmation: add --yes, or --dry-run to show the plan";
@@ -88,7 +88,7 @@ pub(crate) async fn run(context: &CommandContext, options: ImportOptions) -> Res
 /// confirmation.
 async fn confirmed_plan(
     sources: &[Source],
-    known: &ExistingServers<'_>,
+    existing: &ExistingServers<'_>,
     can_prompt: bool,
 ) -> Result<Vec<PlanEntry>, CliError> {
     // Read each file only once: a confirmation must not apply to content that is written later.
@@ -98,14 +98,14 @@ async fn confirmed_plan(
     }
     let mut confirmed = Confirmations::new();
     loop {
-        let rows = build_plan(&contents, &confirmed, known).await?;
+        let rows = build_plan(&contents, &confirmed, existing).await?;
         // The default of a reference that is not confirmed can change the URL or command: confirm the new target, too.
-        let needs = |row: &&PlanEntry| {
+        let needs_confirmation = |row: &&PlanEntry| {
             let before = confirmed.get(&row.position);
             let is_confirmed = before.is_some_and(|before| before.target == render::exact_target(row));
             row.has_changes() && !row.references.is_empty() && !is_confirmed
         };
-        let Some(row) = rows.iter().find(needs) else { return Ok(rows) };
+        let Some(row) = rows.iter().find(needs_confirmation) else { return Ok(rows) };
         let (names, target) = (confirm_variables(row, can_prompt).await?, render::exact_target(row));
         confirmed.insert(row.position, Confirmation { names, target });
     }
@@ -114,7 +114,7 @@ async fn confirmed_plan(
 async fn build_plan(
     contents: &[(&Source, Result<Value, ConfigError>)],
     confirmed: &Confirmations,
-    known: &ExistingServers<'_>,
+    existing: &ExistingServers<'_>,
 ) -> Result<Vec<PlanEntry>, CliError> {
     let (mut found, mut rows) = (Vec::new(), Vec::new());
     for (index, (source, content)) in contents.iter().enumerate() {
@@ -128,7 +128,7 @@ async fn build_plan(
             }
         }
     }
-    rows.extend(plan::plan(found, known).await?);
+    rows.extend(plan::plan(found, existing).await?);
     Ok(rows)
 }
 
@@ -177,11 +177,13 @@ async fn confirm_import(rows: &mut [PlanEntry]) -> Result<bool, CliError> {
         return Ok(false);
     }
     for row in rows.iter_mut().filter(|row| row.has_changes() && row.needs_approval()) {
-        let is_disabled = row.imported.as_ref().is_some_and(|wanted| wanted.is_disabled);
+        let is_disabled = row.imported.as_ref().is_some_and(|imported| imported.is_disabled);
         let (Some(slug), false) = (&row.slug, is_disabled) else { continue };
         let prompt = match (render::command_line(row), render::remote_line(row)) {
             (Some(command), _) => format!("Allow the hub to start `{}`?\n  {command}\n", slug.as_str()),
-            (None, Some(place)) => format!("Allow the hub to connect to `{}`?\n  {place}\n", slug.as_str()),
+            (None, Some(address)) => {
+                format!("Allow the hub to connect to `{}`?\n  {address}\n", slug.as_str())
+            }
             (None, None) => continue,
         };
         row.is_confirmed = confirm_prompt(&prompt).await?;

@@ -93,7 +93,7 @@ pub(super) struct ExistingServers<'a> {
 struct ExistingServer {
     name: String,
     is_stdio: bool,
-    is_from_file: bool,
+    is_configured: bool,
     fields: Map<String, Value>,
     /// Whether the server uses authentication; a file without authentication leaves it unchanged.
     has_authentication: bool,
@@ -102,18 +102,18 @@ struct ExistingServer {
 /// Plans the action for each server.
 pub(super) async fn plan(
     found: Vec<FoundServer>,
-    known: &ExistingServers<'_>,
+    existing_servers: &ExistingServers<'_>,
 ) -> Result<Vec<PlanEntry>, CliError> {
     let mut rows = Vec::new();
     // Slugs used by this import: whether the server is a stdio server, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
-    for FoundServer { name, location: place, position, references, imported: wanted } in found {
+    for FoundServer { name, location, position, references, imported: wanted } in found {
         let wanted = match wanted {
-            Ok(wanted) if wanted.is_stdio && known.file.is_none() => {
+            Ok(wanted) if wanted.is_stdio && existing_servers.file.is_none() => {
                 Err("stdio servers can be imported only on the machine of the hub: run the import there, without --hub"
                     .to_owned())
             }
-            Ok(wanted) if !wanted.is_stdio && known.hub.is_none() => {
+            Ok(wanted) if !wanted.is_stdio && existing_servers.hub.is_none() => {
                 Err("a remote server requires a running hub: start it with `linchpin`, then import again".to_owned())
             }
             other => other,
@@ -121,7 +121,7 @@ pub(super) async fn plan(
         let mut wanted = match wanted {
             Ok(wanted) => wanted,
             Err(reason) => {
-                rows.push(PlanEntry::skipped(name, place, reason));
+                rows.push(PlanEntry::skipped(name, location, reason));
                 continue;
             }
         };
@@ -131,7 +131,7 @@ pub(super) async fn plan(
             reason: None,
             position,
             references,
-            ..PlanEntry::skipped(name, place, String::new())
+            ..PlanEntry::skipped(name, location, String::new())
         };
         for slug in slugs(&row.name) {
             if let Some((is_program, other)) = claimed.get(&slug) {
@@ -141,7 +141,7 @@ pub(super) async fn plan(
                 }
                 continue;
             }
-            match known.find(&slug) {
+            match existing_servers.find(&slug) {
                 None => row.action = PlanAction::Add,
                 Some(existing) if existing.is_stdio == wanted.is_stdio => {
                     let merged = wanted.clone().merge_existing(&existing);
@@ -153,7 +153,7 @@ pub(super) async fn plan(
                     (wanted, row.changes) = (merged, changes);
                     if !row.changes.is_empty() {
                         row.action = PlanAction::Update;
-                        if existing.is_from_file && !wanted.is_stdio {
+                        if existing.is_configured && !wanted.is_stdio {
                             row.action = PlanAction::Skip;
                             row.reason = Some(
                                 "it is configured with other fields: change it in the configuration file"
@@ -166,8 +166,8 @@ pub(super) async fn plan(
             }
             claimed.insert(slug.clone(), (wanted.is_stdio, fields));
             row.slug = Some(slug);
-            known.plan_secrets(&mut row, &wanted).await?;
-            if known.api.is_none()
+            existing_servers.plan_secrets(&mut row, &wanted).await?;
+            if existing_servers.api.is_none()
                 && row.missing_secrets.iter().any(|name| wanted.secret_value(name).is_some())
             {
                 wanted
@@ -196,13 +196,13 @@ impl ImportedServer {
     /// in the file because the vault has them.
     fn merge_existing(mut self, existing: &ExistingServer) -> Self {
         if existing.has_authentication && !self.is_stdio {
-            let known = existing.fields.get("authentication").cloned();
-            self.fields.entry("authentication").or_insert(known.unwrap_or_default());
+            let existing_servers = existing.fields.get("authentication").cloned();
+            self.fields.entry("authentication").or_insert(existing_servers.unwrap_or_default());
         }
-        let known = existing.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
+        let existing_servers = existing.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
         let env = self.fields.get_mut("env").and_then(Value::as_object_mut);
         let Some(env) = env.filter(|_| self.is_stdio) else { return self };
-        for name in known.filter_map(Value::as_str) {
+        for name in existing_servers.filter_map(Value::as_str) {
             if env.get(name).is_some_and(|value| value == "") {
                 env.remove(name);
                 self.secrets.insert(name.to_owned(), None);
@@ -217,10 +217,10 @@ impl ImportedServer {
         let fields = Value::Object(self.fields.clone());
         if self.is_stdio {
             let ConfiguredServer { settings, transport, .. } = ConfiguredServer::read("x", fields)?;
-            return Ok(normal(&settings, &transport));
+            return Ok(comparable_fields(&settings, &transport));
         }
         let ServerDraft { settings, transport, .. } = ServerDraft::read(fields)?;
-        Ok(normal(&settings, &transport))
+        Ok(comparable_fields(&settings, &transport))
     }
 
     fn secret_value(&self, name: &str) -> Option<&Secret> {
@@ -228,7 +228,7 @@ impl ImportedServer {
     }
 }
 
-fn normal(settings: &ServerSettings, transport: &Transport) -> Map<String, Value> {
+fn comparable_fields(settings: &ServerSettings, transport: &Transport) -> Map<String, Value> {
     let fields = match transport {
         Transport::Stdio(ProgramSpec { command, args, env, secrets, directory, .. }) => json!({
             "command": command, "args": args, "env": env, "secrets": secrets, "directory": directory,
@@ -255,21 +255,21 @@ impl ExistingServers<'_> {
             self.file.iter().flatten().find(|server| server.slug == *slug)
         {
             let is_program = matches!(transport, Transport::Stdio(_));
-            let fields = normal(settings, transport);
-            let is_unsaid = uses_authentication(&json!(settings.authentication));
+            let fields = comparable_fields(settings, transport);
+            let uses_default = uses_authentication(&json!(settings.authentication));
             let name = settings.name.clone();
             return Some(ExistingServer {
                 name,
                 is_stdio: is_program,
-                is_from_file: true,
+                is_configured: true,
                 fields,
-                has_authentication: is_unsaid,
+                has_authentication: uses_default,
             });
         }
         let built_in = |fields| ExistingServer {
             name: String::new(),
             is_stdio: true,
-            is_from_file: true,
+            is_configured: true,
             fields,
             has_authentication: false,
         };
@@ -291,7 +291,7 @@ impl ExistingServers<'_> {
         Some(ExistingServer {
             name: view["name"].as_str().unwrap_or_default().to_owned(),
             is_stdio: false,
-            is_from_file: view["is_from_file"] == true,
+            is_configured: view["is_from_file"] == true,
             fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
             has_authentication: uses_authentication(&view["authentication"]),
         })
@@ -300,18 +300,19 @@ impl ExistingServers<'_> {
     /// Determines which secrets of a server are stored in the vault and which are missing.
     async fn plan_secrets(&self, row: &mut PlanEntry, imported: &ImportedServer) -> Result<(), CliError> {
         let Some(slug) = row.slug.as_ref().filter(|_| row.action != PlanAction::Skip) else { return Ok(()) };
-        let has_other = |fields: &[&str]| row.changes.iter().any(|(name, ..)| fields.contains(&&**name));
+        let has_other_changes =
+            |fields: &[&str]| row.changes.iter().any(|(name, ..)| fields.contains(&&**name));
         let lacks_all = row.action == PlanAction::Add
-            || has_other(&["command", "args", "directory", "url", "authentication"]);
+            || has_other_changes(&["command", "args", "directory", "url", "authentication"]);
         let mut missing_names: Vec<_> = imported.secrets.keys().cloned().collect();
         if !lacks_all {
             let view = self.view(slug);
-            let has = |list: &str, name: &str| {
+            let contains_name = |list: &str, name: &str| {
                 view.and_then(|view| view[list].as_array())
                     .is_some_and(|list| list.iter().any(|item| item == name))
             };
             missing_names.retain(|name| match (imported.is_stdio, view) {
-                (true, Some(_)) => has("missing_secrets", name) || !has("secrets", name),
+                (true, Some(_)) => contains_name("missing_secrets", name) || !contains_name("secrets", name),
                 (is_program, _) => !is_program,
             });
             if !imported.is_stdio && !missing_names.is_empty() && self.has_credential(slug).await? {
@@ -431,15 +432,15 @@ mod tests {
             position: Position::default(),
             location: "f".into(),
             references: Vec::new(),
-            imported: imported.map_err(|wrong| wrong.with_path("x")),
+            imported: imported.map_err(|error| error.with_path("x")),
         }
     }
 
     async fn planned(file: &[(&str, Value)], found: Vec<FoundServer>) -> Vec<(String, PlanAction)> {
         let file =
             file.iter().map(|(slug, value)| ConfiguredServer::read(slug, value.clone()).unwrap()).collect();
-        let known = ExistingServers { file: Some(file), hub: Some(Vec::new()), api: None };
-        let rows = plan(found, &known).await.unwrap();
+        let existing_servers = ExistingServers { file: Some(file), hub: Some(Vec::new()), api: None };
+        let rows = plan(found, &existing_servers).await.unwrap();
         rows.into_iter().map(|row| (row.slug.unwrap().as_str().to_owned(), row.action)).collect()
     }
 
@@ -479,8 +480,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_started_is_shown_on_one_line() {
         let value = json!({"command": "sh", "args": ["-c", "a\nAllow the hub\u{1b}[2J"], "env": {"LD_PRELOAD": "x y"}});
-        let known = ExistingServers { file: Some(Vec::new()), hub: None, api: None };
-        let rows = plan(vec![found("A", &value)], &known).await.unwrap();
+        let existing_servers = ExistingServers { file: Some(Vec::new()), hub: None, api: None };
+        let rows = plan(vec![found("A", &value)], &existing_servers).await.unwrap();
         let shown = crate::import::render::command_line(&rows[0]).unwrap();
         assert_eq!(shown, "LD_PRELOAD='x y' sh -c 'a\\nAllow the hub\u{FFFD}[2J'");
     }

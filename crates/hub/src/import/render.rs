@@ -65,10 +65,10 @@ fn details(row: &PlanEntry) -> Vec<(String, bool)> {
     details.extend(row.reason.iter().map(|reason| (one_line(reason), false)));
     if row.has_changes() {
         details.extend(command_line(row).map(|command| (command, true)));
-        let directory = row.imported.as_ref().and_then(|wanted| wanted.fields.get("directory"));
+        let directory = row.imported.as_ref().and_then(|imported| imported.fields.get("directory"));
         details
             .extend(directory.and_then(Value::as_str).map(|path| (format!("in {}", one_line(path)), false)));
-        details.extend(remote_line(row).map(|place| (place, true)));
+        details.extend(remote_line(row).map(|address| (address, true)));
     }
     for (field, before, after) in &row.changes {
         details.push((sanitize(&format!("{field}: {before} → {after}")), true));
@@ -78,7 +78,7 @@ fn details(row: &PlanEntry) -> Vec<(String, bool)> {
     }
     details.extend(missing_secret_hints(row).into_iter().map(|text| (text, false)));
     if row.action != PlanAction::Unchanged {
-        let notes = row.imported.iter().flat_map(|wanted| &wanted.notes);
+        let notes = row.imported.iter().flat_map(|imported| &imported.notes);
         details.extend(notes.map(|note| (one_line(note), false)));
     }
     details
@@ -86,7 +86,7 @@ fn details(row: &PlanEntry) -> Vec<(String, bool)> {
 
 /// Formats the URL of a remote server and the headers of every request.
 pub(super) fn remote_line(row: &PlanEntry) -> Option<String> {
-    let fields = &row.imported.as_ref().filter(|wanted| !wanted.is_stdio)?.fields;
+    let fields = &row.imported.as_ref().filter(|imported| !imported.is_stdio)?.fields;
     let headers = fields.get("headers").and_then(Value::as_object);
     let headers = headers
         .into_iter()
@@ -97,21 +97,21 @@ pub(super) fn remote_line(row: &PlanEntry) -> Option<String> {
 
 /// Formats the URL or command that receives the values of environment variables.
 pub(super) fn target_line(row: &PlanEntry) -> Option<String> {
-    let url = row.imported.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
+    let url = row.imported.as_ref().and_then(|imported| imported.fields.get("url")).and_then(Value::as_str);
     url.map(one_line).or_else(|| command_line(row))
 }
 
 /// Returns the exact URL or command that receives the values of environment variables, for comparison.
 pub(super) fn exact_target(row: &PlanEntry) -> Option<String> {
-    let url = row.imported.as_ref().and_then(|wanted| wanted.fields.get("url")).and_then(Value::as_str);
+    let url = row.imported.as_ref().and_then(|imported| imported.fields.get("url")).and_then(Value::as_str);
     url.map(str::to_owned).or_else(|| command_words(row).map(|words| json!(words).to_string()))
 }
 
 /// Returns a line for each missing secret, with the command that sets it.
 pub(super) fn missing_secret_hints(row: &PlanEntry) -> Vec<String> {
     let slug = row.slug.as_ref().map_or("NAME", |slug| slug.as_str());
-    let is_program = row.imported.as_ref().is_some_and(|wanted| wanted.is_stdio);
-    let how = |name: &String| {
+    let is_program = row.imported.as_ref().is_some_and(|imported| imported.is_stdio);
+    let source_of = |name: &String| {
         if is_program {
             format!(
                 "secret `{name}` is missing: set it with `linchpin server secret set {slug} {}`",
@@ -121,7 +121,7 @@ pub(super) fn missing_secret_hints(row: &PlanEntry) -> Vec<String> {
             format!("credential is missing: set it with `linchpin server credential set {slug}`")
         }
     };
-    row.missing_secrets.iter().map(how).collect()
+    row.missing_secrets.iter().map(source_of).collect()
 }
 
 /// Formats the exact shell command of a stdio server, with its environment variables, on one line.
@@ -139,16 +139,17 @@ fn command_words(row: &PlanEntry) -> Option<Vec<&str>> {
 }
 
 fn transport(row: &PlanEntry) -> &str {
-    let wanted = row.imported.as_ref();
-    let transport_name = wanted.and_then(|wanted| wanted.fields.get("transport")).and_then(Value::as_str);
-    wanted.map_or("", |wanted| if wanted.is_stdio { "stdio" } else { transport_name.unwrap_or("http") })
+    let imported = row.imported.as_ref();
+    let transport_name =
+        imported.and_then(|imported| imported.fields.get("transport")).and_then(Value::as_str);
+    imported.map_or("", |imported| if imported.is_stdio { "stdio" } else { transport_name.unwrap_or("http") })
 }
 
 /// Returns the plan as JSON.
 pub(super) fn render_json(rows: &[PlanEntry], is_dry: bool) -> Value {
     let row = |row: &PlanEntry| {
         let change = |(field, before, after): &(String, String, String)| json!({ "field": field, "before": before, "after": after });
-        let url = row.imported.as_ref().and_then(|wanted| wanted.fields.get("url"));
+        let url = row.imported.as_ref().and_then(|imported| imported.fields.get("url"));
         json!({
             "name": row.name,
             "slug": row.slug,
@@ -160,7 +161,7 @@ pub(super) fn render_json(rows: &[PlanEntry], is_dry: bool) -> Value {
             "changes": row.changes.iter().map(change).collect::<Vec<_>>(),
             "secrets": row.secrets_to_store,
             "missing_secrets": row.missing_secrets,
-            "notes": row.imported.as_ref().map(|wanted| &wanted.notes),
+            "notes": row.imported.as_ref().map(|imported| &imported.notes),
             "reason": row.reason,
         })
     };

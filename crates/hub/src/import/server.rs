@@ -113,12 +113,12 @@ fn notes(format: ClientFormat, context: &VariableContext, value: &Value) -> Vec<
     let unknown = value.as_object().into_iter().flat_map(Map::keys);
     let unknown = unknown.filter(|name| !KNOWN_FIELDS.contains(&name.as_str()));
     let mut notes: Vec<_> = unknown.map(|name| format!("`{name}` is not imported")).collect();
-    let (given, not_confirmed): (Vec<_>, Vec<_>) = references(format, value)
+    let (confirmed, not_confirmed): (Vec<_>, Vec<_>) = references(format, value)
         .into_iter()
         .filter(|name| env_variable(name).is_some())
         .partition(|name| context.readable.allows(name));
-    if !given.is_empty() {
-        notes.push(format!("read from your environment: {}", given.join(", ")));
+    if !confirmed.is_empty() {
+        notes.push(format!("read from your environment: {}", confirmed.join(", ")));
     }
     if !not_confirmed.is_empty() {
         notes.push(format!(
@@ -162,7 +162,7 @@ impl EntryReader<'_> {
                 "contains a secret, which others could see: move it to `env` or `headers`",
             )),
             Expansion::Unresolved(reason, _) => Err(EntryError::for_field(field, reason)),
-            Expansion::Withheld(name, _) => Err(EntryError::for_field(
+            Expansion::Unconfirmed(name, _) => Err(EntryError::for_field(
                 field,
                 format!(
                     "refers to the environment variable `{name}`, which is not confirmed: import at a terminal, or replace \
@@ -203,7 +203,7 @@ impl EntryReader<'_> {
                     drop(secrets.insert(name, None));
                 }
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
-                Expansion::Withheld(..) => drop(secrets.insert(name, None)),
+                Expansion::Unconfirmed(..) => drop(secrets.insert(name, None)),
             }
         }
         let directory = match form.string("cwd", MAX_TEXT_LEN)? {
@@ -249,13 +249,13 @@ impl EntryReader<'_> {
                     headers.insert(name, text.into());
                     continue;
                 }
-                Expansion::Unresolved(_, by_name) | Expansion::Withheld(_, by_name)
+                Expansion::Unresolved(_, by_name) | Expansion::Unconfirmed(_, by_name)
                     if by_name || is_secret(&name, "") =>
                 {
                     (text, true)
                 }
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
-                Expansion::Withheld(..) => {
+                Expansion::Unconfirmed(..) => {
                     notes.push(format!(
                         "header `{name}` is not imported: add it with `linchpin server update NAME --header`"
                     ));
@@ -307,11 +307,11 @@ mod tests {
             inputs: [("key".to_owned(), input)].into(),
             ..VariableContext::default()
         };
-        read(format, &context, "The Server", value).map_err(|wrong| wrong.with_path("s"))
+        read(format, &context, "The Server", value).map_err(|error| error.with_path("s"))
     }
 
-    fn secrets(wanted: &ImportedServer) -> Vec<(&str, Option<&str>)> {
-        wanted.secrets.iter().map(|(name, secret)| (&**name, secret.as_ref().map(Secret::expose))).collect()
+    fn secrets(imported: &ImportedServer) -> Vec<(&str, Option<&str>)> {
+        imported.secrets.iter().map(|(name, secret)| (&**name, secret.as_ref().map(Secret::expose))).collect()
     }
 
     #[test]
@@ -341,17 +341,17 @@ mod tests {
     fn a_place_and_its_credential() {
         let url = "https://a.example/mcp";
         let value = json!({"url": url, "headers": {"authorization": "bearer canary", "X-Team": "a"}, "disabled": true});
-        let wanted = with(ClientFormat::Cursor, value).unwrap();
+        let imported = with(ClientFormat::Cursor, value).unwrap();
         let expected = json!({
             "name": "The Server", "url": url, "headers": {"X-Team": "a"}, "authentication": {"type": "bearer"},
         });
-        assert_eq!((Value::Object(wanted.fields.clone()), wanted.is_disabled), (expected, true));
-        assert_eq!(secrets(&wanted), [(CREDENTIAL, Some("canary"))]);
+        assert_eq!((Value::Object(imported.fields.clone()), imported.is_disabled), (expected, true));
+        assert_eq!(secrets(&imported), [(CREDENTIAL, Some("canary"))]);
         let value = json!({"type": "sse", "url": url, "headers": {"X-Api-Key": "${input:key}"}});
-        let wanted = with(ClientFormat::VsCode, value).unwrap();
-        assert_eq!(wanted.fields["authentication"], json!({"type": "api-key", "header": "X-Api-Key"}));
+        let imported = with(ClientFormat::VsCode, value).unwrap();
+        assert_eq!(imported.fields["authentication"], json!({"type": "api-key", "header": "X-Api-Key"}));
         assert_eq!(
-            (secrets(&wanted), &wanted.fields["transport"]),
+            (secrets(&imported), &imported.fields["transport"]),
             (vec![(CREDENTIAL, None)], &json!("sse"))
         );
     }
@@ -394,8 +394,8 @@ mod tests {
             ),
             (json!({"url": url, "headers": {"Host": "a"}}), "`s.headers.Host`: the hub sets"),
         ] {
-            let wrong = with(ClientFormat::Cursor, value.clone()).map(drop).unwrap_err();
-            assert!(wrong.starts_with(expected) && !wrong.contains("canary"), "{value}: {wrong}");
+            let error = with(ClientFormat::Cursor, value.clone()).map(drop).unwrap_err();
+            assert!(error.starts_with(expected) && !error.contains("canary"), "{value}: {error}");
         }
     }
 }

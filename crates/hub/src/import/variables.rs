@@ -57,7 +57,7 @@ pub(super) enum Expansion {
     /// A reference has no value here: the reason, and whether the value is secret.
     Unresolved(String, bool),
     /// Refers to this environment variable, which no user has confirmed; and whether its name is secret.
-    Withheld(String, bool),
+    Unconfirmed(String, bool),
 }
 
 impl VariableContext {
@@ -95,12 +95,12 @@ impl VariableContext {
         if let Some(id) = name.strip_prefix("input:") {
             let Input { is_password, default } =
                 self.inputs.get(id).ok_or_else(|| format!("`inputs` has no entry `{id}`"))?;
-            let why = format!(
+            let reason = format!(
                 "the client requests the input `{id}` on start: replace the reference with the value"
             );
             return Ok(match default.as_ref().filter(|_| !is_password) {
                 Some(default) => Expansion::Resolved(default.clone(), false),
-                None => Expansion::Unresolved(why, *is_password),
+                None => Expansion::Unresolved(reason, *is_password),
             });
         }
         let missing = || format!("`${{{name}}}` is not supported in this file: replace it with the value");
@@ -123,7 +123,7 @@ impl VariableContext {
         match (found, default) {
             (Some(text), _) if self.readable.allows(name) => Expansion::Resolved(text, is_secret),
             (_, Some(default)) => Expansion::Resolved(default.to_owned(), is_secret),
-            (Some(_), None) => Expansion::Withheld(name.to_owned(), is_secret),
+            (Some(_), None) => Expansion::Unconfirmed(name.to_owned(), is_secret),
             (None, None) => Expansion::Unresolved(
                 format!("environment variable `{name}` is not set: set it, then import again"),
                 is_secret,
@@ -150,7 +150,7 @@ pub(super) fn referenced_variables(format: ClientFormat, text: &str) -> Vec<&str
 mod tests {
     use super::*;
 
-    fn around() -> VariableContext {
+    fn test_context() -> VariableContext {
         let input =
             |is_password, default: Option<&str>| Input { is_password, default: default.map(str::to_owned) };
         let inputs = [
@@ -166,8 +166,8 @@ mod tests {
         }
     }
 
-    fn known(format: ClientFormat, text: &str) -> String {
-        match around().expand(format, text) {
+    fn resolved(format: ClientFormat, text: &str) -> String {
+        match test_context().expand(format, text) {
             Ok(Expansion::Resolved(text, false)) => text,
             other => panic!("{text}: {other:?}"),
         }
@@ -175,15 +175,18 @@ mod tests {
 
     #[test]
     fn each_client_has_its_own_way() {
-        assert_eq!(known(ClientFormat::ClaudeDesktop, "${A} ${"), "${A} ${");
-        assert_eq!(known(ClientFormat::ClaudeCode, "a${NOBODY_SETS_THIS:-b:-c}d"), "ab:-cd");
+        assert_eq!(resolved(ClientFormat::ClaudeDesktop, "${A} ${"), "${A} ${");
+        assert_eq!(resolved(ClientFormat::ClaudeCode, "a${NOBODY_SETS_THIS:-b:-c}d"), "ab:-cd");
         for format in [ClientFormat::Cursor, ClientFormat::VsCode] {
-            assert_eq!(known(format, "${userHome}${/}a"), "/home/ada/a");
-            assert_eq!(known(format, "${workspaceFolder}/${workspaceFolderBasename}"), "/project/site/site");
-            assert_eq!(known(format, "${input:mode}, $x {y}"), "fast, $x {y}");
+            assert_eq!(resolved(format, "${userHome}${/}a"), "/home/ada/a");
+            assert_eq!(
+                resolved(format, "${workspaceFolder}/${workspaceFolderBasename}"),
+                "/project/site/site"
+            );
+            assert_eq!(resolved(format, "${input:mode}, $x {y}"), "fast, $x {y}");
         }
         assert_eq!(
-            known(ClientFormat::VsCode, "${env:PATH}"),
+            resolved(ClientFormat::VsCode, "${env:PATH}"),
             env_variable("PATH").unwrap().to_str().unwrap()
         );
     }
@@ -196,30 +199,30 @@ mod tests {
         assert!(referenced_variables(ClientFormat::ClaudeDesktop, "${A}").is_empty());
         let only = |names: &[&str]| VariableContext {
             readable: ReadableVariables::Only(names.iter().map(|&name| name.to_owned()).collect()),
-            ..around()
+            ..test_context()
         };
         let path = env_variable("PATH").unwrap().into_string().unwrap();
-        let expand = |around: VariableContext, text: &str| around.expand(format, text).unwrap();
+        let expand = |context: VariableContext, text: &str| context.expand(format, text).unwrap();
         assert_eq!(expand(only(&["PATH"]), "${PATH}"), Expansion::Resolved(path, false));
-        let none = VariableContext { readable: ReadableVariables::None, ..around() };
-        for around in [none, only(&["HOME"])] {
-            assert_eq!(expand(around.clone(), "a${PATH}"), Expansion::Withheld("PATH".into(), false));
-            assert_eq!(expand(around, "${PATH:-b}"), Expansion::Resolved("b".into(), false));
+        let none = VariableContext { readable: ReadableVariables::None, ..test_context() };
+        for context in [none, only(&["HOME"])] {
+            assert_eq!(expand(context.clone(), "a${PATH}"), Expansion::Unconfirmed("PATH".into(), false));
+            assert_eq!(expand(context, "${PATH:-b}"), Expansion::Resolved("b".into(), false));
         }
     }
 
     #[test]
     fn what_is_not_known_is_said() {
-        let open = |format, text: &str| match around().expand(format, text) {
-            Ok(Expansion::Unresolved(why, is_secret)) => (why, is_secret),
+        let open = |format, text: &str| match test_context().expand(format, text) {
+            Ok(Expansion::Unresolved(reason, is_secret)) => (reason, is_secret),
             other => panic!("{text}: {other:?}"),
         };
         assert!(open(ClientFormat::VsCode, "Bearer ${input:key}").1);
         assert!(!open(ClientFormat::VsCode, "${input:who}").1);
-        let (why, is_secret) = open(ClientFormat::ClaudeCode, "${NOBODY_SETS_THIS_TOKEN}");
-        assert!(is_secret && why.contains("`NOBODY_SETS_THIS_TOKEN` is not set"), "{why}");
-        for wrong in ["${input:none}", "${command:pick}", "${A}", "${", "${workspaceFolder:x}"] {
-            assert!(around().expand(ClientFormat::VsCode, wrong).is_err(), "{wrong}");
+        let (reason, is_secret) = open(ClientFormat::ClaudeCode, "${NOBODY_SETS_THIS_TOKEN}");
+        assert!(is_secret && reason.contains("`NOBODY_SETS_THIS_TOKEN` is not set"), "{reason}");
+        for invalid in ["${input:none}", "${command:pick}", "${A}", "${", "${workspaceFolder:x}"] {
+            assert!(test_context().expand(ClientFormat::VsCode, invalid).is_err(), "{invalid}");
         }
         assert!(VariableContext::default().expand(ClientFormat::Cursor, "${workspaceFolder}").is_err());
     }

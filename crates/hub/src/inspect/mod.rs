@@ -50,25 +50,25 @@ fn configure(client: ClientBuilder) -> ClientBuilder {
 
 impl Inspection {
     async fn collect(client: &Client) -> Result<Self, CliError> {
-        let can = client.capabilities();
-        let has_resources = can.resources.is_some();
+        let capabilities = client.capabilities();
+        let has_resources = capabilities.resources.is_some();
         Ok(Inspection {
             server: client.server().cloned(),
             revision: client.revision(),
             instructions: client.instructions().map(str::to_owned),
-            capabilities: can.clone(),
-            tools: list(can.tools.is_some(), client.tools(), "tools").await?.map(usable_tools),
+            capabilities: capabilities.clone(),
+            tools: list(capabilities.tools.is_some(), client.tools(), "tools").await?.map(usable_tools),
             resources: list(has_resources, client.resources(), "resources").await?,
             templates: list(has_resources, client.resource_templates(), "resource templates").await?,
-            prompts: list(can.prompts.is_some(), client.prompts(), "prompts").await?,
+            prompts: list(capabilities.prompts.is_some(), client.prompts(), "prompts").await?,
         })
     }
 
     fn to_json(&self) -> Value {
-        fn all<T: Encode>(list: Option<&Listing<T>>, revision: Revision) -> Value {
+        fn encode_items<T: Encode>(list: Option<&Listing<T>>, revision: Revision) -> Value {
             list.map_or_else(|| json!([]), |list| to_value(&list.items, revision))
         }
-        fn left_out<T>(list: Option<&Listing<T>>) -> Value {
+        fn encode_skipped<T>(list: Option<&Listing<T>>) -> Value {
             let all = list.into_iter().flat_map(|list| &list.skipped);
             all.map(|left| json!({ "name": left.name, "reason": left.reason })).collect()
         }
@@ -78,21 +78,21 @@ impl Inspection {
             "revision": revision.as_str(),
             "instructions": self.instructions,
             "capabilities": to_value(&self.capabilities, revision),
-            "tools": all(self.tools.as_ref(), revision),
-            "resources": all(self.resources.as_ref(), revision),
-            "resource_templates": all(self.templates.as_ref(), revision),
-            "prompts": all(self.prompts.as_ref(), revision),
+            "tools": encode_items(self.tools.as_ref(), revision),
+            "resources": encode_items(self.resources.as_ref(), revision),
+            "resource_templates": encode_items(self.templates.as_ref(), revision),
+            "prompts": encode_items(self.prompts.as_ref(), revision),
             "left_out": {
-                "tools": left_out(self.tools.as_ref()),
-                "resources": left_out(self.resources.as_ref()),
-                "resource_templates": left_out(self.templates.as_ref()),
-                "prompts": left_out(self.prompts.as_ref()),
+                "tools": encode_skipped(self.tools.as_ref()),
+                "resources": encode_skipped(self.resources.as_ref()),
+                "resource_templates": encode_skipped(self.templates.as_ref()),
+                "prompts": encode_skipped(self.prompts.as_ref()),
             },
         })
     }
 }
 
-async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<Option<Listing<T>>, CliError> {
+async fn list<T: Item>(announced: bool, pages: Pages<T>, noun: &str) -> Result<Option<Listing<T>>, CliError> {
     if !announced {
         return Ok(None);
     }
@@ -102,6 +102,6 @@ async fn list<T: Item>(announced: bool, pages: Pages<T>, what: &str) -> Result<O
         Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
             Ok(Some(Listing::default()))
         }
-        Err(error) => Err(CliError::from(error).context(&format!("failed to list the {what}"))),
+        Err(error) => Err(CliError::from(error).context(&format!("failed to list the {noun}"))),
     }
 }

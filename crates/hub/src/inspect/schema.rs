@@ -22,7 +22,7 @@ pub(super) struct Parameter {
     pub(super) kind: String,
     pub(super) required: bool,
     /// Description, choices and default.
-    pub(super) about: String,
+    pub(super) description: String,
 }
 
 /// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `longest` columns.
@@ -38,7 +38,7 @@ pub(super) fn parameters(schema: &Value, max_width: usize) -> Vec<Parameter> {
             name: name.clone(),
             kind: type_name(property, schema, MAX_DEPTH),
             required,
-            about: describe(property, schema, max_width),
+            description: describe(property, schema, max_width),
         }
     };
     properties.iter().map(parameter).collect()
@@ -116,7 +116,7 @@ fn type_name(schema: &Value, root: &Value, depth: usize) -> String {
 }
 
 fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> String {
-    let of_value = |value: &Value| match value {
+    let format_value = |value: &Value| match value {
         Value::String(_) => "string",
         Value::Number(_) => "number",
         Value::Bool(_) => "boolean",
@@ -130,10 +130,10 @@ fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> Str
         }
     };
     if let Some(value) = members.get("const") {
-        add(of_value(value).to_owned());
+        add(format_value(value).to_owned());
     }
     for value in options("enum").into_iter().flatten() {
-        add(of_value(value).to_owned());
+        add(format_value(value).to_owned());
     }
     for key in ["anyOf", "oneOf", "allOf"] {
         let named = options(key).into_iter().flatten().filter(|option| option["type"] != "null");
@@ -144,13 +144,13 @@ fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> Str
 
 fn format_range(members: &Map<String, Value>) -> String {
     let bound = |key: &str| members.get(key).filter(|bound| bound.is_number());
-    let (least, most) = (bound("minimum"), bound("maximum"));
-    match (least, most, bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
-        (Some(least), Some(most), ..) => format!(" {least}…{most}"),
-        (Some(least), ..) => format!(" ≥ {least}"),
-        (None, Some(most), ..) => format!(" ≤ {most}"),
-        (.., Some(least), _) => format!(" > {least}"),
-        (.., Some(most)) => format!(" < {most}"),
+    let (min, max) = (bound("minimum"), bound("maximum"));
+    match (min, max, bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
+        (Some(min), Some(max), ..) => format!(" {min}…{max}"),
+        (Some(min), ..) => format!(" ≥ {min}"),
+        (None, Some(max), ..) => format!(" ≤ {max}"),
+        (.., Some(min), _) => format!(" > {min}"),
+        (.., Some(max)) => format!(" < {max}"),
         _ => String::new(),
     }
 }
@@ -207,8 +207,8 @@ mod tests {
             },
         });
         let [size, tags] = &parameters(&schema, 20)[..] else { panic!("two") };
-        assert_eq!((&*size.about, size.required), ("How large. One of: s, l. Default: s", true));
-        assert_eq!((&*tags.about, tags.required, &*tags.kind), ("Any. One of: x", false, "string[]"));
+        assert_eq!((&*size.description, size.required), ("How large. One of: s, l. Default: s", true));
+        assert_eq!((&*tags.description, tags.required, &*tags.kind), ("Any. One of: x", false, "string[]"));
         assert!(parameters(&json!({}), 20).is_empty());
     }
 

@@ -21,12 +21,12 @@ const MAX_CELL_WIDTH: usize = 160;
 
 struct Page {
     out: String,
-    look: OutputStyle,
+    style: OutputStyle,
     verbose: bool,
 }
 
 pub(super) fn render(found: &Inspection, style: OutputStyle, verbose: bool) -> String {
-    let mut page = Page { out: String::new(), look: style, verbose };
+    let mut page = Page { out: String::new(), style, verbose };
     page.head(found);
     page.list("Tools", found.tools.as_ref(), Page::tool);
     page.table("Resources", found.resources.as_ref(), resource);
@@ -37,7 +37,7 @@ pub(super) fn render(found: &Inspection, style: OutputStyle, verbose: bool) -> S
 
 impl Page {
     fn head(&mut self, found: &Inspection) {
-        let style = self.look;
+        let style = self.style;
         match &found.server {
             Some(server) => {
                 let name = style.paint(Style::Name, &one_line(&server.name));
@@ -69,59 +69,59 @@ impl Page {
     }
 
     fn heading(&mut self, name: &str, count: usize) {
-        let count = self.look.paint(Style::Dim, &format!("({count})"));
-        let _ = writeln!(self.out, "\n{} {count}", self.look.paint(Style::Bold, name));
+        let count = self.style.paint(Style::Dim, &format!("({count})"));
+        let _ = writeln!(self.out, "\n{} {count}", self.style.paint(Style::Bold, name));
     }
 
     fn list<T>(&mut self, name: &str, listing: Option<&Listing<T>>, show: impl Fn(&mut Page, &T)) {
-        let Some(Listing { items, skipped: left_out, .. }) = listing else { return };
+        let Some(Listing { items, skipped, .. }) = listing else { return };
         self.heading(name, items.len());
         for item in items {
             self.out.push('\n');
             show(self, item);
         }
-        self.left_out(left_out);
+        self.skipped(skipped);
     }
 
     fn table<T>(&mut self, name: &str, listing: Option<&Listing<T>>, row: impl Fn(&T) -> Vec<Cell>) {
-        let Some(Listing { items, skipped: left_out, .. }) = listing else { return };
+        let Some(Listing { items, skipped, .. }) = listing else { return };
         self.heading(name, items.len());
         if !items.is_empty() {
             let rows: Vec<Vec<Cell>> = items.iter().map(row).collect();
-            let _ = write!(self.out, "\n{}", table(&rows, 2, self.look));
+            let _ = write!(self.out, "\n{}", table(&rows, 2, self.style));
         }
-        self.left_out(left_out);
+        self.skipped(skipped);
     }
 
     /// Appends the entries that no client can use, each with the reason.
-    fn left_out(&mut self, left_out: &[SkippedEntry]) {
-        if left_out.is_empty() {
+    fn skipped(&mut self, skipped: &[SkippedEntry]) {
+        if skipped.is_empty() {
             return;
         }
-        let heading = format!("left out ({})", left_out.len());
-        let _ = writeln!(self.out, "\n  {}", self.look.paint(Style::Warning, &heading));
+        let heading = format!("left out ({})", skipped.len());
+        let _ = writeln!(self.out, "\n  {}", self.style.paint(Style::Warning, &heading));
         let row = |left: &SkippedEntry| {
             vec![
                 Cell::new(short_name(&left.name), Style::Name),
                 Cell::new(one_line(&left.reason), Style::Plain),
             ]
         };
-        let rows: Vec<Vec<Cell>> = left_out.iter().map(row).collect();
-        self.out.push_str(&table(&rows, 4, self.look));
+        let rows: Vec<Vec<Cell>> = skipped.iter().map(row).collect();
+        self.out.push_str(&table(&rows, 4, self.style));
     }
 
     fn tool(&mut self, tool: &Tool) {
         let hints = tool.annotations.as_ref();
         let title_of = tool.title.as_deref().or_else(|| hints.and_then(|hints| hints.title.as_deref()));
         let (name, title) = (short_name(&tool.name), title(&tool.name, title_of));
-        let _ = write!(self.out, "  {}{title}", self.look.paint(Style::Name, &name));
+        let _ = write!(self.out, "  {}{title}", self.style.paint(Style::Name, &name));
         let hints = effect_hints(tool);
         let needed: usize = hints.iter().map(|(hint, _)| hint.len() + 4).sum();
         let is_long =
-            needed.saturating_add(2 + display_width(&name) + display_width(&title)) > self.look.width;
+            needed.saturating_add(2 + display_width(&name) + display_width(&title)) > self.style.width;
         self.out.push_str(if is_long { "\n  " } else { "" });
         for (hint, style) in hints {
-            let _ = write!(self.out, "  {}", self.look.paint(style, &format!("[{hint}]")));
+            let _ = write!(self.out, "  {}", self.style.paint(style, &format!("[{hint}]")));
         }
         self.out.push('\n');
         self.description(tool.description.as_deref(), 4);
@@ -129,28 +129,34 @@ impl Page {
             parameters(&tool.input_schema, if self.verbose { usize::MAX } else { MAX_CELL_WIDTH })
                 .into_iter()
                 .map(|parameter| {
-                    parameter_row(&parameter.name, &parameter.kind, parameter.required, &parameter.about)
+                    parameter_row(
+                        &parameter.name,
+                        &parameter.kind,
+                        parameter.required,
+                        &parameter.description,
+                    )
                 })
                 .collect();
-        self.out.push_str(&table(&rows, 6, self.look));
+        self.out.push_str(&table(&rows, 6, self.style));
     }
 
     fn prompt(&mut self, prompt: &Prompt) {
-        let name = self.look.paint(Style::Name, &short_name(&prompt.name));
+        let name = self.style.paint(Style::Name, &short_name(&prompt.name));
         let _ = writeln!(self.out, "  {name}{}", title(&prompt.name, prompt.title.as_deref()));
         self.description(prompt.description.as_deref(), 4);
         let row = |argument: &PromptArgument| {
-            let about = argument.description.as_deref().or(argument.title.as_deref()).unwrap_or_default();
-            parameter_row(&argument.name, "", argument.required == Some(true), about)
+            let description =
+                argument.description.as_deref().or(argument.title.as_deref()).unwrap_or_default();
+            parameter_row(&argument.name, "", argument.required == Some(true), description)
         };
         let rows: Vec<Vec<Cell>> = prompt.arguments.iter().flatten().map(row).collect();
-        self.out.push_str(&table(&rows, 6, self.look));
+        self.out.push_str(&table(&rows, 6, self.style));
     }
 
     /// Appends the first paragraph of a description, or all of it with `-v`.
     fn description(&mut self, description: Option<&str>, indent: usize) {
         let Some(description) = description else { return };
-        let width = self.look.width.saturating_sub(indent);
+        let width = self.style.width.saturating_sub(indent);
         let mut lines: Vec<String> = if self.verbose {
             let text = sanitize(description.trim());
             let wrapped =
@@ -181,28 +187,33 @@ fn title(name: &str, title: Option<&str>) -> String {
 }
 
 fn capability_names(found: &Inspection) -> String {
-    let can = &found.capabilities;
-    let watched = can.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true));
-    let known = [
-        (can.tools.is_some(), "tools"),
-        (can.resources.is_some() && !watched, "resources"),
+    let capabilities = &found.capabilities;
+    let watched = capabilities.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true));
+    let feature_flags = [
+        (capabilities.tools.is_some(), "tools"),
+        (capabilities.resources.is_some() && !watched, "resources"),
         (watched, "resources (with subscriptions)"),
-        (can.prompts.is_some(), "prompts"),
-        (can.completions.is_some(), "completions"),
-        (can.logging.is_some(), "logging"),
-        (can.tasks.is_some(), "tasks"),
+        (capabilities.prompts.is_some(), "prompts"),
+        (capabilities.completions.is_some(), "completions"),
+        (capabilities.logging.is_some(), "logging"),
+        (capabilities.tasks.is_some(), "tasks"),
     ];
-    let mut offers: Vec<String> =
-        known.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned()).collect();
-    offers.extend(can.extensions.iter().flat_map(|extensions| extensions.keys().map(|name| one_line(name))));
-    if offers.is_empty() { "none".into() } else { offers.join(", ") }
+    let mut features: Vec<String> = feature_flags
+        .into_iter()
+        .filter(|(is_present, _)| *is_present)
+        .map(|(_, name)| name.to_owned())
+        .collect();
+    features.extend(
+        capabilities.extensions.iter().flat_map(|extensions| extensions.keys().map(|name| one_line(name))),
+    );
+    if features.is_empty() { "none".into() } else { features.join(", ") }
 }
 
 /// Returns the effects that a tool declares. They are hints of the server and not verified.
 fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let task = tool.execution.as_ref().and_then(|execution| execution.task_support);
-    let known = [
+    let feature_flags = [
         (hints.read_only == Some(true), "read-only", Style::Good),
         (hints.destructive == Some(true) && hints.read_only != Some(true), "destructive", Style::Bad),
         (hints.destructive == Some(false) && hints.read_only != Some(true), "not destructive", Style::Good),
@@ -212,15 +223,15 @@ fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
         (task == Some(TaskSupport::Optional), "may be a task", Style::Dim),
         (task == Some(TaskSupport::Required), "always a task", Style::Warning),
     ];
-    known.into_iter().filter_map(|(holds, hint, style)| holds.then_some((hint, style))).collect()
+    feature_flags.into_iter().filter_map(|(applies, hint, style)| applies.then_some((hint, style))).collect()
 }
 
-fn parameter_row(name: &str, kind: &str, required: bool, about: &str) -> Vec<Cell> {
+fn parameter_row(name: &str, kind: &str, required: bool, description: &str) -> Vec<Cell> {
     vec![
         Cell::new(short_name(name), Style::Plain),
         Cell::new(one_line(kind), Style::Dim),
         Cell::new(if required { "required" } else { "" }, Style::Warning),
-        Cell::new(one_line(about), Style::Plain),
+        Cell::new(one_line(description), Style::Plain),
     ]
 }
 
@@ -234,11 +245,11 @@ fn template(template: &ResourceTemplate) -> Vec<Cell> {
     resource_row(&template.uri_template, name, template.mime_type.as_deref(), template.description.as_deref())
 }
 
-fn resource_row(uri: &str, name: &str, mime_type: Option<&str>, about: Option<&str>) -> Vec<Cell> {
+fn resource_row(uri: &str, name: &str, mime_type: Option<&str>, description: Option<&str>) -> Vec<Cell> {
     vec![
         Cell::new(one_line(uri), Style::Name),
         Cell::new(short_name(name), Style::Plain),
         Cell::new(one_line(mime_type.unwrap_or_default()), Style::Dim),
-        Cell::new(first_paragraph(about.unwrap_or_default()), Style::Plain),
+        Cell::new(first_paragraph(description.unwrap_or_default()), Style::Plain),
     ]
 }

@@ -24,21 +24,21 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 const PRIVATE_NETWORKS: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
 /// Queue of finished spans that wait for export.
-pub(super) struct Queue {
+pub(super) struct SpanQueue {
     pub(super) spans: mpsc::Receiver<Value>,
     /// Number of spans dropped because the queue was full.
-    pub(super) dropped: Arc<AtomicU64>,
+    pub(super) dropped_spans: Arc<AtomicU64>,
 }
 
 /// Exporter of spans to an OpenTelemetry collector.
 pub(crate) struct Exporter {
-    queue: Queue,
+    queue: SpanQueue,
     settings: Settings,
     egress: Egress,
 }
 
 impl Exporter {
-    pub(super) fn new(queue: Queue, settings: Settings) -> Result<Self, CliError> {
+    pub(super) fn new(queue: SpanQueue, settings: Settings) -> Result<Self, CliError> {
         let networks = PRIVATE_NETWORKS.iter().filter_map(|network| network.parse::<Network>().ok());
         let policy = networks.fold(Policy::default(), Policy::allow_http);
         let egress = Egress::builder().policy(policy).build();
@@ -50,12 +50,12 @@ impl Exporter {
     pub(crate) async fn run(mut self, end: impl Future<Output = ()>) -> Result<(), CliError> {
         let (mut end, mut batch) = (std::pin::pin!(end), Vec::with_capacity(MAX_BATCH));
         loop {
-            let is_over = tokio::select! {
+            let is_finished = tokio::select! {
                 () = &mut end => true,
                 () = fill_batch(&mut self.queue.spans, &mut batch) => false,
                 () = tokio::time::sleep(BATCH_INTERVAL) => false,
             };
-            if is_over {
+            if is_finished {
                 break;
             }
             self.send(&mut batch).await;
@@ -90,7 +90,7 @@ impl Exporter {
             }
             batch.clear();
         }
-        let dropped = self.queue.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.queue.dropped_spans.swap(0, Ordering::Relaxed);
         if dropped > 0 {
             tracing::warn!(dropped, "span queue was full; dropped spans");
         }
@@ -98,8 +98,9 @@ impl Exporter {
 
     async fn post(&self, batch: &[Value]) -> Result<(), String> {
         let version = env!("CARGO_PKG_VERSION");
-        let about = |key: &str, text: &str| json!({ "key": key, "value": { "stringValue": text } });
-        let resource = [about("service.name", &self.settings.service), about("service.version", version)];
+        let attribute = |key: &str, text: &str| json!({ "key": key, "value": { "stringValue": text } });
+        let resource =
+            [attribute("service.name", &self.settings.service), attribute("service.version", version)];
         let body = json!({ "resourceSpans": [{
             "resource": { "attributes": resource },
             "scopeSpans": [{ "scope": { "name": "linchpin", "version": version }, "spans": batch }],
@@ -108,11 +109,11 @@ impl Exporter {
             Request::post("/").body(Body::from(body.to_string())).map_err(|error| error.to_string())?;
         *request.headers_mut() = self.settings.headers.clone();
         request.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        let answer =
+        let response =
             self.egress.send(request, &self.settings.target).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
+        let status = response.status();
         // Read the body, so that the connection can be reused.
-        drop(answer.into_body().read_to_end(64 << 10).await);
+        drop(response.into_body().read_to_end(64 << 10).await);
         if status.is_success() { Ok(()) } else { Err(format!("HTTP status {status}")) }
     }
 }
@@ -143,9 +144,9 @@ mod tests {
         for _ in 0..=MAX_BATCH {
             notes.try_send(json!({})).unwrap();
         }
-        let exporter = Exporter::new(Queue { spans, dropped: Arc::default() }, settings).unwrap();
-        let begun = Instant::now();
+        let exporter = Exporter::new(SpanQueue { spans, dropped_spans: Arc::default() }, settings).unwrap();
+        let started = Instant::now();
         timeout(60 * SEND_TIMEOUT, exporter.run(std::future::ready(()))).await.unwrap().unwrap();
-        assert!(begun.elapsed() <= 3 * SEND_TIMEOUT, "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= 3 * SEND_TIMEOUT, "{:?}", started.elapsed());
     }
 }

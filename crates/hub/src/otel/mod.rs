@@ -19,7 +19,7 @@ use crate::error::CliError;
 pub(crate) use export::Exporter;
 
 /// Span queue, created with the subscriber and taken over by [`exporter`], which can report invalid settings.
-static QUEUE: Mutex<Option<export::Queue>> = Mutex::new(None);
+static SPAN_QUEUE: Mutex<Option<export::SpanQueue>> = Mutex::new(None);
 
 /// Creates the span layer, if a collector is configured.
 fn layer<S>() -> Option<impl Layer<S>>
@@ -30,14 +30,14 @@ where
         return None;
     }
     let (spans, queue) = spans::SpanLayer::new();
-    *QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+    *SPAN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
     Some(spans.with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE)))
 }
 
 /// Creates the exporter, if the span layer is installed.
 pub(crate) fn exporter() -> Result<Option<Exporter>, CliError> {
-    let begun = QUEUE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    begun.map(|queue| Exporter::new(queue, Settings::read(&env_variable)?)).transpose()
+    let span_queue = SPAN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    span_queue.map(|queue| Exporter::new(queue, Settings::read(&env_variable)?)).transpose()
 }
 
 /// Installs the log layer and the span layer as the global subscriber.

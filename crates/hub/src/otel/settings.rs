@@ -9,7 +9,7 @@ use crate::error::CliError;
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const SERVICE: &str = "OTEL_SERVICE_NAME";
-const DISABLED: &str = "OTEL_SDK_DISABLED";
+const DISABLED_VARIABLE: &str = "OTEL_SDK_DISABLED";
 
 /// Collector URL, request headers and service name.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Settings {
 
 /// Returns whether the export of spans is configured.
 pub(super) fn is_enabled(variables: Variables<'_>) -> bool {
-    let is_off = variables(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    !is_off && variables(ENDPOINT).is_some()
+    let is_disabled = variables(DISABLED_VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    !is_disabled && variables(ENDPOINT).is_some()
 }
 
 impl Settings {
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     fn variables<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> {
-        move |name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        move |name| set.iter().find(|(variable, _)| *variable == name).map(|(_, value)| value.into())
     }
 
     #[test]
     fn spans_are_sent_only_where_somebody_says_where_to() {
         assert!(!is_enabled(&variables(&[])));
         assert!(is_enabled(&variables(&[(ENDPOINT, "http://127.0.0.1:4318")])));
-        assert!(!is_enabled(&variables(&[(ENDPOINT, "http://127.0.0.1:4318"), (DISABLED, "TRUE")])));
+        assert!(!is_enabled(&variables(&[(ENDPOINT, "http://127.0.0.1:4318"), (DISABLED_VARIABLE, "TRUE")])));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::export::Queue;
+use super::export::SpanQueue;
 
 /// Maximum number of finished spans that wait for export.
 const QUEUE_CAPACITY: usize = 8_192;
@@ -25,14 +25,17 @@ const SPAN_KIND_CLIENT: u8 = 3;
 /// `tracing` layer that records spans for export.
 pub(super) struct SpanLayer {
     finished: mpsc::Sender<Value>,
-    dropped: Arc<AtomicU64>,
+    dropped_spans: Arc<AtomicU64>,
 }
 
 impl SpanLayer {
-    pub(super) fn new() -> (Self, Queue) {
-        let (finished, spans) = mpsc::channel(QUEUE_CAPACITY);
+    pub(super) fn new() -> (Self, SpanQueue) {
+        let (span_sender, spans) = mpsc::channel(QUEUE_CAPACITY);
         let dropped = Arc::<AtomicU64>::default();
-        (SpanLayer { finished, dropped: dropped.clone() }, Queue { spans, dropped })
+        (
+            SpanLayer { finished: span_sender, dropped_spans: dropped.clone() },
+            SpanQueue { spans, dropped_spans: dropped },
+        )
     }
 }
 
@@ -52,16 +55,16 @@ impl SpanContext {
         let is_known = version != "ff" && (version != "00" || parts.next().is_none());
         parse_hex(version, 2)?;
         let (trace, span, flags) = (parse_hex(trace, 32)?, parse_hex(span, 16)?, parse_hex(flags, 2)?);
-        let is_right = is_known && trace != 0 && span != 0;
+        let is_valid = is_known && trace != 0 && span != 0;
         let span = u64::try_from(span).ok()?;
-        is_right.then_some(SpanContext { trace, span, is_sampled: flags & 1 == 1 })
+        is_valid.then_some(SpanContext { trace, span, is_sampled: flags & 1 == 1 })
     }
 }
 
 /// Parses exactly `digits` lower-case hexadecimal digits.
 fn parse_hex(text: &str, digits: usize) -> Option<u128> {
-    let is_right = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    is_right.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+    let is_valid = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 /// Span that has started and is not closed yet.
@@ -71,7 +74,7 @@ struct OpenSpan {
     started: (i128, Instant),
     /// Duration until the last recorded field, used as the end of the span: a span is closed only after its children,
     /// while its last field is recorded when its own work ends.
-    ended: Option<Duration>,
+    last_recorded: Option<Duration>,
     fields: SpanFields,
 }
 
@@ -116,21 +119,24 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         let mut fields = SpanFields::default();
         attributes.record(&mut fields);
-        let above =
+        let parent_span =
             span.parent().and_then(|span| span.extensions().get::<OpenSpan>().map(|open| open.context));
-        let above = above.or_else(|| SpanContext::parse(fields.traceparent.as_deref()?));
-        let place = SpanContext {
-            trace: above.map_or_else(|| u128::from_be_bytes(random(&SystemPlatform)), |above| above.trace),
+        let parent_span = parent_span.or_else(|| SpanContext::parse(fields.traceparent.as_deref()?));
+        let span_context = SpanContext {
+            trace: parent_span.map_or_else(
+                || u128::from_be_bytes(random(&SystemPlatform)),
+                |parent_span| parent_span.trace,
+            ),
             span: u64::from_be_bytes(random(&SystemPlatform)),
-            is_sampled: above.is_none_or(|above| above.is_sampled),
+            is_sampled: parent_span.is_none_or(|parent_span| parent_span.is_sampled),
         };
-        let begun = (SystemPlatform.now().as_nanosecond(), Instant::now());
-        let parent = above.map(|above| above.span);
+        let started = (SystemPlatform.now().as_nanosecond(), Instant::now());
+        let parent = parent_span.map(|parent_span| parent_span.span);
         span.extensions_mut().insert(OpenSpan {
-            context: place,
+            context: span_context,
             parent,
-            started: begun,
-            ended: None,
+            started,
+            last_recorded: None,
             fields,
         });
     }
@@ -139,7 +145,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         if let Some(open) = span.extensions_mut().get_mut::<OpenSpan>() {
             values.record(&mut open.fields);
-            open.ended = Some(open.started.1.elapsed());
+            open.last_recorded = Some(open.started.1.elapsed());
         }
     }
 
@@ -147,7 +153,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(&id) else { return };
         let Some(open) = span.extensions_mut().remove::<OpenSpan>() else { return };
         if open.context.is_sampled && self.finished.try_send(open.into_otlp(span.name())).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.dropped_spans.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -155,16 +161,22 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
 impl OpenSpan {
     /// Converts the span to its OTLP form.
     fn into_otlp(self, name: &str) -> Value {
-        let OpenSpan { context: place, parent, started: (begun, since), ended, fields } = self;
+        let OpenSpan {
+            context: span_context,
+            parent,
+            started: (started, since),
+            last_recorded: ended,
+            fields,
+        } = self;
         let ended = ended.unwrap_or_else(|| since.elapsed());
-        let end = begun + i128::try_from(ended.as_nanos()).unwrap_or_default();
+        let end = started + i128::try_from(ended.as_nanos()).unwrap_or_default();
         json!({
-            "traceId": format!("{:032x}", place.trace),
-            "spanId": format!("{:016x}", place.span),
+            "traceId": format!("{:032x}", span_context.trace),
+            "spanId": format!("{:016x}", span_context.span),
             "parentSpanId": parent.map(|parent| format!("{parent:016x}")).unwrap_or_default(),
             "name": fields.name.as_deref().unwrap_or(name),
             "kind": fields.kind.max(1),
-            "startTimeUnixNano": begun.to_string(),
+            "startTimeUnixNano": started.to_string(),
             "endTimeUnixNano": end.to_string(),
             "attributes": fields.attributes,
             "status": if fields.is_error { json!({ "code": 2 }) } else { json!({}) },
@@ -186,7 +198,7 @@ mod tests {
                 drop(tracing::info_span!("one", otel.kind = "server", of = 3_u64));
             }
         });
-        assert_eq!((queue.spans.len(), queue.dropped.load(Ordering::Relaxed)), (QUEUE_CAPACITY, 3));
+        assert_eq!((queue.spans.len(), queue.dropped_spans.load(Ordering::Relaxed)), (QUEUE_CAPACITY, 3));
         let first = queue.spans.try_recv().unwrap();
         assert_eq!(
             (&first["name"], &first["kind"], &first["parentSpanId"]),
@@ -199,14 +211,18 @@ mod tests {
     fn a_traceparent_is_read_strictly() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         let read = |text: &str| {
-            let place = SpanContext::parse(text)?;
-            Some((format!("{:032x}", place.trace), format!("{:016x}", place.span), place.is_sampled))
+            let span_context = SpanContext::parse(text)?;
+            Some((
+                format!("{:032x}", span_context.trace),
+                format!("{:016x}", span_context.span),
+                span_context.is_sampled,
+            ))
         };
         let both = |is_wanted| Some((trace.to_owned(), span.to_owned(), is_wanted));
         assert_eq!(read(&format!("00-{trace}-{span}-01")), both(true));
         assert_eq!(read(&format!("00-{trace}-{span}-00")), both(false));
         assert_eq!(read(&format!("cc-{trace}-{span}-01-more")), both(true), "of a version to come");
-        for wrong in [
+        for invalid in [
             String::new(),
             format!("00-{trace}-{span}"),
             format!("00-{trace}-{span}-01-more"),
@@ -217,7 +233,7 @@ mod tests {
             format!("00-{}ä-{span}-01", &trace[2..]),
             format!("00-{trace}-{span}-+1"),
         ] {
-            assert_eq!(read(&wrong), None, "{wrong}");
+            assert_eq!(read(&invalid), None, "{invalid}");
         }
     }
 }

@@ -31,9 +31,9 @@ impl FileStamps {
 
 impl Certificate {
     pub(super) fn open(files: TlsFiles) -> Result<Self, ConfigError> {
-        let seen = FileStamps::current(files);
-        let tls = with_files(&seen.0, Tls::new)?;
-        Ok(Certificate { tls, stamps: seen })
+        let stamps = FileStamps::current(files);
+        let tls = with_files(&stamps.0, Tls::new)?;
+        Ok(Certificate { tls, stamps })
     }
 
     /// Reloads the certificate whenever its files change, until `end`.
@@ -46,17 +46,17 @@ impl Certificate {
         while tokio::time::timeout(CONFIG_POLL, &mut end).await.is_err() {
             let Some(files) = watched.config().tls.clone() else { continue };
             // Take the fingerprints before reading, so that a change in between is detected by the next poll.
-            let seen = FileStamps::current(files);
-            if seen == self.stamps {
+            let stamps = FileStamps::current(files);
+            if stamps == self.stamps {
                 continue;
             }
-            match with_files(&seen.0, |certificate, key| self.tls.replace(certificate, key)) {
+            match with_files(&stamps.0, |certificate, key| self.tls.replace(certificate, key)) {
                 Ok(()) => tracing::info!("TLS certificate reloaded"),
                 Err(problem) => {
                     tracing::error!(%problem, "invalid TLS certificate; using the previous one");
                 }
             }
-            self.stamps = seen;
+            self.stamps = stamps;
         }
         Ok(())
     }
@@ -65,13 +65,14 @@ impl Certificate {
 /// Reads both files and passes their contents to `using`.
 fn with_files<T>(
     files: &TlsFiles,
-    using: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>,
+    load: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>,
 ) -> Result<T, ConfigError> {
     let TlsFiles { certificate, key } = files;
     let text = read(certificate, false)?;
     let secret = Secret::new(read(key, true)?);
-    let wrong = |error| ConfigError::new(certificate, format!("with its key `{}`: {error}", key.display()));
-    using(text.as_bytes(), secret.expose().as_bytes()).map_err(wrong)
+    let invalid_pair =
+        |error| ConfigError::new(certificate, format!("with its key `{}`: {error}", key.display()));
+    load(text.as_bytes(), secret.expose().as_bytes()).map_err(invalid_pair)
 }
 
 fn read(path: &Path, is_secret: bool) -> Result<String, ConfigError> {
@@ -81,8 +82,9 @@ fn read(path: &Path, is_secret: bool) -> Result<String, ConfigError> {
         return Err(ConfigError::new(path, "is not a regular file: set the path of a PEM file"));
     }
     if is_secret {
-        let exposed = |why| ConfigError::new(path, format!("insecure permissions of the TLS key: {why}"));
-        private_file::check_private(&metadata).map_err(exposed)?;
+        let insecure =
+            |reason| ConfigError::new(path, format!("insecure permissions of the TLS key: {reason}"));
+        private_file::check_private(&metadata).map_err(insecure)?;
     }
     fs::read_to_string(path).map_err(failed)
 }

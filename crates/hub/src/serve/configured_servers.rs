@@ -17,11 +17,11 @@ pub(crate) const DEMO: &str = "demo";
 /// Applies the servers of the configuration file to the hub.
 pub(super) async fn apply_servers(hub: &Hub, watched: &WatchedConfig) -> Result<(), CliError> {
     let servers = servers(&watched.config(), &|name| env_variable(name)?.into_string().ok())?;
-    let left_out = hub.apply_config(TENANT, servers).await?;
-    for slug in &left_out {
+    let conflicts = hub.apply_config(TENANT, servers).await?;
+    for slug in &conflicts {
         tracing::warn!(slug, "configured server skipped: another server has its slug");
     }
-    watched.set_slug_conflicts(left_out);
+    watched.set_slug_conflicts(conflicts);
     Ok(())
 }
 
@@ -35,7 +35,7 @@ fn servers(
         servers.push(demo(config.demo)?);
     }
     for server in &mut servers {
-        let Transport::Stdio(launch) = &mut server.transport else { continue };
+        let Transport::Stdio(program) = &mut server.transport else { continue };
         let inherited = BASE_ENV_VARS.into_iter().chain(server.inherit.iter().map(String::as_str));
         let inherited = inherited.filter_map(|name| Some((name.to_owned(), variables(name)?)));
         let mut env: BTreeMap<_, _> = inherited.collect();
@@ -46,9 +46,9 @@ fn servers(
                 "inherited environment variable is not set"
             );
         }
-        launch.inherited = env.keys().filter(|name| !launch.env.contains_key(*name)).cloned().collect();
-        env.append(&mut launch.env);
-        launch.env = env;
+        program.inherited = env.keys().filter(|name| !program.env.contains_key(*name)).cloned().collect();
+        env.append(&mut program.env);
+        program.env = env;
     }
     Ok(servers)
 }
@@ -56,9 +56,9 @@ fn servers(
 /// Returns the demo server, which runs this executable.
 fn demo(enabled: bool) -> Result<ConfiguredServer, CliError> {
     // Cache the path of the first start: the executable may be replaced while the hub runs.
-    static OWN: OnceLock<String> = OnceLock::new();
+    static OWN_EXECUTABLE: OnceLock<String> = OnceLock::new();
     let now = std::env::current_exe()?.to_string_lossy().into_owned();
-    let command = OWN.get_or_init(|| now).clone();
+    let command = OWN_EXECUTABLE.get_or_init(|| now).clone();
     let settings = ServerSettings {
         enabled,
         description: Some("Demonstrates the features of a server, without external effects".to_owned()),
@@ -88,8 +88,8 @@ mod tests {
         let servers = read(
             "[servers.a]\ncommand = \"x\"\nenv = { A = \"1\", PATH = \"/bin\" }\ninherit = [\"TOKEN\", \"MISSING\"]",
         );
-        let Transport::Stdio(launch) = &servers[0].transport else { panic!("{:?}", servers[0]) };
-        let env: Vec<_> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let Transport::Stdio(program) = &servers[0].transport else { panic!("{:?}", servers[0]) };
+        let env: Vec<_> = program.env.iter().map(|(name, value)| (&**name, &**value)).collect();
         assert_eq!(env, [("A", "1"), ("PATH", "/bin"), ("TOKEN", "the TOKEN of the hub")]);
     }
 
@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(slugs(""), ["demo"]);
         assert!(read("")[0].settings.enabled && !read("demo = false")[0].settings.enabled);
         assert_eq!(slugs("[servers.demo]\nurl = \"https://a.example/mcp\""), ["demo"]);
-        assert!(matches!(&read("")[0].transport, Transport::Stdio(launch) if launch.args == ["demo"]));
+        assert!(matches!(&read("")[0].transport, Transport::Stdio(program) if program.args == ["demo"]));
     }
 }

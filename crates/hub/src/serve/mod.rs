@@ -54,7 +54,7 @@ pub(crate) struct ServeOptions {
 
     /// Log format
     #[arg(long, value_name = "FORMAT")]
-    pub(crate) log: Option<Log>,
+    pub(crate) log: Option<LogFormat>,
 
     /// Durability of call and audit records: process (survives a crash) or power (also survives power loss). Default:
     /// `$LINCHPIN_AUDIT_DURABILITY`, else the configuration file, else process
@@ -76,8 +76,9 @@ impl ServeOptions {
     /// Returns the durability from the option, else the environment, else the configuration file.
     fn durability(&self, variables: Variables<'_>, config: &Config) -> Result<Durability, CliError> {
         let read = |text: OsString| {
-            let known = text.to_str().and_then(|text| Durability::from_str(text, false).ok());
-            known.ok_or_else(|| CliError::usage("LINCHPIN_AUDIT_DURABILITY must be `process` or `power`"))
+            let durability = text.to_str().and_then(|text| Durability::from_str(text, false).ok());
+            durability
+                .ok_or_else(|| CliError::usage("LINCHPIN_AUDIT_DURABILITY must be `process` or `power`"))
         };
         let set = variables("LINCHPIN_AUDIT_DURABILITY").map(read).transpose()?;
         Ok(self.audit_durability.or(set).or(config.audit.durability).unwrap_or_default())
@@ -86,7 +87,7 @@ impl ServeOptions {
 
 /// Log format.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Log {
+pub(crate) enum LogFormat {
     /// Human-readable lines.
     Text,
     /// JSON, one object per line.
@@ -94,54 +95,54 @@ pub(crate) enum Log {
 }
 
 /// Serves until a termination signal arrives.
-pub(crate) async fn run(typed: &LocationArgs, options: ServeOptions, json: bool) -> Result<(), CliError> {
+pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bool) -> Result<(), CliError> {
     file_limit::raise_limit();
     // From here on, signals no longer terminate the process by default.
-    let (mut ends, hangup) = (ShutdownSignals::new()?, signal(SignalKind::hangup())?);
+    let (mut shutdown_signals, hangup) = (ShutdownSignals::new()?, signal(SignalKind::hangup())?);
     #[cfg(feature = "otel")]
     let exporter = crate::otel::exporter()?;
-    let place = HubPaths::resolve(typed, &env_variable)?;
-    place.create()?;
-    let lock = place.lock()?;
-    let guard = start_guard(&place).await?;
-    let watched = Arc::new(WatchedConfig::open(place.config.clone())?);
+    let paths = HubPaths::resolve(location, &env_variable)?;
+    paths.create()?;
+    let lock = paths.lock()?;
+    let guard = start_guard(&paths).await?;
+    let watched = Arc::new(WatchedConfig::open(paths.config.clone())?);
     let address = options.listen.or(watched.config().listen);
-    let door = PublicListener::from_config(address, &watched.config())?;
-    let listener = listen::bind_local(address, door.as_ref()).await?;
+    let public_config = PublicListener::from_config(address, &watched.config())?;
+    let listener = listen::bind_local(address, public_config.as_ref()).await?;
     let (url, public) = (listener.origin(), watched.config().url.clone());
-    let found_at = public.as_ref().map_or(&url, |url| &url.url);
+    let hub_url = public.as_ref().map_or(&url, |url| &url.url);
     let durability = options.durability(&env_variable, &watched.config())?;
-    let hub = startup::open_hub(&place, durability, &watched.config(), found_at, processes(&guard)?).await?;
-    let (public_listener, is_secure) = match &door {
-        Some(door) => (Some(door.open_listener(&hub).await?), door.certificate.is_some()),
+    let hub = startup::open_hub(&paths, durability, &watched.config(), hub_url, processes(&guard)?).await?;
+    let (public_listener, is_secure) = match &public_config {
+        Some(config) => (Some(config.open_listener(&hub).await?), config.certificate.is_some()),
         None => (None, false),
     };
     configured_servers::apply_servers(&hub, &watched).await?;
 
-    let shown = linchpin_hub_http::HttpOptions {
+    let http_options = linchpin_hub_http::HttpOptions {
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
         is_secure: is_secure || public.is_some(),
         proxies: watched.config().proxies.clone(),
         file_problem: Some(watched.subscribe_problem()),
     };
-    let web = HubService::new(hub.clone(), Arc::new(SystemPlatform), shown);
+    let service = HubService::new(hub.clone(), Arc::new(SystemPlatform), http_options);
     let end = watch::Sender::new(ShutdownPhase::Serving);
     let until = |phase: ShutdownPhase| {
         let mut now = end.subscribe();
         async move { drop(now.wait_for(|now| *now >= phase).await) }
     };
-    let (mut work, mut own, mut last) = (JoinSet::new(), JoinSet::new(), Work::new());
-    work.spawn(serve_requests(listener, web.clone(), until(ShutdownPhase::Draining)));
+    let (mut work, mut own_tasks, mut last) = (JoinSet::new(), JoinSet::new(), ServeTasks::new());
+    work.spawn(serve_requests(listener, service.clone(), until(ShutdownPhase::Draining)));
     let public_origin = public_listener.as_ref().map(Listener::origin);
     if let Some(public_listener) = public_listener {
-        work.spawn(serve_requests(public_listener, web.clone(), until(ShutdownPhase::Draining)));
+        work.spawn(serve_requests(public_listener, service.clone(), until(ShutdownPhase::Draining)));
     }
-    if let Some(certificate) = door.and_then(|door| door.certificate) {
+    if let Some(certificate) = public_config.and_then(|config| config.certificate) {
         work.spawn(certificate.watch_files(watched.clone(), until(ShutdownPhase::Draining)));
     }
     work.spawn(watch_config(hub.clone(), watched, hangup, until(ShutdownPhase::Draining)));
     let (running, ending) = (hub.clone(), until(ShutdownPhase::Stopping));
-    own.spawn(async move {
+    own_tasks.spawn(async move {
         running.run(ending).await;
         Ok(())
     });
@@ -152,51 +153,51 @@ pub(crate) async fn run(typed: &LocationArgs, options: ServeOptions, json: bool)
     }
 
     let running = RunningHub { url, token: hub.process_token(), pid: std::process::id() };
-    lock.announce(&running).map_err(|error| cannot_write(place.data(), &error))?;
+    let by_tls = public_origin.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
+    let browser_url = public.as_ref().map_or(by_tls, |url| &url.url);
+    lock.announce(&running).map_err(|error| cannot_write(paths.data(), &error))?;
     if let Some(file) = &options.ready_file {
         write_ready(file, &running).map_err(|error| cannot_write(file, &error))?;
     }
-    let by_tls = public_origin.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
-    let shown = public.as_ref().map_or(by_tls, |url| &url.url);
-    if let Err(error) = print_url(&hub, &place, (&running.url, shown), json).await {
+    if let Err(error) = print_url(&hub, &paths, (&running.url, browser_url), json).await {
         tracing::warn!(%error, "failed to print the hub URL");
     }
     if let Some(public_origin) = public_origin {
         tracing::info!(url = public_origin, "public listener ready");
     }
-    tracing::info!(url = running.url, data = %place.data().display(), ?durability, "hub ready");
+    tracing::info!(url = running.url, data = %paths.data().display(), ?durability, "hub ready");
 
     // The first component that ends shuts down the others.
     let first = tokio::select! {
-        () = ends.wait() => Ok(()),
+        () = shutdown_signals.wait() => Ok(()),
         error = hub.wait_for_store_failure() => Err(CliError::new(CliErrorKind::Disk, error.to_string())),
         first = join_next(&mut work) => first,
-        first = join_next(&mut own) => first,
+        first = join_next(&mut own_tasks) => first,
     };
     tracing::info!("hub shutting down");
-    web.close();
+    service.close();
     end.send_replace(ShutdownPhase::Draining);
     hub.begin_shutdown();
     let in_order = async {
-        let answered = join_all(&mut work).await;
+        let served = join_all(&mut work).await;
         // Only after the listeners have finished: responses in flight need the background tasks.
         end.send_replace(ShutdownPhase::Stopping);
-        let ended = answered.and(join_all(&mut own).await);
+        let serve_result = served.and(join_all(&mut own_tasks).await);
         end.send_replace(ShutdownPhase::Stopped);
-        ended.and(join_all(&mut last).await)
+        serve_result.and(join_all(&mut last).await)
     };
-    let ended = tokio::select! {
-        ended = in_order => ended,
-        () = ends.wait() => {
+    let serve_result = tokio::select! {
+        serve_result = in_order => serve_result,
+        () = shutdown_signals.wait() => {
             tracing::warn!("second signal; stopping at once and abandoning running work");
             Ok(())
         }
     };
-    let result = first.and(ended);
+    let result = first.and(serve_result);
     work.shutdown().await;
-    own.shutdown().await;
+    own_tasks.shutdown().await;
     last.shutdown().await;
-    drop(web);
+    drop(service);
     // Dropping the last reference to the hub closes its database, and the guard kills remaining processes: both block.
     drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
@@ -205,10 +206,10 @@ pub(crate) async fn run(typed: &LocationArgs, options: ServeOptions, json: bool)
 
 async fn serve_requests(
     listener: Listener,
-    web: HubService,
+    service: HubService,
     end: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
-    listener.run_until(end, web.service()).await.map_err(|error| to_anyhow(error).into())
+    listener.run_until(end, service.service()).await.map_err(|error| to_anyhow(error).into())
 }
 
 /// Phase of the shutdown. Each one starts when the previous one has finished.
@@ -223,16 +224,18 @@ enum ShutdownPhase {
     Stopped,
 }
 
-type Work = JoinSet<Result<(), CliError>>;
+type ServeTasks = JoinSet<Result<(), CliError>>;
 
 /// Waits for the next task to end; `Ok` if there is none.
-async fn join_next(work: &mut Work) -> Result<(), CliError> {
-    let ended = work.join_next().await;
-    ended.unwrap_or(Ok(Ok(()))).map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
+async fn join_next(work: &mut ServeTasks) -> Result<(), CliError> {
+    let serve_result = work.join_next().await;
+    serve_result
+        .unwrap_or(Ok(Ok(())))
+        .map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
 }
 
 /// Waits for all tasks; returns the first failure.
-async fn join_all(work: &mut Work) -> Result<(), CliError> {
+async fn join_all(work: &mut ServeTasks) -> Result<(), CliError> {
     let mut result = Ok(());
     while !work.is_empty() {
         result = result.and(join_next(work).await);
@@ -241,9 +244,9 @@ async fn join_all(work: &mut Work) -> Result<(), CliError> {
 }
 
 /// Starts the process guard: it kills leftover processes of the previous hub now, and those of this one if it dies.
-async fn start_guard(place: &HubPaths) -> Result<ProcessGuard, CliError> {
-    let (own, file) = (own_executable()?, place.guard_file());
-    let started = spawn_blocking(move || ProcessGuard::start(&own, &file)).await;
+async fn start_guard(paths: &HubPaths) -> Result<ProcessGuard, CliError> {
+    let (own_tasks, file) = (own_executable()?, paths.guard_file());
+    let started = spawn_blocking(move || ProcessGuard::start(&own_tasks, &file)).await;
     let started = started.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
     started.map_err(|error| CliError::from(error).context("failed to start the process guard"))
 }
@@ -275,7 +278,7 @@ async fn watch_config(
     mut hangup: Signal,
     end: impl Future<Output = ()>,
 ) -> Result<(), CliError> {
-    let (mut end, mut is_behind) = (std::pin::pin!(end), false);
+    let (mut end, mut needs_retry) = (std::pin::pin!(end), false);
     let mut egress = watched.config().egress.clone();
     loop {
         tokio::select! {
@@ -285,13 +288,13 @@ async fn watch_config(
                 continue;
             }
             _ = watched.wait_for_change(CONFIG_POLL) => {}
-            () = tokio::time::sleep(APPLY_RETRY), if is_behind => {}
+            () = tokio::time::sleep(APPLY_RETRY), if needs_retry => {}
         }
         startup::apply_egress(&hub, &watched, &mut egress);
-        let kept = hub.set_retention(watched.config().retention()).await.map_err(CliError::from);
-        let taken = kept.and(configured_servers::apply_servers(&hub, &watched).await);
-        is_behind = taken.is_err();
-        if let Err(error) = taken {
+        let retention_result = hub.set_retention(watched.config().retention()).await.map_err(CliError::from);
+        let applied = retention_result.and(configured_servers::apply_servers(&hub, &watched).await);
+        needs_retry = applied.is_err();
+        if let Err(error) = applied {
             tracing::warn!(%error, "failed to apply the configuration file; retrying");
         }
     }
@@ -301,8 +304,8 @@ async fn watch_config(
 /// Other output may be stored, so it contains only `url`.
 async fn print_url(
     hub: &Hub,
-    place: &HubPaths,
-    (url, shown): (&str, &str),
+    paths: &HubPaths,
+    (url, http_options): (&str, &str),
     json: bool,
 ) -> Result<(), CliError> {
     if json {
@@ -315,13 +318,13 @@ async fn print_url(
     let (address, advice) = match hub.create_login_link().await? {
         Some(token) => {
             let advice = "This link logs you in once and expires after 15 minutes.";
-            (format!("{shown}/sign-in?token={}", token.expose()), advice)
+            (format!("{http_options}/sign-in?token={}", token.expose()), advice)
         }
-        None => (shown.to_owned(), "Log in with your password."),
+        None => (http_options.to_owned(), "Log in with your password."),
     };
     let address = style.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");
-    let linchpin = place.shell_command();
+    let linchpin = paths.shell_command();
     let next = format!(
         "In another terminal: {linchpin} tool list, {linchpin} tool call mcp_demo__add --args '{{\"a\": 2, \"b\": 40}}'"
     );

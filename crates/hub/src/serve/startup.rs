@@ -13,34 +13,37 @@ use crate::error::{CliError, CliErrorKind};
 /// Opens the hub at these paths and records an outcome for calls that were running when it stopped. `url` is the base
 /// URL for browsers.
 pub(super) async fn open_hub(
-    place: &HubPaths,
+    paths: &HubPaths,
     durability: Durability,
     config: &Config,
     url: &str,
     processes: Processes,
 ) -> Result<Arc<Hub>, CliError> {
-    let store = place.store(durability).await?;
-    let keys = open_keys(place, !store.tenants().await?.is_empty())?;
+    let store = paths.store(durability).await?;
+    let keys = open_keys(paths, !store.tenants().await?.is_empty())?;
     let egress = config.egress.build(&env_text).map_err(|error| {
-        ConfigError::new(&place.config, error.message()).with_field(error.field().unwrap_or("egress"))
+        ConfigError::new(&paths.config, error.message()).with_field(error.field().unwrap_or("egress"))
     })?;
     let callback = Some(format!("{url}/oauth/callback"));
-    let (checkpoints, segments) = (Some(place.checkpoint_file()), Some(place.segment_folder(config)));
-    let (heads, retention) = (Some(place.head_file(config)), config.retention());
+    let (checkpoints, segments) = (Some(paths.checkpoint_file()), Some(paths.segment_folder(config)));
+    let (heads, retention) = (Some(paths.head_file(config)), config.retention());
     let options =
         HubOptions { checkpoints, heads, segments, retention, callback, processes, ..HubOptions::default() };
     let hub = Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, egress, options));
     hub.ensure_local_user().await?;
     hub.unlock().await.map_err(|error| match error.code() {
         "wrong_key_file" => {
-            let path = place.keys.display();
+            let path = paths.keys.display();
             CliError::new(CliErrorKind::Other, format!("`{path}`: {error}, and set its path with --key-file"))
         }
         _ => error.into(),
     })?;
-    let ended = hub.recover().await?;
-    if ended > 0 {
-        tracing::warn!(calls = ended, "calls were running when the hub stopped; their outcome is unknown");
+    let recovered = hub.recover().await?;
+    if recovered > 0 {
+        tracing::warn!(
+            calls = recovered,
+            "calls were running when the hub stopped; their outcome is unknown"
+        );
     }
     if let Err(error) = hub.sign_audit().await {
         tracing::warn!(%error, "failed to sign the audit; retrying");
@@ -73,14 +76,14 @@ pub(super) fn apply_egress(hub: &Hub, watched: &WatchedConfig, before: &mut Egre
 }
 
 /// Opens the key file. Creates keys only for a new hub.
-fn open_keys(place: &HubPaths, is_used: bool) -> Result<KeyFile, CliError> {
-    let path = &place.keys;
+fn open_keys(paths: &HubPaths, is_used: bool) -> Result<KeyFile, CliError> {
+    let path = &paths.keys;
     if is_used && !path.exists() {
         let text = format!(
             "the key file `{}` is missing, and the data in {} is encrypted with its keys: restore the file, or set its \
              path with --key-file",
             path.display(),
-            place.describe_store()
+            paths.describe_store()
         );
         return Err(CliError::new(CliErrorKind::Other, text));
     }

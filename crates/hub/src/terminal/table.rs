@@ -35,11 +35,14 @@ pub(crate) fn table(rows: &[Vec<Cell>], indent: usize, style: OutputStyle) -> St
     let columns = rows.first().map_or(0, |row| row.len().saturating_sub(1));
     let widest = |column: usize| rows.iter().map(|row| display_width(&row[column].text)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(widest).collect();
-    let used =
+    let used_width =
         widths.iter().filter(|width| **width > 0).map(|width| width + COLUMN_GAP).sum::<usize>() + indent;
-    let is_last_below = used.saturating_add(MIN_LAST_COLUMN) > style.width;
-    let (last_indent, last_width) =
-        if is_last_below { (indent + 4, style.width - indent - 4) } else { (used, style.width - used) };
+    let is_last_below = used_width.saturating_add(MIN_LAST_COLUMN) > style.width;
+    let (last_indent, last_width) = if is_last_below {
+        (indent + 4, style.width - indent - 4)
+    } else {
+        (used_width, style.width - used_width)
+    };
     let mut out = String::new();
     for row in rows {
         let Some((last, cells)) = row.split_last() else { continue };
@@ -66,7 +69,7 @@ pub(crate) fn table(rows: &[Vec<Cell>], indent: usize, style: OutputStyle) -> St
 mod tests {
     use super::*;
 
-    fn shown(width: usize) -> String {
+    fn render_sample(width: usize) -> String {
         let row = |cells: [&str; 3]| cells.map(|cell| Cell::new(cell, Style::Name)).into();
         let rows =
             [row(["a", "", "the first of all the numbers"]), row(["bbb", "", ""]), row(["", "", "alone"])];
@@ -75,9 +78,12 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_the_last_is_wrapped() {
-        assert_eq!(shown(80), "  a    the first of all the numbers\n  bbb\n       alone\n");
-        assert_eq!(shown(31), "  a    the first of all the\n       numbers\n  bbb\n       alone\n");
-        assert_eq!(shown(30), "  a\n      the first of all the\n      numbers\n  bbb\n\n      alone\n");
+        assert_eq!(render_sample(80), "  a    the first of all the numbers\n  bbb\n       alone\n");
+        assert_eq!(render_sample(31), "  a    the first of all the\n       numbers\n  bbb\n       alone\n");
+        assert_eq!(
+            render_sample(30),
+            "  a\n      the first of all the\n      numbers\n  bbb\n\n      alone\n"
+        );
         let exact = [vec![
             Cell::new("a", Style::Plain),
             Cell::new("one  two   three", Style::Plain).preserve_spaces(),
@@ -85,6 +91,6 @@ mod tests {
         assert_eq!(table(&exact, 0, OutputStyle::plain(30)), "a  one  two   three\n");
         assert_eq!(table(&exact, 0, OutputStyle::plain(10)), "a\n    one  two   three\n");
         assert_eq!(table(&[], 2, OutputStyle::plain(80)), "");
-        assert!(shown(usize::MAX).starts_with("  a    the first"));
+        assert!(render_sample(usize::MAX).starts_with("  a    the first"));
     }
 }

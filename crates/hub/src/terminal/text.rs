@@ -3,14 +3,14 @@
 /// Replaces control and hidden characters: a server must not move the cursor, hide part of a prompt, or reverse the
 /// characters of a URL.
 pub(crate) fn sanitize(text: &str) -> String {
-    let shown = |char: char| if is_hidden(char) { char::REPLACEMENT_CHARACTER } else { char };
-    text.replace("\r\n", "\n").chars().map(shown).collect()
+    let replace_hidden = |char: char| if is_hidden(char) { char::REPLACEMENT_CHARACTER } else { char };
+    text.replace("\r\n", "\n").chars().map(replace_hidden).collect()
 }
 
 fn is_hidden(char: char) -> bool {
     // Joiners and variation selectors are parts of words and emoji and do not move the cursor.
-    let joins = matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}');
-    let is_format = linchpin::hidden_characters::is_hidden(char) && !joins;
+    let is_joiner = matches!(char, '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}');
+    let is_format = linchpin::hidden_characters::is_hidden(char) && !is_joiner;
     is_format || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
@@ -42,18 +42,18 @@ pub(crate) fn first_paragraph(text: &str) -> String {
 
 /// Wraps a text into lines of at most `width` columns. A longer word is not broken, so that a URL can be copied.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut taken): (Vec<String>, usize) = (Vec::new(), 0);
+    let (mut lines, mut line_width): (Vec<String>, usize) = (Vec::new(), 0);
     for word in text.split_whitespace() {
-        let wide = display_width(word);
+        let word_width = display_width(word);
         match lines.last_mut() {
-            Some(line) if taken + 1 + wide <= width => {
+            Some(line) if line_width + 1 + word_width <= width => {
                 line.push(' ');
                 line.push_str(word);
-                taken += 1 + wide;
+                line_width += 1 + word_width;
             }
             _ => {
                 lines.push(word.to_owned());
-                taken = wide;
+                line_width = word_width;
             }
         }
     }

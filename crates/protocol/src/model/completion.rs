@@ -86,14 +86,14 @@ struct RawReference {
 impl TryFrom<RawReference> for CompletionReference {
     type Error = String;
 
-    fn try_from(wide: RawReference) -> Result<Self, String> {
-        match &*wide.r#type {
+    fn try_from(raw: RawReference) -> Result<Self, String> {
+        match &*raw.r#type {
             "ref/prompt" => {
-                let name = wide.name.ok_or("a reference of type ref/prompt needs \"name\"")?;
-                Ok(CompletionReference::Prompt { name, title: wide.title })
+                let name = raw.name.ok_or("a reference of type ref/prompt needs \"name\"")?;
+                Ok(CompletionReference::Prompt { name, title: raw.title })
             }
             "ref/resource" => {
-                let uri = wide.uri.ok_or("a reference of type ref/resource needs \"uri\"")?;
+                let uri = raw.uri.ok_or("a reference of type ref/resource needs \"uri\"")?;
                 Ok(CompletionReference::Resource { uri })
             }
             other => Err(format!("the type of a reference must be ref/prompt or ref/resource, not {other}")),

@@ -38,13 +38,13 @@ fn encode_meta(fields: &mut Fields<'_, '_>, meta: Option<&Meta>, identity: Optio
         return;
     }
     fields.field_with("_meta", |to| {
-        let begin = to.out.len();
+        let start = to.out.len();
         // A forwarded result may still contain the identity of the server that produced it.
         let others = meta.into_iter().flatten().filter(|(key, _)| !sends || *key != key::SERVER_INFO);
         to.object(|inner| others.for_each(|(key, value)| inner.member(key, value)));
         if let Some(identity) = identity {
             to.out.pop();
-            if to.out.len() > begin + 1 {
+            if to.out.len() > start + 1 {
                 to.out.push(b',');
             }
             to.out.extend_from_slice(identity);
@@ -129,7 +129,7 @@ mod tests {
             (key::SERVER_INFO.to_owned(), json!({"name": "behind"})),
             ("example.com/a".to_owned(), json!(1)),
         ]);
-        let own = br#""io.modelcontextprotocol/serverInfo":{"name":"front"}"#;
+        let server_info = br#""io.modelcontextprotocol/serverInfo":{"name":"front"}"#;
         let sent = |meta: &Meta, revision: Revision, identity: &[u8]| {
             let mut out = Vec::new();
             encode_result(revision, &EmptyResult { meta: Some(meta.clone()) }, identity, &mut out);
@@ -138,11 +138,13 @@ mod tests {
             serde_json::from_str::<Value>(&text).unwrap()["_meta"].take()
         };
         let named = json!({(key::SERVER_INFO): {"name": "front"}});
-        assert_eq!(sent(&Meta::new(), Revision::LATEST, own), named);
+        assert_eq!(sent(&Meta::new(), Revision::LATEST, server_info), named);
         let mut both = named;
         both["example.com/a"] = json!(1);
-        assert_eq!(sent(&before, Revision::LATEST, own), both);
-        for (revision, identity) in [(Revision::LATEST, &b""[..]), (Revision::LATEST_SESSION, &own[..])] {
+        assert_eq!(sent(&before, Revision::LATEST, server_info), both);
+        for (revision, identity) in
+            [(Revision::LATEST, &b""[..]), (Revision::LATEST_SESSION, &server_info[..])]
+        {
             assert_eq!(sent(&before, revision, identity), json!({"example.com/a": 1}), "{revision}");
         }
     }

@@ -200,7 +200,7 @@ impl Encode for SamplingContent {
             [single] => single.encode(to),
             [first, ..] if !to.revision.has(Feature::SamplingTools) => first.encode(to),
             [] if !to.revision.has(Feature::SamplingTools) => Content::text("").encode(to),
-            several => to.array(several),
+            blocks => to.array(blocks),
         }
     }
 }

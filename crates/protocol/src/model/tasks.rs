@@ -312,13 +312,13 @@ struct RawTask {
 
 impl RawTask {
     fn task(&mut self) -> Result<Task, String> {
-        let need = |member: &str| format!("a task needs \"{member}\"");
+        let missing_member = |member: &str| format!("a task needs \"{member}\"");
         Ok(Task {
-            task_id: self.task_id.take().ok_or_else(|| need("taskId"))?,
-            status: self.status.ok_or_else(|| need("status"))?,
+            task_id: self.task_id.take().ok_or_else(|| missing_member("taskId"))?,
+            status: self.status.ok_or_else(|| missing_member("status"))?,
             status_message: self.status_message.take(),
-            created_at: self.created_at.take().ok_or_else(|| need("createdAt"))?,
-            last_updated_at: self.last_updated_at.take().ok_or_else(|| need("lastUpdatedAt"))?,
+            created_at: self.created_at.take().ok_or_else(|| missing_member("createdAt"))?,
+            last_updated_at: self.last_updated_at.take().ok_or_else(|| missing_member("lastUpdatedAt"))?,
             ttl_ms: self.ttl_ms.or(self.ttl),
             poll_interval_ms: self.poll_interval_ms.or(self.poll_interval),
         })
@@ -338,41 +338,41 @@ impl RawTask {
 impl TryFrom<RawTask> for Task {
     type Error = String;
 
-    fn try_from(mut wide: RawTask) -> Result<Self, String> {
-        wide.task()
+    fn try_from(mut raw: RawTask) -> Result<Self, String> {
+        raw.task()
     }
 }
 
 impl TryFrom<RawTask> for CreateTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: RawTask) -> Result<Self, String> {
-        let nested = wide.task.take();
-        Ok(Self { task: nested.map_or_else(|| wide.task(), Ok)?, meta: wide.meta })
+    fn try_from(mut raw: RawTask) -> Result<Self, String> {
+        let nested = raw.task.take();
+        Ok(Self { task: nested.map_or_else(|| raw.task(), Ok)?, meta: raw.meta })
     }
 }
 
 impl TryFrom<RawTask> for GetTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: RawTask) -> Result<Self, String> {
-        Ok(Self { task: wide.task()?, detail: wide.detail(), meta: wide.meta })
+    fn try_from(mut raw: RawTask) -> Result<Self, String> {
+        Ok(Self { task: raw.task()?, detail: raw.detail(), meta: raw.meta })
     }
 }
 
 impl TryFrom<RawTask> for CancelTaskResult {
     type Error = String;
 
-    fn try_from(mut wide: RawTask) -> Result<Self, String> {
-        let task = if wide.task_id.is_some() { Some(wide.task()?) } else { None };
-        Ok(Self { task, meta: wide.meta })
+    fn try_from(mut raw: RawTask) -> Result<Self, String> {
+        let task = if raw.task_id.is_some() { Some(raw.task()?) } else { None };
+        Ok(Self { task, meta: raw.meta })
     }
 }
 
 impl TryFrom<RawTask> for TaskStatusParams {
     type Error = String;
 
-    fn try_from(mut wide: RawTask) -> Result<Self, String> {
-        Ok(Self { task: wide.task()?, detail: wide.detail(), meta: wide.meta })
+    fn try_from(mut raw: RawTask) -> Result<Self, String> {
+        Ok(Self { task: raw.task()?, detail: raw.detail(), meta: raw.meta })
     }
 }

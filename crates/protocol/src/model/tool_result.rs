@@ -126,20 +126,20 @@ impl CallToolResult {
         if self.is_error == Some(true) {
             return Err(ToolResultError::Failed(self.to_text()));
         }
-        let unfit = |reason: String| ToolResultError::TypeMismatch(reason);
+        let mismatch = |reason: String| ToolResultError::TypeMismatch(reason);
         if let Some(structured) = &self.structured_content {
             let json = structured.json.get();
             return from_checked(json).or_else(|error| {
                 match serde_json::from_str::<WrappedValue<'_>>(json) {
-                    Ok(wrapped) => from_checked(wrapped.result.get()).map_err(|error| unfit(error.reason)),
-                    Err(_) => Err(unfit(error.reason)),
+                    Ok(wrapped) => from_checked(wrapped.result.get()).map_err(|error| mismatch(error.reason)),
+                    Err(_) => Err(mismatch(error.reason)),
                 }
             });
         }
         let text = self.to_text();
         serde_json::from_str(&text).or_else(|error| {
             let as_text = serde_json::Value::String(text);
-            T::deserialize(as_text).map_err(|_| unfit(error.to_string()))
+            T::deserialize(as_text).map_err(|_| mismatch(error.to_string()))
         })
     }
 }

@@ -43,9 +43,9 @@ mod tests {
     #[test]
     fn the_place_and_the_reason_are_named() {
         let fault = |text: &str| decode::<Order>(text).map(|_| ()).unwrap_err();
-        let wrong = fault(r#"{"items": [{"count": 1}, {"count": "two"}]}"#);
+        let error = fault(r#"{"items": [{"count": 1}, {"count": "two"}]}"#);
         assert_eq!(
-            (&*wrong.path, &*wrong.reason),
+            (&*error.path, &*error.reason),
             ("/items/1/count", "invalid type: string \"two\", expected u8")
         );
         let missing = fault("{\"items\": [\n {}\n]}");

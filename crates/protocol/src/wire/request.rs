@@ -100,10 +100,10 @@ impl DecodeError {
 impl<'a> ClientRequest<'a> {
     /// Decodes a request.
     pub fn decode(revision: Revision, method: &str, params: &Params<'a>) -> Result<Self, DecodeError> {
-        let known = Method::find(method).filter(|method| {
+        let known_method = Method::find(method).filter(|method| {
             method.is_request() && method.direction() != Direction::ToClient && method.is_in(revision)
         });
-        Ok(match known.ok_or(DecodeError::NotInRevision)? {
+        Ok(match known_method.ok_or(DecodeError::NotInRevision)? {
             Method::Initialize => ClientRequest::Initialize(Box::new(decode_params(params)?)),
             Method::Ping => ClientRequest::Ping,
             Method::Discover => ClientRequest::Discover,

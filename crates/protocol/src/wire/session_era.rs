@@ -4,10 +4,13 @@ use crate::version::{Era, Revision};
 
 /// Returns the revision for the `initialize` result: the requested one if the server supports it, otherwise the latest
 /// session-era revision that the server supports. `None` if it supports none.
-pub fn negotiate(requested: &str, spoken: &[Revision]) -> Option<Revision> {
-    let candidates = spoken.iter().copied().filter(|revision| revision.era() == Era::Session);
-    let wanted = Revision::find(requested);
-    candidates.clone().find(|revision| Some(*revision) == wanted).or_else(|| candidates.max_by(Ord::cmp))
+pub fn negotiate(requested: &str, supported_revisions: &[Revision]) -> Option<Revision> {
+    let candidates = supported_revisions.iter().copied().filter(|revision| revision.era() == Era::Session);
+    let requested_revision = Revision::find(requested);
+    candidates
+        .clone()
+        .find(|revision| Some(*revision) == requested_revision)
+        .or_else(|| candidates.max_by(Ord::cmp))
 }
 
 #[cfg(test)]

@@ -34,11 +34,11 @@ impl Compiler<'_> {
                     if value == &Value::Array(Vec::new()) { Vec::new() } else { self.schemas(value)? };
                 node.array.get_or_insert_default().prefix = prefix;
             }
-            "items" => node.array.get_or_insert_default().rest = Some(self.rest(value)?),
+            "items" => node.array.get_or_insert_default().additional_items = Some(self.rest(value)?),
             "additionalItems" if !newest => {
                 let rest = self.rest(value)?;
                 if members.get("items").is_some_and(Value::is_array) {
-                    node.array.get_or_insert_default().rest = Some(rest);
+                    node.array.get_or_insert_default().additional_items = Some(rest);
                 }
             }
             "contains" => {

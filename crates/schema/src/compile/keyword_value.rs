@@ -23,7 +23,7 @@ pub(super) fn object(value: &Value) -> Result<&Map<String, Value>, String> {
 /// Reads a non-negative integer. Integers that do not fit into `u64` are clamped to its maximum.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
-        Value::Number(number) if Number::of(number).is_integer() => match Number::of(number) {
+        Value::Number(number) if Number::from_json(number).is_integer() => match Number::from_json(number) {
             Number::Integer(count @ 0..) => Ok(u64::try_from(count).unwrap_or(u64::MAX)),
             Number::Float(count) if count > 0.0 => Ok(u64::MAX),
             _ => Err("must not be negative".into()),
@@ -46,8 +46,8 @@ pub(super) fn names(value: &Value) -> Result<Vec<Box<str>>, String> {
 
 pub(super) fn types(value: &Value) -> Result<Types, String> {
     let named = |value: &Value| {
-        let known = value.as_str().and_then(Types::from_name);
-        known.ok_or_else(|| format!("{} is not a JSON Schema type", display_value(value)))
+        let type_bits = value.as_str().and_then(Types::from_name);
+        type_bits.ok_or_else(|| format!("{} is not a JSON Schema type", display_value(value)))
     };
     match value {
         Value::Array(list) => {

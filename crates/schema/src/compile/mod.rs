@@ -39,26 +39,26 @@ pub(crate) fn compile(document: &Value, limits: Limits) -> Result<Schema, Valida
     let dynamic = nodes.iter().any(|node: &Node| node.in_place.iter().any(is_dynamic));
     // The first entry of the index is the document.
     let root = compiler.shortcut(0);
-    Ok(Schema { nodes, root, dynamic, max_work: limits.work })
+    Ok(Schema { nodes, root, dynamic, max_work: limits.max_steps })
 }
 
 impl<'a> Compiler<'a> {
     fn node(&mut self, number: usize) -> Result<Node, ValidationError> {
-        let Subschema { value: whole, resource } = self.index.subschemas[number];
+        let Subschema { value: schema_value, resource } = self.index.subschemas[number];
         let mut node = Node { resource, ..Node::default() };
-        let Value::Object(members) = whole else {
-            if *whole == Value::Bool(false) {
+        let Value::Object(members) = schema_value else {
+            if *schema_value == Value::Bool(false) {
                 node.types = Types::NONE;
             }
             return Ok(node.finish());
         };
-        let alone = self.ignores_siblings(members);
+        let ignores_siblings = self.ignores_siblings(members);
         for (key, value) in members {
-            if alone && key != "$ref" {
+            if ignores_siblings && key != "$ref" {
                 continue;
             }
             self.keyword(&mut node, members, key, value).map_err(|reason| {
-                let mut path = self.index.path(whole);
+                let mut path = self.index.path(schema_value);
                 push_token(&mut path, key);
                 ValidationError { path, reason }
             })?;
@@ -174,8 +174,8 @@ impl<'a> Compiler<'a> {
                 break;
             };
             let Some(Value::String(reference)) = members.get("$ref") else { break };
-            let only = |key: &String| key == "$ref" || is_annotation(key);
-            if !self.ignores_siblings(members) && !members.keys().all(only) {
+            let is_ref_or_annotation = |key: &String| key == "$ref" || is_annotation(key);
+            if !self.ignores_siblings(members) && !members.keys().all(is_ref_or_annotation) {
                 break;
             }
             let Ok((target, _)) = self.index.resolve(reference, resource) else { break };
@@ -191,14 +191,14 @@ impl<'a> Compiler<'a> {
 
 fn number_keyword(node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
     let Value::Number(number) = value else { return Err("must be a number".into()) };
-    let bound = Some(Bound { limit: Number::of(number), text: number.to_string() });
+    let bound = Some(Bound { limit: Number::from_json(number), text: number.to_string() });
     let numbers = node.number.get_or_insert_default();
     match key {
         "minimum" => numbers.minimum = bound,
         "maximum" => numbers.maximum = bound,
         "exclusiveMinimum" => numbers.exclusive_minimum = bound,
         "exclusiveMaximum" => numbers.exclusive_maximum = bound,
-        _ if Number::of(number).is_positive() => numbers.multiple_of = bound,
+        _ if Number::from_json(number).is_positive() => numbers.multiple_of = bound,
         _ => return Err("must be greater than 0".into()),
     }
     Ok(())

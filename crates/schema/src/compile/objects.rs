@@ -29,7 +29,9 @@ impl Compiler<'_> {
                     node.object.get_or_insert_default().patterns.push(pattern);
                 }
             }
-            "additionalProperties" => node.object.get_or_insert_default().rest = Some(self.rest(value)?),
+            "additionalProperties" => {
+                node.object.get_or_insert_default().additional_properties = Some(self.rest(value)?);
+            }
             "propertyNames" => node.object.get_or_insert_default().names = Some(self.schema(value)?),
             "dependentRequired" | "dependentSchemas" if old => {}
             "dependentRequired" | "dependentSchemas" | "dependencies" => {
@@ -54,7 +56,7 @@ impl Compiler<'_> {
 /// Merges `properties` and `required` into one sorted table.
 pub(super) fn finish(node: &mut Node) {
     let Some(object) = &mut node.object else { return };
-    object.members.sort_unstable_by(|one, two| one.cmp_name(&two.name));
+    object.members.sort_unstable_by(|left, right| left.cmp_name(&right.name));
     let named = object.members.len();
     for name in &object.required {
         match object.members[..named].binary_search_by(|member| member.cmp_name(name)) {
@@ -62,5 +64,5 @@ pub(super) fn finish(node: &mut Node) {
             Err(_) => object.members.push(Member { name: name.clone(), node: None, required: true }),
         }
     }
-    object.members.sort_unstable_by(|one, two| one.cmp_name(&two.name));
+    object.members.sort_unstable_by(|left, right| left.cmp_name(&right.name));
 }

@@ -28,16 +28,16 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern within `room` bytes, and subtracts the size limit of the program from `room`.
-    pub(crate) fn new(source: &str, room: &mut usize) -> Result<Self, String> {
+    pub(crate) fn new(source: &str, bytes_left: &mut usize) -> Result<Self, String> {
         if source.len() > MAX_SOURCE_BYTES {
             return Err(format!("the pattern is longer than {MAX_SOURCE_BYTES} bytes"));
         }
         let fault = |reason: &str| format!("the pattern {source:?} {reason}");
         let translated = translate(source).map_err(|reason| fault(&reason))?;
-        for (size, weight) in PROGRAM_SIZES.into_iter().take_while(|(size, _)| *size <= *room) {
+        for (size, weight) in PROGRAM_SIZES.into_iter().take_while(|(size, _)| *size <= *bytes_left) {
             match RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(CACHE_BYTES).build() {
                 Ok(regex) => {
-                    *room -= size;
+                    *bytes_left -= size;
                     return Ok(Self { source: source.into(), regex, weight });
                 }
                 Err(regex::Error::CompiledTooBig(_)) => {}
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn room_runs_out_and_weight_grows_with_the_program() {
-        let mut room = 10_000;
-        assert_eq!(Pattern::new("^[a-z]+$", &mut room).unwrap().weight, 1);
-        Pattern::new("^[a-z]+$", &mut room).unwrap();
-        assert!(Pattern::new("^[a-z]+$", &mut room).unwrap_err().contains("too large"));
+        let mut bytes_left = 10_000;
+        assert_eq!(Pattern::new("^[a-z]+$", &mut bytes_left).unwrap().weight, 1);
+        Pattern::new("^[a-z]+$", &mut bytes_left).unwrap();
+        assert!(Pattern::new("^[a-z]+$", &mut bytes_left).unwrap_err().contains("too large"));
         assert!(compile("^[a-z]{1000}$").unwrap().weight > 1);
     }
 }

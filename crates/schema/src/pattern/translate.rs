@@ -5,16 +5,16 @@ use std::fmt::Write;
 use std::str::Chars;
 
 const DIGIT: &str = "[0-9]";
-const NO_DIGIT: &str = "[^0-9]";
+const NON_DIGIT: &str = "[^0-9]";
 const WORD: &str = "[0-9A-Za-z_]";
-const NO_WORD: &str = "[^0-9A-Za-z_]";
+const NON_WORD: &str = "[^0-9A-Za-z_]";
 const SPACE: &str =
     r"[\t-\r \x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}]";
-const NO_SPACE: &str =
+const NON_SPACE: &str =
     r"[^\t-\r \x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}]";
-const ANY_IN_LINE: &str = r"[^\n\r\x{2028}\x{2029}]";
+const ANY_EXCEPT_NEWLINE: &str = r"[^\n\r\x{2028}\x{2029}]";
 const ANY: &str = r"[\x{0}-\x{10FFFF}]";
-const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
+const MATCHES_NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// Translates a pattern, or returns why it is not supported.
 pub(super) fn translate(source: &str) -> Result<String, String> {
@@ -68,7 +68,7 @@ impl Translator<'_> {
             },
             '[' => self.class()?,
             ')' => self.out.push(')'),
-            '.' => self.out.push_str(ANY_IN_LINE),
+            '.' => self.out.push_str(ANY_EXCEPT_NEWLINE),
             one => literal(&mut self.out, one),
         }
         self.repeatable = true;
@@ -133,9 +133,9 @@ impl Translator<'_> {
     /// Reads the rest of `{2}`, `{2,}` or `{2,3}`. Other braces are literals.
     fn counts(&mut self) -> Option<String> {
         let (counts, rest) = self.rest.as_str().split_once('}')?;
-        let (least, most) = counts.split_once(',').unwrap_or((counts, ""));
+        let (least, max) = counts.split_once(',').unwrap_or((counts, ""));
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if least.is_empty() || !is_number(least) || !is_number(most) {
+        if least.is_empty() || !is_number(least) || !is_number(max) {
             return None;
         }
         let text = format!("{{{counts}}}");
@@ -146,13 +146,13 @@ impl Translator<'_> {
     fn class(&mut self) -> Result<(), String> {
         let negated = self.skip("^");
         if self.skip("]") {
-            self.out.push_str(if negated { ANY } else { NOTHING });
+            self.out.push_str(if negated { ANY } else { MATCHES_NOTHING });
             return Ok(());
         }
         self.out.push_str(if negated { "[^" } else { "[" });
         while let Some(first) = self.class_atom()? {
-            let mut ahead = self.rest.clone();
-            let is_range = ahead.next() == Some('-') && ahead.next().is_some_and(|next| next != ']');
+            let mut lookahead = self.rest.clone();
+            let is_range = lookahead.next() == Some('-') && lookahead.next().is_some_and(|next| next != ']');
             match first {
                 Atom::Set(set) => self.out.push_str(&set),
                 Atom::Char(first) if is_range => {
@@ -198,11 +198,11 @@ impl Translator<'_> {
         let Some(next) = self.rest.next() else { return Err("ends in a backslash".into()) };
         let one = match next {
             'd' => return set(DIGIT),
-            'D' => return set(NO_DIGIT),
+            'D' => return set(NON_DIGIT),
             'w' => return set(WORD),
-            'W' => return set(NO_WORD),
+            'W' => return set(NON_WORD),
             's' => return set(SPACE),
-            'S' => return set(NO_SPACE),
+            'S' => return set(NON_SPACE),
             'p' | 'P' => return self.property(next),
             't' => '\t',
             'n' => '\n',

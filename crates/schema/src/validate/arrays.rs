@@ -12,57 +12,57 @@ impl<'s> Validation<'s> {
     #[inline(never)]
     pub(super) fn array(
         &mut self,
-        rules: &'s ArrayKeywords,
+        keywords: &'s ArrayKeywords,
         items: &[Value],
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let count = items.len() as u64;
         let words = |limit: u64| format!("{limit} item{}", if limit == 1 { "" } else { "s" });
-        if count < rules.size.min {
-            self.report(place, || {
-                format!("{} has less than {}", display_value(value), words(rules.size.min))
+        if count < keywords.size.min {
+            self.report(path, || {
+                format!("{} has less than {}", display_value(value), words(keywords.size.min))
             })?;
         }
-        if let Some(max) = rules.size.max.filter(|max| count > *max) {
-            self.report(place, || format!("{} has more than {}", display_value(value), words(max)))?;
+        if let Some(max) = keywords.size.max.filter(|max| count > *max) {
+            self.report(path, || format!("{} has more than {}", display_value(value), words(max)))?;
         }
-        for (index, (item, id)) in items.iter().zip(&rules.prefix).enumerate() {
-            self.check(*id, item, &InstancePath::Index(place, index), None)?;
+        for (index, (item, id)) in items.iter().zip(&keywords.prefix).enumerate() {
+            self.check(*id, item, &InstancePath::Index(path, index), None)?;
             if let Some(marks) = &mut marks {
                 marks.insert(index);
             }
         }
-        self.rest(rules, items, place, marks.as_deref_mut())?;
-        if let Some(contains) = &rules.contains {
-            self.contains(contains, items, value, place, marks)?;
+        self.rest(keywords, items, path, marks.as_deref_mut())?;
+        if let Some(contains) = &keywords.contains {
+            self.contains(contains, items, value, path, marks)?;
         }
-        if rules.unique && !is_unique(items, &mut self.work) {
-            self.report(place, || format!("{} has non-unique elements", display_value(value)))?;
+        if keywords.unique && !is_unique(items, &mut self.budget) {
+            self.report(path, || format!("{} has non-unique elements", display_value(value)))?;
         }
         Ok(())
     }
 
     fn rest(
         &mut self,
-        rules: &ArrayKeywords,
+        keywords: &ArrayKeywords,
         items: &[Value],
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        let left = items.get(rules.prefix.len()..).unwrap_or_default();
-        match rules.rest {
+        let left = items.get(keywords.prefix.len()..).unwrap_or_default();
+        match keywords.additional_items {
             None => return Ok(()),
             Some(RestSchema::Any) => {}
             Some(RestSchema::Never) if left.is_empty() => {}
-            Some(RestSchema::Never) => self.report(place, || {
-                let shown: Vec<String> = left.iter().take(5).map(display_value).collect();
-                unexpected_message("Additional items", "", &shown, left.len())
+            Some(RestSchema::Never) => self.report(path, || {
+                let first_values: Vec<String> = left.iter().take(5).map(display_value).collect();
+                unexpected_message("Additional items", "", &first_values, left.len())
             })?,
             Some(RestSchema::Each(id)) => {
-                for (index, item) in (rules.prefix.len()..).zip(left) {
-                    self.check(id, item, &InstancePath::Index(place, index), None)?;
+                for (index, item) in (keywords.prefix.len()..).zip(left) {
+                    self.check(id, item, &InstancePath::Index(path, index), None)?;
                 }
             }
         }
@@ -79,7 +79,7 @@ impl<'s> Validation<'s> {
         rule: &Contains,
         items: &[Value],
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let mut found = 0;
@@ -95,7 +95,7 @@ impl<'s> Validation<'s> {
             }
         }
         if found < rule.count.min {
-            self.report(place, || match (found, rule.count.min) {
+            self.report(path, || match (found, rule.count.min) {
                 (0, _) => format!("None of {} are valid under the given schema", display_value(value)),
                 (_, min) => format!(
                     "{} has less than {min} items that are valid under the given schema",
@@ -104,7 +104,7 @@ impl<'s> Validation<'s> {
             })?;
         }
         if let Some(max) = rule.count.max.filter(|max| found > *max) {
-            self.report(place, || {
+            self.report(path, || {
                 let value = display_value(value);
                 format!("{value} has more than {max} items that are valid under the given schema")
             })?;
@@ -118,28 +118,28 @@ impl<'s> Validation<'s> {
         node: &'s Node,
         value: &Value,
         items: &[Value],
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        let (Some(id), mut seen, before) =
+        let (Some(id), mut evaluated, before) =
             (node.unevaluated_items, EvaluatedSet::default(), self.errors.len())
         else {
             return Err(Aborted);
         };
-        self.keywords(node, value, place, Some(&mut seen))?;
+        self.keywords(node, value, path, Some(&mut evaluated))?;
         if self.errors.len() > before {
             return Ok(());
         }
         self.spend(items.len())?;
-        let left = || items.iter().enumerate().filter(|(index, _)| !seen.contains(*index));
-        if !self.is_never(id) {
+        let left = || items.iter().enumerate().filter(|(index, _)| !evaluated.contains(*index));
+        if !self.allows_nothing(id) {
             for (index, item) in left() {
-                self.check(id, item, &InstancePath::Index(place, index), None)?;
+                self.check(id, item, &InstancePath::Index(path, index), None)?;
             }
         } else if left().next().is_some() {
-            self.report(place, || {
-                let shown: Vec<String> = left().take(5).map(|(_, item)| display_value(item)).collect();
-                unexpected_message("Unevaluated items", "'", &shown, left().count())
+            self.report(path, || {
+                let first_values: Vec<String> = left().take(5).map(|(_, item)| display_value(item)).collect();
+                unexpected_message("Unevaluated items", "'", &first_values, left().count())
             })?;
         }
         if let Some(marks) = marks {
@@ -150,8 +150,8 @@ impl<'s> Validation<'s> {
 }
 
 /// Formats `… are not allowed ('a', 'b' were unexpected)`. `names` may be fewer than `count`.
-pub(super) fn unexpected_message(what: &str, quote: &str, names: &[String], count: usize) -> String {
-    let mut text = format!("{what} are not allowed (");
+pub(super) fn unexpected_message(noun: &str, quote: &str, names: &[String], count: usize) -> String {
+    let mut text = format!("{noun} are not allowed (");
     for (index, name) in names.iter().enumerate() {
         text.push_str(if index == 0 { "" } else { ", " });
         text.extend([quote, name, quote]);

@@ -13,25 +13,25 @@ impl Validation<'_> {
         &mut self,
         applied: &InPlaceApplicator,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         match applied {
-            InPlaceApplicator::Apply(id) => self.check(*id, value, place, marks)?,
+            InPlaceApplicator::Apply(id) => self.check(*id, value, path, marks)?,
             InPlaceApplicator::Dynamic { initial, targets } => {
                 let find = |resource: &u32| targets.iter().find(|(owner, _)| owner == resource);
                 let id = self.dynamic_scope.iter().find_map(find).map_or(*initial, |(_, id)| *id);
-                self.check(id, value, place, marks)?;
+                self.check(id, value, path, marks)?;
             }
             InPlaceApplicator::AnyOf(ids) => {
                 if self.count(ids, value, None, marks) == 0 {
-                    self.report_no_match("anyOf", ids, value, place)?;
+                    self.report_no_match("anyOf", ids, value, path)?;
                 }
             }
             InPlaceApplicator::OneOf(ids) => match self.count(ids, value, Some(1), marks) {
-                0 => self.report_no_match("oneOf", ids, value, place)?,
+                0 => self.report_no_match("oneOf", ids, value, path)?,
                 1 => {}
-                _ => self.report(place, || {
+                _ => self.report(path, || {
                     let value = display_value(value);
                     format!(
                         "{value} is valid under more than one of the schemas listed in the 'oneOf' keyword"
@@ -40,13 +40,13 @@ impl Validation<'_> {
             },
             InPlaceApplicator::Not(id, text) => {
                 if self.is_valid(*id, value, None) {
-                    self.report(place, || format!("{text} is not allowed for {}", display_value(value)))?;
+                    self.report(path, || format!("{text} is not allowed for {}", display_value(value)))?;
                 }
             }
             InPlaceApplicator::If { condition, then, otherwise } => {
                 let mut branch = EvaluatedSet::default();
-                let wanted = marks.is_some().then_some(&mut branch);
-                let next = if self.is_valid(*condition, value, wanted) {
+                let branch_marks = marks.is_some().then_some(&mut branch);
+                let next = if self.is_valid(*condition, value, branch_marks) {
                     if let Some(marks) = &mut marks {
                         marks.merge(&branch);
                     }
@@ -55,7 +55,7 @@ impl Validation<'_> {
                     otherwise
                 };
                 if let Some(id) = next {
-                    self.check(*id, value, place, marks)?;
+                    self.check(*id, value, path, marks)?;
                 }
             }
         }
@@ -74,8 +74,8 @@ impl Validation<'_> {
         let mut count = 0;
         for id in ids {
             let mut branch = EvaluatedSet::default();
-            let wanted = marks.is_some().then_some(&mut branch);
-            if self.is_valid(*id, value, wanted) {
+            let branch_marks = marks.is_some().then_some(&mut branch);
+            if self.is_valid(*id, value, branch_marks) {
                 count += 1;
                 match &mut marks {
                     Some(marks) => marks.merge(&branch),
@@ -90,21 +90,15 @@ impl Validation<'_> {
     /// Reports why a value is valid under none of the schemas. If only one of them accepts the type of the value, its
     /// errors are reported.
     #[inline(never)]
-    fn report_no_match(
-        &mut self,
-        keyword: &str,
-        ids: &[Id],
-        value: &Value,
-        place: &InstancePath<'_>,
-    ) -> Flow {
+    fn report_no_match(&mut self, keyword: &str, ids: &[Id], value: &Value, path: &InstancePath<'_>) -> Flow {
         let schema = self.schema;
         if !self.quiet {
             let mut candidates = ids.iter().filter(|id| schema.nodes[**id as usize].types.allows(value));
-            if let (Some(only), None, true) = (candidates.next(), candidates.next(), ids.len() > 1) {
-                return self.check(*only, value, place, None);
+            if let (Some(candidate), None, true) = (candidates.next(), candidates.next(), ids.len() > 1) {
+                return self.check(*candidate, value, path, None);
             }
         }
-        self.report(place, || {
+        self.report(path, || {
             let value = display_value(value);
             format!("{value} is not valid under any of the schemas listed in the '{keyword}' keyword")
         })

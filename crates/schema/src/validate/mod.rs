@@ -20,7 +20,7 @@ use crate::pattern::Pattern;
 /// State of the validation of one value against a schema.
 pub(crate) struct Validation<'s> {
     schema: &'s Schema,
-    work: WorkBudget,
+    budget: WorkBudget,
     /// Whether only validity is of interest: the first error ends the validation, and no message is created.
     quiet: bool,
     max_errors: usize,
@@ -41,7 +41,7 @@ impl<'s> Validation<'s> {
     pub(crate) fn new(schema: &'s Schema, max_errors: usize) -> Self {
         Self {
             schema,
-            work: WorkBudget::new(schema.max_work),
+            budget: WorkBudget::new(schema.max_work),
             quiet: false,
             max_errors,
             errors: Vec::new(),
@@ -49,14 +49,14 @@ impl<'s> Validation<'s> {
         }
     }
 
-    pub(crate) fn quiet(schema: &'s Schema) -> Self {
+    pub(crate) fn without_errors(schema: &'s Schema) -> Self {
         Self { quiet: true, ..Self::new(schema, 1) }
     }
 
     /// Validates a value and returns its errors. A quiet validation returns an error without a reason.
     pub(crate) fn finish(mut self, value: &Value) -> Vec<ValidationError> {
         let flow = self.check(self.schema.root, value, &InstancePath::Root, None);
-        let reason = match (self.work.error(), flow) {
+        let reason = match (self.budget.error(), flow) {
             (Some(BudgetError::Steps), _) => {
                 "the value cannot be checked: schema and value together require too many steps"
             }
@@ -76,25 +76,25 @@ impl<'s> Validation<'s> {
         &mut self,
         id: Id,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let schema = self.schema;
         let node = &schema.nodes[id as usize];
-        if node.type_only && node.types.allows(value) && self.work.spend(1) {
+        if node.type_only && node.types.allows(value) && self.budget.spend(1) {
             return Ok(());
         }
-        self.check_keywords(node, value, place, marks)
+        self.check_keywords(node, value, path, marks)
     }
 
     fn check_keywords(
         &mut self,
         node: &'s Node,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        if !self.work.enter() {
+        if !self.budget.enter() {
             return Err(Aborted);
         }
         let schema = self.schema;
@@ -103,15 +103,15 @@ impl<'s> Validation<'s> {
         }
         let flow = match value {
             Value::Array(items) if node.unevaluated_items.is_some() => {
-                self.with_unevaluated_items(node, value, items, place, marks)
+                self.with_unevaluated_items(node, value, items, path, marks)
             }
             Value::Object(members) if node.unevaluated_properties.is_some() => {
-                self.with_unevaluated_properties(node, value, members, place, marks)
+                self.with_unevaluated_properties(node, value, members, path, marks)
             }
-            _ => self.keywords(node, value, place, marks),
+            _ => self.keywords(node, value, path, marks),
         };
         self.dynamic_scope.pop();
-        self.work.leave();
+        self.budget.leave();
         flow
     }
 
@@ -125,16 +125,16 @@ impl<'s> Validation<'s> {
 
     #[cold]
     #[inline(never)]
-    fn report(&mut self, place: &InstancePath<'_>, reason: impl FnOnce() -> String) -> Flow {
-        if self.quiet || self.work.error().is_some() {
+    fn report(&mut self, path: &InstancePath<'_>, reason: impl FnOnce() -> String) -> Flow {
+        if self.quiet || self.budget.error().is_some() {
             return Err(Aborted);
         }
-        self.errors.push(ValidationError { path: place.pointer(), reason: truncate_reason(reason()) });
+        self.errors.push(ValidationError { path: path.pointer(), reason: truncate_reason(reason()) });
         if self.errors.len() < self.max_errors { Ok(()) } else { Err(Aborted) }
     }
 
     fn spend(&mut self, steps: usize) -> Flow {
-        if self.work.spend(steps as u64) { Ok(()) } else { Err(Aborted) }
+        if self.budget.spend(steps as u64) { Ok(()) } else { Err(Aborted) }
     }
 
     #[inline]
@@ -142,55 +142,55 @@ impl<'s> Validation<'s> {
         &mut self,
         node: &'s Node,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         if !node.types.allows(value) {
-            self.report(place, || type_message(node.types, value))?;
+            self.report(path, || type_message(node.types, value))?;
         }
         if let Some(values) = &node.values {
-            self.values(values, value, place)?;
+            self.values(values, value, path)?;
         }
         match value {
             Value::Number(number) => {
-                if let Some(rules) = &node.number {
-                    self.number(rules, Number::of(number), value, place)?;
+                if let Some(keywords) = &node.number {
+                    self.number(keywords, Number::from_json(number), value, path)?;
                 }
             }
             Value::String(text) => {
-                if let Some(rules) = &node.text {
-                    self.text(rules, text, value, place)?;
+                if let Some(keywords) = &node.text {
+                    self.text(keywords, text, value, path)?;
                 }
             }
             Value::Array(items) => {
-                if let Some(rules) = &node.array {
-                    self.array(rules, items, value, place, marks.as_deref_mut())?;
+                if let Some(keywords) = &node.array {
+                    self.array(keywords, items, value, path, marks.as_deref_mut())?;
                 }
             }
             Value::Object(members) => {
-                if let Some(rules) = &node.object {
-                    self.object(rules, members, value, place, marks.as_deref_mut())?;
+                if let Some(keywords) = &node.object {
+                    self.object(keywords, members, value, path, marks.as_deref_mut())?;
                 }
             }
             Value::Null | Value::Bool(_) => {}
         }
         for applied in &node.in_place {
-            self.in_place(applied, value, place, marks.as_deref_mut())?;
+            self.in_place(applied, value, path, marks.as_deref_mut())?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn values(&mut self, values: &Values, value: &Value, place: &InstancePath<'_>) -> Flow {
+    fn values(&mut self, values: &Values, value: &Value, path: &InstancePath<'_>) -> Flow {
         if let Some(constant) = &values.constant
-            && !is_equal(constant, value, &mut self.work)
+            && !is_equal(constant, value, &mut self.budget)
         {
-            self.report(place, || format!("{} was expected", display_value(constant)))?;
+            self.report(path, || format!("{} was expected", display_value(constant)))?;
         }
         if let Some(options) = &values.options
-            && !options.iter().any(|option| is_equal(option, value, &mut self.work))
+            && !options.iter().any(|option| is_equal(option, value, &mut self.budget))
         {
-            self.report(place, || enum_message(options, value))?;
+            self.report(path, || enum_message(options, value))?;
         }
         Ok(())
     }
@@ -198,35 +198,41 @@ impl<'s> Validation<'s> {
     #[inline(never)]
     fn number(
         &mut self,
-        rules: &NumberKeywords,
+        keywords: &NumberKeywords,
         number: Number,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
     ) -> Flow {
         let bounds = [
-            (&rules.minimum, [Ordering::Greater, Ordering::Equal], "less than the minimum of"),
-            (&rules.exclusive_minimum, [Ordering::Greater; 2], "less than or equal to the minimum of"),
-            (&rules.maximum, [Ordering::Less, Ordering::Equal], "greater than the maximum of"),
-            (&rules.exclusive_maximum, [Ordering::Less; 2], "greater than or equal to the maximum of"),
+            (&keywords.minimum, [Ordering::Greater, Ordering::Equal], "less than the minimum of"),
+            (&keywords.exclusive_minimum, [Ordering::Greater; 2], "less than or equal to the minimum of"),
+            (&keywords.maximum, [Ordering::Less, Ordering::Equal], "greater than the maximum of"),
+            (&keywords.exclusive_maximum, [Ordering::Less; 2], "greater than or equal to the maximum of"),
         ];
         for (bound, allowed, words) in bounds {
             if let Some(bound) = bound
                 && !allowed.contains(&number.compare(bound.limit))
             {
-                self.report(place, || format!("{value} is {words} {}", bound.text))?;
+                self.report(path, || format!("{value} is {words} {}", bound.text))?;
             }
         }
-        if let Some(bound) = &rules.multiple_of
+        if let Some(bound) = &keywords.multiple_of
             && !number.is_multiple_of(bound.limit)
         {
-            self.report(place, || format!("{value} is not a multiple of {}", bound.text))?;
+            self.report(path, || format!("{value} is not a multiple of {}", bound.text))?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn text(&mut self, rules: &StringKeywords, text: &str, value: &Value, place: &InstancePath<'_>) -> Flow {
-        let Counts { min, max } = rules.length;
+    fn text(
+        &mut self,
+        keywords: &StringKeywords,
+        text: &str,
+        value: &Value,
+        path: &InstancePath<'_>,
+    ) -> Flow {
+        let Counts { min, max } = keywords.length;
         // A character takes one to four bytes, so most strings need not be counted.
         let bytes = text.len() as u64;
         if bytes / 4 < min || max.is_some_and(|max| bytes > max) {
@@ -234,23 +240,23 @@ impl<'s> Validation<'s> {
             let length = text.chars().count() as u64;
             let words = |limit: u64| format!("{limit} character{}", if limit == 1 { "" } else { "s" });
             if length < min {
-                self.report(place, || format!("{} is shorter than {}", display_value(value), words(min)))?;
+                self.report(path, || format!("{} is shorter than {}", display_value(value), words(min)))?;
             }
             if let Some(max) = max.filter(|max| length > *max) {
-                self.report(place, || format!("{} is longer than {}", display_value(value), words(max)))?;
+                self.report(path, || format!("{} is longer than {}", display_value(value), words(max)))?;
             }
         }
-        if let Some(pattern) = &rules.pattern
+        if let Some(pattern) = &keywords.pattern
             && !self.matches(pattern, text)?
         {
-            self.report(place, || format!("{} does not match \"{}\"", display_value(value), pattern.source))?;
+            self.report(path, || format!("{} does not match \"{}\"", display_value(value), pattern.source))?;
         }
         Ok(())
     }
 
     fn matches(&mut self, pattern: &Pattern, text: &str) -> Result<bool, Aborted> {
         let steps = pattern.weight.saturating_mul(text.len() as u64 + 1);
-        if self.work.spend(steps) { Ok(pattern.is_match(text)) } else { Err(Aborted) }
+        if self.budget.spend(steps) { Ok(pattern.is_match(text)) } else { Err(Aborted) }
     }
 }
 

@@ -15,42 +15,42 @@ impl<'s> Validation<'s> {
     #[inline(never)]
     pub(super) fn object(
         &mut self,
-        rules: &'s ObjectKeywords,
+        keywords: &'s ObjectKeywords,
         members: &Members,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        self.size(rules, members, value, place)?;
-        self.members(rules, members, place, marks.as_deref_mut())?;
-        if let Some(names) = rules.names {
+        self.size(keywords, members, value, path)?;
+        self.members(keywords, members, path, marks.as_deref_mut())?;
+        if let Some(names) = keywords.names {
             for name in members.keys() {
                 self.spend_on_name(name)?;
-                self.check(names, &Value::String(name.clone()), place, None)?;
+                self.check(names, &Value::String(name.clone()), path, None)?;
             }
         }
-        for dependent in &rules.dependents {
-            self.dependent(dependent, members, value, place, marks.as_deref_mut())?;
+        for dependent in &keywords.dependents {
+            self.dependent(dependent, members, value, path, marks.as_deref_mut())?;
         }
         Ok(())
     }
 
     fn size(
         &mut self,
-        rules: &ObjectKeywords,
+        keywords: &ObjectKeywords,
         members: &Members,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
     ) -> Flow {
         let count = members.len() as u64;
         let words = |limit: u64| format!("{limit} propert{}", if limit == 1 { "y" } else { "ies" });
-        if count < rules.size.min {
-            self.report(place, || {
-                format!("{} has less than {}", display_value(value), words(rules.size.min))
+        if count < keywords.size.min {
+            self.report(path, || {
+                format!("{} has less than {}", display_value(value), words(keywords.size.min))
             })?;
         }
-        if let Some(max) = rules.size.max.filter(|max| count > *max) {
-            self.report(place, || format!("{} has more than {}", display_value(value), words(max)))?;
+        if let Some(max) = keywords.size.max.filter(|max| count > *max) {
+            self.report(path, || format!("{} has more than {}", display_value(value), words(max)))?;
         }
         Ok(())
     }
@@ -58,34 +58,34 @@ impl<'s> Validation<'s> {
     /// Validates the members in one pass, for all keywords that select them by name.
     fn members(
         &mut self,
-        rules: &'s ObjectKeywords,
+        keywords: &'s ObjectKeywords,
         members: &Members,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         mut marks: EvaluatedMarks<'_>,
     ) -> Flow {
         let mut required = 0;
         let mut unknown = Vec::new();
         self.spend(members.len())?;
         for (index, (name, value)) in members.iter().enumerate() {
-            let inner = InstancePath::Key(place, name);
-            let mut known = false;
+            let inner = InstancePath::Key(path, name);
+            let mut is_evaluated = false;
             self.spend_on_name(name)?;
-            if let Ok(at) = rules.members.binary_search_by(|member| member.cmp_name(name)) {
-                let member = &rules.members[at];
+            if let Ok(at) = keywords.members.binary_search_by(|member| member.cmp_name(name)) {
+                let member = &keywords.members[at];
                 required += usize::from(member.required);
                 if let Some(id) = member.node {
-                    known = true;
+                    is_evaluated = true;
                     self.check(id, value, &inner, None)?;
                 }
             }
-            for (pattern, id) in &rules.patterns {
+            for (pattern, id) in &keywords.patterns {
                 if self.matches(pattern, name)? {
-                    known = true;
+                    is_evaluated = true;
                     self.check(*id, value, &inner, None)?;
                 }
             }
-            if !known {
-                match rules.rest {
+            if !is_evaluated {
+                match keywords.additional_properties {
                     None => continue,
                     Some(RestSchema::Any) => {}
                     Some(RestSchema::Each(id)) => self.check(id, value, &inner, None)?,
@@ -98,28 +98,32 @@ impl<'s> Validation<'s> {
             }
         }
         if !unknown.is_empty() {
-            self.report(place, || {
+            self.report(path, || {
                 unexpected_message("Additional properties", "'", &first_names(&unknown), unknown.len())
             })?;
         }
-        if required < rules.required.len() { self.required(&rules.required, members, place) } else { Ok(()) }
+        if required < keywords.required.len() {
+            self.required(&keywords.required, members, path)
+        } else {
+            Ok(())
+        }
     }
 
     /// Spends the cost of looking up a name in addition to the step itself. Zero unless the name is long.
     #[inline]
     fn spend_on_name(&mut self, name: &str) -> Flow {
-        if text_cost(name) == 0 || self.work.spend(text_cost(name)) { Ok(()) } else { Err(Aborted) }
+        if text_cost(name) == 0 || self.budget.spend(text_cost(name)) { Ok(()) } else { Err(Aborted) }
     }
 
     #[inline(never)]
-    fn required(&mut self, names: &[Box<str>], members: &Members, place: &InstancePath<'_>) -> Flow {
+    fn required(&mut self, names: &[Box<str>], members: &Members, path: &InstancePath<'_>) -> Flow {
         self.spend(names.len())?;
         for name in names {
             self.spend_on_name(name)?;
             if members.contains_key(&**name) {
                 continue;
             }
-            self.report(place, || format!("{name:?} is a required property"))?;
+            self.report(path, || format!("{name:?} is a required property"))?;
         }
         Ok(())
     }
@@ -130,7 +134,7 @@ impl<'s> Validation<'s> {
         rule: &Dependent,
         members: &Members,
         value: &Value,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
         self.spend(1)?;
@@ -138,9 +142,9 @@ impl<'s> Validation<'s> {
         if !members.contains_key(&*rule.name) {
             return Ok(());
         }
-        self.required(&rule.required, members, place)?;
+        self.required(&rule.required, members, path)?;
         match rule.node {
-            Some(id) => self.check(id, value, place, marks),
+            Some(id) => self.check(id, value, path, marks),
             None => Ok(()),
         }
     }
@@ -151,26 +155,26 @@ impl<'s> Validation<'s> {
         node: &'s Node,
         value: &Value,
         members: &Members,
-        place: &InstancePath<'_>,
+        path: &InstancePath<'_>,
         marks: EvaluatedMarks<'_>,
     ) -> Flow {
-        let (Some(id), mut seen, before) =
+        let (Some(id), mut evaluated, before) =
             (node.unevaluated_properties, EvaluatedSet::default(), self.errors.len())
         else {
             return Err(Aborted);
         };
-        self.keywords(node, value, place, Some(&mut seen))?;
+        self.keywords(node, value, path, Some(&mut evaluated))?;
         if self.errors.len() > before {
             return Ok(());
         }
         self.spend(members.len())?;
-        let left = || members.iter().enumerate().filter(|(index, _)| !seen.contains(*index));
-        if !self.is_never(id) {
+        let left = || members.iter().enumerate().filter(|(index, _)| !evaluated.contains(*index));
+        if !self.allows_nothing(id) {
             for (_, (name, value)) in left() {
-                self.check(id, value, &InstancePath::Key(place, name), None)?;
+                self.check(id, value, &InstancePath::Key(path, name), None)?;
             }
         } else if left().next().is_some() {
-            self.report(place, || {
+            self.report(path, || {
                 let names: Vec<&String> = left().map(|(_, (name, _))| name).collect();
                 unexpected_message("Unevaluated properties", "'", &first_names(&names), names.len())
             })?;
@@ -182,7 +186,7 @@ impl<'s> Validation<'s> {
     }
 
     /// Reports whether a node allows no value.
-    pub(super) fn is_never(&self, id: Id) -> bool {
+    pub(super) fn allows_nothing(&self, id: Id) -> bool {
         self.schema.nodes[id as usize].types == Types::NONE
     }
 }

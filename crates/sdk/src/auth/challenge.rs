@@ -41,17 +41,18 @@ impl Challenge {
     fn merge(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
         self.dpop |= dpop;
         for (name, value) in parameters {
-            let known = [
+            let parameter_slots = [
                 ("resource_metadata", &mut self.resource_metadata),
                 ("error", &mut self.error),
                 ("error_description", &mut self.error_description),
             ];
             if name.eq_ignore_ascii_case("scope") {
                 self.scope.get_or_insert_with(|| Scopes::parse(&value));
-            } else if let Some((_, place)) =
-                known.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name))
+            } else if let Some((_, slot)) = parameter_slots
+                .into_iter()
+                .find(|(parameter_slots, _)| parameter_slots.eq_ignore_ascii_case(name))
             {
-                place.get_or_insert(value);
+                slot.get_or_insert(value);
             }
         }
     }

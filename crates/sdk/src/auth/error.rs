@@ -128,11 +128,11 @@ mod tests {
 
     #[test]
     fn only_what_is_over_is_over() {
-        let of =
+        let prefix =
             |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(Some(code.into())).ends_grant();
-        assert!(of("invalid_grant") && of("bad_refresh_token") && of("interaction_required"));
-        assert!(!of("invalid_client") && !of("unauthorized_client"));
-        assert!(!of("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
+        assert!(prefix("invalid_grant") && prefix("bad_refresh_token") && prefix("interaction_required"));
+        assert!(!prefix("invalid_client") && !prefix("unauthorized_client"));
+        assert!(!prefix("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
     }
 
     #[test]

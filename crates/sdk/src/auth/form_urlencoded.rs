@@ -48,17 +48,17 @@ fn decode_value(text: &str) -> Cow<'_, str> {
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let [first, later @ ..] = rest {
-        let digits = later.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    while let [first, remainder @ ..] = rest {
+        let digits = remainder.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let value = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         match (first, value) {
             (b'%', Some(value)) => {
                 bytes.push(value);
-                rest = &later[2..];
+                rest = &remainder[2..];
             }
             (first, _) => {
                 bytes.push(if *first == b'+' { b' ' } else { *first });
-                rest = later;
+                rest = remainder;
             }
         }
     }

@@ -31,8 +31,8 @@ pub fn run_flow(
     redirect: &str,
     mut replies: impl FnMut() -> Option<(u16, Vec<u8>)>,
 ) -> FlowTrace {
-    let mut driven = FlowTrace::default();
-    let Ok(server) = Target::configured("https://public.example/mcp") else { return driven };
+    let mut trace = FlowTrace::default();
+    let Ok(server) = Target::configured("https://public.example/mcp") else { return trace };
     let profile = OAuth::new("fuzz").client_metadata_url("https://client.example/document").config;
     let start = FlowInput {
         profile,
@@ -46,17 +46,17 @@ pub fn run_flow(
     while let Ok(next) = action {
         steps += 1;
         if steps > MAX_STEPS {
-            driven.is_endless = true;
-            return driven;
+            trace.is_endless = true;
+            return trace;
         }
         let event = match next {
             FlowAction::Done(record) => {
-                driven.has_token = record.access_token.is_some();
-                return driven;
+                trace.has_token = record.access_token.is_some();
+                return trace;
             }
             FlowAction::Send(exchange) => {
                 if exchange.method() == "POST" {
-                    driven.posted.push(exchange.url().to_owned());
+                    trace.posted.push(exchange.url().to_owned());
                 }
                 match replies() {
                     Some((status, body)) => {
@@ -73,14 +73,14 @@ pub fn run_flow(
                 let query = url.split_once('?').map_or("", |(_, query)| query);
                 let state = super::form_urlencoded::decode(query).find(|(name, _)| name == "state");
                 let state = state.map(|(_, state)| state.into_owned()).unwrap_or_default();
-                driven.redirected_to.push(url);
+                trace.redirected_to.push(url);
                 FlowEvent::Redirect(format!("/callback?state={state}&{redirect}"))
             }
             FlowAction::GetAssertion { .. } => FlowEvent::Assertion(Secret::new("assertion")),
         };
         action = flow.next(event, 1);
     }
-    driven
+    trace
 }
 
 /// Returns whether a text is a token that is signed by the key in its own header.

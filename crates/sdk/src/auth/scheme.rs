@@ -74,8 +74,8 @@ impl<T: Authorize + ?Sized> Authorize for Arc<T> {
         (**self).on_rejected(request, refusal)
     }
 
-    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        (**self).on_response(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, generation: u64, status: u16, headers: &HeaderMap) {
+        (**self).on_response(request, generation, status, headers);
     }
 }
 
@@ -127,9 +127,9 @@ impl Authorize for Bearer {
 impl Authorize for ApiKey {
     fn credentials<'a>(&'a self, _: Request<'a>) -> AuthFuture<'a, Credentials> {
         boxed(async {
-            let wrong = |what: String| AuthError::new(AuthErrorKind::Setup, what);
-            let (name, value) =
-                crate::transport::http::validate_header(&self.header, self.key.expose()).map_err(wrong)?;
+            let setup_error = |problem: String| AuthError::new(AuthErrorKind::Setup, problem);
+            let (name, value) = crate::transport::http::validate_header(&self.header, self.key.expose())
+                .map_err(setup_error)?;
             Ok(Credentials { headers: vec![(name, value)], generation: 0 })
         })
     }

@@ -29,7 +29,7 @@ impl Scopes {
 
     /// Returns whether the set contains `scope`.
     pub fn contains(&self, scope: &str) -> bool {
-        self.0.iter().any(|known| known == scope)
+        self.0.iter().any(|own_scope| own_scope == scope)
     }
 
     /// Returns whether the set contains all of `others`.
@@ -74,13 +74,13 @@ pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 /// Selects the scopes to request. `wanted` comes from the client configuration, `challenged` from the challenge,
 /// `supported` from the resource metadata; `before` was requested earlier and is retained.
 pub(super) fn select(
-    wanted: Option<&Scopes>,
+    configured: Option<&Scopes>,
     challenged: Option<&Scopes>,
     supported: Option<&Scopes>,
     before: &Scopes,
 ) -> Scopes {
-    let now = match (wanted, challenged) {
-        (Some(wanted), Some(challenged)) => wanted.clone().union(challenged),
+    let now = match (configured, challenged) {
+        (Some(configured), Some(challenged)) => configured.clone().union(challenged),
         (Some(scopes), None) | (None, Some(scopes)) => scopes.clone(),
         // The earlier scopes replace `supported`: they need not come from that list.
         (None, None) if !before.is_empty() => Scopes::default(),

@@ -31,13 +31,18 @@ pub struct ClientBuilder<T = Box<dyn Transport>> {
     pub(super) transport: T,
     settings: Settings,
     handlers: Handlers,
-    eras: RevisionCache,
+    revision_cache: RevisionCache,
 }
 
 impl<T: Transport> ClientBuilder<T> {
     pub(super) fn new(transport: T) -> Self {
         let handlers = Handlers { tasks: true, ..Handlers::default() };
-        ClientBuilder { transport, settings: Settings::default(), handlers, eras: RevisionCache::shared() }
+        ClientBuilder {
+            transport,
+            settings: Settings::default(),
+            handlers,
+            revision_cache: RevisionCache::shared(),
+        }
     }
 
     /// Sets the name and version that the client reports.
@@ -96,8 +101,8 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Erases the transport type.
     pub fn boxed(self) -> ClientBuilder {
-        let ClientBuilder { transport, settings, handlers, eras } = self;
-        ClientBuilder { transport: Box::new(transport), settings, handlers, eras }
+        let ClientBuilder { transport, settings, handlers, revision_cache } = self;
+        ClientBuilder { transport: Box::new(transport), settings, handlers, revision_cache }
     }
 
     /// Disables the response cache. By default, lists and read resources are cached for as long as the server
@@ -121,8 +126,8 @@ impl<T: Transport> ClientBuilder<T> {
     }
 
     /// Sets the revision cache. Default: one cache shared by all clients of the process.
-    pub fn revision_cache(mut self, eras: RevisionCache) -> Self {
-        self.eras = eras;
+    pub fn revision_cache(mut self, revision_cache: RevisionCache) -> Self {
+        self.revision_cache = revision_cache;
         self
     }
 
@@ -217,12 +222,12 @@ impl<T: Transport> ClientBuilder<T> {
 
     /// Opens the transport and negotiates a revision.
     pub async fn connect(self) -> Result<Client, ClientError> {
-        let ClientBuilder { transport, settings, handlers, eras } = self;
+        let ClientBuilder { transport, settings, handlers, revision_cache } = self;
         let handlers = Arc::new(handlers);
         let name = transport.name();
         let supported = settings.revisions.clone();
         let supports = |era: Era| supported.iter().any(|revision| revision.era() == era);
-        let cached_era = eras.get(&name).map(Revision::era).filter(|era| supports(*era));
+        let cached_era = revision_cache.get(&name).map(Revision::era).filter(|era| supports(*era));
         let mut hint = cached_era.map_or(EraHint::Unknown, EraHint::Known);
         loop {
             let core = ClientCore::new(settings.clone(), handlers.clone());
@@ -234,13 +239,13 @@ impl<T: Transport> ClientBuilder<T> {
             };
             let handle = handle.map_err(|source| ClientError::Open { server: name.clone(), source })?;
             match Box::pin(negotiate(&core, hint)).await {
-                Ok(agreed) => {
-                    let era = agreed.revision.era();
+                Ok(negotiated) => {
+                    let era = negotiated.revision.era();
                     // A client restricted to one era does not learn which era the server would choose.
                     if supports(Era::Session) && supports(Era::Stateless) {
-                        eras.set(&name, agreed.revision);
+                        revision_cache.set(&name, negotiated.revision);
                     }
-                    let _ = core.negotiated.set(agreed);
+                    let _ = core.negotiated.set(negotiated);
                     // The revision is set before this notification: the server may send requests as soon as it reads
                     // it, and the responses use that revision.
                     if era == Era::Session {
@@ -263,10 +268,10 @@ impl<T: Transport> ClientBuilder<T> {
                         {
                             EraHint::Known(Era::Session)
                         }
-                        (EraHint::Known(_), _) if eras.get(&name).is_some() => EraHint::Unknown,
+                        (EraHint::Known(_), _) if revision_cache.get(&name).is_some() => EraHint::Unknown,
                         _ => return Err(into_open_error(&name, error)),
                     };
-                    eras.remove(&name);
+                    revision_cache.remove(&name);
                 }
             }
         }

@@ -45,7 +45,7 @@ struct CacheEntry {
 }
 
 /// A request without a cached result.
-pub(crate) struct Miss {
+pub(crate) struct CacheMiss {
     key: CacheKey,
     generation: u64,
 }
@@ -67,22 +67,22 @@ pub(crate) fn is_cacheable(method: Method) -> bool {
 
 impl ResponseCache {
     /// Returns the cached result of a request if it is fresh, otherwise the token for [`Self::store`].
-    pub(crate) fn find(&self, method: Method, params: &[u8]) -> Result<String, Miss> {
+    pub(crate) fn find(&self, method: Method, params: &[u8]) -> Result<String, CacheMiss> {
         let key = CacheKey { method, params: params.into() };
         let state = lock(&self.0);
         match state.results.get(&key) {
-            Some(fresh) if Instant::now() < fresh.expires_at => Ok(fresh.text.clone()),
-            _ => Err(Miss { key, generation: state.generation }),
+            Some(entry) if Instant::now() < entry.expires_at => Ok(entry.text.clone()),
+            _ => Err(CacheMiss { key, generation: state.generation }),
         }
     }
 
     /// Returns the token for a request that bypasses the cache.
-    pub(crate) fn bypass(&self, method: Method, params: &[u8]) -> Miss {
-        Miss { key: CacheKey { method, params: params.into() }, generation: lock(&self.0).generation }
+    pub(crate) fn bypass(&self, method: Method, params: &[u8]) -> CacheMiss {
+        CacheMiss { key: CacheKey { method, params: params.into() }, generation: lock(&self.0).generation }
     }
 
     /// Caches a complete result for its TTL.
-    pub(crate) fn store(&self, miss: Miss, text: &str) {
+    pub(crate) fn store(&self, miss: CacheMiss, text: &str) {
         let ttl = wire::decode::<CacheHintsBody>(text).ok().and_then(|hints| hints.ttl).unwrap_or_default();
         let size = text.len() + miss.key.params.len();
         if ttl < 1.0 || size > MAX_BYTES / 4 {
@@ -94,7 +94,7 @@ impl ResponseCache {
         if state.generation != miss.generation {
             return;
         }
-        state.remove(|key, fresh| *key == miss.key || fresh.expires_at <= now);
+        state.remove(|key, entry| *key == miss.key || entry.expires_at <= now);
         if state.results.len() >= MAX_RESULTS || state.bytes + size > MAX_BYTES {
             state.remove(|_, _| true); // a miss costs one request
         }
@@ -129,10 +129,10 @@ struct ReadKey {
 impl CacheState {
     fn remove(&mut self, matches: impl Fn(&CacheKey, &CacheEntry) -> bool) {
         let bytes = &mut self.bytes;
-        self.results.retain(|key, fresh| {
-            let is_removed = matches(key, fresh);
+        self.results.retain(|key, entry| {
+            let is_removed = matches(key, entry);
             if is_removed {
-                *bytes -= fresh.text.len() + key.params.len();
+                *bytes -= entry.text.len() + key.params.len();
             }
             !is_removed
         });
@@ -145,12 +145,12 @@ mod tests {
 
     const LIST: Method = Method::ListTools;
 
-    fn bypassed(cache: &ResponseCache, method: Method, params: &str) -> Miss {
+    fn lookup_bypassed(cache: &ResponseCache, method: Method, params: &str) -> CacheMiss {
         cache.bypass(method, params.as_bytes())
     }
 
-    fn keep(cache: &ResponseCache, method: Method, params: &str, text: &str) {
-        cache.store(bypassed(cache, method, params), text);
+    fn insert_response(cache: &ResponseCache, method: Method, params: &str, text: &str) {
+        cache.store(lookup_bypassed(cache, method, params), text);
     }
 
     fn has(cache: &ResponseCache, method: Method, params: &str) -> bool {
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_result_is_fresh_for_as_long_as_it_says() {
         let cache = ResponseCache::default();
-        keep(&cache, LIST, "{}", r#"{"tools":[],"ttlMs":1000}"#);
+        insert_response(&cache, LIST, "{}", r#"{"tools":[],"ttlMs":1000}"#);
         assert_eq!(cache.find(LIST, b"{}").ok().as_deref(), Some(r#"{"tools":[],"ttlMs":1000}"#));
         assert!(!has(&cache, LIST, r#"{"cursor":"2"}"#) && !has(&cache, Method::ListPrompts, "{}"));
         tokio::time::advance(Duration::from_millis(999)).await;
@@ -174,11 +174,11 @@ mod tests {
         let cache = ResponseCache::default();
         for text in ["{}", r#"{"ttlMs":0}"#, r#"{"ttlMs":-5}"#, r#"{"ttlMs":"7"}"#, "[]", r#"{"ttlMs":null}"#]
         {
-            keep(&cache, LIST, "{}", text);
+            insert_response(&cache, LIST, "{}", text);
             assert!(!has(&cache, LIST, "{}"), "{text}");
         }
         assert!(!is_cacheable(Method::CallTool) && !is_cacheable(Method::GetPrompt));
-        keep(&cache, LIST, "{}", r#"{"ttlMs":1e300}"#);
+        insert_response(&cache, LIST, "{}", r#"{"ttlMs":1e300}"#);
         tokio::time::advance(MAX_TTL).await;
         assert!(!has(&cache, LIST, "{}"));
     }
@@ -186,11 +186,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_ends_the_time_also_of_what_is_under_way() {
         let (cache, text) = (ResponseCache::default(), r#"{"ttlMs":60000}"#);
-        keep(&cache, LIST, "{}", text);
+        insert_response(&cache, LIST, "{}", text);
         let read = Method::ReadResource;
-        keep(&cache, read, r#"{"uri":"a:b/c"}"#, text);
-        keep(&cache, read, r#"{"uri":"a:d"}"#, text);
-        let in_flight = bypassed(&cache, LIST, r#"{"cursor":"2"}"#);
+        insert_response(&cache, read, r#"{"uri":"a:b/c"}"#, text);
+        insert_response(&cache, read, r#"{"uri":"a:d"}"#, text);
+        let in_flight = lookup_bypassed(&cache, LIST, r#"{"cursor":"2"}"#);
         cache.invalidate(LIST);
         cache.store(in_flight, text);
         assert!(!has(&cache, LIST, "{}") && !has(&cache, LIST, r#"{"cursor":"2"}"#));
@@ -203,15 +203,15 @@ mod tests {
         let cache = ResponseCache::default();
         let large = format!(r#"{{"ttlMs":60000,"x":"{}"}}"#, "x".repeat(1 << 20));
         for number in 0..40 {
-            keep(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), &large);
+            insert_response(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), &large);
             assert!(lock(&cache.0).bytes <= MAX_BYTES);
         }
         for number in 0..3_000 {
-            keep(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), r#"{"ttlMs":60000}"#);
+            insert_response(&cache, LIST, &format!(r#"{{"cursor":"{number}"}}"#), r#"{"ttlMs":60000}"#);
         }
         let state = lock(&cache.0);
         assert!(state.results.len() <= MAX_RESULTS);
-        let size = |(key, fresh): (&CacheKey, &CacheEntry)| key.params.len() + fresh.text.len();
+        let size = |(key, entry): (&CacheKey, &CacheEntry)| key.params.len() + entry.text.len();
         assert_eq!(state.bytes, state.results.iter().map(size).sum::<usize>());
     }
 }

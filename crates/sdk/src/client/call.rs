@@ -62,17 +62,17 @@ impl<T> Call<T> {
 
     /// Sends the request even if its response is cached.
     pub fn fresh(mut self) -> Self {
-        self.request.options.fresh = true;
+        self.request.options.bypass_cache = true;
         self
     }
 
     /// Passes server requests that belong to this call to `answerer` instead of the client's handlers.
     pub(crate) fn with_server_request_handler(
         mut self,
-        answerer: Arc<dyn ServerRequestHandler>,
+        handler: Arc<dyn ServerRequestHandler>,
         capabilities: ClientCapabilities,
     ) -> Self {
-        self.request.options.handler = Some(answerer);
+        self.request.options.handler = Some(handler);
         self.request.options.capabilities = Some(Arc::new(capabilities));
         self
     }

@@ -80,15 +80,15 @@ pub(crate) struct ClientCore {
 impl ClientCore {
     pub(crate) fn new(settings: Settings, handlers: Arc<Handlers>) -> Arc<Self> {
         let outbox = Arc::new(Outbox::without_callback(HIGH_WATER));
-        let agreed: Arc<OnceLock<Negotiated>> = Arc::default();
-        let known = agreed.clone();
+        let negotiated: Arc<OnceLock<Negotiated>> = Arc::default();
+        let negotiated_cell = negotiated.clone();
         let peer = Peer::with_ids(
             outbox.clone(),
             MAX_PENDING_REQUESTS,
             settings.string_ids,
             move |to, id, reason| {
                 // `initialize` must not be cancelled.
-                if let Some(Negotiated { revision, .. }) = known.get() {
+                if let Some(Negotiated { revision, .. }) = negotiated_cell.get() {
                     cancel(to, *revision, id, reason);
                 }
             },
@@ -100,7 +100,7 @@ impl ClientCore {
             outbox,
             settings,
             handlers,
-            negotiated: agreed,
+            negotiated,
             stray: StrayOutput::default(),
             runtime,
             output_schemas: OutputSchemas::default(),
@@ -119,12 +119,12 @@ impl ClientCore {
 
     /// Returns the negotiated revision, or the latest one before the negotiation.
     pub(crate) fn revision(&self) -> Revision {
-        self.negotiated.get().map_or(Revision::LATEST, |agreed| agreed.revision)
+        self.negotiated.get().map_or(Revision::LATEST, |negotiated| negotiated.revision)
     }
 
     /// Returns the name of the server in log events: the client's label, or the name that the server reports.
     pub(crate) fn server_label(&self) -> &str {
-        let reported = || self.negotiated.get().and_then(|agreed| agreed.server.as_ref());
+        let reported = || self.negotiated.get().and_then(|negotiated| negotiated.server.as_ref());
         match &self.settings.label {
             Some(label) => label,
             None => reported().map_or("unknown", |server| &server.name),
@@ -156,7 +156,7 @@ impl ClientCore {
                 tracing::debug!(method, %error, "request lost; retrying");
                 Box::pin(self.request_once(revision, method, params, options)).await
             }
-            answer => answer,
+            result => result,
         }
     }
 
@@ -173,7 +173,7 @@ impl ClientCore {
             return self.request(revision, method.name(), params, options).await;
         }
         let miss = match self.cache.find(method, params) {
-            Ok(text) if !options.fresh => return Ok(text),
+            Ok(text) if !options.bypass_cache => return Ok(text),
             Ok(_) => self.cache.bypass(method, params),
             Err(miss) => miss,
         };
@@ -204,8 +204,8 @@ impl ClientCore {
         };
         // Do not wait without limit for a server that does not read.
         if self.outbox.is_full() {
-            let has_room = Box::pin(tokio::time::timeout(timeouts.timeout, self.outbox.wait_for_space()));
-            has_room.await.map_err(|_| CallError::TimedOut(timeouts.timeout))?;
+            let has_capacity = Box::pin(tokio::time::timeout(timeouts.timeout, self.outbox.wait_for_space()));
+            has_capacity.await.map_err(|_| CallError::TimedOut(timeouts.timeout))?;
         }
         let wants_progress = options.progress.is_some() || timeouts.extend_to.is_some();
         let call = self.peer.request(method, timeouts, |number, out| {
@@ -242,9 +242,9 @@ impl ClientCore {
             match &options.capabilities {
                 _ if !stateless => {}
                 None => out.extend_from_slice(self.identity_meta.get_or_init(|| {
-                    let mut own = Vec::new();
-                    self.write_identity(revision, &self.handlers.capabilities(), &mut own);
-                    own
+                    let mut own_lines = Vec::new();
+                    self.write_identity(revision, &self.handlers.capabilities(), &mut own_lines);
+                    own_lines
                 })),
                 Some(capabilities) => self.write_identity(revision, capabilities, out),
             }
@@ -320,7 +320,7 @@ pub(crate) struct RequestOptions {
     /// Capabilities of that handler.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
     /// Whether to bypass the response cache.
-    pub(crate) fresh: bool,
+    pub(crate) bypass_cache: bool,
 }
 
 /// Notifies the server that a request is cancelled.

@@ -126,13 +126,13 @@ impl fmt::Display for ClientError {
                  standard error. First lines: {}",
                 lines.iter().map(|line| format!("\"{line}\"")).collect::<Vec<_>>().join(", ")
             ),
-            ClientError::UnsupportedVersion { offered, supported: spoken } => {
+            ClientError::UnsupportedVersion { offered, supported } => {
                 write!(f, "no common protocol revision: the server supports ")?;
                 for (index, version) in offered.iter().enumerate() {
                     write!(f, "{}\"{version}\"", if index == 0 { "" } else { ", " })?;
                 }
                 write!(f, "; this client supports")?;
-                for (index, revision) in spoken.iter().enumerate() {
+                for (index, revision) in supported.iter().enumerate() {
                     write!(f, "{} {revision}", if index == 0 { "" } else { "," })?;
                 }
                 Ok(())
@@ -144,7 +144,9 @@ impl fmt::Display for ClientError {
                 )
             }
             ClientError::UnsupportedByServer { method } => write!(f, "the server does not support {method}"),
-            ClientError::BadSkill { uri, reason: fault } => write!(f, "{uri} cannot be used: {fault}"),
+            ClientError::BadSkill { uri, reason: error_reason } => {
+                write!(f, "{uri} cannot be used: {error_reason}")
+            }
             ClientError::BadArguments(arguments) => {
                 write!(f, "arguments must be a JSON object, not {arguments}")
             }
@@ -161,8 +163,8 @@ impl fmt::Display for ClientError {
             ClientError::UnexpectedResult { method, kind } => {
                 write!(f, "unexpected result type \"{kind}\" in the response to {method}")
             }
-            ClientError::BadResult { tool, reason: fault } => {
-                write!(f, "the result of the tool `{tool}` does not match its output schema: {fault}")
+            ClientError::BadResult { tool, reason: error_reason } => {
+                write!(f, "the result of the tool `{tool}` does not match its output schema: {error_reason}")
             }
             ClientError::Task { id, status, message } => {
                 let state =

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Handler of server requests: elicitation, sampling and roots.
 pub(crate) trait ServerRequestHandler: Send + Sync {
-    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>>;
+    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>>;
 }
 
 type RequestCallback<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync>;
@@ -74,12 +74,12 @@ impl Handlers {
 }
 
 impl ServerRequestHandler for Arc<Handlers> {
-    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>> {
-        let (handlers, method) = (self.clone(), question.method().name());
+    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>> {
+        let (handlers, method) = (self.clone(), request.method().name());
         Box::pin(async move {
             let unsupported =
                 || Error::rpc(linchpin_protocol::code::METHOD_NOT_FOUND, unsupported_message(method));
-            Ok(match question {
+            Ok(match request {
                 ServerRequest::Elicit(params) => {
                     let url = params.mode == Some(ElicitMode::Url);
                     let handler = if url { &handlers.elicit_url } else { &handlers.elicit };

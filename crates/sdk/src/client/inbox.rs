@@ -41,7 +41,9 @@ impl Receiver for Inbox {
             // fails.
             Ok(Message::Response { id: None, reply: jsonrpc::ResponsePayload::Error(text) }) => {
                 let error = serde_json::from_str(text).map(CallError::Rejected);
-                self.0.peer.fail_only(error.unwrap_or_else(|error| CallError::Malformed(error.to_string())));
+                self.0.peer.fail_single_pending(
+                    error.unwrap_or_else(|error| CallError::Malformed(error.to_string())),
+                );
             }
             Ok(Message::Response { id, reply }) => {
                 if !self.0.peer.accept_response(id.as_ref(), reply) {
@@ -88,12 +90,12 @@ impl Receiver for Inbox {
         self.0.peer.fail_all(&CallError::Lost(reason.into()));
     }
 
-    fn ended(&self, reason: &str) {
+    fn on_closed(&self, reason: &str) {
         self.0.close(reason);
     }
 
     fn revision(&self) -> Option<Revision> {
-        self.0.negotiated.get().map(|agreed| agreed.revision)
+        self.0.negotiated.get().map(|negotiated| negotiated.revision)
     }
 
     #[cfg(feature = "http-client")]
@@ -113,8 +115,8 @@ impl Receiver for Inbox {
         spawn(&self.0.runtime, super::session_restore::restore(self.0.clone()));
     }
 
-    fn carried_by(&self, carrier: Weak<dyn PerRequestTransport>) {
-        let _ = self.0.per_request.set(carrier);
+    fn set_per_request(&self, transport: Weak<dyn PerRequestTransport>) {
+        let _ = self.0.per_request.set(transport);
     }
 }
 
@@ -195,15 +197,15 @@ impl Inbox {
         let meta = params.find("_meta").and_then(|meta| Params::parse(meta, Limits::default()).ok());
         let id = meta.and_then(|meta| meta.find(key::SUBSCRIPTION_ID).map(str::to_owned));
         let number = id.and_then(|id| id.trim_matches('"').parse().ok());
-        if let Some(waiting) = number.and_then(|number: i64| lock(&self.0.ack_waiters).remove(&number)) {
-            waiting.notify_one();
+        if let Some(waiter) = number.and_then(|number: i64| lock(&self.0.ack_waiters).remove(&number)) {
+            waiter.notify_one();
         }
     }
 
     fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
         let core = &self.0;
-        let agreed = core.negotiated.get().map(|agreed| agreed.revision);
-        if agreed.is_some_and(|revision| revision.era() == Era::Stateless) {
+        let negotiated = core.negotiated.get().map(|negotiated| negotiated.revision);
+        if negotiated.is_some_and(|revision| revision.era() == Era::Stateless) {
             let server = core.server_label();
             tracing::warn!(
                 server,
@@ -220,7 +222,7 @@ impl Inbox {
         if method == Method::Ping.name() {
             return core.respond(id, Ok(&EmptyResult::new()));
         }
-        let Some(revision) = agreed else {
+        let Some(revision) = negotiated else {
             let error =
                 ProtocolError::InvalidRequest(format!("{method} was sent before the session is open"));
             return core.respond::<ClientResult>(id, Err(&error));
@@ -282,16 +284,18 @@ impl ClientCore {
     ) -> BoxFuture<crate::Result<ClientResult>> {
         let handlers: Vec<_> = {
             let mut handlers = lock(&self.call_handlers);
-            handlers.retain(|asker| asker.strong_count() > 0);
+            handlers.retain(|handler| handler.strong_count() > 0);
             handlers.iter().filter_map(Weak::upgrade).collect()
         };
         match &handlers[..] {
             [] => self.handlers.handle(question),
-            [only] => only.handle(question),
-            several => {
+            [single] => single.handle(question),
+            registered => {
                 let text = "calls are in flight, and this request does not name the one it belongs to";
-                let error =
-                    Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", several.len()));
+                let error = Error::rpc(
+                    linchpin_protocol::code::INTERNAL_ERROR,
+                    format!("{} {text}", registered.len()),
+                );
                 Box::pin(std::future::ready(Err(error)))
             }
         }
@@ -299,7 +303,8 @@ impl ClientCore {
 
     fn respond<T: Encode>(&self, id: &Id<'_>, outcome: Result<&T, &ProtocolError>) {
         // Only sessions have server requests, possibly before the negotiation has finished.
-        let revision = self.negotiated.get().map_or(Revision::LATEST_SESSION, |agreed| agreed.revision);
+        let revision =
+            self.negotiated.get().map_or(Revision::LATEST_SESSION, |negotiated| negotiated.revision);
         self.outbox.send(|out| match outcome {
             Ok(result) => {
                 write::result(id, out, |out| result.encode(&mut Encoder { out, revision }));
@@ -312,9 +317,11 @@ impl ClientCore {
 /// Guesses the request that an unreadable message responds to, so that this request fails at once.
 fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     let text = std::str::from_utf8(message).ok()?.trim_start();
-    let has = |member: &str| text.contains(member);
-    let answers = has("\"jsonrpc\"") && !has("\"method\"") && (has("\"result\"") || has("\"error\""));
-    if !answers || !text.starts_with('{') {
+    let contains_member = |member: &str| text.contains(member);
+    let is_response = contains_member("\"jsonrpc\"")
+        && !contains_member("\"method\"")
+        && (contains_member("\"result\"") || contains_member("\"error\""));
+    if !is_response || !text.starts_with('{') {
         return None;
     }
     // Only a member of the message itself, not of a nested object.
@@ -337,7 +344,7 @@ pub(crate) fn to_protocol_error(error: &Error) -> ProtocolError {
     match error.kind() {
         ErrorKind::Protocol(error) => error.clone(),
         ErrorKind::Tool(text) => ProtocolError::Internal(text.clone()),
-        ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
+        ErrorKind::Other(_) | ErrorKind::Setup(_) => {
             tracing::error!(?error, "client handler failed");
             ProtocolError::Internal("Internal error".into())
         }

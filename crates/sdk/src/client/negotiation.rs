@@ -27,7 +27,7 @@ impl EraHint {
     fn allows(self, era: Era) -> bool {
         match self {
             EraHint::Unknown => true,
-            EraHint::Known(known) => known == era,
+            EraHint::Known(known_era) => known_era == era,
         }
     }
 }
@@ -40,19 +40,19 @@ enum DiscoverOutcome {
 }
 
 /// Negotiates the era and the protocol revision with the server.
-pub(super) async fn negotiate(core: &Arc<ClientCore>, opening: EraHint) -> Result<Negotiated, ClientError> {
+pub(super) async fn negotiate(core: &Arc<ClientCore>, era_hint: EraHint) -> Result<Negotiated, ClientError> {
     let limit = core.settings.open_timeout;
-    let agreed = tokio::select! {
+    let negotiated = tokio::select! {
         biased;
-        agreed = with_timeout(core, limit, negotiate_era(core, opening)) => agreed,
+        negotiated = with_timeout(core, limit, negotiate_era(core, era_hint)) => negotiated,
         () = core.stray.limit_exceeded() => None,
     };
-    let agreed = agreed.unwrap_or_else(|| Err(CallError::TimedOut(limit).into()));
-    match (agreed, core.stray.lines()) {
+    let negotiated = negotiated.unwrap_or_else(|| Err(CallError::TimedOut(limit).into()));
+    match (negotiated, core.stray.lines()) {
         (Err(ClientError::Call(CallError::TimedOut(_))), Some(lines)) => {
             Err(ClientError::StrayOutput { lines })
         }
-        (agreed, _) => agreed,
+        (negotiated, _) => negotiated,
     }
 }
 
@@ -68,14 +68,14 @@ async fn with_timeout<T>(core: &ClientCore, limit: Duration, work: impl Future<O
     }
 }
 
-async fn negotiate_era(core: &Arc<ClientCore>, opening: EraHint) -> Result<Negotiated, ClientError> {
+async fn negotiate_era(core: &Arc<ClientCore>, era_hint: EraHint) -> Result<Negotiated, ClientError> {
     let newest = |era: Era| {
-        let spoken = core.settings.revisions.iter().copied();
-        spoken.filter(|revision| revision.era() == era && opening.allows(era)).max()
+        let supported = core.settings.revisions.iter().copied();
+        supported.filter(|revision| revision.era() == era && era_hint.allows(era)).max()
     };
     match (newest(Era::Stateless), newest(Era::Session)) {
         (Some(stateless), None) => match discover(core, stateless, core.settings.open_timeout).await? {
-            DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+            DiscoverOutcome::Stateless(negotiated) => Ok(*negotiated),
             DiscoverOutcome::Unsupported => Err(unsupported(core, vec!["initialize".into()])),
         },
         (Some(stateless), Some(session)) => probe(core, stateless, session).await,
@@ -91,7 +91,7 @@ async fn probe(
 ) -> Result<Negotiated, ClientError> {
     let mut discover = std::pin::pin!(discover(core, stateless, core.settings.open_timeout));
     match with_timeout(core, core.settings.probe_timeout, &mut discover).await {
-        Some(Ok(DiscoverOutcome::Stateless(agreed))) => return Ok(*agreed),
+        Some(Ok(DiscoverOutcome::Stateless(negotiated))) => return Ok(*negotiated),
         Some(Ok(DiscoverOutcome::Unsupported)) => return initialize(core, session).await,
         Some(Err(error)) => return Err(error),
         None => {}
@@ -101,13 +101,13 @@ async fn probe(
     let mut initialize = std::pin::pin!(initialize(core, session));
     tokio::select! {
         biased; // if both responses are ready, prefer the stateless era
-        verdict = &mut discover => match verdict? {
-            DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+        outcome = &mut discover => match outcome? {
+            DiscoverOutcome::Stateless(negotiated) => Ok(*negotiated),
             DiscoverOutcome::Unsupported => initialize.await,
         },
         initialized = &mut initialize => match initialized {
             Err(ClientError::Call(CallError::Rejected(_))) => match discover.await? {
-                DiscoverOutcome::Stateless(agreed) => Ok(*agreed),
+                DiscoverOutcome::Stateless(negotiated) => Ok(*negotiated),
                 DiscoverOutcome::Unsupported => Err(unsupported(core, Vec::new())),
             },
             initialized => initialized,
@@ -133,13 +133,13 @@ async fn discover(
     limit: Duration,
 ) -> Result<DiscoverOutcome, ClientError> {
     let supported = match discover_as(core, revision, limit).await? {
-        DiscoverReply::Outcome(verdict) => return Ok(verdict),
+        DiscoverReply::Outcome(outcome) => return Ok(outcome),
         DiscoverReply::Rejected(supported) => supported,
     };
     let supported = match newest_common(core, &supported, Era::Stateless) {
         None => supported,
         Some(revision) => match discover_as(core, revision, limit).await? {
-            DiscoverReply::Outcome(verdict) => return Ok(verdict),
+            DiscoverReply::Outcome(outcome) => return Ok(outcome),
             DiscoverReply::Rejected(supported) => supported,
         },
     };
@@ -152,8 +152,8 @@ async fn discover(
 
 /// Returns the newest revision of an era that both the server and this client support.
 fn newest_common(core: &ClientCore, supported: &[String], era: Era) -> Option<Revision> {
-    let known = supported.iter().filter_map(|version| Revision::find(version));
-    known.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
+    let known_era = supported.iter().filter_map(|version| Revision::find(version));
+    known_era.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
 }
 
 /// Outcome of `server/discover` in one revision.
@@ -229,9 +229,9 @@ async fn initialize(core: &Arc<ClientCore>, revision: Revision) -> Result<Negoti
     let text = core.request(revision, method, &to_vec(&params, revision), &options).await?;
     let result: InitializeResult = wire::decode(&text)
         .map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })?;
-    let agreed = Revision::find(&result.protocol_version)
+    let negotiated = Revision::find(&result.protocol_version)
         .filter(|revision| revision.era() == Era::Session && core.settings.revisions.contains(revision));
-    let Some(revision) = agreed else { return Err(unsupported(core, vec![result.protocol_version])) };
+    let Some(revision) = negotiated else { return Err(unsupported(core, vec![result.protocol_version])) };
     Ok(Negotiated {
         revision,
         server: Some(result.server_info),

@@ -202,7 +202,7 @@ pub struct Pages<T> {
     fetched: usize,
     items: usize,
     bytes: usize,
-    done: bool,
+    is_finished: bool,
     skipped: Vec<SkippedEntry>,
     /// Number of skipped entries, including unreported ones.
     skipped_count: usize,
@@ -221,7 +221,7 @@ impl<T: Item> Pages<T> {
             fetched: 0,
             items: 0,
             bytes: 0,
-            done: false,
+            is_finished: false,
             skipped: Vec::new(),
             skipped_count: 0,
             options: RequestOptions::default(),
@@ -243,7 +243,7 @@ impl<T: Item> Pages<T> {
 
     /// Requests the list even if it is cached.
     pub fn fresh(mut self) -> Self {
-        self.options.fresh = true;
+        self.options.bypass_cache = true;
         self
     }
 
@@ -268,23 +268,23 @@ impl<T: Item> Pages<T> {
 
     /// Reads the next page. Returns `None` after the last one.
     pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, ClientError> {
-        if self.done {
+        if self.is_finished {
             return Ok(None);
         }
         let (core, method) = (&self.client.core, T::METHOD.name());
-        let too_long = ClientError::ListTooLong { method, pages: self.fetched };
+        let list_error = ClientError::ListTooLong { method, pages: self.fetched };
         if self.fetched >= core.settings.max_pages || self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES {
-            self.done = true;
-            return Err(too_long);
+            self.is_finished = true;
+            return Err(list_error);
         }
         if !T::is_supported(&self.client) {
-            self.done = true;
+            self.is_finished = true;
             return Err(ClientError::UnsupportedByServer { method });
         }
         let text = self.fetch().await?;
         let Page { mut items, next, entries, mut skipped } = match self.decode(&text) {
             Err(error @ ClientError::ListTooLong { .. }) => {
-                self.done = true;
+                self.is_finished = true;
                 return Err(error);
             }
             page => page?,
@@ -297,15 +297,15 @@ impl<T: Item> Pages<T> {
         self.skipped.extend(skipped);
         self.skipped.truncate(MAX_SKIPPED);
         match next {
-            None => self.done = true,
+            None => self.is_finished = true,
             Some(next) if !self.seen_cursors.insert(cursor_hash(&next)) => {
-                self.done = true;
-                return Err(too_long);
+                self.is_finished = true;
+                return Err(list_error);
             }
             next => self.cursor = next,
         }
         // Names and reasons are not logged: the server chooses them.
-        if self.done && self.skipped_count > 0 {
+        if self.is_finished && self.skipped_count > 0 {
             let (server, count) = (self.client.core.server_label(), self.skipped_count);
             tracing::warn!(server, method, count, "skipped unusable list entries");
         }
@@ -321,7 +321,7 @@ impl<T: Item> Pages<T> {
                 core.cache.invalidate(T::METHOD);
                 return Err(error.into());
             }
-            answer => answer?,
+            result => result?,
         };
         if revision.era() == Era::Stateless && result_type(&text) != "complete" {
             let (method, kind) = (T::METHOD.name().to_owned(), result_type(&text).into_owned());

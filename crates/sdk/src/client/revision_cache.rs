@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn marks_are_the_same_in_every_build() {
-        let eras = RevisionCache::new();
-        eras.set("https://example.com/mcp", Revision::LATEST);
-        assert_eq!(eras.entries(), [(0x939c_1f40_6a16_d6e1, Revision::LATEST)]);
+        let cache = RevisionCache::new();
+        cache.set("https://example.com/mcp", Revision::LATEST);
+        assert_eq!(cache.entries(), [(0x939c_1f40_6a16_d6e1, Revision::LATEST)]);
     }
 }

@@ -74,7 +74,8 @@ pub(super) async fn send(
     let session = revision.era() == Era::Session;
     let _asker = session.then(|| register_handler(client, &request.options));
     let tasks = client.capabilities().tasks.as_ref().filter(|_| revision.has(Feature::CoreTasks));
-    let as_task = request.ttl.is_some() && tasks.is_some_and(|can| can.has_request(request.method.name()));
+    let as_task = request.ttl.is_some()
+        && tasks.is_some_and(|capabilities| capabilities.has_request(request.method.name()));
     let mut params = params;
     if as_task {
         let task = TaskMetadata { ttl: request.ttl };
@@ -214,7 +215,7 @@ impl CallDeadline {
 
     pub(super) fn check(&self) -> Result<(), CallError> {
         match self.limit {
-            Some(most) if self.started_at.elapsed() > most => Err(CallError::TimedOut(most)),
+            Some(max) if self.started_at.elapsed() > max => Err(CallError::TimedOut(max)),
             _ => Ok(()),
         }
     }
@@ -312,39 +313,39 @@ fn handle_input_request(
 ) -> Result<BoxFuture<crate::Result<ClientResult>>, ClientError> {
     let params = request.params.as_ref().map_or_else(|| "{}".to_owned(), ToString::to_string);
     let not_offered = || ClientError::UnsupportedByClient { method: request.method.clone() };
-    let question = ServerRequest::decode(&request.method, &params).map_err(|error| match error {
+    let server_request = ServerRequest::decode(&request.method, &params).map_err(|error| match error {
         linchpin_protocol::Error::MethodNotFound(_) => not_offered(),
         error => ClientError::ServerRequest { method: request.method.clone(), reason: error.to_string() },
     })?;
     let client_capabilities = || client.core.handlers.capabilities().into();
     let capabilities = options.capabilities.clone().unwrap_or_else(client_capabilities);
-    if question.missing_capability(&capabilities, client.revision()).is_some() {
+    if server_request.missing_capability(&capabilities, client.revision()).is_some() {
         return Err(not_offered());
     }
     let handlers = &client.core.handlers;
-    let answer = options.handler.as_ref().map_or_else(
-        || handlers.handle(question.clone()),
-        |client_capabilities| client_capabilities.handle(question.clone()),
+    let result = options.handler.as_ref().map_or_else(
+        || handlers.handle(server_request.clone()),
+        |client_capabilities| client_capabilities.handle(server_request.clone()),
     );
-    Ok(Box::pin(crate::server::run_catching_panics(answer)))
+    Ok(Box::pin(crate::server::run_catching_panics(result)))
 }
 
 /// Registers a call's own handler of server requests until the guard is dropped. Used in sessions, where server
 /// requests do not name the call they belong to.
 fn register_handler(client: &Client, options: &RequestOptions) -> Option<HandlerGuard> {
-    let answerer = options.handler.clone()?;
-    lock(&client.core.call_handlers).push(Arc::downgrade(&answerer));
-    Some(HandlerGuard { client: client.clone(), answerer })
+    let handler = options.handler.clone()?;
+    lock(&client.core.call_handlers).push(Arc::downgrade(&handler));
+    Some(HandlerGuard { client: client.clone(), handler })
 }
 
 struct HandlerGuard {
     client: Client,
-    answerer: Arc<dyn ServerRequestHandler>,
+    handler: Arc<dyn ServerRequestHandler>,
 }
 
 impl Drop for HandlerGuard {
     fn drop(&mut self) {
-        let dropped = Arc::downgrade(&self.answerer);
-        lock(&self.client.core.call_handlers).retain(|asker| !asker.ptr_eq(&dropped));
+        let dropped = Arc::downgrade(&self.handler);
+        lock(&self.client.core.call_handlers).retain(|registered| !registered.ptr_eq(&dropped));
     }
 }

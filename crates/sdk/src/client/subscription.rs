@@ -64,14 +64,17 @@ impl Client {
     /// Subscribes to list changes. The stateless era needs a stream, which is opened only if the server announces
     /// changes of at least one list; a session needs no request.
     pub(super) async fn subscribe_lists(&self) -> Result<(), ClientError> {
-        let can = self.capabilities();
+        let capabilities = self.capabilities();
         // `false` is equivalent to an absent member.
         let announced = |list_changed: Option<bool>| list_changed.filter(|announced| *announced);
-        let of = |list: &Option<ListCapability>| announced(list.as_ref()?.list_changed);
+        let is_announced = |list: &Option<ListCapability>| announced(list.as_ref()?.list_changed);
         let filter = SubscriptionFilter {
-            tools_list_changed: of(&can.tools),
-            prompts_list_changed: of(&can.prompts),
-            resources_list_changed: can.resources.as_ref().and_then(|list| announced(list.list_changed)),
+            tools_list_changed: is_announced(&capabilities.tools),
+            prompts_list_changed: is_announced(&capabilities.prompts),
+            resources_list_changed: capabilities
+                .resources
+                .as_ref()
+                .and_then(|list| announced(list.list_changed)),
             resource_subscriptions: None,
             task_ids: None,
         };
@@ -107,20 +110,20 @@ impl Client {
 /// Opens a notification stream and waits for its acknowledgement.
 async fn open(core: &ClientCore, params: &[u8]) -> Result<Stream, CallError> {
     let acknowledged = Arc::new(Notify::new());
-    let mut waiting = AckWaiter { core, number: None };
+    let mut waiter = AckWaiter { core, number: None };
     let mut call = core.peer.request(Method::Listen.name(), Duration::MAX, |number, out| {
-        waiting.number = Some(number);
+        waiter.number = Some(number);
         lock(&core.ack_waiters).insert(number, acknowledged.clone());
         core.write_params(core.revision(), params, None, &RequestOptions::default(), out);
     })?;
     let timeout = core.settings.timeout;
-    let opened = tokio::select! {
+    let open_result = tokio::select! {
         biased; // an acknowledged stream was open, even if it has closed since
         () = acknowledged.notified() => Ok(()),
         ended = &mut call => Err(ended.err().unwrap_or(CallError::Lost("the server closed the stream".into()))),
         () = tokio::time::sleep(timeout) => Err(CallError::TimedOut(timeout)),
     };
-    opened.map(|()| call)
+    open_result.map(|()| call)
 }
 
 /// Removes the waiter for an acknowledgement on drop.

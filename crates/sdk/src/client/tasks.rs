@@ -193,8 +193,8 @@ impl TaskHandle {
         let started_at = Instant::now();
         let replies = handle_input_requests(&self.client, &self.request.options, requests).await?;
         time.deadline.exclude(started_at.elapsed());
-        let answers = encode_responses(&self.client, &replies);
-        let params = with_member(&self.params(), "inputResponses", &answers);
+        let responses = encode_responses(&self.client, &replies);
+        let params = with_member(&self.params(), "inputResponses", &responses);
         let updated: Result<Value, _> = self.request(Method::UpdateTask, &params, None).await;
         updated.map_err(|error| self.unfinished_error(error, TaskStatus::InputRequired))?;
         time.responses_sent_at = Some(Instant::now());

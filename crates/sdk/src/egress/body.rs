@@ -70,9 +70,9 @@ impl ResponseBody {
         incoming: Incoming,
         line: Box<PooledConnection>,
         pool: Arc<Pool>,
-        place: Arc<ConnectionKey>,
+        key: Arc<ConnectionKey>,
     ) -> Self {
-        let mut body = ResponseBody { incoming, connection: Some(line), pool, key: place };
+        let mut body = ResponseBody { incoming, connection: Some(line), pool, key };
         if body.incoming.is_end_stream() {
             body.release();
         }

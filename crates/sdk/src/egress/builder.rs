@@ -117,18 +117,15 @@ impl EgressBuilder {
     pub(super) fn into_egress(self) -> Egress {
         let EgressBuilder {
             policy,
-            resolver: resolve,
+            resolver,
             tls,
             proxy,
             connect_timeout,
             limits,
-            on_connect_step: on_hop,
+            on_connect_step,
             error: _,
         } = self;
         let proxy = proxy.map(Arc::new);
-        Egress::with(
-            Dialer { policy, resolver: resolve, tls, proxy, connect_timeout, on_connect_step: on_hop },
-            limits,
-        )
+        Egress::with(Dialer { policy, resolver, tls, proxy, connect_timeout, on_connect_step }, limits)
     }
 }

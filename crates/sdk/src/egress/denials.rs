@@ -11,7 +11,7 @@ use super::target::Target;
 use crate::lock::lock;
 
 /// Maximum number of destinations that a handle records; beyond that, [`Egress::is_allowed`] returns `false`.
-const MAX_REACHED: usize = 64;
+const MAX_DESTINATIONS: usize = 64;
 
 const MAX_HOST_LEN: usize = 253;
 
@@ -32,7 +32,7 @@ pub struct Denial<'a> {
 pub(super) struct DenialListener {
     callback: Box<dyn Fn(&Denial<'_>) + Send + Sync>,
     denials: AtomicU64,
-    reached: Mutex<Vec<(Target, UrlSource, Route)>>,
+    destinations: Mutex<Vec<(Target, UrlSource, Route)>>,
 }
 
 impl Egress {
@@ -42,7 +42,7 @@ impl Egress {
         let listener = DenialListener {
             callback: Box::new(callback),
             denials: AtomicU64::new(0),
-            reached: Mutex::default(),
+            destinations: Mutex::default(),
         };
         let mut handle = self.clone();
         handle.denials = Some(Arc::new(listener));
@@ -53,9 +53,9 @@ impl Egress {
     /// [`Egress::on_denied`]), at the same addresses: the settings may have [changed](Egress::reconfigure).
     pub fn is_allowed(&self) -> bool {
         let Some(listener) = &self.denials else { return true };
-        let (dialer, reached) = (self.dialer(), lock(&listener.reached));
-        reached.len() < MAX_REACHED
-            && reached.iter().all(|(target, trust, route)| dialer.allows(target, *trust, route))
+        let (dialer, destinations) = (self.dialer(), lock(&listener.destinations));
+        destinations.len() < MAX_DESTINATIONS
+            && destinations.iter().all(|(target, trust, route)| dialer.allows(target, *trust, route))
     }
 
     /// Returns the number of denials through this handle (see [`Egress::on_denied`]).
@@ -73,12 +73,12 @@ impl Egress {
     /// Records that a connection to this target was opened.
     pub(super) fn record_reached(&self, target: &Target, trust: UrlSource, route: &Route) {
         let Some(listener) = &self.denials else { return };
-        let mut reached = lock(&listener.reached);
-        let is_known = |(known, of, at): &(Target, UrlSource, Route)| {
-            known.same_origin(target) && *of == trust && at.address == route.address
+        let mut destinations = lock(&listener.destinations);
+        let is_known = |(recorded, source, at): &(Target, UrlSource, Route)| {
+            recorded.same_origin(target) && *source == trust && at.address == route.address
         };
-        if reached.len() < MAX_REACHED && !reached.iter().any(is_known) {
-            reached.push((target.clone(), trust, route.clone()));
+        if destinations.len() < MAX_DESTINATIONS && !destinations.iter().any(is_known) {
+            destinations.push((target.clone(), trust, route.clone()));
         }
     }
 }

@@ -156,7 +156,7 @@ impl Dialer {
         {
             return Err(policy_error(target, Some(most_public.ip()), class, ViolationReason::BecamePrivate));
         }
-        allowed.retain(|(_, own)| *own == class);
+        allowed.retain(|(_, own_class)| *own_class == class);
         Ok((allowed.into_iter().map(|(address, _)| address).collect(), class))
     }
 

@@ -115,10 +115,11 @@ impl Policy {
             (AddressClass::Private | AddressClass::Loopback, UrlSource::Configured) => Ok(()),
             (AddressClass::LinkLocal, UrlSource::Configured) if literal => Ok(()),
             (AddressClass::LinkLocal, UrlSource::Configured) => Err(ViolationReason::NotLiteral),
-            (
-                AddressClass::Private | AddressClass::Loopback,
-                UrlSource::Discovered { reached_class: home },
-            ) if home == Some(class) => Ok(()),
+            (AddressClass::Private | AddressClass::Loopback, UrlSource::Discovered { reached_class })
+                if reached_class == Some(class) =>
+            {
+                Ok(())
+            }
             (_, UrlSource::Discovered { .. }) => Err(ViolationReason::Discovered),
         }
     }
@@ -190,15 +191,17 @@ pub struct Network {
 impl Network {
     /// Returns whether the network contains the address. IPv4-mapped IPv6 addresses count as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
-        let (own, other, unused) = match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                (own.to_bits().into(), other.to_bits().into(), 32 - self.prefix)
+        let (network_bits, other, unused) = match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network_bits), IpAddr::V4(other)) => {
+                (network_bits.to_bits().into(), other.to_bits().into(), 32 - self.prefix)
             }
-            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128 - self.prefix),
+            (IpAddr::V6(network_bits), IpAddr::V6(other)) => {
+                (network_bits.to_bits(), other.to_bits(), 128 - self.prefix)
+            }
             _ => return false,
         };
         let network = |bits: u128| bits.checked_shr(unused.into()).unwrap_or(0);
-        network(own) == network(other)
+        network(network_bits) == network(other)
     }
 }
 
@@ -236,7 +239,7 @@ impl FromStr for Network {
 mod tests {
     use super::*;
 
-    const LEARNED: UrlSource = UrlSource::Discovered { reached_class: Some(AddressClass::Public) };
+    const DISCOVERED: UrlSource = UrlSource::Discovered { reached_class: Some(AddressClass::Public) };
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -261,15 +264,14 @@ mod tests {
         let policy = Policy::default();
         for near in ["10.0.0.1", "127.0.0.1", "::1", "fd00::1"] {
             assert_eq!(reason(&policy, near, true, false, UrlSource::Configured), None, "{near}");
-            for home in [
+            for reached_class in [
                 None,
                 Some(AddressClass::Public),
                 Some(AddressClass::LinkLocal),
                 Some(AddressClass::Forbidden),
             ] {
-                let refused =
-                    reason(&policy, near, true, true, UrlSource::Discovered { reached_class: home });
-                assert_eq!(refused, Some(ViolationReason::Discovered), "{near} {home:?}");
+                let refused = reason(&policy, near, true, true, UrlSource::Discovered { reached_class });
+                assert_eq!(refused, Some(ViolationReason::Discovered), "{near} {reached_class:?}");
             }
         }
         assert_eq!(
@@ -286,7 +288,7 @@ mod tests {
     fn a_learned_url_may_be_where_the_typed_one_is() {
         let policy = Policy::default();
         let [private, here] = [AddressClass::Private, AddressClass::Loopback]
-            .map(|home| UrlSource::Discovered { reached_class: Some(home) });
+            .map(|reached_class| UrlSource::Discovered { reached_class: Some(reached_class) });
         assert_eq!(reason(&policy, "10.0.0.1", true, false, private), None);
         assert_eq!(reason(&policy, "127.0.0.1", true, false, here), None);
         assert_eq!(reason(&policy, "127.0.0.1", true, false, private), Some(ViolationReason::Discovered));
@@ -302,8 +304,11 @@ mod tests {
             reason(&policy, "169.254.169.254", true, false, UrlSource::Configured),
             Some(ViolationReason::NotLiteral)
         );
-        let home = UrlSource::Discovered { reached_class: Some(AddressClass::LinkLocal) };
-        assert_eq!(reason(&policy, "169.254.169.254", true, true, home), Some(ViolationReason::Discovered));
+        let reached_class = UrlSource::Discovered { reached_class: Some(AddressClass::LinkLocal) };
+        assert_eq!(
+            reason(&policy, "169.254.169.254", true, true, reached_class),
+            Some(ViolationReason::Discovered)
+        );
     }
 
     #[test]
@@ -320,7 +325,7 @@ mod tests {
         }
         let lab = Policy::default().allow_http(network("10.0.0.0/8"));
         assert_eq!(reason(&lab, "10.0.0.1", false, true, UrlSource::Configured), None);
-        assert_eq!(reason(&lab, "10.0.0.1", false, true, LEARNED), Some(ViolationReason::Discovered));
+        assert_eq!(reason(&lab, "10.0.0.1", false, true, DISCOVERED), Some(ViolationReason::Discovered));
     }
 
     #[test]
@@ -338,7 +343,7 @@ mod tests {
         assert_eq!(reason(&strict, "10.0.0.1", true, true, neighbour), Some(ViolationReason::PublicOnly));
         let open =
             strict.allow(network("10.4.0.0/16")).allow(network("198.18.0.0/15")).deny(network("10.4.0.9"));
-        assert_eq!(reason(&open, "10.4.0.1", true, false, LEARNED), None);
+        assert_eq!(reason(&open, "10.4.0.1", true, false, DISCOVERED), None);
         assert_eq!(reason(&open, "198.18.0.1", true, false, UrlSource::Configured), None);
         assert_eq!(
             reason(&open, "10.5.0.1", true, true, UrlSource::Configured),

@@ -126,7 +126,7 @@ impl Egress {
             match connection.exchange(request).await {
                 Ok((response, connection)) => return self.wrap_response(response, connection, target),
                 // It was closed while idle, and nothing has been written: use the next one, or a new one.
-                Err((_, Some(unsent))) => request = unsent,
+                Err((_, Some(request_back))) => request = request_back,
                 Err((error, None)) => return Err(connection_error(target, error)),
             }
         }
@@ -190,8 +190,8 @@ impl std::fmt::Debug for Egress {
 }
 
 fn connection_error(target: &Target, error: hyper::Error) -> EgressError {
-    let what = if error.is_parse() { "the response is not HTTP/1.1" } else { "the connection broke" };
-    let text = format!("no response from `{}`: {what} ({error})", target.host());
+    let problem = if error.is_parse() { "the response is not HTTP/1.1" } else { "the connection broke" };
+    let text = format!("no response from `{}`: {problem} ({error})", target.host());
     EgressError::new(EgressErrorKind::Http, text).with_source(error)
 }
 
@@ -261,17 +261,17 @@ impl PooledConnection {
         mut self: Box<Self>,
         request: Request<Body>,
     ) -> Result<(Response<Incoming>, Box<PooledConnection>), (hyper::Error, Option<Request<Body>>)> {
-        let mut answer = pin!(self.sender.try_send_request(request));
+        let mut response_future = pin!(self.sender.try_send_request(request));
         let outcome = poll_fn(|cx| {
             // Drive the connection first, so that one poll suffices if the response has already arrived.
             self.drive(cx);
-            answer.as_mut().poll(cx)
+            response_future.as_mut().poll(cx)
         });
         match outcome.await {
             Ok(response) => Ok((response, self)),
             Err(mut error) => {
-                let unsent = error.take_message();
-                Err((error.into_error(), unsent))
+                let request_back = error.take_message();
+                Err((error.into_error(), request_back))
             }
         }
     }

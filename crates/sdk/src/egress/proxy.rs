@@ -100,20 +100,20 @@ impl HttpProxy {
     }
 
     fn connect_error(&self, target: &Target, reason: &str) -> EgressError {
-        let (own, host) = (self.target.authority(), target.host());
-        let text = format!("the proxy at {own} did not connect to `{host}`: {reason}");
+        let (proxy_authority, host) = (self.target.authority(), target.host());
+        let text = format!("the proxy at {proxy_authority} did not connect to `{host}`: {reason}");
         EgressError::new(EgressErrorKind::Proxy, text)
     }
 
     /// Checks the response to a forwarded request: 407 comes from the proxy itself.
     pub(super) fn check_response<T>(
         &self,
-        answer: Response<T>,
+        response: Response<T>,
         target: &Target,
     ) -> Result<Response<T>, EgressError> {
-        match answer.status().as_u16() {
+        match response.status().as_u16() {
             407 => Err(self.connect_error(target, MSG_AUTH_REQUIRED)),
-            _ => Ok(answer),
+            _ => Ok(response),
         }
     }
 
@@ -154,12 +154,12 @@ impl HttpProxy {
 fn percent_decode(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let [first, later @ ..] = rest {
-        let escaped = if *first == b'%' { later.split_at_checked(2) } else { None };
+    while let [first, remainder @ ..] = rest {
+        let escaped = if *first == b'%' { remainder.split_at_checked(2) } else { None };
         let byte =
             escaped.and_then(|(digits, _)| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         decoded.push(byte.unwrap_or(*first));
-        rest = escaped.filter(|_| byte.is_some()).map_or(later, |(_, behind)| behind);
+        rest = escaped.filter(|_| byte.is_some()).map_or(remainder, |(_, after_escape)| after_escape);
     }
     decoded
 }

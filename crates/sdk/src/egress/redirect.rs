@@ -23,7 +23,7 @@ impl Redirects {
     }
 
     /// Follows at most `most` redirects, to any URL that the policy allows for discovered URLs.
-    pub fn anywhere(max: usize) -> Self {
+    pub fn any_origin(max: usize) -> Self {
         Redirects { max, cross_origin: true }
     }
 }
@@ -54,7 +54,7 @@ impl Egress {
         redirects: Redirects,
     ) -> Result<(Response<ResponseBody>, Target), EgressError> {
         let mut target = target.clone();
-        for followed in 0.. {
+        for redirect_count in 0.. {
             let next = redirect_target(&response, request.method(), &target);
             let next = next.inspect_err(|error| self.deny(&target.host(), None, &error.to_string()))?;
             let Some(next) = next else { return Ok((response, target)) };
@@ -63,8 +63,8 @@ impl Egress {
                 self.deny(&next.host(), None, &text);
                 Err(EgressError::new(EgressErrorKind::Redirect, text))
             };
-            if followed == redirects.max {
-                return stop(format!("too many redirects, at most {followed} are followed"));
+            if redirect_count == redirects.max {
+                return stop(format!("too many redirects, at most {redirect_count} are followed"));
             }
             if !target.same_origin(&next) {
                 if !redirects.cross_origin {
@@ -88,14 +88,14 @@ fn redirect_target(
     method: &Method,
     target: &Target,
 ) -> Result<Option<Target>, EgressError> {
-    let follows = match response.status() {
+    let is_redirect = match response.status() {
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => {
             *method == Method::GET || *method == Method::HEAD
         }
         StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
         _ => false,
     };
-    let Some(location) = response.headers().get(LOCATION).filter(|_| follows) else { return Ok(None) };
+    let Some(location) = response.headers().get(LOCATION).filter(|_| is_redirect) else { return Ok(None) };
     let next = location
         .to_str()
         .map_err(|_| "the location contains characters that are not allowed in a URL".to_owned());

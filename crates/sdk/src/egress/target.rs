@@ -34,7 +34,7 @@ pub struct Target {
     key: Arc<ConnectionKey>,
     path: PathAndQuery,
     /// Class at which the configured URL was reached. Shared by all targets discovered from it.
-    reached: Arc<ReachedClass>,
+    reached_class: Arc<ReachedClass>,
 }
 
 /// Key of the connection pool: a connection is reused only for an equal key.
@@ -69,8 +69,8 @@ const CLASSES: [AddressClass; 5] = [
 impl Target {
     /// Parses a configured URL: entered by a user, or from a configuration.
     pub fn configured(url: &str) -> Result<Target, EgressError> {
-        let (place, path) = parse(url, true)?;
-        Ok(Target { key: Arc::new(place), path, reached: Arc::default() })
+        let (key, path) = parse(url, true)?;
+        Ok(Target { key: Arc::new(key), path, reached_class: Arc::default() })
     }
 
     /// Parses a URL or relative reference that was discovered on the network, directly or indirectly from this
@@ -79,9 +79,9 @@ impl Target {
     /// Within the same origin the result has the source of this target; otherwise it counts as discovered.
     pub fn discovered(&self, reference: &str) -> Result<Target, EgressError> {
         let absolute = join(self, reference)?;
-        let (place, path) = parse(&absolute, false)?;
-        let place = if self.key.same_origin(&place) { self.key.clone() } else { Arc::new(place) };
-        Ok(Target { key: place, path, reached: self.reached.clone() })
+        let (key, path) = parse(&absolute, false)?;
+        let key = if self.key.same_origin(&key) { self.key.clone() } else { Arc::new(key) };
+        Ok(Target { key, path, reached_class: self.reached_class.clone() })
     }
 
     /// Returns a target with another path of the same origin. `path` must start with `/`.
@@ -150,7 +150,7 @@ impl Target {
         if self.key.is_configured {
             UrlSource::Configured
         } else {
-            UrlSource::Discovered { reached_class: self.reached.get() }
+            UrlSource::Discovered { reached_class: self.reached_class.get() }
         }
     }
 
@@ -176,13 +176,13 @@ impl Target {
 
     /// Returns the class at which the configured URL was reached.
     pub(super) fn reached_class(&self) -> Option<AddressClass> {
-        self.reached.get()
+        self.reached_class.get()
     }
 
     /// Records a connection. Only configured URLs determine the class.
     pub(super) fn record_reached(&self, class: AddressClass) {
         if self.key.is_configured {
-            self.reached.record(class);
+            self.reached_class.record(class);
         }
     }
 }

@@ -109,25 +109,25 @@ impl SseParser {
             rest = &rest[1..];
         }
         while let Some(end) = memchr2(b'\n', b'\r', rest) {
-            let (line, later) = (&rest[..end], &rest[end + 1..]);
+            let (line, remainder) = (&rest[..end], &rest[end + 1..]);
             self.check_size(line.len())?;
             if self.partial_line.is_empty() {
                 self.end_line(line, on_event)?;
             } else {
-                let mut whole = std::mem::take(&mut self.partial_line);
-                whole.extend_from_slice(line);
-                self.end_line(&whole, on_event)?;
-                whole.clear();
-                whole.shrink_to(MAX_RETAINED_BYTES);
-                self.partial_line = whole;
+                let mut line_bytes = std::mem::take(&mut self.partial_line);
+                line_bytes.extend_from_slice(line);
+                self.end_line(&line_bytes, on_event)?;
+                line_bytes.clear();
+                line_bytes.shrink_to(MAX_RETAINED_BYTES);
+                self.partial_line = line_bytes;
             }
-            rest = match (rest[end], later) {
-                (b'\r', [b'\n', later @ ..]) => later,
+            rest = match (rest[end], remainder) {
+                (b'\r', [b'\n', remainder @ ..]) => remainder,
                 (b'\r', []) => {
                     self.last_was_cr = true;
-                    later
+                    remainder
                 }
-                _ => later,
+                _ => remainder,
             };
         }
         self.check_size(rest.len())?;
@@ -137,22 +137,22 @@ impl SseParser {
 
     /// Skips a byte order mark at the start of the stream, even if it arrives in parts.
     fn skip_bom<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
-        let Some(mut seen) = self.bom else { return chunk };
+        let Some(mut bom_bytes) = self.bom else { return chunk };
         let mut rest = chunk;
-        while let [first, later @ ..] = rest {
-            if *first != BOM[seen] {
+        while let [first, remainder @ ..] = rest {
+            if *first != BOM[bom_bytes] {
                 // The bytes were not a byte order mark, but the start of a line.
-                self.partial_line.extend_from_slice(&BOM[..seen]);
+                self.partial_line.extend_from_slice(&BOM[..bom_bytes]);
                 self.bom = None;
                 return rest;
             }
-            (seen, rest) = (seen + 1, later);
-            if seen == BOM.len() {
+            (bom_bytes, rest) = (bom_bytes + 1, remainder);
+            if bom_bytes == BOM.len() {
                 self.bom = None;
                 return rest;
             }
         }
-        self.bom = Some(seen);
+        self.bom = Some(bom_bytes);
         rest
     }
 
@@ -236,14 +236,14 @@ mod tests {
     type OwnedEvent = (Option<String>, bool, String, String);
 
     #[derive(Debug, PartialEq)]
-    struct Outcome {
+    struct ParsedStream {
         events: Vec<OwnedEvent>,
         last_id: Option<String>,
         retry: Option<Duration>,
         fault: Option<SseError>,
     }
 
-    fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Outcome {
+    fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> ParsedStream {
         let mut parser = SseParser::new(max_event);
         let mut events = Vec::new();
         let mut fault = None;
@@ -255,16 +255,16 @@ mod tests {
             fault = outcome.err();
         }
         let last_id = parser.last_event_id().map(str::to_owned);
-        Outcome { events, last_id, retry: parser.retry(), fault }
+        ParsedStream { events, last_id, retry: parser.retry(), fault }
     }
 
-    fn whole(stream: &str) -> Outcome {
+    fn parse_all(stream: &str) -> ParsedStream {
         read([stream.as_bytes()], 1000)
     }
 
     /// Type and data of the events.
-    fn texts(stream: &str) -> Vec<(String, String)> {
-        whole(stream).events.into_iter().map(|(_, _, event, data)| (event, data)).collect()
+    fn events_of(stream: &str) -> Vec<(String, String)> {
+        parse_all(stream).events.into_iter().map(|(_, _, event, data)| (event, data)).collect()
     }
 
     fn message(data: &str) -> (String, String) {
@@ -273,21 +273,21 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_standard() {
-        assert_eq!(texts("data: YHOO\ndata: +2\ndata: 10\n\n"), [message("YHOO\n+2\n10")]);
+        assert_eq!(events_of("data: YHOO\ndata: +2\ndata: 10\n\n"), [message("YHOO\n+2\n10")]);
         let stream =
             ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n";
-        let seen = |id: Option<&str>, has_id, data: &str| {
+        let bom_bytes = |id: Option<&str>, has_id, data: &str| {
             (id.map(str::to_owned), has_id, "message".to_owned(), data.to_owned())
         };
         let expected = [
-            seen(Some("1"), true, "first event"),
-            seen(None, true, "second event"),
-            seen(None, false, " third event"),
+            bom_bytes(Some("1"), true, "first event"),
+            bom_bytes(None, true, "second event"),
+            bom_bytes(None, false, " third event"),
         ];
-        assert_eq!(whole(stream).events, expected);
-        assert_eq!(texts("data\n\ndata\ndata\n\ndata:"), [message(""), message("\n")]);
-        assert_eq!(texts("data:test\n\ndata: test\n\n"), [message("test"), message("test")]);
-        let types = texts("event: add\ndata: 1\n\nevent: remove\n\nevent:\ndata: 2\n\n");
+        assert_eq!(parse_all(stream).events, expected);
+        assert_eq!(events_of("data\n\ndata\ndata\n\ndata:"), [message(""), message("\n")]);
+        assert_eq!(events_of("data:test\n\ndata: test\n\n"), [message("test"), message("test")]);
+        let types = events_of("event: add\ndata: 1\n\nevent: remove\n\nevent:\ndata: 2\n\n");
         assert_eq!(types, [("add".to_owned(), "1".to_owned()), message("2")]);
     }
 
@@ -295,16 +295,16 @@ mod tests {
     fn every_end_of_a_line() {
         for end in ["\n", "\r", "\r\n"] {
             let stream = format!("data: a{end}data: b{end}{end}: x{end}data: c{end}{end}");
-            assert_eq!(texts(&stream), [message("a\nb"), message("c")], "{end:?}");
+            assert_eq!(events_of(&stream), [message("a\nb"), message("c")], "{end:?}");
         }
-        assert_eq!(texts("data: a\r\rdata: b\n\r\ndata: c\r\n\n"), ["a", "b", "c"].map(message));
+        assert_eq!(events_of("data: a\r\rdata: b\n\r\ndata: c\r\n\n"), ["a", "b", "c"].map(message));
     }
 
     #[test]
     fn a_byte_order_mark_is_left_out_once() {
-        assert_eq!(texts("\u{feff}data: a\n\n"), [message("a")]);
-        assert_eq!(texts("\u{feff}\u{feff}data: a\n\n"), []);
-        assert_eq!(texts("data: \u{feff}\n\n"), [message("\u{feff}")]);
+        assert_eq!(events_of("\u{feff}data: a\n\n"), [message("a")]);
+        assert_eq!(events_of("\u{feff}\u{feff}data: a\n\n"), []);
+        assert_eq!(events_of("data: \u{feff}\n\n"), [message("\u{feff}")]);
         // The first two bytes of a mark, and then something else.
         let outcome = read([&b"\xef"[..], b"\xbb", b"\xbf", b"data: a\n\n"], 1000);
         assert_eq!(outcome.events.len(), 1);
@@ -313,17 +313,21 @@ mod tests {
 
     #[test]
     fn ids_count_when_their_event_is_complete() {
-        let outcome = whole("id: 7\n\nid: 8\ndata: cut off\n");
+        let outcome = parse_all("id: 7\n\nid: 8\ndata: cut off\n");
         assert_eq!((outcome.last_id.as_deref(), outcome.events.len()), (Some("7"), 0));
-        assert_eq!(whole("id: 7\n\nid: a\0b\n\n").last_id.as_deref(), Some("7"), "an id with NUL is none");
-        assert_eq!(whole("id: 7\n\nid\n\n").last_id, None);
-        let sticky = whole("id: 7\ndata: a\n\ndata: b\n\n").events;
+        assert_eq!(
+            parse_all("id: 7\n\nid: a\0b\n\n").last_id.as_deref(),
+            Some("7"),
+            "an id with NUL is none"
+        );
+        assert_eq!(parse_all("id: 7\n\nid\n\n").last_id, None);
+        let sticky = parse_all("id: 7\ndata: a\n\ndata: b\n\n").events;
         assert_eq!(sticky[1], (Some("7".into()), false, "message".into(), "b".into()));
     }
 
     #[test]
     fn retry_is_a_whole_number_and_counts_at_once() {
-        let retry = |stream| whole(stream).retry.map(|time| time.as_millis());
+        let retry = |stream| parse_all(stream).retry.map(|time| time.as_millis());
         assert_eq!(retry("retry: 250\n"), Some(250));
         assert_eq!(retry("retry: 250\nretry: 1s\nretry\nretry: -1\n"), Some(250));
         assert_eq!(retry("retry: 99999999999999999999999\n"), Some(u128::from(u64::MAX)));

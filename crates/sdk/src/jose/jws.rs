@@ -100,16 +100,16 @@ impl Header {
 }
 
 /// Parses one part of a token: a JSON object without duplicate keys.
-fn parse_object(part: &str, what: &str) -> Result<Map<String, Value>, JoseError> {
-    let wrong = |why: &str| JoseError::new(format!("the {what} of the token {why}"));
-    let bytes = decode(part).ok_or_else(|| wrong("is not base64url"))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?;
+fn parse_object(part: &str, part_name: &str) -> Result<Map<String, Value>, JoseError> {
+    let invalid_part = |reason: &str| JoseError::new(format!("the {part_name} of the token {reason}"));
+    let bytes = decode(part).ok_or_else(|| invalid_part("is not base64url"))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid_part("is not UTF-8"))?;
     check(text, JSON_LIMITS).map_err(|error| match error.kind {
-        linchpin_jsonrpc::ParseErrorKind::DuplicateKey => wrong("has a duplicate key"),
-        linchpin_jsonrpc::ParseErrorKind::Limit => wrong("exceeds the JSON limits"),
-        _ => wrong("is not JSON"),
+        linchpin_jsonrpc::ParseErrorKind::DuplicateKey => invalid_part("has a duplicate key"),
+        linchpin_jsonrpc::ParseErrorKind::Limit => invalid_part("exceeds the JSON limits"),
+        _ => invalid_part("is not JSON"),
     })?;
-    serde_json::from_str(text).map_err(|_| wrong("is not a JSON object"))
+    serde_json::from_str(text).map_err(|_| invalid_part("is not a JSON object"))
 }
 
 impl fmt::Debug for CompactJws<'_> {

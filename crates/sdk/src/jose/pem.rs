@@ -21,8 +21,8 @@ pub(super) fn private_key(text: &str) -> Result<Block, JoseError> {
         .split_once(&format!("-----END {label}-----"))
         .ok_or_else(|| JoseError::new(format!("the PEM text has no `-----END {label}-----`")))?;
     let bytes = || {
-        let packed: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
-        let bytes = STANDARD.decode(packed.as_bytes());
+        let base64_text: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
+        let bytes = STANDARD.decode(base64_text.as_bytes());
         bytes.map(Zeroizing::new).map_err(|_| JoseError::new("the PEM text is damaged: it is not Base64"))
     };
     match label {

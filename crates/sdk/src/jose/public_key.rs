@@ -61,7 +61,7 @@ impl PublicKey {
         };
         let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);
         let key = PublicKey { kind: PublicKeyMaterial::from_jwk(jwk)?, algorithm, id };
-        match algorithm.filter(|algorithm| !key.kind.fits(*algorithm)) {
+        match algorithm.filter(|algorithm| !key.kind.supports(*algorithm)) {
             Some(algorithm) => Err(JoseError::new(format!(
                 "the alg of the key is {algorithm}, which does not match its type"
             ))),
@@ -75,8 +75,8 @@ impl PublicKey {
     }
 
     /// Returns whether the key can verify signatures of this algorithm.
-    pub(crate) fn fits(&self, algorithm: Algorithm) -> bool {
-        self.algorithm.is_none_or(|own| own == algorithm) && self.kind.fits(algorithm)
+    pub(crate) fn supports(&self, algorithm: Algorithm) -> bool {
+        self.algorithm.is_none_or(|key_algorithm| key_algorithm == algorithm) && self.kind.supports(algorithm)
     }
 
     /// Verifies a signature.
@@ -86,16 +86,16 @@ impl PublicKey {
         input: &[u8],
         signature: &[u8],
     ) -> Result<(), JoseError> {
-        if !self.fits(algorithm) {
+        if !self.supports(algorithm) {
             return Err(JoseError::new(format!("the key cannot be used with {algorithm}")));
         }
-        let with = |how: &'static dyn VerificationAlgorithm, key: &[u8]| {
-            UnparsedPublicKey::new(how, key).verify(input, signature)
+        let verify_with = |algorithm_impl: &'static dyn VerificationAlgorithm, key: &[u8]| {
+            UnparsedPublicKey::new(algorithm_impl, key).verify(input, signature)
         };
         let checked = match &self.kind {
-            PublicKeyMaterial::P256(point) => with(&ECDSA_P256_SHA256_FIXED, point),
-            PublicKeyMaterial::P384(point) => with(&ECDSA_P384_SHA384_FIXED, point),
-            PublicKeyMaterial::Ed25519(key) => with(&ED25519, key),
+            PublicKeyMaterial::P256(point) => verify_with(&ECDSA_P256_SHA256_FIXED, point),
+            PublicKeyMaterial::P384(point) => verify_with(&ECDSA_P384_SHA384_FIXED, point),
+            PublicKeyMaterial::Ed25519(key) => verify_with(&ED25519, key),
             PublicKeyMaterial::Rsa(key) => key.verify(rsa_parameters(algorithm), input, signature),
         };
         checked.map_err(|_| JoseError::new("the signature is invalid"))
@@ -128,7 +128,7 @@ impl PublicKeyMaterial {
         }
     }
 
-    fn fits(&self, algorithm: Algorithm) -> bool {
+    fn supports(&self, algorithm: Algorithm) -> bool {
         match self {
             PublicKeyMaterial::P256(_) => algorithm == Algorithm::Es256,
             PublicKeyMaterial::P384(_) => algorithm == Algorithm::Es384,
@@ -155,8 +155,8 @@ fn rsa_components(n: Vec<u8>, e: Vec<u8>) -> Result<PublicKeyComponents<Vec<u8>>
             "an RSA key of {bits} bits is not accepted: use 2048 to 8192 bits"
         )));
     }
-    let is_odd = e.last().is_some_and(|last| last % 2 == 1);
-    if e.len() > MAX_EXPONENT_LEN || !is_odd || e.first() == Some(&0) || *e == [1] {
+    let has_odd_exponent = e.last().is_some_and(|last| last % 2 == 1);
+    if e.len() > MAX_EXPONENT_LEN || !has_odd_exponent || e.first() == Some(&0) || *e == [1] {
         return Err(JoseError::new("the exponent of the key is not accepted"));
     }
     Ok(PublicKeyComponents { n, e })

@@ -25,12 +25,12 @@ pub(crate) struct SigningKey(Arc<Inner>);
 
 struct Inner {
     algorithm: Algorithm,
-    pair: Pair,
+    pair: SigningKeyPair,
     /// The PKCS #8 form of a generated or restored key, so that it can be stored; `None` for a key from a PEM file.
     pkcs8: Option<Zeroizing<Vec<u8>>>,
 }
 
-enum Pair {
+enum SigningKeyPair {
     Ecdsa(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
     Rsa(Box<RsaKeyPair>),
@@ -40,11 +40,11 @@ impl SigningKey {
     /// Parses a PEM file: PKCS #8, for RSA also PKCS #1.
     pub(crate) fn from_pkcs8_pem(pem: &str, algorithm: Algorithm) -> Result<Self, JoseError> {
         let pair = match pem::private_key(pem)? {
-            Block::Pkcs8(der) => Pair::from_pkcs8(&der, algorithm)?,
+            Block::Pkcs8(der) => SigningKeyPair::from_pkcs8(&der, algorithm)?,
             Block::Pkcs1(der) => match rsa_encoding(algorithm) {
-                Some(_) => {
-                    Pair::Rsa(Box::new(RsaKeyPair::from_der(&der).map_err(|_| key_mismatch(algorithm))?))
-                }
+                Some(_) => SigningKeyPair::Rsa(Box::new(
+                    RsaKeyPair::from_der(&der).map_err(|_| key_mismatch(algorithm))?,
+                )),
                 None => return Err(key_mismatch(algorithm)),
             },
         };
@@ -54,7 +54,11 @@ impl SigningKey {
     /// Restores a key from [`Self::to_pkcs8_der`].
     pub(crate) fn from_pkcs8_der(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
         let pkcs8 = Some(Zeroizing::new(der.to_vec()));
-        Ok(SigningKey(Arc::new(Inner { algorithm, pair: Pair::from_pkcs8(der, algorithm)?, pkcs8 })))
+        Ok(SigningKey(Arc::new(Inner {
+            algorithm,
+            pair: SigningKeyPair::from_pkcs8(der, algorithm)?,
+            pkcs8,
+        })))
     }
 
     /// Generates a key for ES256.
@@ -100,9 +104,9 @@ impl SigningKey {
         let random = SystemRandom::new();
         let failed = |_| JoseError::new("signing failed");
         match &self.0.pair {
-            Pair::Ecdsa(pair) => Ok(pair.sign(&random, input).map_err(failed)?.as_ref().to_vec()),
-            Pair::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
-            Pair::Rsa(pair) => {
+            SigningKeyPair::Ecdsa(pair) => Ok(pair.sign(&random, input).map_err(failed)?.as_ref().to_vec()),
+            SigningKeyPair::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
+            SigningKeyPair::Rsa(pair) => {
                 let encoding =
                     rsa_encoding(self.0.algorithm).ok_or_else(|| key_mismatch(self.0.algorithm))?;
                 let mut signature = vec![0; pair.public().modulus_len()];
@@ -115,17 +119,17 @@ impl SigningKey {
     /// Returns the public key as a JWK.
     pub(crate) fn public_jwk(&self) -> Value {
         match &self.0.pair {
-            Pair::Ecdsa(pair) => {
+            SigningKeyPair::Ecdsa(pair) => {
                 // Uncompressed point: 0x04, x, y.
                 let point = &pair.public_key().as_ref()[1..];
                 let (x, y) = point.split_at(point.len() / 2);
                 let curve = if self.0.algorithm == Algorithm::Es384 { "P-384" } else { "P-256" };
                 json!({"kty": "EC", "crv": curve, "x": encode(x), "y": encode(y)})
             }
-            Pair::Ed25519(pair) => {
+            SigningKeyPair::Ed25519(pair) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "x": encode(pair.public_key())})
             }
-            Pair::Rsa(pair) => {
+            SigningKeyPair::Rsa(pair) => {
                 let PublicKeyComponents::<Vec<u8>> { n, e } = pair.public().into();
                 json!({"kty": "RSA", "n": encode(n), "e": encode(e)})
             }
@@ -133,22 +137,28 @@ impl SigningKey {
     }
 }
 
-impl Pair {
+impl SigningKeyPair {
     fn from_pkcs8(der: &[u8], algorithm: Algorithm) -> Result<Self, JoseError> {
         let random = SystemRandom::new();
         let pair = match algorithm {
             Algorithm::Es256 => ecdsa_pair(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random),
             Algorithm::Es384 => ecdsa_pair(&ECDSA_P384_SHA384_FIXED_SIGNING, der, &random),
             // OpenSSL writes only the private half; the public half is derived from it.
-            Algorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Pair::Ed25519),
-            _ => RsaKeyPair::from_pkcs8(der).ok().map(|pair| Pair::Rsa(Box::new(pair))),
+            Algorithm::EdDsa => {
+                Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(SigningKeyPair::Ed25519)
+            }
+            _ => RsaKeyPair::from_pkcs8(der).ok().map(|pair| SigningKeyPair::Rsa(Box::new(pair))),
         };
         pair.ok_or_else(|| key_mismatch(algorithm))
     }
 }
 
-fn ecdsa_pair(curve: &'static EcdsaSigningAlgorithm, der: &[u8], random: &SystemRandom) -> Option<Pair> {
-    EcdsaKeyPair::from_pkcs8(curve, der, random).ok().map(Pair::Ecdsa)
+fn ecdsa_pair(
+    curve: &'static EcdsaSigningAlgorithm,
+    der: &[u8],
+    random: &SystemRandom,
+) -> Option<SigningKeyPair> {
+    EcdsaKeyPair::from_pkcs8(curve, der, random).ok().map(SigningKeyPair::Ecdsa)
 }
 
 fn key_mismatch(algorithm: Algorithm) -> JoseError {

@@ -6,7 +6,7 @@ use super::*;
 
 const RSA: &str = include_str!("../../tests/keys/rsa.pem");
 const RSA_PKCS1: &str = include_str!("../../tests/keys/rsa_pkcs1.pem");
-const SMALL: &str = include_str!("../../tests/keys/small.pem");
+const SMALL_RSA_PEM: &str = include_str!("../../tests/keys/small.pem");
 const P256: &str = include_str!("../../tests/keys/p256.pem");
 const P256_SEC1: &str = include_str!("../../tests/keys/p256_sec1.pem");
 const P384: &str = include_str!("../../tests/keys/p384.pem");
@@ -103,14 +103,14 @@ fn a_key_fits_only_its_own_algorithms() {
         for (algorithm, token) in &signed {
             let verified = CompactJws::parse(token).unwrap().verify(&public(&key), &Algorithm::ALL).is_ok();
             // All RSA algorithms share one key, and the generated JWK has no `alg`.
-            let same_key = public(&key).fits(*algorithm);
+            let same_key = public(&key).supports(*algorithm);
             assert_eq!(verified, same_key, "{algorithm} with a key for {}", key.algorithm());
         }
     }
     let mut jwk = SigningKey::from_pkcs8_pem(RSA, Algorithm::Rs256).unwrap().public_jwk();
     jwk["alg"] = "PS256".into();
     let only_pss = PublicKey::from_jwk(&jwk).unwrap();
-    assert!(only_pss.fits(Algorithm::Ps256) && !only_pss.fits(Algorithm::Rs256));
+    assert!(only_pss.supports(Algorithm::Ps256) && !only_pss.supports(Algorithm::Rs256));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn private_keys_say_what_is_wrong_with_them() {
         "the key cannot be used with ES256, which needs a P-256 key that includes its public key as PKCS #8"
     );
     assert!(refusal(RSA, Algorithm::EdDsa).contains("needs an Ed25519 key"));
-    assert!(refusal(SMALL, Algorithm::Rs256).contains("2048"));
+    assert!(refusal(SMALL_RSA_PEM, Algorithm::Rs256).contains("2048"));
     assert!(refusal(RSA_PKCS1, Algorithm::Es256).contains("cannot be used with ES256"));
     let (one, other) = (RSA, RSA_PKCS1);
     let jwk = |pem| SigningKey::from_pkcs8_pem(pem, Algorithm::Ps256).unwrap().public_jwk();

@@ -36,7 +36,7 @@ use crate::{Error, Result};
 #[must_use = "a server does nothing until it is built and run"]
 pub struct Server {
     settings: ServerSettings,
-    live: Arc<LiveCatalog>,
+    catalog: Arc<LiveCatalog>,
     error: Option<Error>,
     may_change: bool,
 }
@@ -45,7 +45,7 @@ impl Server {
     /// Creates a server with a name and a version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let settings = ServerSettings::new(Implementation::new(name, version));
-        Server { settings, live: Arc::default(), error: None, may_change: false }
+        Server { settings, catalog: Arc::default(), error: None, may_change: false }
     }
 
     /// Adds a tool: `|args| async { … }`, or `|args, cx: Context| async { … }`.
@@ -100,7 +100,7 @@ impl Server {
     /// Adds a built tool, resource, template, prompt or skill, or a function with an attribute macro.
     #[expect(clippy::should_implement_trait, reason = "adds a definition, not a number")]
     pub fn add<Form>(self, item: impl Addable<Form>) -> Self {
-        let added = item.into_item().and_then(|item| self.live.change(|catalog| catalog.add(item)));
+        let added = item.into_item().and_then(|item| self.catalog.change(|catalog| catalog.add(item)));
         self.record_error(added)
     }
 
@@ -136,7 +136,9 @@ impl Server {
                 "the server `{}` cannot be mounted: it has {hook}; register that on the outer server",
                 other.settings.info.name
             ))),
-            (None, None) => self.live.change(|catalog| catalog.mount(prefix, &other.live.snapshot(), &state)),
+            (None, None) => {
+                self.catalog.change(|catalog| catalog.mount(prefix, &other.catalog.snapshot(), &state))
+            }
         };
         self.record_error(mounted)
     }
@@ -149,7 +151,7 @@ impl Server {
 
     /// Like [`Self::proxy`], but renames tools and prompts to `{prefix}_{name}`.
     pub async fn proxy_as(mut self, prefix: &str, client: Client) -> Result<Self> {
-        RemoteProxy::register(prefix, client, &self.live).await?;
+        RemoteProxy::register(prefix, client, &self.catalog).await?;
         self.may_change = true;
         Ok(self)
     }
@@ -372,7 +374,7 @@ impl Server {
     /// prompts and resources even if it has none yet.
     pub fn handle(&mut self) -> ServerHandle {
         self.may_change = true;
-        ServerHandle::new(self.live.clone())
+        ServerHandle::new(self.catalog.clone())
     }
 
     /// Returns the built server, or the first error in its definition: a duplicate name, a schema that cannot be
@@ -384,9 +386,9 @@ impl Server {
         }
         // A layer may set state for each request.
         if self.settings.layers.is_empty() {
-            self.live.snapshot().check_state(&self.settings.state)?;
+            self.catalog.snapshot().check_state(&self.settings.state)?;
         }
-        Ok(Service::new(self.settings, self.live, self.may_change))
+        Ok(Service::new(self.settings, self.catalog, self.may_change))
     }
 
     /// Serves standard input and output until the input ends.

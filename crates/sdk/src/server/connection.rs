@@ -30,7 +30,7 @@ use super::input::rounds::RoundGuard;
 use super::request::cancellation::Cancel;
 use super::request::context::ClientInfo;
 use super::request::dispatch;
-use super::request::result::MethodResult;
+use super::request::result::UnencodedResult;
 use super::request::scope::RequestScope;
 use super::request::work::{RequestOutcome, start_catching_panics};
 use super::session::Session;
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     outbox: Arc<Outbox>,
     /// Outbox of responses: the same, unless they are collected for a batch.
     responses: Arc<Outbox>,
-    reach: ReplyChannel,
+    reply_channel: ReplyChannel,
     /// HTTP request that is being served.
     #[cfg(feature = "http-server")]
     http: Option<Arc<::http::request::Parts>>,
@@ -78,17 +78,17 @@ const NO_REVISION: u8 = u8::MAX;
 static UNKNOWN_CLIENT: LazyLock<Arc<ClientInfo>> = LazyLock::new(Arc::default);
 
 impl Connection {
-    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, reach: ReplyChannel) -> Arc<Self> {
+    pub(crate) fn new(service: Service, outbox: Arc<Outbox>, reply_channel: ReplyChannel) -> Arc<Self> {
         let caller = Arc::new(ClientState::new(service, outbox.clone()));
-        Arc::new(Self::with_state(caller, outbox, reach))
+        Arc::new(Self::with_state(caller, outbox, reply_channel))
     }
 
-    fn with_state(caller: Arc<ClientState>, outbox: Arc<Outbox>, reach: ReplyChannel) -> Self {
+    fn with_state(caller: Arc<ClientState>, outbox: Arc<Outbox>, reply_channel: ReplyChannel) -> Self {
         Connection {
             caller,
             responses: outbox.clone(),
             outbox,
-            reach,
+            reply_channel,
             #[cfg(feature = "http-server")]
             http: None,
             failure: AtomicI64::new(0),
@@ -98,9 +98,9 @@ impl Connection {
     }
 
     /// Returns a connection of the same client that collects the responses of a batch.
-    pub(super) fn batch_part(&self, answers: Arc<Outbox>) -> Arc<Self> {
+    pub(super) fn batch_part(&self, batch_outbox: Arc<Outbox>) -> Arc<Self> {
         let part = Self::with_state(self.caller.clone(), self.outbox.clone(), ReplyChannel::Batch);
-        Arc::new(Connection { responses: answers, ..part.with_http_of(self) })
+        Arc::new(Connection { responses: batch_outbox, ..part.with_http_of(self) })
     }
 
     pub(crate) fn service(&self) -> &Service {
@@ -122,9 +122,9 @@ impl Connection {
 
     /// Returns the outbox for messages to the client: the shared one once the response was sent or its stream was cut.
     fn outgoing(&self) -> &Arc<Outbox> {
-        let over =
-            matches!(self.reach, ReplyChannel::Request | ReplyChannel::Batch) && self.outbox.is_finished();
-        if over { &self.caller.outbox } else { &self.outbox }
+        let is_response_finished = matches!(self.reply_channel, ReplyChannel::Request | ReplyChannel::Batch)
+            && self.outbox.is_finished();
+        if is_response_finished { &self.caller.outbox } else { &self.outbox }
     }
 
     /// Returns whether the outbox is full because the client does not read.
@@ -134,7 +134,7 @@ impl Connection {
 
     /// Returns whether only one response can reach the client.
     pub(crate) fn is_one_shot(&self) -> bool {
-        self.reach == ReplyChannel::OneShot
+        self.reply_channel == ReplyChannel::OneShot
     }
 
     pub(crate) fn streams(&self) -> &SubscriptionStreams {
@@ -143,12 +143,12 @@ impl Connection {
 
     /// Returns whether a request may stay open: not in a batch, whose responses are sent together.
     pub(crate) fn has_streams(&self) -> bool {
-        matches!(self.reach, ReplyChannel::Lasting | ReplyChannel::Request)
+        matches!(self.reply_channel, ReplyChannel::Lasting | ReplyChannel::Request)
     }
 
     /// Returns whether this is the connection of one batch.
     pub(super) fn is_batch(&self) -> bool {
-        self.reach == ReplyChannel::Batch
+        self.reply_channel == ReplyChannel::Batch
     }
 
     pub(super) fn responses(&self) -> &Arc<Outbox> {
@@ -162,7 +162,7 @@ impl Connection {
 
     /// Sends the response of a request that was pending.
     pub(super) fn send_response(&self, message: impl FnOnce(&mut Vec<u8>)) {
-        if self.reach == ReplyChannel::Request {
+        if self.reply_channel == ReplyChannel::Request {
             self.responses.send_last(message);
         } else {
             self.responses.send(message);
@@ -198,8 +198,8 @@ impl Connection {
     }
 
     /// Responds to a message that exceeds the maximum size.
-    pub(crate) fn reject_oversized(&self, cap: usize) {
-        let message = format!("the message exceeds the maximum size of {cap} bytes and was skipped");
+    pub(crate) fn reject_oversized(&self, max_len: usize) {
+        let message = format!("the message exceeds the maximum size of {max_len} bytes and was skipped");
         let error = ErrorObject { code: code::INVALID_REQUEST, message, data: None };
         self.responses.append(|out| write::error(None, self.unknown_id(), &error, out));
     }
@@ -239,7 +239,7 @@ impl Connection {
         let (revision, client) = match admitted {
             Ok(Admitted::Request(revision, client)) => (revision, client),
             Ok(Admitted::SessionOpened(revision, result)) => {
-                let outcome = RequestOutcome::from(Ok(MethodResult::Body(result)));
+                let outcome = RequestOutcome::from(Ok(UnencodedResult::Body(result)));
                 return self.respond(id, method, None, started, revision, &outcome);
             }
             Err(error) => {
@@ -332,8 +332,8 @@ impl Connection {
         out: &mut Vec<u8>,
     ) {
         match &outcome.result {
-            Ok(answer) => {
-                write::result(id, out, |out| answer.encode(revision, self.caller.service.identity(), out));
+            Ok(result) => {
+                write::result(id, out, |out| result.encode(revision, self.caller.service.identity(), out));
             }
             Err(error) => {
                 if let ProtocolError::InsufficientScope { required } = error {
@@ -401,7 +401,7 @@ impl Connection {
 }
 
 /// Returned for a request that resumes no call, since it carries no request state: it starts a new call.
-pub(crate) struct NewCall;
+pub(crate) struct NotARetry;
 
 /// Retry request: a request that carries input responses.
 pub(crate) struct RetryRequest<'a> {

@@ -101,7 +101,7 @@ impl Identity {
 
     /// Returns whether the identity has a scope.
     pub fn has_scope(&self, scope: &str) -> bool {
-        self.scopes.binary_search_by(|own| own.as_str().cmp(scope)).is_ok()
+        self.scopes.binary_search_by(|granted| granted.as_str().cmp(scope)).is_ok()
     }
 
     /// Returns when the identity expires.

@@ -59,17 +59,18 @@ impl RemoteProxy {
             stale_lists: AtomicU8::new(0),
         });
         // Weak references: the server owns the client, so the client must not own the server.
-        let (weak, server, runtime) = (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
+        let (weak_proxy, server, runtime) =
+            (Arc::downgrade(&proxy), Arc::downgrade(live), Runtime::current());
         let changed = move |changed| {
-            let (weak, server) = (weak.clone(), server.clone());
-            spawn(&runtime, async move { refresh_later(weak, server, changed).await });
+            let (weak_proxy, server) = (weak_proxy.clone(), server.clone());
+            spawn(&runtime, async move { refresh_later(weak_proxy, server, changed).await });
         };
         // Subscribe before the lists are fetched, so that no change is missed.
         proxy.client.watch_changes(Box::new(changed)).await?;
         for kind in [ListKind::Tools, ListKind::Resources, ListKind::Prompts] {
             proxy.refresh(kind, live).await?;
         }
-        live.hold(proxy);
+        live.retain(proxy);
         Ok(())
     }
 
@@ -84,7 +85,7 @@ impl RemoteProxy {
             for item in registered.get(&kind).into_iter().flatten() {
                 item.remove(&mut next);
             }
-            let names = items.iter().map(RegisteredItem::of).collect();
+            let names = items.iter().map(RegisteredItem::from_item).collect();
             for item in items {
                 next.add(item)?;
             }
@@ -95,10 +96,10 @@ impl RemoteProxy {
     }
 
     async fn list(&self, kind: ListKind) -> Result<Vec<CatalogItem>> {
-        let (client, can) = (&self.client, self.client.capabilities().clone());
+        let (client, remote_capabilities) = (&self.client, self.client.capabilities().clone());
         let mut items = Vec::new();
         match kind {
-            ListKind::Tools if can.tools.is_some() => {
+            ListKind::Tools if remote_capabilities.tools.is_some() => {
                 for tool in client.tools().all().await? {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
@@ -106,10 +107,10 @@ impl RemoteProxy {
                     }
                 }
             }
-            ListKind::Prompts if can.prompts.is_some() => {
+            ListKind::Prompts if remote_capabilities.prompts.is_some() => {
                 items.extend(client.prompts().all().await?.into_iter().map(|prompt| self.prompt(prompt)));
             }
-            ListKind::Resources if can.resources.is_some() => {
+            ListKind::Resources if remote_capabilities.resources.is_some() => {
                 items.extend(
                     client.resources().all().await?.into_iter().map(|resource| self.resource(resource)),
                 );
@@ -186,7 +187,7 @@ enum RegisteredItem {
 }
 
 impl RegisteredItem {
-    fn of(item: &CatalogItem) -> Self {
+    fn from_item(item: &CatalogItem) -> Self {
         match item {
             CatalogItem::Tool(entry) => RegisteredItem::Tool(entry.key().clone()),
             CatalogItem::Prompt(entry) => RegisteredItem::Prompt(entry.key().clone()),
@@ -227,19 +228,22 @@ async fn refresh_later(proxy: Weak<RemoteProxy>, live: Weak<LiveCatalog>, change
 struct ForwardToCaller(Context);
 
 impl ServerRequestHandler for ForwardToCaller {
-    fn handle(&self, question: ServerRequest) -> BoxFuture<Result<ClientResult>> {
+    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>> {
         let cx = self.0.clone();
-        Box::pin(async move { cx.send_server_request(question).await })
+        Box::pin(async move { cx.send_server_request(request).await })
     }
 }
 
 /// Returns the capabilities of the caller that the remote server may use.
 fn capabilities(cx: &Context) -> ClientCapabilities {
-    let own = cx.capabilities();
+    let caller_capabilities = cx.capabilities();
     ClientCapabilities {
-        elicitation: own.elicitation.clone().filter(|_| cx.revision().has(Feature::Elicitation)),
-        sampling: own.sampling.clone(),
-        roots: own.roots.clone(),
+        elicitation: caller_capabilities
+            .elicitation
+            .clone()
+            .filter(|_| cx.revision().has(Feature::Elicitation)),
+        sampling: caller_capabilities.sampling.clone(),
+        roots: caller_capabilities.roots.clone(),
         tasks: None,
         extensions: None,
         experimental: None,
@@ -247,7 +251,7 @@ fn capabilities(cx: &Context) -> ClientCapabilities {
 }
 
 /// Connects a forwarded call to the caller's request: timeout, server requests, progress.
-fn pass_on<T>(call: Call<T>, cx: &Context) -> Call<T> {
+fn forward_call<T>(call: Call<T>, cx: &Context) -> Call<T> {
     let call = call
         .timeout(FORWARDED_CALL_TIMEOUT)
         .with_server_request_handler(Arc::new(ForwardToCaller(cx.clone())), capabilities(cx));
@@ -282,7 +286,7 @@ impl tool::ToolHandler for RemoteTool {
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         Ok(Box::pin(async move {
             let result: Result<CallToolResult, ClientError> =
-                pass_on(client.call(name, arguments), &cx).await;
+                forward_call(client.call(name, arguments), &cx).await;
             result.map_err(|error| remote_error(error, &cx))
         }))
     }
@@ -294,7 +298,7 @@ struct RemotePrompt {
 }
 
 impl PromptHandler for RemotePrompt {
-    fn fill(
+    fn get(
         &self,
         arguments: &BTreeMap<String, String>,
         scope: &RequestScope<'_>,
@@ -302,7 +306,7 @@ impl PromptHandler for RemotePrompt {
         let (client, name, cx) = (self.client.clone(), self.name.clone(), scope.context());
         let arguments = arguments.clone();
         Ok(Box::pin(async move {
-            let result = pass_on(client.prompt(name, arguments), &cx).await;
+            let result = forward_call(client.prompt(name, arguments), &cx).await;
             result.map_err(|error| remote_error(error, &cx))
         }))
     }
@@ -314,7 +318,7 @@ impl RemoteResource {
     fn forward(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture {
         let (client, uri, cx) = (self.0.clone(), uri.to_owned(), scope.context());
         Box::pin(async move {
-            let result = pass_on(client.read(&*uri), &cx).await;
+            let result = forward_call(client.read(&*uri), &cx).await;
             result.map_err(|error| match error {
                 ClientError::Call(CallError::Rejected(error)) if is_not_found(&error) => {
                     Error::resource_not_found(uri)
@@ -350,7 +354,7 @@ impl RemoteSkillReader for RemoteResource {
     ) -> BoxFuture<Result<ReadResourceDirectoryResult>> {
         let params = ReadResourceDirectoryParams { uri: uri.to_owned(), cursor, meta: None };
         let (call, cx) = (self.0.read_directory(&params), scope.context());
-        Box::pin(async move { pass_on(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
+        Box::pin(async move { forward_call(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
     }
 }
 
@@ -370,6 +374,6 @@ impl RemoteCompleter for RemoteCompletion {
     ) -> BoxFuture<Result<CompleteResult>> {
         let call = self.0.complete_with(&CompleteParams { reference: self.1.clone(), meta: None, ..params });
         let cx = scope.context();
-        Box::pin(async move { pass_on(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
+        Box::pin(async move { forward_call(call, &cx).await.map_err(|error| remote_error(error, &cx)) })
     }
 }

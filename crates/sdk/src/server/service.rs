@@ -54,7 +54,7 @@ impl Drop for ParkedCallsGuard {
 
 struct ServiceInner {
     settings: ServerSettings,
-    live: Arc<LiveCatalog>,
+    catalog: Arc<LiveCatalog>,
     /// Encoded server identity that stateless results carry.
     identity: Vec<u8>,
     /// Whether definitions may be added to lists that are empty now.
@@ -65,11 +65,11 @@ struct ServiceInner {
 impl Service {
     pub(crate) fn new(settings: ServerSettings, live: Arc<LiveCatalog>, changes: bool) -> Self {
         let identity = stateless_era::identity(&settings.info);
-        let parking: Arc<ParkedCalls> = Arc::default();
-        let hold = Some(Arc::new(ParkedCallsGuard(Arc::clone(&parking))));
+        let parked_calls: Arc<ParkedCalls> = Arc::default();
+        let guard = Some(Arc::new(ParkedCallsGuard(Arc::clone(&parked_calls))));
         let inner =
-            Arc::new(ServiceInner { settings, live, identity, may_change: changes, parked_calls: parking });
-        Service { inner, principal: None, client_identity: None, parking_enabled: true, _parked_guard: hold }
+            Arc::new(ServiceInner { settings, catalog: live, identity, may_change: changes, parked_calls });
+        Service { inner, principal: None, client_identity: None, parking_enabled: true, _parked_guard: guard }
     }
 
     /// Handles one message and returns the response, if the message expects one. For embedding in any web framework. A
@@ -82,9 +82,9 @@ impl Service {
         } else if let Some(rest) = connection.receive(message) {
             rest.await;
         }
-        let mut answer = Vec::new();
-        outbox.take(&mut answer);
-        answer.pop().map(|_newline| answer)
+        let mut output = Vec::new();
+        outbox.take(&mut output);
+        output.pop().map(|_newline| output)
     }
 
     /// Serves standard input and output until the input ends.
@@ -114,7 +114,7 @@ impl Service {
 
     /// Returns a handle that changes the server while it runs.
     pub fn handle(&self) -> ServerHandle {
-        ServerHandle::new(self.inner.live.clone())
+        ServerHandle::new(self.inner.catalog.clone())
     }
 
     /// Returns the same server for a client authenticated as `principal`. Request state that one principal received is
@@ -168,12 +168,12 @@ impl Service {
         &self.inner.settings
     }
 
-    pub(crate) fn live(&self) -> &Arc<LiveCatalog> {
-        &self.inner.live
+    pub(crate) fn live_catalog(&self) -> &Arc<LiveCatalog> {
+        &self.inner.catalog
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        self.inner.live.snapshot()
+        self.inner.catalog.snapshot()
     }
 
     pub(crate) fn identity(&self) -> &[u8] {
@@ -254,13 +254,15 @@ impl Service {
         sees_task: impl Fn(&str) -> bool,
     ) -> SubscriptionFilter {
         let capabilities = self.capabilities();
-        let wanted = |requested: Option<bool>, can: bool| (requested == Some(true) && can).then_some(true);
+        let accept = |requested: Option<bool>, is_supported: bool| {
+            (requested == Some(true) && is_supported).then_some(true)
+        };
         let resources = capabilities.resources.is_some();
         let readable = |uris: Vec<String>| uris.into_iter().filter(|uri| can_watch(uri)).collect();
         SubscriptionFilter {
-            tools_list_changed: wanted(requested.tools_list_changed, capabilities.tools.is_some()),
-            prompts_list_changed: wanted(requested.prompts_list_changed, capabilities.prompts.is_some()),
-            resources_list_changed: wanted(requested.resources_list_changed, resources),
+            tools_list_changed: accept(requested.tools_list_changed, capabilities.tools.is_some()),
+            prompts_list_changed: accept(requested.prompts_list_changed, capabilities.prompts.is_some()),
+            resources_list_changed: accept(requested.resources_list_changed, resources),
             resource_subscriptions: requested.resource_subscriptions.filter(|_| resources).map(readable),
             task_ids: requested.task_ids.map(|ids| ids.into_iter().filter(|id| sees_task(id)).collect()),
         }

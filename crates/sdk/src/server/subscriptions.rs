@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::catalog::ListKind;
 use super::request::cancellation::Cancel;
 use super::request::dispatch;
-use super::request::result::MethodResult;
+use super::request::result::UnencodedResult;
 use super::request::scope::RequestScope;
 use super::request::work::RequestFuture;
 use super::session::MAX_SUBSCRIPTIONS;
@@ -54,17 +54,17 @@ impl SubscriptionStream {
     }
 
     fn wants_list(&self, kind: ListKind) -> bool {
-        let wanted = match kind {
+        let is_subscribed = match kind {
             ListKind::Tools => self.filter.tools_list_changed,
             ListKind::Prompts => self.filter.prompts_list_changed,
             ListKind::Resources => self.filter.resources_list_changed,
         };
-        wanted == Some(true) && !self.cancel.has_ended()
+        is_subscribed == Some(true) && !self.cancel.has_ended()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
-        let mut wanted = self.filter.resource_subscriptions.iter().flatten();
-        wanted.any(|wanted| wanted == uri) && !self.cancel.has_ended()
+        let mut is_subscribed = self.filter.resource_subscriptions.iter().flatten();
+        is_subscribed.any(|is_subscribed| is_subscribed == uri) && !self.cancel.has_ended()
     }
 }
 
@@ -100,11 +100,11 @@ impl SubscriptionStreams {
 
     /// Notifies the subscribed streams of a changed task.
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
-        let wants = |stream: &&Arc<SubscriptionStream>| {
-            let mut wanted = stream.filter.task_ids.iter().flatten();
-            wanted.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
+        let is_interested = |stream: &&Arc<SubscriptionStream>| {
+            let mut is_subscribed = stream.filter.task_ids.iter().flatten();
+            is_subscribed.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
         };
-        for stream in self.open_streams().iter().filter(wants) {
+        for stream in self.open_streams().iter().filter(is_interested) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
             send(&|out| stream.write(Method::TaskUpdated, &params, out));
         }
@@ -176,6 +176,6 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
             closing.connection.streams().closed().await;
             Ok(EmptyResult { meta: Some(closing.stream.meta()) })
         },
-        MethodResult::body,
+        UnencodedResult::body,
     ))
 }

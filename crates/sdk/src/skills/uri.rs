@@ -52,15 +52,15 @@ pub(crate) fn encode_path(path: &str) -> Result<String, String> {
 
 /// Normalizes a reference within a skill to a path below its root: `./a/../b.md` becomes `b.md`.
 pub(crate) fn normalize(reference: &str) -> Result<String, String> {
-    let outside = || format!("`{reference}` is outside the skill");
+    let outside_error = || format!("`{reference}` is outside the skill");
     if reference.starts_with('/') || reference.contains("://") {
-        return Err(outside());
+        return Err(outside_error());
     }
     let mut path: Vec<&str> = Vec::new();
     for segment in reference.split('/') {
         match segment {
             "" | "." => {}
-            ".." => drop(path.pop().ok_or_else(outside)?),
+            ".." => drop(path.pop().ok_or_else(outside_error)?),
             segment => path.push(segment),
         }
     }

@@ -124,8 +124,9 @@ fn number(text: &str) -> Result<Option<Number>, String> {
         return Ok(None);
     }
     let signed = text.strip_prefix('+').unwrap_or(text);
-    let whole = signed.parse::<i64>().map(Number::from).or_else(|_| signed.parse::<u64>().map(Number::from));
-    let number = whole.ok().or_else(|| signed.parse::<f64>().ok().and_then(Number::from_f64));
+    let integer =
+        signed.parse::<i64>().map(Number::from).or_else(|_| signed.parse::<u64>().map(Number::from));
+    let number = integer.ok().or_else(|| signed.parse::<f64>().ok().and_then(Number::from_f64));
     number.map(Some).ok_or_else(invalid)
 }
 
@@ -142,8 +143,8 @@ fn is_decimal(text: &str) -> bool {
     };
     let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
     let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let either = !before.is_empty() || !after.is_empty();
-    either
+    let has_context = !before.is_empty() || !after.is_empty();
+    has_context
         && before.bytes().all(digit)
         && after.bytes().all(digit)
         && exponent.is_none_or(|exponent| all_bytes(exponent, digit))

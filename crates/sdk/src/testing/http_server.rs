@@ -19,12 +19,12 @@ pub(super) struct HttpTestServer {
 
 /// Dropping it stops the server.
 struct ServerGuard {
-    _end: oneshot::Sender<()>,
+    _shutdown: oneshot::Sender<()>,
 }
 
 /// Starts a server, and returns the transport for clients of `revision`.
 pub(super) fn start_http_server(service: &Service, revision: Revision) -> HttpTestServer {
-    let (end, ended) = oneshot::channel::<()>();
+    let (end, shutdown) = oneshot::channel::<()>();
     let (url_sender, url) = std::sync::mpsc::sync_channel(1);
     let service = service.clone();
     let serve = move || {
@@ -33,7 +33,7 @@ pub(super) fn start_http_server(service: &Service, revision: Revision) -> HttpTe
             let endpoint = service.http().legacy_sse().bind("127.0.0.1:0").await;
             let endpoint = endpoint.unwrap_or_else(|error| panic!("failed to bind: {error}"));
             let _ = url_sender.send(endpoint.url()); // the receiver is gone if the test has failed
-            let end = async { drop(ended.await) };
+            let end = async { drop(shutdown.await) };
             endpoint.run_until(end).await.unwrap_or_else(|error| panic!("the server failed: {error}"));
         });
     };
@@ -41,14 +41,14 @@ pub(super) fn start_http_server(service: &Service, revision: Revision) -> HttpTe
     let url = url.recv().expect("the server reports its URL");
     let is_first = revision == Revision::ALL[0];
     let http = if is_first { HttpTransport::sse(url) } else { HttpTransport::new(url) };
-    HttpTestServer { http, running: Arc::new(ServerGuard { _end: end }) }
+    HttpTestServer { http, running: Arc::new(ServerGuard { _shutdown: end }) }
 }
 
 impl Transport for HttpTestServer {
     fn open(&self, wire: Wire) -> OpenFuture<'_> {
         Box::pin(async move {
             let line = self.http.open(wire).await?;
-            Ok(Box::new(SiteLine { handle: line, _running: self.running.clone() })
+            Ok(Box::new(HttpTestServerHandle { handle: line, _running: self.running.clone() })
                 as Box<dyn TransportHandle>)
         })
     }
@@ -58,12 +58,12 @@ impl Transport for HttpTestServer {
     }
 }
 
-struct SiteLine {
+struct HttpTestServerHandle {
     handle: Box<dyn TransportHandle>,
     _running: Arc<ServerGuard>,
 }
 
-impl TransportHandle for SiteLine {
+impl TransportHandle for HttpTestServerHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.handle.close()
     }

@@ -44,7 +44,7 @@ impl Endpoints {
 
     /// Ends the connection for both ends.
     pub(super) fn close(&self, reason: &str) {
-        self.client.ended(reason);
+        self.client.report_closed(reason);
         self.server.close();
         drop(lock(&self.handle).take());
     }
@@ -54,12 +54,12 @@ impl Endpoints {
 pub(super) async fn open<B: Interceptor>(
     transport: &dyn Transport,
     client: Wire,
-    between: impl FnOnce(Arc<Endpoints>) -> B,
+    interceptor: impl FnOnce(Arc<Endpoints>) -> B,
 ) -> io::Result<Box<dyn TransportHandle>> {
     let server = Arc::new(Outbox::without_callback(usize::MAX));
     let sides = Arc::new(Endpoints { client, server, handle: Mutex::default() });
     let junction = Arc::new(InterceptedConnection {
-        interceptor: between(sides.clone()),
+        interceptor: interceptor(sides.clone()),
         endpoints: sides.clone(),
         outgoing_lock: Mutex::new(()),
     });
@@ -86,8 +86,9 @@ struct InterceptedConnection<B> {
 impl<B: Interceptor> InterceptedConnection<B> {
     fn deliver_to_server(&self) {
         let client = &self.endpoints.client;
-        let (has, take) = (|| client.has_outgoing(), |lines: &mut Vec<u8>| client.take_outgoing(lines));
-        deliver_all(has, take, &self.outgoing_lock, |message| self.interceptor.on_sent(message));
+        let (has_messages, take) =
+            (|| client.has_outgoing(), |lines: &mut Vec<u8>| client.take_outgoing(lines));
+        deliver_all(has_messages, take, &self.outgoing_lock, |message| self.interceptor.on_sent(message));
     }
 }
 
@@ -101,8 +102,8 @@ impl<B: Interceptor> Receiver for InterceptedConnection<B> {
         self.endpoints.client.too_long();
     }
 
-    fn ended(&self, reason: &str) {
-        self.endpoints.client.ended(reason);
+    fn on_closed(&self, reason: &str) {
+        self.endpoints.client.report_closed(reason);
     }
 
     fn revision(&self) -> Option<Revision> {
@@ -121,8 +122,8 @@ impl<B: Interceptor> Receiver for InterceptedConnection<B> {
         self.endpoints.client.session_renewed();
     }
 
-    fn carried_by(&self, carrier: Weak<dyn PerRequestTransport>) {
-        self.endpoints.client.carried_by(carrier);
+    fn set_per_request(&self, transport: Weak<dyn PerRequestTransport>) {
+        self.endpoints.client.set_per_request(transport);
     }
 }
 

@@ -41,7 +41,7 @@ impl TransportKind {
 
 /// How the server of a test case treats a handler that waits for input in the stateless era.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RoundMode {
+pub enum InputMode {
     /// The handler waits, and continues when the input arrives.
     Park,
     /// The handler is dropped, and runs again with the input.
@@ -54,7 +54,7 @@ pub struct Case {
     service: Service,
     revision: Revision,
     transport: TransportKind,
-    rounds: RoundMode,
+    rounds: InputMode,
 }
 
 impl Case {
@@ -69,7 +69,7 @@ impl Case {
     }
 
     /// Returns the round mode of the case.
-    pub fn rounds(&self) -> RoundMode {
+    pub fn rounds(&self) -> InputMode {
         self.rounds
     }
 
@@ -99,16 +99,16 @@ impl Case {
 /// Formats the case for messages: revision, transport and, in the stateless era, the round mode.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match self.transport {
+        let transport = match self.transport {
             TransportKind::Memory => "in memory",
             TransportKind::Stdio => "over stdio",
             #[cfg(all(feature = "http-client", feature = "http-server"))]
             TransportKind::Http => "over HTTP",
         };
-        write!(f, "{} {way}", self.revision)?;
+        write!(f, "{} {transport}", self.revision)?;
         match (self.revision.era(), self.rounds) {
-            (Era::Stateless, RoundMode::Park) => f.write_str(", parked"),
-            (Era::Stateless, RoundMode::Replay) => f.write_str(", replayed"),
+            (Era::Stateless, InputMode::Park) => f.write_str(", parked"),
+            (Era::Stateless, InputMode::Replay) => f.write_str(", replayed"),
             (Era::Session, _) => Ok(()),
         }
     }
@@ -162,11 +162,11 @@ where
 fn cases(service: &Service) -> Vec<Case> {
     let mut cases = Vec::new();
     for revision in service.settings().revisions.iter().copied() {
-        for way in TransportKind::ALL.iter().copied() {
-            let case = Case { service: service.clone(), revision, transport: way, rounds: RoundMode::Park };
+        for transport in TransportKind::ALL.iter().copied() {
+            let case = Case { service: service.clone(), revision, transport, rounds: InputMode::Park };
             if revision.era() == Era::Stateless {
                 let service = service.without_parking();
-                cases.push(Case { service, rounds: RoundMode::Replay, ..case.clone() });
+                cases.push(Case { service, rounds: InputMode::Replay, ..case.clone() });
             }
             cases.push(case);
         }
@@ -189,13 +189,13 @@ where
         })
     };
     // The thread is named after the case, so that the panic message names it.
-    let ended = thread::scope(|scope| {
+    let outcome = thread::scope(|scope| {
         match thread::Builder::new().name(case.to_string()).spawn_scoped(scope, work) {
             Ok(running) => running.join(),
             Err(error) => Ok(Ok(Some(format!("failed to spawn a thread: {error}")))),
         }
     });
-    match ended {
+    match outcome {
         Ok(Ok(failure)) => failure,
         Ok(Err(_)) => Some(format!("timed out after {CASE_TIMEOUT:?}")),
         Err(panic) => Some(panic_message(&*panic)),

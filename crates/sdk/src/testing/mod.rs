@@ -45,7 +45,7 @@ mod streams;
 mod transcript;
 
 pub use faults::{FaultRates, Faults};
-pub use matrix::{Case, RoundMode, TestOutcome, TransportKind, matrix};
+pub use matrix::{Case, InputMode, TestOutcome, TransportKind, matrix};
 pub use random::Random;
 pub use raw_client::RawClient;
 pub use reaction::Reaction;

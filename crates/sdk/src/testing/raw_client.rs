@@ -47,12 +47,12 @@ pub struct RawClient {
 impl RawClient {
     /// Connects to the server without sending anything.
     pub fn new(service: &Service) -> Self {
-        let answers = Arc::new(Outbox::without_callback(usize::MAX));
+        let outbox = Arc::new(Outbox::without_callback(usize::MAX));
         RawClient {
             service: service.clone(),
-            connection: Connection::new(service.clone(), answers.clone(), ReplyChannel::Lasting),
-            outgoing: OutgoingMessages::from_outbox(answers.clone()),
-            answers,
+            connection: Connection::new(service.clone(), outbox.clone(), ReplyChannel::Lasting),
+            outgoing: OutgoingMessages::from_outbox(outbox.clone()),
+            answers: outbox,
             waiting: VecDeque::new(),
             revision: None,
             last_id: 0,
@@ -145,7 +145,7 @@ impl RawClient {
     }
 
     /// Ends the input, and returns all remaining messages of the server.
-    pub async fn end(mut self) -> Vec<Value> {
+    pub async fn close(mut self) -> Vec<Value> {
         self.connection.finish(self.service.settings().shutdown_timeout).await;
         let mut rest = Vec::new();
         while !self.waiting.is_empty() || !self.answers.is_empty() {

@@ -132,7 +132,7 @@ impl Script {
     }
 
     /// Returns all messages of one method received so far.
-    pub fn received(&self, method: &str) -> Vec<Value> {
+    pub fn received_messages(&self, method: &str) -> Vec<Value> {
         let mut messages = self.messages();
         messages.retain(|message| message["method"] == method);
         messages
@@ -146,12 +146,12 @@ impl Script {
     /// Waits for a message. Returns at once if it was already received.
     pub async fn wait_for(&self, matches: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let mut grown = std::pin::pin!(self.record.changed.notified());
-            grown.as_mut().enable();
+            let mut changed = std::pin::pin!(self.record.changed.notified());
+            changed.as_mut().enable();
             if let Some(found) = self.messages().into_iter().find(&matches) {
                 return found;
             }
-            grown.await;
+            changed.await;
         }
     }
 

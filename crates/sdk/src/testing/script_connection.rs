@@ -34,28 +34,23 @@ enum ScriptOutput {
 
 /// Connects a client to a script.
 pub(super) fn open(script: Script, wire: Wire, first: Reaction) -> Box<dyn TransportHandle> {
-    let cutter = Mutex::new(LineBuffer::new(wire.max_message()));
-    let (turn, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());
-    let connection = Arc::new(ScriptConnection {
-        script,
-        wire,
-        runtime,
-        outgoing_lock: turn,
-        output,
-        line_buffer: cutter,
-    });
+    let line_buffer = Mutex::new(LineBuffer::new(wire.max_message()));
+    let (turn_lock, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());
+    let connection =
+        Arc::new(ScriptConnection { script, wire, runtime, outgoing_lock: turn_lock, output, line_buffer });
     connection.clone().run_steps(Value::Null, first.into_steps());
     let upstream = Arc::downgrade(&connection);
     connection
         .wire
         .on_outgoing(move || upstream.upgrade().into_iter().for_each(|connection| connection.receive_all()));
-    Box::new(StageLine(connection))
+    Box::new(ScriptHandle(connection))
 }
 
 impl ScriptConnection {
     fn receive_all(self: &Arc<Self>) {
-        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
-        deliver_all(has, take, &self.outgoing_lock, |message| {
+        let (has_messages, take) =
+            (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
+        deliver_all(has_messages, take, &self.outgoing_lock, |message| {
             // Valid clients write JSON; other output is recorded as text.
             let text = || Value::from(String::from_utf8_lossy(message).into_owned());
             let message = serde_json::from_slice(message).unwrap_or_else(|_| text());
@@ -69,8 +64,8 @@ impl ScriptConnection {
         while let Some(step) = steps.pop_front() {
             let output = match step {
                 ReactionStep::Response(kind, body) => {
-                    let answer = json!({ "jsonrpc": "2.0", "id": id, kind: body });
-                    ScriptOutput::Bytes(format!("{answer}\n").into_bytes())
+                    let response = json!({ "jsonrpc": "2.0", "id": id, kind: body });
+                    ScriptOutput::Bytes(format!("{response}\n").into_bytes())
                 }
                 ReactionStep::Bytes(bytes) => ScriptOutput::Bytes(bytes),
                 ReactionStep::Close(reason) => ScriptOutput::End(reason),
@@ -89,33 +84,33 @@ impl ScriptConnection {
 
     fn deliver_output(&self) {
         while !lock(&self.output).is_empty() {
-            let mut cutter = match self.line_buffer.try_lock() {
-                Ok(cutter) => cutter,
-                Err(TryLockError::Poisoned(cutter)) => cutter.into_inner(),
+            let mut line_buffer = match self.line_buffer.try_lock() {
+                Ok(line_buffer) => line_buffer,
+                Err(TryLockError::Poisoned(line_buffer)) => line_buffer.into_inner(),
                 Err(TryLockError::WouldBlock) => return, // the holder of the lock passes this on, too
             };
             let next = lock(&self.output).pop_front();
             match next {
-                Some(ScriptOutput::Bytes(bytes)) => self.split_lines(&bytes, &mut cutter),
+                Some(ScriptOutput::Bytes(bytes)) => self.split_lines(&bytes, &mut line_buffer),
                 Some(ScriptOutput::End(reason)) => {
-                    if let Some(line) = cutter.last_line() {
+                    if let Some(line) = line_buffer.last_line() {
                         self.wire.receive(line);
                     }
-                    self.wire.ended(&reason);
+                    self.wire.report_closed(&reason);
                 }
                 None => {}
             }
         }
     }
 
-    fn split_lines(&self, mut bytes: &[u8], cutter: &mut LineBuffer) {
+    fn split_lines(&self, mut bytes: &[u8], line_buffer: &mut LineBuffer) {
         while !bytes.is_empty() && !self.wire.is_ended() {
-            let space = cutter.space();
+            let space = line_buffer.space();
             let count = space.len().min(bytes.len());
             space[..count].copy_from_slice(&bytes[..count]);
-            cutter.advance(count);
+            line_buffer.advance(count);
             bytes = &bytes[count..];
-            while let Some(line) = cutter.next_line() {
+            while let Some(line) = line_buffer.next_line() {
                 match line {
                     Framed::Complete(line) => self.wire.receive(line),
                     Framed::TooLong => self.wire.too_long(),
@@ -125,17 +120,17 @@ impl ScriptConnection {
     }
 }
 
-struct StageLine(Arc<ScriptConnection>);
+struct ScriptHandle(Arc<ScriptConnection>);
 
-impl TransportHandle for StageLine {
+impl TransportHandle for ScriptHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.0.wire.ended("closed by the client");
+        self.0.wire.report_closed("closed by the client");
         Box::pin(std::future::ready(()))
     }
 }
 
-impl Drop for StageLine {
+impl Drop for ScriptHandle {
     fn drop(&mut self) {
-        self.0.wire.ended("closed by the client");
+        self.0.wire.report_closed("closed by the client");
     }
 }

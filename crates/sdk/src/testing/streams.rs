@@ -64,7 +64,7 @@ impl Transport for StreamTransport {
         &'a self,
         wire: Wire,
     ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>> {
-        let line = (self.open)().and_then(|pair| StreamsLine::start(pair, wire));
+        let line = (self.open)().and_then(|pair| StreamHandle::start(pair, wire));
         Box::pin(std::future::ready(line.map(|line| Box::new(line) as Box<dyn TransportHandle>)))
     }
 
@@ -73,7 +73,7 @@ impl Transport for StreamTransport {
     }
 }
 
-struct StreamsLine {
+struct StreamHandle {
     wire: Wire,
     /// Stops the writer once all queued messages are written.
     is_closing: Arc<AtomicBool>,
@@ -82,7 +82,7 @@ struct StreamsLine {
     is_done: watch::Receiver<bool>,
 }
 
-impl StreamsLine {
+impl StreamHandle {
     fn start((input, output): StreamPair, wire: Wire) -> io::Result<Self> {
         let (wake, wake_receiver) = sync_channel(1);
         let closing = Arc::new(AtomicBool::new(false));
@@ -93,7 +93,7 @@ impl StreamsLine {
                 Ok(()) => "the server closed its output".to_owned(),
                 Err(error) => format!("failed to read the output of the server: {error}"),
             };
-            reading.ended(&reason);
+            reading.report_closed(&reason);
             ended.send_replace(true);
         })?;
         let write = move || write_all(output, &writing, &wake_receiver, &is_last);
@@ -103,7 +103,7 @@ impl StreamsLine {
         wire.on_outgoing(move || {
             let _ = sent.try_send(());
         });
-        Ok(StreamsLine { wire, is_closing: closing, wake, is_done: done })
+        Ok(StreamHandle { wire, is_closing: closing, wake, is_done: done })
     }
 
     fn stop_writing(&self) {
@@ -146,7 +146,7 @@ fn write_all(
         let mut lines = Vec::new();
         wire.take_outgoing(&mut lines);
         if let Err(error) = output.write_all(&lines).and_then(|()| output.flush()) {
-            return wire.ended(&format!("failed to write to the server: {error}"));
+            return wire.report_closed(&format!("failed to write to the server: {error}"));
         }
         if is_last || wire.is_ended() {
             return;
@@ -154,21 +154,21 @@ fn write_all(
     }
 }
 
-impl TransportHandle for StreamsLine {
+impl TransportHandle for StreamHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.stop_writing();
         let mut done = self.is_done.clone();
         Box::pin(async move {
             // An error means that the reading thread has finished, which is an end, too.
             let _ = done.wait_for(|done| *done).await;
-            self.wire.ended("closed by the client");
+            self.wire.report_closed("closed by the client");
         })
     }
 }
 
-impl Drop for StreamsLine {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
-        self.wire.ended("closed by the client");
+        self.wire.report_closed("closed by the client");
         self.stop_writing();
     }
 }

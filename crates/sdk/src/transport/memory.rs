@@ -17,7 +17,7 @@ pub(crate) struct Memory(pub(crate) Service);
 
 impl Transport for Memory {
     fn open(&self, wire: Wire) -> OpenFuture<'_> {
-        let line: Box<dyn TransportHandle> = Box::new(MemoryHandle(MemoryLink::new(&self.0, wire)));
+        let line: Box<dyn TransportHandle> = Box::new(MemoryCloser(MemoryLink::new(&self.0, wire)));
         Box::pin(std::future::ready(Ok(line)))
     }
 
@@ -48,16 +48,21 @@ impl MemoryLink {
             upstream: Mutex::new(()),
             downstream: Mutex::new(()),
         });
-        let (up, down) = (Arc::downgrade(&link), Arc::downgrade(&link));
-        link.to_client.on_send(move || down.upgrade().into_iter().for_each(|link| link.deliver_to_client()));
-        link.wire
-            .on_outgoing(move || Weak::upgrade(&up).into_iter().for_each(|link| link.deliver_to_server()));
+        let (client_link, server_link) = (Arc::downgrade(&link), Arc::downgrade(&link));
+        link.to_client
+            .on_send(move || server_link.upgrade().into_iter().for_each(|link| link.deliver_to_client()));
+        link.wire.on_outgoing(move || {
+            if let Some(link) = Weak::upgrade(&client_link) {
+                link.deliver_to_server();
+            }
+        });
         link
     }
 
     fn deliver_to_server(&self) {
-        let (has, take) = (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
-        deliver_all(has, take, &self.upstream, |line| {
+        let (has_messages, take) =
+            (|| self.wire.has_outgoing(), |lines: &mut Vec<u8>| self.wire.take_outgoing(lines));
+        deliver_all(has_messages, take, &self.upstream, |line| {
             if let Some(rest) = self.connection.receive(line) {
                 spawn(&self.runtime, self.connection.track(rest));
             }
@@ -66,8 +71,9 @@ impl MemoryLink {
     }
 
     fn deliver_to_client(&self) {
-        let (has, take) = (|| !self.to_client.is_empty(), |lines: &mut Vec<u8>| self.to_client.take(lines));
-        deliver_all(has, take, &self.downstream, |line| self.wire.receive(line));
+        let (has_messages, take) =
+            (|| !self.to_client.is_empty(), |lines: &mut Vec<u8>| self.to_client.take(lines));
+        deliver_all(has_messages, take, &self.downstream, |line| self.wire.receive(line));
     }
 }
 
@@ -92,23 +98,23 @@ pub(crate) fn deliver_all(
 }
 
 /// Closes the in-memory connection when the client calls `close`, or on drop. It sends no messages.
-struct MemoryHandle(Arc<MemoryLink>);
+struct MemoryCloser(Arc<MemoryLink>);
 
-impl MemoryHandle {
+impl MemoryCloser {
     fn end(&self) {
         self.0.connection.abandon();
-        self.0.wire.ended("closed by the client");
+        self.0.wire.report_closed("closed by the client");
     }
 }
 
-impl TransportHandle for MemoryHandle {
+impl TransportHandle for MemoryCloser {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         self.end();
         Box::pin(std::future::ready(()))
     }
 }
 
-impl Drop for MemoryHandle {
+impl Drop for MemoryCloser {
     fn drop(&mut self) {
         self.end();
     }

@@ -43,9 +43,9 @@ impl StdStream {
 }
 
 impl Read for StdStream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match self.0.read(into) {
+            match self.0.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_readable()?,
                 other => return other,
             }

@@ -46,9 +46,10 @@ pub(crate) async fn serve_on(
     let runtime = Handle::current();
     let (error_sender, write_error) = oneshot::channel();
     let writer = Arc::new_cyclic(|writer: &Weak<StdoutWriter>| {
-        let later = writer.clone();
-        let on = runtime.clone();
-        let wake = move || later.upgrade().into_iter().for_each(|writer| writer.flush_later(&on));
+        let deferred_writer = writer.clone();
+        let handle = runtime.clone();
+        let wake =
+            move || deferred_writer.upgrade().into_iter().for_each(|writer| writer.flush_later(&handle));
         StdoutWriter {
             outbox: Arc::new(Outbox::new(HIGH_WATER, wake)),
             output: Mutex::new(StdoutState { stream: Box::new(output), buffer: Vec::new() }),
@@ -59,13 +60,13 @@ pub(crate) async fn serve_on(
     let timeout = service.settings().shutdown_timeout;
     let connection = Connection::new(service, writer.outbox.clone(), ReplyChannel::Lasting);
     let _gone = AbandonOnDrop(connection.clone());
-    let (end_sender, ended) = oneshot::channel();
+    let (end_sender, end_receiver) = oneshot::channel();
     let reader = StdinReader { connection: connection.clone(), writer: writer.clone(), runtime };
     std::thread::Builder::new().name("linchpin-stdio".into()).spawn(move || {
         // The receiver is gone if the future of `serve` was dropped.
         let _ = end_sender.send(reader.read_all(input));
     })?;
-    match input_end_or_write_error(ended, write_error).await {
+    match input_end_or_write_error(end_receiver, write_error).await {
         Ok(()) => {
             connection.finish(timeout).await;
             // Not on this thread: a client that does not read must not block the process without limit.
@@ -91,7 +92,7 @@ impl Drop for AbandonOnDrop {
 /// Waits for the end of the input or for a write error. The reading thread would notice a write error only with the
 /// next message, which may never arrive.
 async fn input_end_or_write_error(
-    mut ended: oneshot::Receiver<io::Result<()>>,
+    mut end_receiver: oneshot::Receiver<io::Result<()>>,
     mut write_error: oneshot::Receiver<io::Error>,
 ) -> io::Result<()> {
     std::future::poll_fn(|cx| {
@@ -99,7 +100,7 @@ async fn input_end_or_write_error(
             return Poll::Ready(Err(error));
         }
         let lost = |_| Err(io::Error::other("the reading thread ended"));
-        Pin::new(&mut ended).poll(cx).map(|end| end.unwrap_or_else(lost))
+        Pin::new(&mut end_receiver).poll(cx).map(|end| end.unwrap_or_else(lost))
     })
     .await
 }
@@ -126,8 +127,8 @@ struct StdinReader {
 impl StdinReader {
     fn read_all(&self, mut input: impl Read) -> io::Result<()> {
         let _in_runtime = self.runtime.enter();
-        let cap = self.connection.service().settings().max_message;
-        let mut lines = LineBuffer::new(cap);
+        let max_message = self.connection.service().settings().max_message;
+        let mut lines = LineBuffer::new(max_message);
         while !self.writer.outbox.is_closed() {
             let count = match input.read(lines.space()) {
                 Ok(count) => count,
@@ -141,7 +142,7 @@ impl StdinReader {
             while let Some(line) = lines.next_line() {
                 match line {
                     FramedLine::Complete(line) => self.receive(line),
-                    FramedLine::TooLong => self.connection.reject_oversized(cap),
+                    FramedLine::TooLong => self.connection.reject_oversized(max_message),
                 }
                 if self.writer.outbox.is_full() {
                     self.writer.flush()?;
@@ -193,12 +194,12 @@ impl StdoutWriter {
             if buffer.is_empty() {
                 return Ok(());
             }
-            let written = stream.write_all(buffer).and_then(|()| stream.flush());
+            let write_result = stream.write_all(buffer).and_then(|()| stream.flush());
             buffer.clear();
             if buffer.capacity() > MAX_RETAINED_BYTES {
                 *buffer = Vec::new();
             }
-            if let Err(error) = written {
+            if let Err(error) = write_result {
                 self.outbox.close();
                 return Err(error);
             }

@@ -14,7 +14,7 @@ pub(crate) trait Receiver: Send + Sync {
     /// Reports a skipped message that was longer than [`Wire::max_message`].
     fn too_long(&self);
     /// Reports the end of the connection.
-    fn ended(&self, reason: &str);
+    fn on_closed(&self, reason: &str);
     /// Returns the negotiated protocol revision, once known.
     fn revision(&self) -> Option<Revision> {
         None
@@ -38,7 +38,7 @@ pub(crate) trait Receiver: Send + Sync {
         Box::new(())
     }
     /// Registers the per-request part of the transport.
-    fn carried_by(&self, _: Weak<dyn PerRequestTransport>) {}
+    fn set_per_request(&self, _: Weak<dyn PerRequestTransport>) {}
 }
 
 /// Extension for transports that send each request separately and can lose one without losing the others. A lost
@@ -80,8 +80,8 @@ impl Wire {
 
     /// Reports the end of the connection with a reason. All pending requests fail with it, and later outgoing
     /// messages are dropped.
-    pub fn ended(&self, reason: &str) {
-        self.receiver.ended(reason);
+    pub fn report_closed(&self, reason: &str) {
+        self.receiver.on_closed(reason);
         self.outbox.close();
     }
 
@@ -118,8 +118,8 @@ impl Wire {
     }
 
     /// Declares that the transport sends each request separately. Call it once, before anything is sent.
-    pub fn carried_by(&self, carrier: Weak<dyn PerRequestTransport>) {
-        self.receiver.carried_by(carrier);
+    pub fn set_per_request(&self, transport: Weak<dyn PerRequestTransport>) {
+        self.receiver.set_per_request(transport);
     }
 
     /// Returns the maximum size of a received message in bytes.

@@ -18,7 +18,7 @@ fn basic(id: &str, secret: &str) -> String {
 
 #[tokio::test]
 async fn a_program_signs_in_for_itself() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let (token, resource) = (format!("{}/token", authority.issuer()), authority.mcp_url());
     let form = [("grant_type", "client_credentials"), ("resource", &*resource), ("scope", "read write")];
     let (of_basic, of_post) = (authority.secret(KnownClient::Basic), authority.secret(KnownClient::Post));
@@ -48,7 +48,7 @@ async fn a_program_signs_in_for_itself() {
 
 #[tokio::test]
 async fn a_program_signs() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let key = Key::from_pem(&authority.client_key());
     let (issuer, resource) = (authority.issuer(), authority.mcp_url());
     let (token, id) = (format!("{issuer}/token"), KnownClient::Signed.id());
@@ -90,7 +90,7 @@ async fn a_program_signs() {
 
 #[tokio::test]
 async fn a_company_signs_people_in() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let (issuer, resource, id_token) =
         (authority.issuer(), authority.mcp_url(), authority.id_token().unwrap());
     let idp = get(&format!("{}/.well-known/openid-configuration", authority.idp())).await.json();
@@ -139,7 +139,7 @@ async fn a_company_signs_people_in() {
 
 #[tokio::test]
 async fn a_platform_vouches_for_a_program() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let token = format!("{}/token", authority.issuer());
     let ask = async |assertion: &str| {
         post_form(&token, &[], &[("grant_type", JWT_BEARER), ("assertion", assertion)]).await

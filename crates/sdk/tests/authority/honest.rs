@@ -10,7 +10,7 @@ use crate::raw::*;
 
 #[tokio::test]
 async fn a_person_signs_in() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let refused = call(&authority, "greet", "").await;
     let link = resource_metadata_url(&authority);
     assert_eq!(refused.status, 401);
@@ -38,7 +38,7 @@ async fn a_person_signs_in() {
     assert_eq!(answer.json()["result"]["content"][0]["text"], "hello");
 
     let seen = authority.observations();
-    assert_eq!((seen.authorizations, seen.tokens, seen.refreshes, seen.canary), (1, 1, 0, 0));
+    assert_eq!((seen.authorizations, seen.tokens, seen.refreshes, seen.canary_connections), (1, 1, 0, 0));
     let request = seen.with_grant_type("authorization_code").next().unwrap();
     assert_eq!(
         (request.host, request.parameter("code_verifier")),
@@ -51,7 +51,7 @@ async fn a_person_signs_in() {
 
 #[tokio::test]
 async fn metadata_is_at_all_three_places() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let origin = authority.issuer().replace("/tenant", "");
     let paths = [
         "/.well-known/oauth-authorization-server/tenant",
@@ -75,7 +75,7 @@ async fn metadata_is_at_all_three_places() {
 
 #[tokio::test]
 async fn what_is_asked_for_is_looked_at() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let page = |changes: &'static [(&str, &str)]| authorization_url(&authority, changes);
     for changes in [
         &[("client_id", "nobody")][..],
@@ -105,7 +105,7 @@ async fn what_is_asked_for_is_looked_at() {
 
 #[tokio::test]
 async fn a_code_is_for_one_use_by_the_one_who_asked() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     for changes in [
         ("code_verifier", "another-verifier-that-is-as-long-as-it-has-to-be-0123456789"),
         ("code_verifier", ""),
@@ -129,7 +129,7 @@ async fn a_code_is_for_one_use_by_the_one_who_asked() {
 
 #[tokio::test]
 async fn clients_register() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let url = format!("{}/register", authority.issuer());
     let json_type = [("content-type", "application/json")];
     let register = async |client: Value| send(Method::POST, &url, &json_type, client.to_string()).await;
@@ -159,7 +159,7 @@ async fn clients_say_who_they_are_at_their_own_url() {
     let id = "https://app.example/client.json";
     let document = json!({ "client_id": id, "client_name": "App", "redirect_uris": [BACK] });
     let other = "https://other.example/client.json";
-    let behaviour = Authority::honest().document(id, document.clone()).document(other, document);
+    let behaviour = Authority::conforming().document(id, document.clone()).document(other, document);
     let authority = start(behaviour).await;
     let redirect = approve(&authority, &[("client_id", id)]).await;
     let tokens = redeem(&authority, redirect.parameter("code").unwrap(), &[("client_id", id)]).await;
@@ -170,7 +170,7 @@ async fn clients_say_who_they_are_at_their_own_url() {
 
 #[tokio::test]
 async fn a_tool_can_take_a_scope_more() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let access = access_token(&sign_in(&authority, "read").await);
     let refused = call(&authority, "write", &access).await;
     let link = resource_metadata_url(&authority);
@@ -185,7 +185,7 @@ async fn a_tool_can_take_a_scope_more() {
 
 #[tokio::test]
 async fn tokens_end() {
-    let authority = start(Authority::honest().lifetime(Duration::from_mins(1))).await;
+    let authority = start(Authority::conforming().lifetime(Duration::from_mins(1))).await;
     let before = authority.clock()();
     let tokens = sign_in(&authority, "read").await;
     let access = access_token(&tokens);
@@ -211,7 +211,7 @@ async fn tokens_end() {
 
 #[tokio::test]
 async fn a_refresh_token_is_for_one_use() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let first = refresh_token(&sign_in(&authority, "read").await);
     let second = refresh(&authority, &first).await;
     let access = access_token(&second);
@@ -225,7 +225,7 @@ async fn a_refresh_token_is_for_one_use() {
 
 #[tokio::test]
 async fn tokens_are_given_back() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     let tokens = sign_in(&authority, "read").await;
     let revoke = format!("{}/revoke", authority.issuer());
     let token = refresh_token(&tokens);

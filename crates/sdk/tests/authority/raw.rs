@@ -39,7 +39,7 @@ pub(crate) async fn start(behaviour: Behaviour) -> Authority {
 }
 
 pub(crate) async fn with(switch: Misbehavior) -> Authority {
-    start(Authority::honest().with(switch)).await
+    start(Authority::conforming().with(switch)).await
 }
 
 /// Sends a request. Fails if the response has no end or is too large.

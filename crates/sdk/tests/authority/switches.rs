@@ -65,7 +65,7 @@ async fn each_does_what_it_says() {
             () if name.starts_with("Dpop") => {} // they have tests of their own
             () => others(switch, &authority).await,
         }
-        assert_eq!(authority.observations().canary, 0, "{switch:?}");
+        assert_eq!(authority.observations().canary_connections, 0, "{switch:?}");
     }
     assert!(Misbehavior::ALL.len() >= 90);
 }
@@ -386,7 +386,7 @@ async fn moves(authority: &Authority) {
 
 #[tokio::test]
 async fn anything_else_can_be_said_too() {
-    let behaviour = Authority::honest()
+    let behaviour = Authority::conforming()
         .metadata("token_endpoint", "https://elsewhere.example/token")
         .metadata("jwks_uri", Value::Null)
         .resource_metadata("scopes_supported", json!(["a"]))
@@ -396,13 +396,13 @@ async fn anything_else_can_be_said_too() {
     says(&authority, "jwks_uri", Value::Null).await;
     resource_says(&authority, "scopes_supported", json!(["a"])).await;
     assert_eq!(call(&authority, "greet", "").await.header("www-authenticate"), "Bearer realm=\"x\"");
-    authority.set_behaviour(Authority::honest());
+    authority.set_behaviour(Authority::conforming());
     says(&authority, "jwks_uri", json!(format!("{}/jwks", authority.issuer()))).await;
 }
 
 #[tokio::test]
 async fn the_canary_sings() {
-    let authority = start(Authority::honest()).await;
+    let authority = start(Authority::conforming()).await;
     assert!(try_send(Method::GET, &authority.canary(), &[], String::new()).await.is_err());
-    assert_eq!(authority.observations().canary, 1);
+    assert_eq!(authority.observations().canary_connections, 1);
 }

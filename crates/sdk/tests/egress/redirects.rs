@@ -87,7 +87,7 @@ async fn secrets_stay_at_their_origin() {
     assert_eq!(error.kind(), EgressErrorKind::Redirect);
     assert!(error.to_string().contains("redirects to another origin are not followed"), "{error}");
     assert_eq!(other.connections(), 0);
-    let (_, last) = egress.follow(secret(), &start, Redirects::anywhere(5)).await.unwrap();
+    let (_, last) = egress.follow(secret(), &start, Redirects::any_origin(5)).await.unwrap();
     assert_eq!(last.url(), other.url("/a"));
     let seen = &other.seen()[0];
     assert!(!seen.head.contains("secret"), "{}", seen.head);
@@ -100,10 +100,12 @@ async fn there_is_an_end_to_it() {
     let server = Server::start(|_| {
         Reply::Keep("HTTP/1.1 302 x\r\nlocation: /again\r\ncontent-length: 0\r\n\r\n".to_owned())
     });
-    let error = Egress::new().follow(get(), &target(&server, "/"), Redirects::anywhere(4)).await.unwrap_err();
+    let error =
+        Egress::new().follow(get(), &target(&server, "/"), Redirects::any_origin(4)).await.unwrap_err();
     assert!(error.to_string().contains("too many redirects, at most 4 are followed"), "{error}");
     assert_eq!(server.seen().len(), 5);
-    let error = Egress::new().follow(get(), &target(&server, "/"), Redirects::anywhere(0)).await.unwrap_err();
+    let error =
+        Egress::new().follow(get(), &target(&server, "/"), Redirects::any_origin(0)).await.unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Redirect);
 }
 
@@ -124,7 +126,7 @@ async fn a_redirect_leads_to_nowhere_private() {
         let egress = Egress::builder().policy(policy).build().unwrap();
         let learned =
             Target::configured("https://public.example").unwrap().discovered(&server.url("/")).unwrap();
-        let error = egress.follow(get(), &learned, Redirects::anywhere(5)).await.expect_err(place);
+        let error = egress.follow(get(), &learned, Redirects::any_origin(5)).await.expect_err(place);
         assert!(matches!(error.kind(), EgressErrorKind::Refused(_)), "{place}: {error}");
     }
     assert_eq!(canary.connections(), 0);
@@ -136,7 +138,7 @@ async fn a_location_that_is_none() {
         let server = Server::start(move |_| {
             Reply::Keep(format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"))
         });
-        let outcome = Egress::new().follow(get(), &target(&server, "/"), Redirects::anywhere(5)).await;
+        let outcome = Egress::new().follow(get(), &target(&server, "/"), Redirects::any_origin(5)).await;
         let error = outcome.expect_err(location);
         assert!(!error.to_string().contains("pw"), "{error}");
     }

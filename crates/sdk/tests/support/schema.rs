@@ -41,7 +41,7 @@ pub(super) fn check_answer(revision: Revision, method: &str, message: &Value) {
         _ if method == "tools/call" && result.get("task").is_some() => Some("CreateTaskResult"),
         _ => result_of(method),
     };
-    if let Some(definition) = definition.filter(|definition| schemas.has(name, definition)) {
+    if let Some(definition) = definition.filter(|definition| schemas.has_definition(name, definition)) {
         fail(schemas.check_exactly(name, definition, result), revision, message);
     }
 }
@@ -63,7 +63,8 @@ pub(super) fn check_unsolicited(revision: Revision, message: &Value) {
         return; // a custom notification of the server
     }
     fail(schemas.check_notification(name, message), revision, message);
-    if let Some(definition) = params_of(method).filter(|definition| schemas.has(name, definition)) {
+    if let Some(definition) = params_of(method).filter(|definition| schemas.has_definition(name, definition))
+    {
         let mut params = message["params"].clone();
         if let Some(filter) = params.get_mut("notifications").and_then(Value::as_object_mut) {
             filter.remove("taskIds"); // part of the extension, which has no schema

@@ -9,7 +9,7 @@ use linchpin::client::RevisionCache;
 use linchpin::transport::{OpenFuture, Transport, TransportHandle, Wire};
 use linchpin::{Client, ClientBuilder, Revision, Service};
 use serde_json::Value;
-use spec_check::Transcript;
+use spec_check::Conversation;
 
 use super::{Clock, runtime};
 
@@ -23,8 +23,8 @@ pub(crate) struct SchemaTap {
 #[derive(Default)]
 struct TapRecord {
     /// Messages from the view of the client, and of the server.
-    client: Transcript,
-    server: Transcript,
+    client: Conversation,
+    server: Conversation,
     /// All messages in order, each with whether the client sent it.
     messages: Vec<(bool, Value)>,
     faults: Vec<String>,
@@ -52,8 +52,8 @@ impl SchemaTap {
     fn record(&self, line: &str, sent: bool) {
         let TapRecord { client, server, messages, faults } = &mut *self.heard.lock().unwrap();
         let (from, to) = if sent { (client, server) } else { (server, client) };
-        from.sent(line);
-        faults.extend(to.received(line).err());
+        from.record_sent(line);
+        faults.extend(to.check_received(line).err());
         messages.push((sent, serde_json::from_str(line).unwrap()));
     }
 }
@@ -87,7 +87,7 @@ impl Transport for SchemaTap {
                 tap.record(&line, false);
                 wire.receive(line.as_bytes());
             }
-            wire.ended("the server has ended");
+            wire.report_closed("the server has ended");
         });
         let line: Box<dyn TransportHandle> = Box::new(TapLine(to_server));
         Box::pin(std::future::ready(Ok(line)))

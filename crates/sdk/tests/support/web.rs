@@ -16,7 +16,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use linchpin::Revision;
 use linchpin::server::{Body, HttpEndpoint, HttpService};
 use serde_json::{Value, json};
-use spec_check::Transcript;
+use spec_check::Conversation;
 
 use super::{STATELESS, fault, initialize, stateless_with};
 
@@ -112,7 +112,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
-    transcript: Arc<Mutex<Transcript>>,
+    transcript: Arc<Mutex<Conversation>>,
 }
 
 impl Answer {
@@ -164,14 +164,14 @@ async fn frame(body: &mut Body) -> Option<Bytes> {
 }
 
 /// Records and validates a message. A transport error has no id, which old schemas do not allow.
-fn heard(transcript: &Mutex<Transcript>, text: &str, status: StatusCode) -> Value {
+fn heard(transcript: &Mutex<Conversation>, text: &str, status: StatusCode) -> Value {
     let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
     let is_refusal = status.as_u16() >= 400 && message.get("error").is_some() && message.get("id").is_none();
     if is_refusal {
         assert_eq!(message["jsonrpc"], "2.0", "{text}");
         fault(&message);
     } else {
-        let checked = transcript.lock().unwrap().received(text);
+        let checked = transcript.lock().unwrap().check_received(text);
         checked.unwrap_or_else(|fault| panic!("invalid in its revision: {fault}"));
     }
     message
@@ -193,7 +193,7 @@ pub(crate) struct Events {
     text: String,
     /// Id of the last event with an id.
     pub(crate) last: Option<String>,
-    transcript: Arc<Mutex<Transcript>>,
+    transcript: Arc<Mutex<Conversation>>,
 }
 
 impl Events {
@@ -274,7 +274,7 @@ pub(crate) struct TestClient {
     /// Headers of every request, such as credentials.
     pub(crate) always: Vec<(&'static str, String)>,
     capabilities: Value,
-    transcript: Arc<Mutex<Transcript>>,
+    transcript: Arc<Mutex<Conversation>>,
     next: Arc<Mutex<i64>>,
 }
 
@@ -352,7 +352,7 @@ impl TestClient {
 
     /// Sends a message unchanged.
     pub(crate) async fn send(&self, message: &Value) -> Answer {
-        self.transcript.lock().unwrap().sent(message.to_string());
+        self.transcript.lock().unwrap().record_sent(message.to_string());
         let headers = self.headers(message);
         self.handle(post(message, &borrowed(&headers))).await
     }
@@ -417,7 +417,7 @@ impl TestClient {
 
     /// Records a sent message, whose response will be validated.
     pub(crate) fn record_sent(&self, message: &Value) {
-        self.transcript.lock().unwrap().sent(message.to_string());
+        self.transcript.lock().unwrap().record_sent(message.to_string());
     }
 }
 

@@ -37,18 +37,18 @@ impl Hub {
     /// Applies the fields of a request to an agent.
     pub(super) async fn read_agent(&self, tenant: TenantId, mut agent: Agent, value: Value) -> Result<Agent> {
         let mut form = ObjectReader::new(value)?;
-        let is_given = |form: &ObjectReader, field: &str| form.members.contains_key(field);
-        if is_given(&form, "name") || agent.name.is_empty() {
+        let is_present = |form: &ObjectReader, field: &str| form.members.contains_key(field);
+        if is_present(&form, "name") || agent.name.is_empty() {
             let text = form.string("name", MAX_AGENT_NAME_LEN)?;
             agent.name = check_name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
         }
-        if is_given(&form, "instructions") {
+        if is_present(&form, "instructions") {
             agent.instructions = form.string("instructions", MAX_INSTRUCTIONS_LEN)?.unwrap_or_default();
         }
-        if is_given(&form, "model") {
+        if is_present(&form, "model") {
             agent.model = form.string("model", MAX_MODEL_LEN)?.filter(|model| !model.trim().is_empty());
         }
-        if is_given(&form, "approval") {
+        if is_present(&form, "approval") {
             agent.approval = match form.string("approval", 20)?.as_deref() {
                 None | Some("always-ask") => ApprovalMode::AlwaysAsk,
                 Some("auto") => ApprovalMode::Auto,
@@ -58,7 +58,7 @@ impl Hub {
                 }
             };
         }
-        if is_given(&form, "enabled") {
+        if is_present(&form, "enabled") {
             agent.enabled = form.boolean("enabled")?.unwrap_or(true);
         }
         let limits = [
@@ -66,11 +66,11 @@ impl Hub {
             ("calls_at_once", CONCURRENCY_RANGE, &mut agent.calls_at_once),
         ];
         for (field, range, limit) in limits {
-            if is_given(&form, field) {
+            if is_present(&form, field) {
                 *limit = form.number(field, range)?.and_then(|number| u32::try_from(number).ok());
             }
         }
-        if is_given(&form, "servers") {
+        if is_present(&form, "servers") {
             let servers = form.object("servers")?;
             agent.servers = match servers {
                 Some(servers) => self.read_servers(tenant, servers, &agent.servers).await?,
@@ -130,51 +130,53 @@ impl Hub {
         before: Option<&ToolSelection>,
     ) -> Result<()> {
         let named = || selection.tools.iter().flatten().chain(&selection.trusted);
-        let had = |name: &String| {
+        let was_selected = |name: &String| {
             before.is_some_and(|before| {
-                before.tools.iter().flatten().chain(&before.trusted).any(|had| had == name)
+                before.tools.iter().flatten().chain(&before.trusted).any(|was_selected| was_selected == name)
             })
         };
-        if named().all(had) || self.contact(tenant, server).await?.0.last_synced.is_none() {
+        if named().all(was_selected) || self.contact(tenant, server).await?.0.last_synced.is_none() {
             return Ok(());
         }
         let server = match self.find_server(tenant, &server.to_string()).await {
             Ok(server) if server.settings.credentials == CredentialMode::Shared => server,
             _ => return Ok(()),
         };
-        let known =
+        let existing =
             self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
-        let known: BTreeSet<_> = known.into_iter().map(|(tool, _)| tool.name).collect();
-        let Some(name) = named().find(|name| !had(name) && !known.contains(*name)) else { return Ok(()) };
-        Err(unknown_tool(server.slug.as_str(), name, &known))
+        let existing: BTreeSet<_> = existing.into_iter().map(|(tool, _)| tool.name).collect();
+        let Some(name) = named().find(|name| !was_selected(name) && !existing.contains(*name)) else {
+            return Ok(());
+        };
+        Err(unknown_tool(server.slug.as_str(), name, &existing))
     }
 }
 
 /// Builds the error for an unknown tool, with similar names.
-fn unknown_tool(slug: &str, name: &str, known: &BTreeSet<String>) -> Error {
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+fn unknown_tool(slug: &str, name: &str, existing: &BTreeSet<String>) -> Error {
+    let similarity = |existing: &str| strsim::normalized_damerau_levenshtein(name, existing);
     // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `ALIKE`.
     let length = name.chars().count();
-    let is_near = |known: &&String| {
-        let known = known.chars().count();
-        length.max(known) <= MAX_COMPARED_LEN && 2 * length.min(known) >= length.max(known)
+    let is_similar = |existing: &&String| {
+        let existing = existing.chars().count();
+        length.max(existing) <= MAX_COMPARED_LEN && 2 * length.min(existing) >= length.max(existing)
     };
-    let close = known.iter().filter(is_near).take(MAX_COMPARED);
-    let mut close: Vec<_> = close.map(|known| (likeness(known), known)).collect();
-    close.retain(|(likeness, _)| *likeness >= MIN_SIMILARITY);
+    let close = existing.iter().filter(is_similar).take(MAX_COMPARED);
+    let mut close: Vec<_> = close.map(|existing| (similarity(existing), existing)).collect();
+    close.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
     close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let list = |names: Vec<&String>| {
         let names: Vec<_> = names.into_iter().map(|name| format!("`{}`", shorten(name))).collect();
         names.join(", ")
     };
-    let advice = match (close.is_empty(), known.is_empty()) {
+    let advice = match (close.is_empty(), existing.is_empty()) {
         (false, _) => {
             format!(
                 "did you mean {}?",
                 list(close.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect())
             )
         }
-        (true, false) => format!("it has {}", list(known.iter().take(MAX_LISTED_TOOLS).collect())),
+        (true, false) => format!("it has {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
         (true, true) => "it has no tools".to_owned(),
     };
     let name = shorten(name);
@@ -202,14 +204,14 @@ mod tests {
 
     #[test]
     fn only_names_of_bounded_length_are_compared() {
-        let advice = |name: &str, known: &str| {
-            unknown_tool("up", name, &[known.to_owned()].into()).message().contains("did you mean")
+        let advice = |name: &str, existing: &str| {
+            unknown_tool("up", name, &[existing.to_owned()].into()).message().contains("did you mean")
         };
         assert!(advice("serch", "search"));
         assert!(!advice("s", "search"));
         assert!(advice(&"n".repeat(99), &"n".repeat(100)));
         assert!(!advice(&"n".repeat(100), &"n".repeat(101)));
-        let known = (0..10_000).map(|number| format!("{number:01000}")).collect();
-        assert!(unknown_tool("up", &"n".repeat(1_000), &known).message().contains("it has `"));
+        let existing = (0..10_000).map(|number| format!("{number:01000}")).collect();
+        assert!(unknown_tool("up", &"n".repeat(1_000), &existing).message().contains("it has `"));
     }
 }

@@ -91,15 +91,15 @@ impl Hub {
         actor.require_user()?;
         let all = self.load_all::<Agent>(actor.tenant(), DocumentKind::Agent, None).await?;
         let after = paging.after.as_deref().unwrap_or_default();
-        let mut wanted = all
+        let mut matching = all
             .into_iter()
             .map(|(agent, _)| agent)
             .filter(|agent| agent.id.to_string().as_str() > after && filter.matches(agent));
-        let (mut items, mut known) = (Vec::new(), HashMap::new());
-        for agent in wanted.by_ref().take(paging.limit.clamp(1, MAX_PAGE_SIZE)) {
-            items.push(self.agent_summary(actor.tenant(), &agent, &mut known).await?);
+        let (mut items, mut tool_counts) = (Vec::new(), HashMap::new());
+        for agent in matching.by_ref().take(paging.limit.clamp(1, MAX_PAGE_SIZE)) {
+            items.push(self.agent_summary(actor.tenant(), &agent, &mut tool_counts).await?);
         }
-        let next = wanted.next().and(items.last()).map(|agent| agent.id.to_string());
+        let next = matching.next().and(items.last()).map(|agent| agent.id.to_string());
         Ok(Page { items, next })
     }
 
@@ -113,9 +113,9 @@ impl Hub {
     /// Adds an agent. It needs a name and has no servers unless they are given.
     pub async fn add_agent(&self, actor: Actor, value: Value) -> Result<AgentView> {
         actor.require_user()?;
-        let now = self.world.now();
+        let now = self.platform.now();
         let blank = Agent {
-            id: AgentId::new(&*self.world),
+            id: AgentId::new(&*self.platform),
             name: String::new(),
             instructions: String::new(),
             model: None,
@@ -136,7 +136,7 @@ impl Hub {
         actor.require_user()?;
         let (agent, version) = self.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
         let mut agent = self.read_agent(actor.tenant(), agent, value).await?;
-        agent.updated = self.world.now();
+        agent.updated = self.platform.now();
         self.save_agent(actor, agent, version, "agent.changed").await
     }
 
@@ -193,18 +193,18 @@ impl Hub {
         &self,
         tenant: TenantId,
         agent: &Agent,
-        known: &mut HashMap<ServerId, usize>,
+        tool_counts: &mut HashMap<ServerId, usize>,
     ) -> Result<AgentSummary> {
         let mut tool_count = 0;
         for (server, selection) in &agent.servers {
-            tool_count += match (&selection.tools, known.get(server)) {
+            tool_count += match (&selection.tools, tool_counts.get(server)) {
                 (None, Some(count)) => *count,
                 (None, None) => {
                     let all = self
                         .load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.to_string()))
                         .await?;
                     let count = all.iter().filter(|(tool, _)| !tool.is_gone).count();
-                    *known.entry(*server).or_insert(count)
+                    *tool_counts.entry(*server).or_insert(count)
                 }
                 (Some(tools), _) => tools.len(),
             };

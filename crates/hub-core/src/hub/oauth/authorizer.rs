@@ -30,15 +30,14 @@ impl GrantAuthorizer {
     /// Reloads the grant if a peer hub has stored another one, and fails if the current one was rejected.
     async fn check_grant(&self) -> Result<(), AuthError> {
         let version = self.grants.version().await?;
-        if self.grants.observe_version(version) {
+        if self.grants.replace_last_version(version) {
             self.oauth.reload();
-            let standing =
-                self.status.read().await.map_err(|error| super::grant_store::store_error(&error))?;
-            *lock(&self.rejection) = standing.again;
+            let status = self.status.read().await.map_err(|error| super::grant_store::store_error(&error))?;
+            *lock(&self.rejection) = status.again;
         }
         match &*lock(&self.rejection) {
-            Some(again) if again.version == version => {
-                Err(AuthError::new(AuthErrorKind::SignInRequired, again.why.clone()))
+            Some(reauthorization) if reauthorization.version == version => {
+                Err(AuthError::new(AuthErrorKind::SignInRequired, reauthorization.why.clone()))
             }
             _ => Ok(()),
         }
@@ -63,40 +62,41 @@ impl GrantAuthorizer {
             }
             _ => {}
         }
-        let why =
+        let reason =
             format!("the sign-in to `{slug}` has expired or was revoked: sign in again with `{command}`");
         tracing::info!(server = slug, %error, "OAuth grant rejected; reauthorization required");
-        let again = ReauthorizationRequired { version, why: why.clone() };
+        let again = ReauthorizationRequired { version, why: reason.clone() };
         *lock(&self.rejection) = Some(again.clone());
-        let stored =
-            self.status.change(|standing| standing.again.replace(again.clone()) != Some(again.clone()));
+        let stored = self.status.update(|status| status.again.replace(again.clone()) != Some(again.clone()));
         if let Err(error) = stored.await {
             tracing::warn!(%error, "failed to store the rejection of an OAuth grant");
         }
-        Err(AuthError::new(AuthErrorKind::SignInRequired, why))
+        Err(AuthError::new(AuthErrorKind::SignInRequired, reason))
     }
 
     /// Builds the error for a grant that lacks scopes, and stores the missing scopes for the next sign-in.
-    async fn insufficient_scope_error(&self, wanted: &Scopes) -> AuthError {
+    async fn insufficient_scope_error(&self, required: &Scopes) -> AuthError {
         let GrantAuthorizer { slug, sign_in_command: command, .. } = self;
-        let what = format!("the scope `{}`", escape_invisible(&wanted.to_string()));
+        let requirement = format!("the scope `{}`", escape_invisible(&required.to_string()));
         let granted = self.oauth.granted(&self.url).unwrap_or_default();
-        if !wanted.is_empty() && granted.covers(wanted) {
-            let text =
-                format!("`{slug}` requires {what}, which the grant has: contact the operator of the server");
+        if !required.is_empty() && granted.covers(required) {
+            let text = format!(
+                "`{slug}` requires {requirement}, which the grant has: contact the operator of the server"
+            );
             return AuthError::new(AuthErrorKind::Scope, text);
         }
-        if wanted.is_empty() {
+        if required.is_empty() {
             let text = format!(
                 "`{slug}` requires more scopes but does not name them: ask the operator of the server which \
                  scopes it needs, set them, and sign in again with `{command}`"
             );
             return AuthError::new(AuthErrorKind::Scope, text);
         }
-        if let Err(error) = self.status.change(|standing| standing.add_missing_scopes(wanted.iter())).await {
+        if let Err(error) = self.status.update(|status| status.add_missing_scopes(required.iter())).await {
             tracing::warn!(%error, "failed to store the missing scopes of an OAuth grant");
         }
-        let text = format!("`{slug}` requires {what}: sign in again with `{command}`, which requests it");
+        let text =
+            format!("`{slug}` requires {requirement}: sign in again with `{command}`, which requests it");
         AuthError::new(AuthErrorKind::Scope, text)
     }
 }
@@ -126,7 +126,7 @@ impl Authorize for GrantAuthorizer {
         })
     }
 
-    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.on_response(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, generation: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, generation, status, headers);
     }
 }

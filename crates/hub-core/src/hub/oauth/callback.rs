@@ -30,13 +30,16 @@ impl Hub {
     pub async fn complete_sign_in(self: &Arc<Self>, query: &str, proof: &str) -> Result<SignInView> {
         let (tenant, id) = proof.split_once('.').ok_or_else(no_pending_sign_in)?;
         let tenant: TenantId = tenant.parse().map_err(|_| no_pending_sign_in())?;
-        let (mut waiting, version) = self.load_pending(tenant, id).await?.ok_or_else(no_pending_sign_in)?;
-        let is_late = waiting.is_expired(self.world.now());
-        let is_match = |away: &PendingRedirect| {
-            state_in(query).is_some_and(|state| Secret::new(state) == Secret::new(away.state.as_str()))
+        let (mut pending, version) = self.load_pending(tenant, id).await?.ok_or_else(no_pending_sign_in)?;
+        let is_expired = pending.is_expired(self.platform.now());
+        let is_match = |redirect: &PendingRedirect| {
+            state_in(query).is_some_and(|state| Secret::new(state) == Secret::new(redirect.state.as_str()))
         };
-        let away = waiting.away.take_if(|away| is_match(away) && !is_late).ok_or_else(no_pending_sign_in)?;
-        let server = self.find_server(tenant, &waiting.server.to_string()).await?;
+        let redirect = pending
+            .away
+            .take_if(|redirect| is_match(redirect) && !is_expired)
+            .ok_or_else(no_pending_sign_in)?;
+        let server = self.find_server(tenant, &pending.server.to_string()).await?;
         if !self.is_sign_in_current(tenant, &server, id).await? {
             let text = format!(
                 "the URL, client or issuer of `{}` has changed since this sign-in was started: start it again",
@@ -45,27 +48,28 @@ impl Hub {
             return Err(Error::new(error::ErrorKind::Conflict, "sign_in_outdated", text));
         }
         // Consume the pending sign-in before the token exchange: a second callback, here or at another hub, must fail.
-        match self.save_pending(tenant, &server, id, &waiting, version).await {
+        match self.save_pending(tenant, &server, id, &pending, version).await {
             Err(error) if error.kind() == error::ErrorKind::Conflict => return Err(no_pending_sign_in()),
             kept => kept?,
         }
         let callback = self.options.callback.as_deref().unwrap_or_default();
-        let returned = format!("{callback}?{query}");
+        let redirect_url = format!("{callback}?{query}");
         let (hub, id) = (self.clone(), id.to_owned());
         // Detached: the browser may disconnect before the exchange has finished.
         self.detached(async move {
-            match hub.finish_sign_in(tenant, &server, &waiting, &away, &returned).await {
-                Ok(wanted) => {
-                    waiting.progress = SignInStatus::Done;
-                    waiting.sync_error = hub.sync_after_sign_in(tenant, &server, &waiting, &wanted).await;
+            match hub.finish_sign_in(tenant, &server, &pending, &redirect, &redirect_url).await {
+                Ok(missing_scopes) => {
+                    pending.progress = SignInStatus::Done;
+                    pending.sync_error =
+                        hub.sync_after_sign_in(tenant, &server, &pending, &missing_scopes).await;
                 }
-                Err(error) => waiting.progress = SignInStatus::Failed { error },
+                Err(error) => pending.progress = SignInStatus::Failed { error },
             }
-            if let Err(error) = hub.save_pending(tenant, &server, &id, &waiting, version + 1).await {
+            if let Err(error) = hub.save_pending(tenant, &server, &id, &pending, version + 1).await {
                 tracing::warn!(%error, "failed to store the result of a sign-in");
             }
-            hub.record_sign_in_result(tenant, &id, &waiting).await;
-            hub.view_sign_in(tenant, &id, waiting).await
+            hub.record_sign_in_result(tenant, &id, &pending).await;
+            hub.view_sign_in(tenant, &id, pending).await
         })
         .await
     }
@@ -76,50 +80,55 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: &Server,
-        waiting: &PendingSignIn,
-        away: &PendingRedirect,
-        returned: &str,
+        pending: &PendingSignIn,
+        redirect: &PendingRedirect,
+        redirect_url: &str,
     ) -> Result<Scopes, String> {
         let text = |error: Error| error.message().to_owned();
-        let (owner, tokens) = ((tenant, server.id, waiting.agent), Arc::new(IssuedTokens::default()));
+        let (owner, tokens) = ((tenant, server.id, pending.agent), Arc::new(IssuedTokens::default()));
         let store = Arc::new(PendingGrant::new(None, tokens.clone()));
         let oauth = self.oauth_client(owner, server, store.clone()).await.map_err(text)?;
-        let url = server.transport.remote().map(|place| place.url.clone()).unwrap_or_default();
-        let actor = Actor::new(tenant, waiting.by.parse().map_err(text)?);
-        let (rest, egress) = (Secret::new(away.rest.as_str()), self.connections.egress(actor, server.id));
-        if let Err(error) = oauth.resume_sign_in(&url, &egress, &rest, returned).await {
-            let but = match error.code() {
+        let url = server.transport.remote().map(|endpoint| endpoint.url.clone()).unwrap_or_default();
+        let actor = Actor::new(tenant, pending.by.parse().map_err(text)?);
+        let (flow_state, egress) =
+            (Secret::new(redirect.rest.as_str()), self.connections.egress(actor, server.id));
+        if let Err(error) = oauth.resume_sign_in(&url, &egress, &flow_state, redirect_url).await {
+            let hint = match error.code() {
                 Some("invalid_scope") => self.clear_missing_scopes(owner, server).await.map_err(text)?,
                 _ => "",
             };
-            return Err(escape_invisible(&with_egress_hint(&error.to_string())) + but);
+            return Err(escape_invisible(&with_egress_hint(&error.to_string())) + hint);
         }
-        let proving = Arc::new(TokenProbe::new(oauth));
+        let probe = Arc::new(TokenProbe::new(oauth));
         if let Ok(client) = self
             .connections
-            .connect_unpooled(actor, server, Some(&AuthMaterial::OAuth(proving.clone(), tokens.clone())))
+            .connect_unpooled(actor, server, Some(&AuthMaterial::OAuth(probe.clone(), tokens.clone())))
             .await
         {
             drop(list_tools(&client).await); // other errors are reported by the sync
             client.close().await;
         }
-        if let Some(error) = proving.rejection() {
+        if let Some(error) = probe.rejection() {
             return Err(escape_invisible(&with_egress_hint(&error.to_string())));
         }
-        let nothing = || "the authorization server returned no token: start the sign-in again".to_owned();
-        let given = store.new_grant().ok_or_else(nothing)?;
-        GrantStore::new(self, owner, server, tokens).map_err(text)?.replace(&given).await.map_err(text)?;
-        Ok(proving.missing_scopes(&url))
+        let no_token = || "the authorization server returned no token: start the sign-in again".to_owned();
+        let new_grant = store.new_grant().ok_or_else(no_token)?;
+        GrantStore::new(self, owner, server, tokens)
+            .map_err(text)?
+            .replace(&new_grant)
+            .await
+            .map_err(text)?;
+        Ok(probe.missing_scopes(&url))
     }
 
     /// Clears the missing scopes after the authorization server has rejected them. Returns a note for the error text if
     /// there were any.
     async fn clear_missing_scopes(&self, owner: GrantOwner, server: &Server) -> Result<&'static str> {
-        let place = self.status_store(owner, server)?;
-        if place.read().await?.wanted.is_empty() {
+        let endpoint = self.status_store(owner, server)?;
+        if endpoint.read().await?.wanted.is_empty() {
             return Ok("");
         }
-        place.change(|standing| !std::mem::take(&mut standing.wanted).is_empty()).await?;
+        endpoint.update(|status| !std::mem::take(&mut status.wanted).is_empty()).await?;
         Ok(
             ": the additional scopes that the server required are not requested any more; start the sign-in again",
         )
@@ -131,39 +140,44 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: &Server,
-        waiting: &PendingSignIn,
-        wanted: &Scopes,
+        pending: &PendingSignIn,
+        missing_scopes: &Scopes,
     ) -> Option<String> {
-        let owner = (tenant, server.id, waiting.agent);
-        self.reset_grant_status(owner, server, wanted).await;
+        let owner = (tenant, server.id, pending.agent);
+        self.reset_grant_status(owner, server, missing_scopes).await;
         self.connections.close_server(tenant, server.id);
         self.events.publish(tenant, event_payloads::server(server.id, "credential"));
         let is_known =
-            self.contact(tenant, server.id).await.is_ok_and(|(seen, _)| seen.last_synced.is_some());
+            self.contact(tenant, server.id).await.is_ok_and(|(contact, _)| contact.last_synced.is_some());
         if is_known || !server.settings.enabled {
             self.schedule_sync(tenant, server.id);
             return None;
         }
-        let subject = waiting.agent.map_or(Subject::Hub, Subject::Agent);
+        let subject = pending.agent.map_or(Subject::Hub, Subject::Agent);
         let synced = self.sync(Actor::new(tenant, subject), server, true).await;
         synced.err().map(|error| error.message().to_owned())
     }
 
     /// Resets the grant status after a sign-in or sign-out, except for the scopes that the server still requires.
-    pub(super) async fn reset_grant_status(&self, owner: GrantOwner, server: &Server, wanted: &Scopes) {
+    pub(super) async fn reset_grant_status(
+        &self,
+        owner: GrantOwner,
+        server: &Server,
+        missing_scopes: &Scopes,
+    ) {
         self.oauth_broker.evict(owner);
-        let settled = match self.status_store(owner, server) {
-            Ok(place) => {
-                let change = place.change(|standing| {
-                    let had = standing.again.take().is_some() | !standing.wanted.is_empty();
+        let reset = match self.status_store(owner, server) {
+            Ok(endpoint) => {
+                let change = endpoint.update(|standing| {
+                    let had_status = standing.again.take().is_some() | !standing.wanted.is_empty();
                     standing.wanted.clear();
-                    standing.add_missing_scopes(wanted.iter()) | had
+                    standing.add_missing_scopes(missing_scopes.iter()) | had_status
                 });
                 change.await
             }
             Err(error) => Err(error),
         };
-        if let Err(error) = settled {
+        if let Err(error) = reset {
             tracing::warn!(%error, "failed to store the grant status");
         }
     }

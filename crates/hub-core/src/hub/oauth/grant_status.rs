@@ -53,7 +53,7 @@ impl AuthTraceEntry {
             url: short(step.url),
             status: step.status,
             error: step.error.map(|error| short(&error.to_string())),
-            took_ms: u64::try_from(step.took.as_millis()).unwrap_or(u64::MAX),
+            took_ms: u64::try_from(step.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -78,8 +78,8 @@ pub(super) struct ReauthorizationRequired {
 }
 
 impl GrantStatus {
-    fn append_trace(&mut self, hops: &[AuthTraceEntry]) {
-        self.hops.extend(hops.iter().cloned());
+    fn append_trace(&mut self, trace: &[AuthTraceEntry]) {
+        self.hops.extend(trace.iter().cloned());
         let excess = self.hops.len().saturating_sub(MAX_TRACE_ENTRIES);
         self.hops.drain(..excess);
     }
@@ -88,7 +88,7 @@ impl GrantStatus {
     pub(super) fn add_missing_scopes<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
         let before = self.wanted.len();
         for scope in scopes {
-            if self.wanted.len() < MAX_MISSING_SCOPES && !self.wanted.iter().any(|known| known == scope) {
+            if self.wanted.len() < MAX_MISSING_SCOPES && !self.wanted.iter().any(|missing| missing == scope) {
                 self.wanted.push(scope.to_owned());
             }
         }
@@ -99,9 +99,9 @@ impl GrantStatus {
 /// Trace entries that are not stored yet.
 #[derive(Default)]
 pub(super) struct TraceBuffer {
-    hops: Mutex<HashMap<GrantOwner, Vec<AuthTraceEntry>>>,
+    entries: Mutex<HashMap<GrantOwner, Vec<AuthTraceEntry>>>,
     /// Serializes the writes of grant statuses.
-    writing: tokio::sync::Mutex<()>,
+    write_lock: tokio::sync::Mutex<()>,
 }
 
 /// Access to the stored status of one grant.
@@ -116,50 +116,51 @@ pub(super) struct GrantStatusStore {
 
 impl GrantStatusStore {
     /// Buffers a trace entry. Returns `true` if the buffer was empty, so that the caller must schedule a flush.
-    pub(super) fn buffer_entry(&self, hop: AuthTraceEntry) -> bool {
-        let mut heard = lock(&self.buffer.hops);
-        let hops = heard.entry(self.owner).or_default();
-        hops.push(hop);
-        let excess = hops.len().saturating_sub(MAX_TRACE_ENTRIES);
-        hops.drain(..excess);
-        hops.len() == 1
+    pub(super) fn buffer_entry(&self, entry: AuthTraceEntry) -> bool {
+        let mut buffer = lock(&self.buffer.entries);
+        let trace = buffer.entry(self.owner).or_default();
+        trace.push(entry);
+        let excess = trace.len().saturating_sub(MAX_TRACE_ENTRIES);
+        trace.drain(..excess);
+        trace.len() == 1
     }
 
     /// Stores the buffered trace entries.
     pub(super) async fn flush(&self) {
-        if let Err(error) = self.change(|_| true).await {
+        if let Err(error) = self.update(|_| true).await {
             tracing::debug!(%error, "failed to store the OAuth trace");
         }
     }
 
     /// Reads the status, including buffered trace entries.
     pub(super) async fn read(&self) -> Result<GrantStatus> {
-        let _turn = self.buffer.writing.lock().await;
-        let heard = lock(&self.buffer.hops).get(&self.owner).cloned().unwrap_or_default();
-        let (mut standing, _) = self.load().await?;
-        standing.append_trace(&heard);
-        Ok(standing)
+        let _turn = self.buffer.write_lock.lock().await;
+        let buffer = lock(&self.buffer.entries).get(&self.owner).cloned().unwrap_or_default();
+        let (mut status, _) = self.load().await?;
+        status.append_trace(&buffer);
+        Ok(status)
     }
 
     /// Changes the stored status; `change` returns whether it changed anything.
-    pub(super) async fn change(&self, change: impl Fn(&mut GrantStatus) -> bool) -> Result<()> {
+    pub(super) async fn update(&self, change: impl Fn(&mut GrantStatus) -> bool) -> Result<()> {
         let (tenant, server, _) = self.owner;
-        let _turn = self.buffer.writing.lock().await;
-        let heard = lock(&self.buffer.hops).remove(&self.owner).unwrap_or_default();
-        for tried in 1.. {
-            let (mut standing, version) = self.load().await?;
-            standing.append_trace(&heard);
-            if !change(&mut standing) && heard.is_empty() {
+        let _turn = self.buffer.write_lock.lock().await;
+        let buffer = lock(&self.buffer.entries).remove(&self.owner).unwrap_or_default();
+        for attempt in 1.. {
+            let (mut status, version) = self.load().await?;
+            status.append_trace(&buffer);
+            if !change(&mut status) && buffer.is_empty() {
                 break;
             }
-            let document = document(DocumentKind::Trace, self.id, &standing)?.with_parent(server);
-            let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server));
+            let document = document(DocumentKind::Trace, self.id, &status)?.with_parent(server);
+            let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server));
             match self
                 .store
-                .commit(tenant, Batch::new().change(is_there).change(upsert(document, version)))
+                .commit(tenant, Batch::new().change(require_server).change(upsert(document, version)))
                 .await
             {
-                Err(error) if error.kind() == error::ErrorKind::Conflict && tried < MAX_COMMIT_ATTEMPTS => {} // another hub
+                Err(error) if error.kind() == error::ErrorKind::Conflict && attempt < MAX_COMMIT_ATTEMPTS => {
+                } // another hub
                 Err(error) if error.kind() == error::ErrorKind::NotFound => break, // the server was removed
                 done => return done,
             }

@@ -38,7 +38,7 @@ const LEASE_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::fr
 pub(super) struct GrantStore {
     store: Arc<dyn Store>,
     keys: Arc<KeyRing>,
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     tasks: Arc<TaskSet>,
     owner: GrantOwner,
     label: SecretBinding,
@@ -54,17 +54,17 @@ pub(super) struct GrantStore {
 impl GrantStore {
     pub(super) fn new(
         hub: &Hub,
-        whose: GrantOwner,
+        owner: GrantOwner,
         server: &Server,
         tokens: Arc<IssuedTokens>,
     ) -> Result<Self> {
         Ok(GrantStore {
             store: hub.store.clone(),
             keys: hub.keys.clone(),
-            world: hub.world.clone(),
+            platform: hub.platform.clone(),
             tasks: hub.tasks.clone(),
-            owner: whose,
-            label: grant_binding(server, whose.2)?,
+            owner,
+            label: grant_binding(server, owner.2)?,
             tokens,
             last_version: AtomicU64::new(u64::MAX),
             version_in_use: AtomicU64::default(),
@@ -89,7 +89,7 @@ impl GrantStore {
     }
 
     /// Sets the last seen version of the grant. Returns whether it differs from the previous one.
-    pub(super) fn observe_version(&self, version: u64) -> bool {
+    pub(super) fn replace_last_version(&self, version: u64) -> bool {
         self.last_version.swap(version, Ordering::Relaxed) != version
     }
 
@@ -130,7 +130,8 @@ impl GrantStore {
         }
         let saved = self.keys.seal_secret(tenant, &self.label, &server.to_string(), record, before).await?;
         let action = if before == 0 { "grant.given" } else { "grant.renewed" };
-        let mut entry = AuditEntry::new(self.world.now(), "hub", action).with("server", server.to_string());
+        let mut entry =
+            AuditEntry::new(self.platform.now(), "hub", action).with("server", server.to_string());
         let mut batch =
             Batch::new().change(StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server)));
         if let Some(agent) = agent {
@@ -166,42 +167,42 @@ impl GrantStore {
 
     async fn acquire_lease(&self) -> Result<RefreshLease> {
         let (tenant, key) = (self.owner.0, DocumentKey::new(DocumentKind::Lease, self.label.id));
-        let (mut seen, mut pause) = ((0, Instant::now()), LEASE_POLL.0);
+        let (mut last_lease, mut delay) = ((0, Instant::now()), LEASE_POLL.0);
         loop {
             let found = self.store.document(tenant, &key).await?;
             let (is_held, version) =
                 found.map_or((false, 0), |stored| (stored.document.body["is_held"] == true, stored.version));
-            if version != seen.0 {
-                seen = (version, Instant::now());
+            if version != last_lease.0 {
+                last_lease = (version, Instant::now());
             }
-            if !is_held || seen.1.elapsed() >= LEASE_TIMEOUT {
+            if !is_held || last_lease.1.elapsed() >= LEASE_TIMEOUT {
                 let lease = document(DocumentKind::Lease, self.label.id, &json!({ "is_held": true }))?
                     .with_parent(self.owner.1);
                 match self.store.commit(tenant, Batch::new().change(upsert(lease.clone(), version))).await {
                     Ok(()) => {
-                        let (held, finished) = oneshot::channel();
+                        let (release_signal, released) = oneshot::channel();
                         self.tasks.spawn(renew_lease(
                             self.store.clone(),
                             tenant,
                             lease,
                             version + 1,
-                            finished,
+                            released,
                         ));
-                        return Ok(RefreshLease { _held: held });
+                        return Ok(RefreshLease { _release_signal: release_signal });
                     }
                     Err(error) if error.kind() == error::ErrorKind::Conflict => {} // another hub took the lease
                     Err(error) => return Err(error),
                 }
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LEASE_POLL.1);
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(LEASE_POLL.1);
         }
     }
 }
 
 /// Guard of the refresh lease. The lease is released on drop.
 struct RefreshLease {
-    _held: oneshot::Sender<()>,
+    _release_signal: oneshot::Sender<()>,
 }
 
 /// Rewrites a lease until its guard is dropped, then releases it unless another hub has taken it.
@@ -210,11 +211,11 @@ async fn renew_lease(
     tenant: TenantId,
     mut lease: Document,
     mut version: u64,
-    mut finished: oneshot::Receiver<()>,
+    mut released: oneshot::Receiver<()>,
 ) {
     let mut is_held = true;
     while is_held {
-        is_held = tokio::time::timeout(LEASE_HEARTBEAT, &mut finished).await.is_err();
+        is_held = tokio::time::timeout(LEASE_HEARTBEAT, &mut released).await.is_err();
         lease.body = json!({ "is_held": is_held });
         match store.commit(tenant, Batch::new().change(upsert(lease.clone(), version))).await {
             Ok(()) => version += 1,

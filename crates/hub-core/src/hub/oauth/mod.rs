@@ -107,16 +107,16 @@ impl Hub {
         };
         let owner = (actor.tenant(), server.id, agent);
         let id = grant_binding(server, agent)?.id;
-        let known = lock(&self.oauth_broker.authorizers).get(&owner).cloned();
-        let known = known.filter(|known| known.version == server.version);
-        let known = if let Some(known) = known {
-            known
+        let cached = lock(&self.oauth_broker.authorizers).get(&owner).cloned();
+        let cached = cached.filter(|cached| cached.version == server.version);
+        let cached = if let Some(cached) = cached {
+            cached
         } else {
-            let known = self.build_authorizer(owner, server).await?;
-            lock(&self.oauth_broker.authorizers).insert(owner, known.clone());
-            known
+            let cached = self.build_authorizer(owner, server).await?;
+            lock(&self.oauth_broker.authorizers).insert(owner, cached.clone());
+            cached
         };
-        let proof = AuthMaterial::OAuth(known.authorizer, known.tokens);
+        let proof = AuthMaterial::OAuth(cached.authorizer, cached.tokens);
         Ok(Some(ConnectionCredential { id, version: 0, proof }))
     }
 
@@ -129,7 +129,7 @@ impl Hub {
             status: self.status_store(owner, server)?,
             slug: server.slug.as_str().to_owned(),
             sign_in_command: self.sign_in_command(owner, server).await?,
-            url: server.transport.remote().map(|place| place.url.clone()).unwrap_or_default(),
+            url: server.transport.remote().map(|status_store| status_store.url.clone()).unwrap_or_default(),
             rejection: Mutex::default(),
         };
         Ok(CachedAuthorizer { version: server.version, authorizer: Arc::new(guarded), tokens })
@@ -137,8 +137,8 @@ impl Hub {
 
     /// Returns the store of the grant status.
     fn status_store(&self, owner: GrantOwner, server: &Server) -> Result<GrantStatusStore> {
-        let (heard, store) = (self.oauth_broker.trace_buffer.clone(), self.store.clone());
-        Ok(GrantStatusStore { buffer: heard, store, owner, id: grant_binding(server, owner.2)?.id })
+        let (trace_buffer, store) = (self.oauth_broker.trace_buffer.clone(), self.store.clone());
+        Ok(GrantStatusStore { buffer: trace_buffer, store, owner, id: grant_binding(server, owner.2)?.id })
     }
 
     /// Returns the command that signs in to the server.
@@ -175,16 +175,16 @@ impl Hub {
     ) -> Result<OAuth> {
         let (client_id, scopes, issuer) = oauth_settings(server)?;
         let (tenant, _, agent) = owner;
-        let (world, clock) = (self.world.clone(), self.world.clone());
-        let (place, tasks) = (self.status_store(owner, server)?, self.tasks.clone());
+        let (platform, clock) = (self.platform.clone(), self.platform.clone());
+        let (status_store, tasks) = (self.status_store(owner, server)?, self.tasks.clone());
         let mut oauth = OAuth::new(CLIENT_NAME)
             .store(store)
             .account(agent.map(|agent| agent.to_string()).unwrap_or_default())
-            .clock(move || world.now().into())
+            .clock(move || platform.now().into())
             .on_step(move |step| {
-                if place.buffer_entry(AuthTraceEntry::new(clock.now(), step)) {
-                    let place = place.clone();
-                    tasks.spawn(async move { place.flush().await });
+                if status_store.buffer_entry(AuthTraceEntry::new(clock.now(), step)) {
+                    let status_store = status_store.clone();
+                    tasks.spawn(async move { status_store.flush().await });
                 }
             });
         if let Some(id) = client_id {
@@ -214,8 +214,8 @@ impl Hub {
     ) -> Result<Vec<AuthTraceEntry>> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;
-        let place = self.status_store((actor.tenant(), server.id, agent), &server)?;
-        Ok(place.read().await?.hops.into())
+        let status_store = self.status_store((actor.tenant(), server.id, agent), &server)?;
+        Ok(status_store.read().await?.hops.into())
     }
 
     /// Returns the grant status of a server with the recommended action.
@@ -229,23 +229,23 @@ impl Hub {
         let server = self.find_server(actor.tenant(), name).await?;
         let owner = (actor.tenant(), server.id, agent);
         oauth_settings(&server)?;
-        let place = self.status_store(owner, &server)?;
-        let (standing, command) = (place.read().await?, self.sign_in_command(owner, &server).await?);
+        let status_store = self.status_store(owner, &server)?;
+        let (status, command) = (status_store.read().await?, self.sign_in_command(owner, &server).await?);
         let grant = self.grant_version(owner.0, &grant_binding(&server, agent)?).await?;
-        let again = standing.again.filter(|again| grant == Some(again.version));
-        let (signed_in, advice) = match (grant, again) {
+        let reauthorization = status.again.filter(|reauthorization| grant == Some(reauthorization.version));
+        let (signed_in, advice) = match (grant, reauthorization) {
             (None, _) => (GrantState::No, Some(format!("sign in with `{command}`"))),
-            (Some(_), Some(again)) => (GrantState::Again, Some(again.why)),
-            (Some(_), None) if standing.wanted.is_empty() => (GrantState::Yes, None),
+            (Some(_), Some(reauthorization)) => (GrantState::Again, Some(reauthorization.why)),
+            (Some(_), None) if status.wanted.is_empty() => (GrantState::Yes, None),
             (Some(_), None) => {
                 let text = format!(
                     "some tools of the server require the scope `{}`: sign in again with `{command}`",
-                    standing.wanted.join(" ")
+                    status.wanted.join(" ")
                 );
                 (GrantState::Yes, Some(text))
             }
         };
-        Ok(GrantStatusView { signed_in, wanted: standing.wanted, advice, hops: standing.hops.into() })
+        Ok(GrantStatusView { signed_in, wanted: status.wanted, advice, hops: status.hops.into() })
     }
 }
 

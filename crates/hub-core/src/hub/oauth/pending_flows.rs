@@ -105,8 +105,8 @@ impl Hub {
             .keys
             .seal_secret(tenant, &label, &server.id.to_string(), &Secret::new(text), version)
             .await?;
-        let is_there = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
-        self.store.commit(tenant, Batch::new().change(is_there).change(record)).await
+        let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
+        self.store.commit(tenant, Batch::new().change(require_server).change(record)).await
     }
 
     /// Reports whether the sign-in was started with the current URL, client and issuer of the server.
@@ -137,11 +137,11 @@ impl Hub {
     async fn load_pending_by_id(
         &self,
         tenant: TenantId,
-        place: SecretId,
+        secret_id: SecretId,
     ) -> Result<Option<(PendingSignIn, u64)>> {
         let Some((text, _, version)) = self
             .keys
-            .open_secret(tenant, place)
+            .open_secret(tenant, secret_id)
             .await?
             .filter(|(_, sealed, _)| sealed.kind == KIND_PENDING_SIGN_IN)
         else {
@@ -169,16 +169,16 @@ impl Hub {
 
     /// Deletes expired and unreadable sign-ins of a server. Returns the number of pending ones.
     pub(in crate::hub) async fn prune_expired(&self, tenant: TenantId, server: ServerId) -> Result<usize> {
-        let (now, mut count) = (self.world.now(), 0);
+        let (now, mut count) = (self.platform.now(), 0);
         for StoredDocument { document, .. } in
             self.load_documents(tenant, DocumentKind::Secret, Some(&server.to_string())).await?
         {
-            let (key, place) = (document.key.clone(), document.key.id.parse()?);
+            let (key, secret_id) = (document.key.clone(), document.key.id.parse()?);
             if !document.parse_body::<SealedSecret>().is_ok_and(|sealed| sealed.kind == KIND_PENDING_SIGN_IN)
             {
                 continue;
             }
-            let waiting = match self.load_pending_by_id(tenant, place).await {
+            let waiting = match self.load_pending_by_id(tenant, secret_id).await {
                 Ok(None) => continue,
                 Ok(Some((waiting, _))) => Some(waiting),
                 Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {

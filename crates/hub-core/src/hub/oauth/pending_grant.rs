@@ -69,9 +69,9 @@ impl TokenProbe {
 
     /// Returns the scopes that the server at `url` requires and that were not granted.
     pub(super) fn missing_scopes(&self, url: &str) -> Scopes {
-        let (wanted, granted) =
+        let (required, granted) =
             (lock(&self.missing_scopes).clone(), self.oauth.granted(url).unwrap_or_default());
-        wanted.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
+        required.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
     }
 
     /// Returns the error of the rejected token.
@@ -88,9 +88,9 @@ impl Authorize for TokenProbe {
     fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
         Box::pin(async move {
             if is_insufficient_scope(&refusal) {
-                let mut wanted = lock(&self.missing_scopes);
-                let more = refusal.challenge.scope.unwrap_or_default();
-                *wanted = wanted.iter().chain(more.iter()).collect();
+                let mut required = lock(&self.missing_scopes);
+                let required_scope = refusal.challenge.scope.unwrap_or_default();
+                *required = required.iter().chain(required_scope.iter()).collect();
                 return Ok(false);
             }
             let done = self.oauth.on_rejected(request, refusal).await;
@@ -99,7 +99,7 @@ impl Authorize for TokenProbe {
         })
     }
 
-    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
-        self.oauth.on_response(request, mark, status, headers);
+    fn on_response(&self, request: Request<'_>, generation: u64, status: u16, headers: &HeaderMap) {
+        self.oauth.on_response(request, generation, status, headers);
     }
 }

@@ -100,20 +100,23 @@ impl Hub {
         let (oauth, tokens) = self.oauth_for_reauthorization(owner, &server).await?;
         let oauth = {
             let captured = captured.clone();
-            oauth.on_detached_redirect(callback, move |url, rest| {
-                *lock(&captured) = Some((url, rest));
+            oauth.on_detached_redirect(callback, move |url, flow_state| {
+                *lock(&captured) = Some((url, flow_state));
                 async { Ok(()) }
             })
         };
         self.check_capacity(tenant, server.id).await?;
-        let used =
+        let challenge_result =
             tokio::time::timeout(DISCOVERY_TIMEOUT, self.trigger_challenge(actor, &server, &oauth, tokens))
                 .await;
         let captured = lock(&captured).take();
-        let (progress, away) = match (captured, used) {
-            (Some((url, rest)), _) => {
+        let (progress, redirect) = match (captured, challenge_result) {
+            (Some((url, flow_state)), _) => {
                 let state = url.split_once('?').and_then(|(_, query)| state_in(query)).unwrap_or_default();
-                (SignInStatus::Waiting, Some(PendingRedirect { url, state, rest: rest.expose().to_owned() }))
+                (
+                    SignInStatus::Waiting,
+                    Some(PendingRedirect { url, state, rest: flow_state.expose().to_owned() }),
+                )
             }
             (None, Ok(Ok(()))) => (SignInStatus::NotNeeded, None),
             (None, Ok(Err(error))) => (SignInStatus::Failed { error }, None),
@@ -123,22 +126,22 @@ impl Hub {
                 (SignInStatus::Failed { error }, None)
             }
         };
-        let id = Digest::from_bytes(random(&*self.world)).to_string();
-        let waiting = PendingSignIn {
+        let id = Digest::from_bytes(random(&*self.platform)).to_string();
+        let pending = PendingSignIn {
             server: server.id,
             agent,
             by: actor.subject().to_string(),
-            created: self.world.now(),
+            created: self.platform.now(),
             progress,
             sync_error: None,
-            away,
+            away: redirect,
         };
-        if waiting.progress == SignInStatus::Waiting {
-            self.save_pending(tenant, &server, &id, &waiting, 0).await?;
+        if pending.progress == SignInStatus::Waiting {
+            self.save_pending(tenant, &server, &id, &pending, 0).await?;
         } else {
-            self.record_sign_in_result(tenant, &id, &waiting).await;
+            self.record_sign_in_result(tenant, &id, &pending).await;
         }
-        self.view_sign_in(tenant, &id, waiting).await
+        self.view_sign_in(tenant, &id, pending).await
     }
 
     /// Builds an OAuth client with the previous registration, without tokens. It requests the missing scopes as well.
@@ -151,10 +154,10 @@ impl Hub {
         let before = GrantStore::new(self, owner, server, tokens.clone())?.without_tokens().await?;
         let store = PendingGrant::new(before, tokens.clone());
         let mut oauth = self.oauth_client(owner, server, store).await?;
-        let mut wanted = self.status_store(owner, server)?.read().await?.wanted;
-        if !wanted.is_empty() {
-            wanted.extend(oauth_settings(server)?.1.iter().cloned());
-            oauth = oauth.scopes(wanted);
+        let mut missing_scopes = self.status_store(owner, server)?.read().await?.wanted;
+        if !missing_scopes.is_empty() {
+            missing_scopes.extend(oauth_settings(server)?.1.iter().cloned());
+            oauth = oauth.scopes(missing_scopes);
         }
         Ok((oauth, tokens))
     }
@@ -174,8 +177,8 @@ impl Hub {
         let listed = list_tools(&client).await;
         client.close().await;
         listed.map_err(|error| escape_invisible(&with_egress_hint(&error.to_string())))?;
-        let Some(place) = server.transport.remote() else { return Ok(()) };
-        match oauth.sign_in(&place.url, &self.connections.egress(actor, server.id)).await {
+        let Some(endpoint) = server.transport.remote() else { return Ok(()) };
+        match oauth.sign_in(&endpoint.url, &self.connections.egress(actor, server.id)).await {
             // No OAuth metadata can be loaded: no sign-in is needed.
             Err(error) if matches!(error.kind(), AuthErrorKind::Metadata | AuthErrorKind::Unreachable) => {
                 Ok(())
@@ -185,21 +188,21 @@ impl Hub {
     }
 
     /// Records the end of a sign-in in the audit and publishes it.
-    pub(super) async fn record_sign_in_result(&self, tenant: TenantId, id: &str, waiting: &PendingSignIn) {
-        let PendingSignIn { server, agent, by, progress, .. } = waiting;
+    pub(super) async fn record_sign_in_result(&self, tenant: TenantId, id: &str, pending: &PendingSignIn) {
+        let PendingSignIn { server, agent, by, progress, .. } = pending;
         let status = match progress {
             SignInStatus::Done => "done",
             SignInStatus::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry = crate::audit::AuditEntry::new(self.world.now(), by, "sign_in.over")
+        let mut entry = crate::audit::AuditEntry::new(self.platform.now(), by, "sign_in.over")
             .with("server", server.to_string())
             .with("status", status);
         if let Some(agent) = agent {
             entry = entry.with("agent", agent.to_string());
         }
         let body = json!({ "sign_in": id, "server": server, "agent": agent, "status": status,
-            "sync_error": waiting.sync_error });
+            "sync_error": pending.sync_error });
         let event = NewEvent::new("sign_in", body);
         if let Err(error) =
             self.store.commit(tenant, Batch::new().audit(entry).with_event(event.clone())).await
@@ -211,36 +214,37 @@ impl Hub {
 
     /// Returns a sign-in that this user has started.
     pub async fn sign_in_view(&self, actor: Actor, id: &str) -> Result<SignInView> {
-        let waiting = self.own_sign_in(actor, id).await?;
-        self.view_sign_in(actor.tenant(), id, waiting).await
+        let pending = self.own_sign_in(actor, id).await?;
+        self.view_sign_in(actor.tenant(), id, pending).await
     }
 
     /// Returns the authorization URL, and the proof that the callback must present.
     pub async fn sign_in_redirect(&self, actor: Actor, id: &str) -> Result<(String, String)> {
-        let waiting = self.own_sign_in(actor, id).await?;
-        let over = || {
+        let pending = self.own_sign_in(actor, id).await?;
+        let finished_error = || {
             Error::new(
                 error::ErrorKind::Conflict,
                 "sign_in_over",
                 "this sign-in has finished: start a new one",
             )
         };
-        let away = waiting.away.filter(|_| waiting.progress == SignInStatus::Waiting).ok_or_else(over)?;
-        Ok((away.url, format!("{}.{id}", actor.tenant())))
+        let redirect =
+            pending.away.filter(|_| pending.progress == SignInStatus::Waiting).ok_or_else(finished_error)?;
+        Ok((redirect.url, format!("{}.{id}", actor.tenant())))
     }
 
     async fn own_sign_in(&self, actor: Actor, id: &str) -> Result<PendingSignIn> {
         actor.require_user()?;
         let unknown = || Error::not_found("sign-in", crate::text::shorten(id));
         let found = self.load_pending(actor.tenant(), id).await?;
-        let found = found.map(|(waiting, _)| waiting);
-        let mut waiting =
-            found.filter(|waiting| waiting.by == actor.subject().to_string()).ok_or_else(unknown)?;
-        if waiting.progress == SignInStatus::Waiting && waiting.is_expired(self.world.now()) {
+        let found = found.map(|(pending, _)| pending);
+        let mut pending =
+            found.filter(|pending| pending.by == actor.subject().to_string()).ok_or_else(unknown)?;
+        if pending.progress == SignInStatus::Waiting && pending.is_expired(self.platform.now()) {
             let error = "the sign-in was not completed within ten minutes: start it again".to_owned();
-            waiting.progress = SignInStatus::Failed { error };
+            pending.progress = SignInStatus::Failed { error };
         }
-        Ok(waiting)
+        Ok(pending)
     }
 
     /// Deletes a grant and revokes its tokens, if the authorization server supports it. Returns whether there was a grant.
@@ -260,15 +264,15 @@ impl Hub {
         let owner = (tenant, server.id, agent);
         let oauth =
             self.oauth_client(owner, &server, GrantStore::new(self, owner, &server, Arc::default())?).await?;
-        let Some(place) = server.transport.remote() else { return Ok(false) };
+        let Some(endpoint) = server.transport.remote() else { return Ok(false) };
         let entry = self.entry(actor, "grant.dropped").with("server", server.id.to_string());
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
-        let given_back = oauth.sign_out(&place.url, &self.connections.egress(actor, server.id)).await;
+        let revoked = oauth.sign_out(&endpoint.url, &self.connections.egress(actor, server.id)).await;
         self.reset_grant_status(owner, &server, &Scopes::default()).await;
         self.connections.close_server(tenant, server.id);
         self.events.publish(tenant, event_payloads::server(server.id, "credential"));
-        given_back.map_err(|error| {
+        revoked.map_err(|error| {
             Error::new(
                 error::ErrorKind::Unavailable,
                 "not_revoked",
@@ -281,11 +285,11 @@ impl Hub {
         &self,
         tenant: TenantId,
         id: &str,
-        waiting: PendingSignIn,
+        pending: PendingSignIn,
     ) -> Result<SignInView> {
-        let PendingSignIn { server, agent, progress, sync_error, created, .. } = waiting;
+        let PendingSignIn { server, agent, progress, sync_error, created, .. } = pending;
         let found = self.find_server(tenant, &server.to_string()).await?;
-        let hops = self.status_store((tenant, server, agent), &found)?.read().await?.hops.into();
+        let trace = self.status_store((tenant, server, agent), &found)?.read().await?.hops.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
         let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
         Ok(SignInView {
@@ -297,7 +301,7 @@ impl Hub {
             progress,
             sync_error,
             created,
-            hops,
+            hops: trace,
         })
     }
 }

@@ -35,7 +35,7 @@ const WRONG_KEY_FILE: &str = "wrong_key_file";
 /// Tenant keys of a hub and the secrets that they encrypt.
 pub struct KeyRing {
     store: Arc<dyn Store>,
-    world: Arc<dyn Platform>,
+    platform: Arc<dyn Platform>,
     file: tokio::sync::Mutex<KeyFile>,
     hub_secrets: Arc<HubSecrets>,
     cache: Arc<Mutex<KeyCache>>,
@@ -86,13 +86,13 @@ pub struct SealedSecret {
 
 impl KeyRing {
     /// Creates the key ring with the root keys of this file.
-    pub fn new(store: Arc<dyn Store>, world: Arc<dyn Platform>, file: KeyFile) -> Self {
+    pub fn new(store: Arc<dyn Store>, platform: Arc<dyn Platform>, file: KeyFile) -> Self {
         let (hub_secrets, cache) = (file.hub_secrets().clone(), Arc::<Mutex<KeyCache>>::default());
         if let Some(shared) = store.shared() {
             let open = cache.clone();
-            shared.on_invalidation(move |what| lock(&open).invalidate(what));
+            shared.on_invalidation(move |invalidation| lock(&open).invalidate(invalidation));
         }
-        KeyRing { store, world, file: tokio::sync::Mutex::new(file), hub_secrets, cache }
+        KeyRing { store, platform, file: tokio::sync::Mutex::new(file), hub_secrets, cache }
     }
 
     /// Returns the secrets of the hub, which are redacted in the results of servers.
@@ -155,7 +155,7 @@ impl KeyRing {
     /// Creates the first key of a tenant, wrapped by a root key that no rotation has removed.
     async fn create_first(&self, file: &mut KeyFile, tenant: TenantId) -> Result<()> {
         file.reload().map_err(|error| key_file_error(&error))?;
-        let (key, mut wrapped) = file.root().create_tenant_key(&*self.world, tenant, 0);
+        let (key, mut wrapped) = file.root().create_tenant_key(&*self.platform, tenant, 0);
         match self.insert(tenant, &wrapped).await {
             Err(error) if error.kind() == error::ErrorKind::Conflict => return Ok(()), // a peer hub was first
             added => added?,
@@ -182,7 +182,7 @@ impl KeyRing {
             if file.root().id == wrapped.root {
                 break;
             }
-            wrapped = file.root().wrap(&*self.world, &key);
+            wrapped = file.root().wrap(&*self.platform, &key);
             let change = StoreChange::Put { document: to_document(&wrapped)?, version };
             match self.store.commit(tenant, Batch::new().change(change)).await {
                 Err(error) if error.kind() == error::ErrorKind::Conflict => break, // the rotation has wrapped the key
@@ -194,7 +194,7 @@ impl KeyRing {
 
     /// Stores a new tenant key.
     async fn insert(&self, tenant: TenantId, wrapped: &WrappedTenantKey) -> Result<()> {
-        let entry = AuditEntry::new(self.world.now(), "hub", "key.made").with("number", wrapped.number);
+        let entry = AuditEntry::new(self.platform.now(), "hub", "key.made").with("number", wrapped.number);
         let batch = Batch::new().change(StoreChange::Put { document: to_document(wrapped)?, version: 0 });
         self.store.commit(tenant, batch.audit(entry)).await
     }
@@ -221,7 +221,7 @@ impl KeyRing {
     pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
         let keys = self.tenant_key(tenant).await?;
         let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
-        Ok(newest.seal(&*self.world, label, text))
+        Ok(newest.seal(&*self.platform, label, text))
     }
 
     /// Decrypts with the key of the tenant that was used for encryption.
@@ -320,6 +320,10 @@ fn key_file_error(error: &KeyFileError) -> Error {
     Error::new(error::ErrorKind::Unavailable, "key_file_unusable", error.to_string())
 }
 
-fn damaged_error(what: &str) -> Error {
-    Error::new(error::ErrorKind::Internal, "not_readable", format!("{what} is damaged: restore a backup"))
+fn damaged_error(invalidation: &str) -> Error {
+    Error::new(
+        error::ErrorKind::Internal,
+        "not_readable",
+        format!("{invalidation} is damaged: restore a backup"),
+    )
 }

@@ -73,7 +73,7 @@ impl KeyRing {
         for (wrapped, _) in self.list_wrapped().await? {
             unwrap_key(file, &wrapped)?;
         }
-        file.add_root(file_lock, &*self.world).map_err(|error| key_file_write_error(&error))?;
+        file.add_root(file_lock, &*self.platform).map_err(|error| key_file_write_error(&error))?;
         let mut count = 0;
         // Repeated until a pass changes nothing: a tenant may be added during the rotation.
         for _ in 0..MAX_ATTEMPTS {
@@ -85,16 +85,17 @@ impl KeyRing {
             if left.is_empty() {
                 file.reload().map_err(|error| key_file_error(&error))?;
                 done.iter().try_for_each(|(wrapped, _)| file.root().unwrap(wrapped).map(drop))?;
-                file.remove_old_roots(file_lock, &*self.world)
+                file.remove_old_roots(file_lock, &*self.platform)
                     .map_err(|error| key_file_write_error(&error))?;
                 return Ok(count);
             }
             for (wrapped, version) in left {
                 lease.renew().await?;
-                let again = file.root().wrap(&*self.world, &unwrap_key(file, &wrapped)?);
-                let entry = AuditEntry::new(self.world.now(), "hub", "key.rotated")
-                    .with("root", again.root.to_string());
-                let batch = Batch::new().change(StoreChange::Put { document: to_document(&again)?, version });
+                let rewrapped = file.root().wrap(&*self.platform, &unwrap_key(file, &wrapped)?);
+                let entry = AuditEntry::new(self.platform.now(), "hub", "key.rotated")
+                    .with("root", rewrapped.root.to_string());
+                let batch =
+                    Batch::new().change(StoreChange::Put { document: to_document(&rewrapped)?, version });
                 self.store.commit(wrapped.tenant, batch.audit(entry)).await?;
                 count += 1;
             }
@@ -144,7 +145,7 @@ impl KeyRing {
         let _guard = self.file.lock().await; // a concurrent load would cache the previous keys
         let stored = self.load_wrapped(tenant).await?;
         let Some((last, _)) = stored.last() else { return Ok(None) };
-        let (newest, wrapped) = file.root().create_tenant_key(&*self.world, tenant, last.number);
+        let (newest, wrapped) = file.root().create_tenant_key(&*self.platform, tenant, last.number);
         self.insert(tenant, &wrapped).await?;
         let mut keys =
             stored.iter().map(|(wrapped, _)| unwrap_key(file, wrapped)).collect::<Result<Vec<_>>>()?;
@@ -163,13 +164,20 @@ impl KeyRing {
         let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
         for _ in 0..MAX_ATTEMPTS {
             let StoredDocument { document, version } = stored;
-            let (key, kept) = (document.key.clone(), document.clone().parse_body::<SealedSecret>()?);
+            let (key, sealed_secret) = (document.key.clone(), document.clone().parse_body::<SealedSecret>()?);
             let id = key.id.parse().map_err(|_| damaged_error("a secret"))?;
-            let label = SecretBinding { id, kind: kept.kind.clone(), bound_to: kept.bound_to.clone() };
-            let bytes = unhex(&kept.bytes).ok_or_else(|| damaged_error("a secret"))?;
-            let opened = decrypt(keys, &label, &bytes)?;
-            let again = SealedSecret { bytes: hex(&newest.seal(&*self.world, &label, &opened)), ..kept };
-            let document = Document { body: Document::new(key.clone(), &again)?.body, ..document };
+            let label = SecretBinding {
+                id,
+                kind: sealed_secret.kind.clone(),
+                bound_to: sealed_secret.bound_to.clone(),
+            };
+            let bytes = unhex(&sealed_secret.bytes).ok_or_else(|| damaged_error("a secret"))?;
+            let plaintext = decrypt(keys, &label, &bytes)?;
+            let rewrapped = SealedSecret {
+                bytes: hex(&newest.seal(&*self.platform, &label, &plaintext)),
+                ..sealed_secret
+            };
+            let document = Document { body: Document::new(key.clone(), &rewrapped)?.body, ..document };
             match self.store.commit(tenant, Batch::new().change(StoreChange::Put { document, version })).await
             {
                 Err(error)
@@ -188,13 +196,13 @@ impl KeyRing {
 /// Lease on key rotation, held by one hub of a cluster at a time.
 struct RotationLease<'a> {
     keys: &'a KeyRing,
-    until: Timestamp,
+    expires_at: Timestamp,
     version: u64,
 }
 
 impl<'a> RotationLease<'a> {
     async fn acquire(keys: &'a KeyRing) -> Result<Self> {
-        let now = keys.world.now();
+        let now = keys.platform.now();
         let found = keys.store.document(LOCAL, &lease_key()).await?;
         let (until, version) = found.map_or((None, 0), |StoredDocument { document, version }| {
             (document.body["until"].as_str().and_then(|until| until.parse::<Timestamp>().ok()), version)
@@ -202,22 +210,22 @@ impl<'a> RotationLease<'a> {
         if until.is_some_and(|until| until > now) {
             return Err(rotation_running());
         }
-        let mut lease = RotationLease { keys, until: now, version };
+        let mut lease = RotationLease { keys, expires_at: now, version };
         lease.renew().await?;
         Ok(lease)
     }
 
     /// Extends the lease after half of its time.
     async fn renew(&mut self) -> Result<()> {
-        let now = self.keys.world.now();
-        if now < self.until.saturating_sub(LEASE_TTL / 2).unwrap_or(now) {
+        let now = self.keys.platform.now();
+        if now < self.expires_at.saturating_sub(LEASE_TTL / 2).unwrap_or(now) {
             return Ok(());
         }
         let until = now.saturating_add(LEASE_TTL).unwrap_or(now);
         self.write(Some(until)).await.map_err(|error| {
             if error.kind() == error::ErrorKind::Conflict { rotation_running() } else { error }
         })?;
-        self.until = until;
+        self.expires_at = until;
         Ok(())
     }
 

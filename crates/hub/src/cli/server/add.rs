@@ -58,7 +58,7 @@ pub(crate) struct Add {
 
 impl Add {
     /// Returns the given fields. The configuration file and the API use the same names.
-    fn said(&self) -> Map<String, Value> {
+    fn to_json(&self) -> Map<String, Value> {
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
         let (command, args) = self.command.split_first().unzip();
         let mut body = present_members([("name", Some(json!(self.name)))]);
@@ -106,7 +106,7 @@ pub(super) async fn run(context: &CommandContext, add: &Add) -> Result<(), CliEr
     if add.fields.url.is_none() {
         return add_stdio(context, add).await;
     }
-    let mut fields = add.said();
+    let mut fields = add.to_json();
     fields.extend(add.slug.as_ref().map(|slug| ("slug".to_owned(), json!(slug))));
     let server = context.api()?.post("/servers", &Value::Object(fields)).await?;
     let slug = server["slug"].as_str().unwrap_or_default();
@@ -136,10 +136,11 @@ async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> 
         None => Slug::from_name(&add.name)
             .ok_or_else(|| CliError::usage("no slug can be derived from this name: add --slug"))?,
     };
-    ConfiguredServer::read(slug.as_str(), Value::Object(add.said())).map_err(|error| option_error(&error))?;
-    let place = context.paths()?;
-    check_demo(&place, &slug, add.replace_demo)?;
-    let api = place.running().is_some().then(|| context.api()).transpose()?;
+    ConfiguredServer::read(slug.as_str(), Value::Object(add.to_json()))
+        .map_err(|error| option_error(&error))?;
+    let paths = context.paths()?;
+    check_demo(&paths, &slug, add.replace_demo)?;
+    let api = paths.running().is_some().then(|| context.api()).transpose()?;
     if let Some(api) = &api
         && let Ok(server) = api.get(&format!("/servers/{}", slug.as_str())).await
         && server["is_from_file"] == false
@@ -148,8 +149,8 @@ async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> 
             format!("server `{0}` already exists: remove it first, or choose another --slug", slug.as_str());
         return Err(CliError::new(CliErrorKind::Other, text));
     }
-    config::add(&place.config, slug.as_str(), &add.said())?;
-    let file = place.config.display();
+    config::add(&paths.config, slug.as_str(), &add.to_json())?;
+    let file = paths.config.display();
     let Some(api) = api else {
         let response = json!({ "slug": slug, "file": file.to_string() });
         return Ok(context.output.print_result(
@@ -166,13 +167,13 @@ async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> 
 }
 
 /// Checks that the built-in demo server is replaced only with `--replace-demo`.
-fn check_demo(place: &HubPaths, slug: &Slug, replace: bool) -> Result<(), CliError> {
+fn check_demo(paths: &HubPaths, slug: &Slug, replace: bool) -> Result<(), CliError> {
     let is_demo = slug.as_str() == DEMO;
     if replace && !is_demo {
         return Err(CliError::usage(format!("--replace-demo requires the slug `{DEMO}`: add --slug {DEMO}")));
     }
     // A `demo` server in the file means that the built-in one is already replaced.
-    let in_file = || Ok::<_, CliError>(config::WatchedConfig::open(place.config.clone())?.config());
+    let in_file = || Ok::<_, CliError>(config::WatchedConfig::open(paths.config.clone())?.config());
     if !is_demo || replace || in_file()?.servers.iter().any(|server| server.slug == *slug) {
         return Ok(());
     }

@@ -36,14 +36,14 @@ impl ServerArg {
         if context.hub.is_some() {
             return Ok(ServerSource::Hub);
         }
-        let place = context.paths()?;
-        if place.running().is_some()
+        let paths = context.paths()?;
+        if paths.running().is_some()
             && let Ok(server) = context.api()?.get(&self.path("")).await
             && server["is_from_file"] == false
         {
             return Ok(ServerSource::Hub);
         }
-        let config = config::WatchedConfig::open(place.config)?.config();
+        let config = config::WatchedConfig::open(paths.config)?.config();
         if config.servers.iter().any(|server| server.slug.as_str() == self.server) {
             return Ok(ServerSource::File);
         }
@@ -60,12 +60,12 @@ pub(super) async fn set_enabled(
     let response = if source == ServerSource::Hub {
         context.api()?.patch(&server_arg.path(""), &json!({ "enabled": is_enabled })).await?
     } else {
-        let place = context.paths()?;
+        let paths = context.paths()?;
         match source {
-            ServerSource::Demo => config::set_demo_enabled(&place.config, is_enabled)?,
-            _ => config::set_enabled(&place.config, &server_arg.server, is_enabled)?,
+            ServerSource::Demo => config::set_demo_enabled(&paths.config, is_enabled)?,
+            _ => config::set_enabled(&paths.config, &server_arg.server, is_enabled)?,
         }
-        if place.running().is_some() {
+        if paths.running().is_some() {
             let is_applied = |server: &Value| server["enabled"] == is_enabled;
             wait_until_applied(context, &context.api()?, &server_arg.server, is_applied).await?
         } else {
@@ -93,27 +93,27 @@ pub(super) async fn remove(context: &CommandContext, server_arg: &ServerArg) -> 
 
 /// Removes a server from the configuration file, and from the store with its secrets.
 async fn remove_configured(context: &CommandContext, server_arg: &ServerArg) -> Result<(), CliError> {
-    let place = context.paths()?;
-    if place.running().is_some() {
-        config::remove(&place.config, &server_arg.server)?;
-        let has_left = |server: &Value| {
+    let paths = context.paths()?;
+    if paths.running().is_some() {
+        config::remove(&paths.config, &server_arg.server)?;
+        let is_undeclared = |server: &Value| {
             server.is_null()
                 || server["has_left_file"] == true
                 || server_arg.server == configured_servers::DEMO
         };
         let api = context.api()?;
-        let server = wait_until_applied(context, &api, &server_arg.server, has_left).await?;
+        let server = wait_until_applied(context, &api, &server_arg.server, is_undeclared).await?;
         if server["has_left_file"] == true {
             api.delete(&server_arg.path("")).await?;
         }
         return Ok(());
     }
-    if !place.has_store() {
-        return Ok(config::remove(&place.config, &server_arg.server)?);
+    if !paths.has_store() {
+        return Ok(config::remove(&paths.config, &server_arg.server)?);
     }
-    let _lock = place.lock()?; // prevents a hub from starting
-    let (store, keys) = (place.open_existing_store().await?, place.read_keys()?);
-    config::remove(&place.config, &server_arg.server)?;
+    let _lock = paths.lock()?; // prevents a hub from starting
+    let (store, keys) = (paths.open_existing_store().await?, paths.read_keys()?);
+    config::remove(&paths.config, &server_arg.server)?;
     let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default());
     Ok(hub.delete_configured(LOCAL, &server_arg.server).await?)
 }

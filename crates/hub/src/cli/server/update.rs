@@ -89,14 +89,14 @@ async fn update_configured(
     server_arg: &ServerArg,
     changes: &Map<String, Value>,
 ) -> Result<Value, CliError> {
-    let (place, slug) = (context.paths()?, &server_arg.server);
-    let api = place.running().is_some().then(|| context.api()).transpose()?;
+    let (paths, slug) = (context.paths()?, &server_arg.server);
+    let api = paths.running().is_some().then(|| context.api()).transpose()?;
     let Some(api) = api else {
-        config::update(&place.config, slug, changes)?;
-        return Ok(json!({ "slug": slug, "file": place.config.display().to_string() }));
+        config::update(&paths.config, slug, changes)?;
+        return Ok(json!({ "slug": slug, "file": paths.config.display().to_string() }));
     };
     let before = api.get(&server_arg.path("")).await?;
-    let has_changed = config::update(&place.config, slug, changes)?;
+    let has_changed = config::update(&paths.config, slug, changes)?;
     wait_until_applied(context, &api, slug, |server| !has_changed || server["version"] != before["version"])
         .await
 }

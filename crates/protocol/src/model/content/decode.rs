@@ -40,8 +40,8 @@ impl<'de> Visitor<'de> for ContentVisitor {
             (Some(ContentKind::Text), _) => decode_text(map),
             (kind, first) => {
                 let rest = RemainingMembers { key: first, kind, map };
-                let wide = RawContent::deserialize(MapAccessDeserializer::new(rest))?;
-                Content::try_from(wide).map_err(A::Error::custom)
+                let raw = RawContent::deserialize(MapAccessDeserializer::new(rest))?;
+                Content::try_from(raw).map_err(A::Error::custom)
             }
         }
     }
@@ -184,17 +184,19 @@ struct RawContent {
 impl TryFrom<RawContent> for Content {
     type Error = String;
 
-    fn try_from(wide: RawContent) -> Result<Self, String> {
-        let RawContent { annotations, meta, .. } = wide;
-        let kind = &*wide.r#type;
-        let need = |member: &str| format!("a content block of type {kind} needs \"{member}\"");
+    fn try_from(raw: RawContent) -> Result<Self, String> {
+        let RawContent { annotations, meta, .. } = raw;
+        let kind = &*raw.r#type;
+        let missing_member = |member: &str| format!("a content block of type {kind} needs \"{member}\"");
         Ok(match kind {
-            "text" => {
-                Content::Text(TextContent { text: wide.text.ok_or_else(|| need("text"))?, annotations, meta })
-            }
+            "text" => Content::Text(TextContent {
+                text: raw.text.ok_or_else(|| missing_member("text"))?,
+                annotations,
+                meta,
+            }),
             "image" | "audio" => {
-                let data = wide.data.ok_or_else(|| need("data"))?;
-                let mime_type = wide.mime_type.ok_or_else(|| need("mimeType"))?;
+                let data = raw.data.ok_or_else(|| missing_member("data"))?;
+                let mime_type = raw.mime_type.ok_or_else(|| missing_member("mimeType"))?;
                 if kind == "image" {
                     Content::Image(ImageContent { data, mime_type, annotations, meta })
                 } else {
@@ -202,31 +204,31 @@ impl TryFrom<RawContent> for Content {
                 }
             }
             "resource_link" => Content::ResourceLink(Box::new(Resource {
-                uri: wide.uri.ok_or_else(|| need("uri"))?,
-                name: wide.name.ok_or_else(|| need("name"))?,
-                title: wide.title,
-                description: wide.description,
-                mime_type: wide.mime_type,
+                uri: raw.uri.ok_or_else(|| missing_member("uri"))?,
+                name: raw.name.ok_or_else(|| missing_member("name"))?,
+                title: raw.title,
+                description: raw.description,
+                mime_type: raw.mime_type,
                 annotations: annotations.map(|annotations| *annotations),
-                size: wide.size,
-                icons: wide.icons,
+                size: raw.size,
+                icons: raw.icons,
                 meta: meta.map(|meta| *meta),
             })),
             "resource" => {
-                let resource = wide.resource.ok_or_else(|| need("resource"))?;
+                let resource = raw.resource.ok_or_else(|| missing_member("resource"))?;
                 Content::Resource(Box::new(EmbeddedResource { resource, annotations, meta }))
             }
             "tool_use" => Content::ToolUse(Box::new(ToolUseContent {
-                id: wide.id.ok_or_else(|| need("id"))?,
-                name: wide.name.ok_or_else(|| need("name"))?,
-                input: wide.input.ok_or_else(|| need("input"))?,
+                id: raw.id.ok_or_else(|| missing_member("id"))?,
+                name: raw.name.ok_or_else(|| missing_member("name"))?,
+                input: raw.input.ok_or_else(|| missing_member("input"))?,
                 meta,
             })),
             "tool_result" => Content::ToolResult(Box::new(ToolResultContent {
-                tool_use_id: wide.tool_use_id.ok_or_else(|| need("toolUseId"))?,
-                content: wide.content.ok_or_else(|| need("content"))?,
-                structured_content: wide.structured_content,
-                is_error: wide.is_error,
+                tool_use_id: raw.tool_use_id.ok_or_else(|| missing_member("toolUseId"))?,
+                content: raw.content.ok_or_else(|| missing_member("content"))?,
+                structured_content: raw.structured_content,
+                is_error: raw.is_error,
                 meta,
             })),
             other => return Err(format!("unknown content block type {other}")),

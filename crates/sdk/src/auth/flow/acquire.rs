@@ -5,7 +5,7 @@ use super::http::FlowResponse;
 use super::registration::{self, RegistrationMethod};
 use super::server_metadata::{ServerMetadata, default_endpoints};
 use super::token_endpoint::{self, TokenGrant};
-use super::{Flow, FlowAction, FlowInput, FlowStep, not_started};
+use super::{Flow, FlowAction, FlowInput, FlowStep, flow_not_started_error};
 use crate::auth::challenge::Challenge;
 use crate::auth::error::{AuthError, AuthErrorKind};
 use crate::auth::oauth::{GrantType, PreregisteredClient};
@@ -51,10 +51,10 @@ impl Flow {
     }
 
     fn wants_dpop(&self) -> bool {
-        let wanted = self.input.profile.dpop
+        let wants_dpop = self.input.profile.dpop
             || self.input.challenge.dpop
             || self.resource_metadata.as_ref().is_some_and(|resource| resource.dpop);
-        wanted && self.server_metadata.as_ref().is_some_and(ServerMetadata::supports_dpop)
+        wants_dpop && self.server_metadata.as_ref().is_some_and(ServerMetadata::supports_dpop)
     }
 
     pub(in crate::auth) fn register_or_authorize(&mut self, now: u64) -> Result<FlowAction, AuthError> {
@@ -149,7 +149,7 @@ impl Flow {
     }
 
     fn redirect_user(&mut self) -> Result<FlowAction, AuthError> {
-        let redirect_uri = self.redirect_uri.clone().ok_or_else(not_started)?;
+        let redirect_uri = self.redirect_uri.clone().ok_or_else(flow_not_started_error)?;
         let authority = self.require_server_metadata()?;
         let scopes = self.scopes_to_request(authority);
         let client = self.identity.as_ref().map_or("", |identity| &identity.id);
@@ -183,9 +183,9 @@ impl Flow {
         url: &str,
         now: u64,
     ) -> Result<FlowAction, AuthError> {
-        let returned = pending.verify_redirect(url)?;
-        let (verifier, redirect_uri) = (returned.verifier, returned.redirect_uri);
-        self.request_token(TokenGrant::Code { code: returned.code, verifier, redirect_uri }, None, now)
+        let response = pending.verify_redirect(url)?;
+        let (verifier, redirect_uri) = (response.verifier, response.redirect_uri);
+        self.request_token(TokenGrant::Code { code: response.code, verifier, redirect_uri }, None, now)
     }
 
     pub(in crate::auth) fn on_assertion(
@@ -216,7 +216,7 @@ impl Flow {
         now: u64,
     ) -> Result<FlowAction, AuthError> {
         let profile = self.input.profile.clone();
-        let GrantType::Enterprise(provider) = &profile.grant else { return Err(not_started()) };
+        let GrantType::Enterprise(provider) = &profile.grant else { return Err(flow_not_started_error()) };
         let assertion = token_endpoint::parse_assertion_response(reply, &provider.token_endpoint)?;
         self.request_token(TokenGrant::Assertion(assertion), None, now)
     }

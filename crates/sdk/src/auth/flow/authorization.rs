@@ -76,22 +76,22 @@ impl RedirectParams {
     fn parse(redirect: &str) -> Option<Self> {
         let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
         let query = query.split('#').next().unwrap_or_default();
-        let mut brought = RedirectParams::default();
+        let mut params = RedirectParams::default();
         for (name, value) in form_urlencoded::decode(query) {
             let value = value.into_owned();
-            let twice = match &*name {
-                "code" => brought.code.replace(value.into()).is_some(),
-                "state" => brought.state.replace(value.into()).is_some(),
-                "iss" => brought.iss.replace(value).is_some(),
-                "error" => brought.error.replace(value).is_some(),
-                "error_description" => brought.description.replace(value).is_some(),
+            let duplicate = match &*name {
+                "code" => params.code.replace(value.into()).is_some(),
+                "state" => params.state.replace(value.into()).is_some(),
+                "iss" => params.iss.replace(value).is_some(),
+                "error" => params.error.replace(value).is_some(),
+                "error_description" => params.description.replace(value).is_some(),
                 _ => false,
             };
-            if twice {
+            if duplicate {
                 return None;
             }
         }
-        Some(brought)
+        Some(params)
     }
 }
 
@@ -105,37 +105,38 @@ pub(in crate::auth) struct AuthorizationResponse {
 impl AuthorizationRequest {
     /// Validates the redirect. Nothing in it is used or shown before `state` and `iss` are verified.
     pub(in crate::auth) fn verify_redirect(self, redirect: &str) -> Result<AuthorizationResponse, AuthError> {
-        let wrong = |what: &str| AuthError::new(AuthErrorKind::Callback, format!("{what}; sign in again"));
-        let brought =
-            RedirectParams::parse(redirect).ok_or_else(|| wrong("the redirect has a duplicate parameter"))?;
-        if brought.state.as_ref() != Some(&self.state) {
-            return Err(wrong("the redirect does not belong to this sign-in (`state`)"));
+        let callback_error =
+            |problem: &str| AuthError::new(AuthErrorKind::Callback, format!("{problem}; sign in again"));
+        let params = RedirectParams::parse(redirect)
+            .ok_or_else(|| callback_error("the redirect has a duplicate parameter"))?;
+        if params.state.as_ref() != Some(&self.state) {
+            return Err(callback_error("the redirect does not belong to this sign-in (`state`)"));
         }
-        match &brought.iss {
+        match &params.iss {
             Some(iss) if *iss != self.issuer => {
-                return Err(wrong(&format!(
+                return Err(callback_error(&format!(
                     "the redirect comes from another authorization server than `{}` (`iss`)",
                     sanitize(&self.issuer)
                 )));
             }
             None if self.iss_required => {
-                return Err(wrong(&format!(
+                return Err(callback_error(&format!(
                     "the redirect lacks the `iss` parameter that `{}` announces",
                     sanitize(&self.issuer)
                 )));
             }
             _ => {}
         }
-        if let Some(error) = brought.error {
+        if let Some(error) = params.error {
             let code = sanitize(&error);
-            let description = brought.description.map(|text| sanitize(&text)).filter(|text| !text.is_empty());
+            let description = params.description.map(|text| sanitize(&text)).filter(|text| !text.is_empty());
             let description = description.map_or(String::new(), |text| format!(" ({text})"));
             let text =
                 format!("`{}` denied authorization: error `{code}`{description}", sanitize(&self.issuer));
             return Err(AuthError::new(AuthErrorKind::Denied, text).with_code(Some(code)));
         }
-        let code = brought.code.filter(|code| !code.expose().is_empty());
-        let code = code.ok_or_else(|| wrong("the redirect has no authorization code"))?;
+        let code = params.code.filter(|code| !code.expose().is_empty());
+        let code = code.ok_or_else(|| callback_error("the redirect has no authorization code"))?;
         Ok(AuthorizationResponse { code, verifier: self.verifier, redirect_uri: self.redirect_uri })
     }
 }
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
     use crate::auth::flow::server_metadata::default_endpoints;
 
-    const HERE: &str = "http://127.0.0.1:1/callback";
+    const REDIRECT_URI: &str = "http://127.0.0.1:1/callback";
 
     fn server(iss: bool) -> ServerMetadata {
         ServerMetadata { iss_in_response: iss, ..default_endpoints("https://a.example") }
@@ -156,17 +157,17 @@ mod tests {
             &server(iss),
             "https://a.example/authorize",
             "me",
-            HERE,
+            REDIRECT_URI,
             "https://b.example/mcp",
             &Scopes::parse("x offline_access"),
         )
     }
 
-    fn back(iss_promised: bool, with: &str) -> Result<AuthorizationResponse, String> {
+    fn parse_redirect(iss_promised: bool, query: &str) -> Result<AuthorizationResponse, String> {
         let (_, pending) = pending(iss_promised);
         let state = pending.state.expose().to_owned();
         pending
-            .verify_redirect(&format!("{HERE}?{}", with.replace("STATE", &state)))
+            .verify_redirect(&format!("{REDIRECT_URI}?{}", query.replace("STATE", &state)))
             .map_err(|error| error.to_string())
     }
 
@@ -190,10 +191,10 @@ mod tests {
 
     #[test]
     fn who_answers_is_checked_before_what_they_say() {
-        assert!(back(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
-        assert!(back(false, "code=c&state=STATE").is_ok());
-        assert!(back(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
-        for (promised, with, says) in [
+        assert!(parse_redirect(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        assert!(parse_redirect(false, "code=c&state=STATE").is_ok());
+        assert!(parse_redirect(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        for (iss_required, query, expected) in [
             (true, "code=c&state=STATE", "lacks the `iss` parameter that `https://a.example` announces"),
             (true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example%2F", "another authorization server"),
             (false, "code=c&state=STATE&iss=https%3A%2F%2Fevil.example", "another authorization server"),
@@ -214,8 +215,8 @@ mod tests {
                 "`access_denied` (not today)",
             ),
         ] {
-            let error = back(promised, with).err().unwrap();
-            assert!(error.contains(says) && !error.contains("EVIL"), "{with}: {error}");
+            let error = parse_redirect(iss_required, query).err().unwrap();
+            assert!(error.contains(expected) && !error.contains("EVIL"), "{query}: {error}");
         }
     }
 }

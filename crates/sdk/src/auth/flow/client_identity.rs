@@ -53,13 +53,16 @@ impl ClientAuthMethod {
 
     /// Returns the first wanted method that the server supports. A server that lists none is assumed to support all.
     pub(in crate::auth) fn choose(
-        wanted: &[ClientAuthMethod],
+        preferred: &[ClientAuthMethod],
         server: &ServerMetadata,
     ) -> Option<ClientAuthMethod> {
-        let takes = |method: &ClientAuthMethod| {
-            server.auth_methods.as_ref().is_none_or(|known| known.iter().any(|known| known == method.name()))
+        let is_supported = |method: &ClientAuthMethod| {
+            server
+                .auth_methods
+                .as_ref()
+                .is_none_or(|supported| supported.iter().any(|supported| supported == method.name()))
         };
-        wanted.iter().copied().find(takes)
+        preferred.iter().copied().find(is_supported)
     }
 }
 

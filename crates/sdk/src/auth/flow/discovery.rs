@@ -12,29 +12,29 @@ use crate::egress::Target;
 
 impl Flow {
     pub(in crate::auth) fn find_resource(&mut self) -> Result<FlowAction, AuthError> {
-        let stated = self.input.challenge.resource_metadata.as_deref();
-        let places = resource_metadata::locations(&self.input.server, stated);
-        self.fetch_resource_metadata(places.into())
+        let challenge_url = self.input.challenge.resource_metadata.as_deref();
+        let urls = resource_metadata::locations(&self.input.server, challenge_url);
+        self.fetch_resource_metadata(urls.into())
             .ok_or_else(|| AuthError::new(AuthErrorKind::Metadata, "no resource metadata URL is known"))
     }
 
-    fn fetch_resource_metadata(&mut self, mut places: VecDeque<String>) -> Option<FlowAction> {
-        let at = places.pop_front()?;
+    fn fetch_resource_metadata(&mut self, mut urls: VecDeque<String>) -> Option<FlowAction> {
+        let at = urls.pop_front()?;
         let request = FlowRequest::get(Purpose::ResourceMetadata, &at);
-        self.step = FlowStep::ResourceMetadata { at, then: places };
+        self.step = FlowStep::ResourceMetadata { url: at, next_urls: urls };
         Some(FlowAction::Send(request))
     }
 
     pub(in crate::auth) fn on_resource_metadata(
         &mut self,
         at: &str,
-        then: VecDeque<String>,
+        next_urls: VecDeque<String>,
         reply: &FlowResponse,
     ) -> Result<FlowAction, AuthError> {
         if reply.is_success() {
             let metadata = match resource_metadata::parse(&reply.body, &self.input.server, at) {
                 Ok(metadata) => metadata,
-                Err(error) => return self.try_next_resource_url(then, Some(error)),
+                Err(error) => return self.try_next_resource_url(next_urls, Some(error)),
             };
             let mut issuers: VecDeque<_> = metadata.authorization_servers.iter().cloned().collect();
             // Prefer the authorization server where the client is already registered, if the resource still lists it.
@@ -42,27 +42,27 @@ impl Flow {
                 self.input.profile.issuer.clone(),
                 self.input.stored.as_ref().map(|earlier| earlier.issuer.clone()),
             ];
-            if let Some(place) =
+            if let Some(url) =
                 preferred.into_iter().flatten().find_map(|issuer| issuers.iter().position(|i| *i == issuer))
             {
-                issuers.swap(0, place);
+                issuers.swap(0, url);
             }
             (self.resource_metadata, self.failure) = (Some(metadata), None);
             return self.try_next_issuer(issuers);
         }
         let broken = (!reply.is_missing()).then(|| metadata_unavailable("the server", at, reply.status));
-        self.try_next_resource_url(then, broken)
+        self.try_next_resource_url(next_urls, broken)
     }
 
     /// Tries the next URL. If no URL has metadata, falls back to the revision of March 2025, where the server itself was
     /// the authorization server.
     pub(in crate::auth) fn try_next_resource_url(
         &mut self,
-        then: VecDeque<String>,
+        next_urls: VecDeque<String>,
         failure: Option<AuthError>,
     ) -> Result<FlowAction, AuthError> {
         self.failure = self.failure.take().or(failure);
-        if let Some(action) = self.fetch_resource_metadata(then) {
+        if let Some(action) = self.fetch_resource_metadata(next_urls) {
             return Ok(action);
         }
         if let Some(failure) = self.failure.take() {
@@ -71,19 +71,20 @@ impl Flow {
         let origin = self.input.server.origin();
         let root = Target::configured(&origin)
             .map_err(|error| AuthError::new(AuthErrorKind::Metadata, error.to_string()))?;
-        let then: VecDeque<_> = server_metadata::locations(&root).into();
+        let next_urls: VecDeque<_> = server_metadata::locations(&root).into();
         self.fetch_server_metadata(MetadataSearch {
             issuer: None,
             url: String::new(),
-            next_urls: then,
+            next_urls,
             next_issuers: VecDeque::new(),
         })
     }
 
     fn try_next_issuer(&mut self, mut issuers: VecDeque<String>) -> Result<FlowAction, AuthError> {
         let Some(issuer) = issuers.pop_front() else {
-            let nobody = || AuthError::new(AuthErrorKind::Metadata, "no usable authorization server");
-            return Err(self.failure.take().unwrap_or_else(nobody));
+            let no_server_error =
+                || AuthError::new(AuthErrorKind::Metadata, "no usable authorization server");
+            return Err(self.failure.take().unwrap_or_else(no_server_error));
         };
         let target = Target::configured(&issuer).map_err(|error| error.to_string());
         let plain = "it uses plain `http`, but `https` is required";
@@ -91,11 +92,11 @@ impl Flow {
             target.and_then(|target| target.is_secure().then_some(target).ok_or_else(|| plain.to_owned()));
         match target {
             Ok(target) => {
-                let then = server_metadata::locations(&target).into();
+                let next_urls = server_metadata::locations(&target).into();
                 self.fetch_server_metadata(MetadataSearch {
                     issuer: Some(issuer),
                     url: String::new(),
-                    next_urls: then,
+                    next_urls,
                     next_issuers: issuers,
                 })
             }
@@ -180,7 +181,7 @@ impl Flow {
     }
 }
 
-fn metadata_unavailable(who: &str, at: &str, status: u16) -> AuthError {
-    let text = format!("the metadata of {who} at `{at}` is unavailable (HTTP {status}): try again later");
+fn metadata_unavailable(party: &str, at: &str, status: u16) -> AuthError {
+    let text = format!("the metadata of {party} at `{at}` is unavailable (HTTP {status}): try again later");
     AuthError::new(AuthErrorKind::Unreachable, text)
 }

@@ -110,8 +110,8 @@ pub(super) enum FlowStep {
     Start,
     /// Searching for resource metadata.
     ResourceMetadata {
-        at: String,
-        then: VecDeque<String>,
+        url: String,
+        next_urls: VecDeque<String>,
     },
     /// Searching for authorization server metadata.
     ServerMetadata(MetadataSearch),
@@ -169,8 +169,8 @@ impl Flow {
         };
         match (std::mem::replace(&mut self.step, FlowStep::Done), event) {
             (FlowStep::Start, FlowEvent::Start) => self.find_resource(),
-            (FlowStep::ResourceMetadata { at, then }, FlowEvent::Response(reply)) => {
-                self.on_resource_metadata(&at, then, &reply)
+            (FlowStep::ResourceMetadata { url, next_urls }, FlowEvent::Response(reply)) => {
+                self.on_resource_metadata(&url, next_urls, &reply)
             }
             (FlowStep::ServerMetadata(search), FlowEvent::Response(reply)) => {
                 self.on_server_metadata(search, &reply, now)
@@ -198,7 +198,9 @@ impl Flow {
     /// Handles an unreachable URL: tries the alternatives, if there are any.
     fn on_unreachable(&mut self, error: AuthError, now: u64) -> Result<FlowAction, AuthError> {
         match std::mem::replace(&mut self.step, FlowStep::Done) {
-            FlowStep::ResourceMetadata { then, .. } => self.try_next_resource_url(then, Some(error)),
+            FlowStep::ResourceMetadata { next_urls, .. } => {
+                self.try_next_resource_url(next_urls, Some(error))
+            }
             FlowStep::ServerMetadata(search) => self.try_next_server_url(search, Some(error), now),
             _ => Err(error),
         }
@@ -229,10 +231,10 @@ impl Flow {
     }
 
     fn require_server_metadata(&self) -> Result<&ServerMetadata, AuthError> {
-        self.server_metadata.as_ref().ok_or_else(not_started)
+        self.server_metadata.as_ref().ok_or_else(flow_not_started_error)
     }
 }
 
-fn not_started() -> AuthError {
+fn flow_not_started_error() -> AuthError {
     AuthError::new(AuthErrorKind::Setup, "the sign-in was resumed before it started")
 }

@@ -27,16 +27,16 @@ pub(in crate::auth) fn oauth_error(reply: &FlowResponse) -> (Option<String>, Str
             Some(description) => format!("error `{code}` ({description})"),
             None => format!("error `{code}`"),
         };
-        let is_passing = reply.status >= 500 || reply.status == 429 || TRANSIENT_CODES.contains(&&*code);
-        return (Some(code).filter(|_| !is_passing), text);
+        let is_transient = reply.status >= 500 || reply.status == 429 || TRANSIENT_CODES.contains(&&*code);
+        return (Some(code).filter(|_| !is_transient), text);
     }
-    let what = match reply.status {
+    let problem = match reply.status {
         300..400 => ", a redirect, which is not followed with secrets",
         _ if is_html(reply) => " and an HTML page",
         _ => "",
     };
     let advice = if reply.status >= 500 { "; try again later" } else { "" };
-    (None, format!("it responded with HTTP {}{what}{advice}", reply.status))
+    (None, format!("it responded with HTTP {}{problem}{advice}", reply.status))
 }
 
 #[cfg(test)]
@@ -45,16 +45,16 @@ mod tests {
 
     #[test]
     fn what_may_pass_has_no_code() {
-        let of = |status, code: &str| {
+        let parse_error = |status, code: &str| {
             let body = format!(r#"{{"error":"{code}","error_description":"why"}}"#).into_bytes();
             oauth_error(&FlowResponse { status, body, nonce: None })
         };
         assert_eq!(
-            of(400, "interaction_required"),
+            parse_error(400, "interaction_required"),
             (Some("interaction_required".into()), "error `interaction_required` (why)".into())
         );
         for (status, code) in [(503, "Service Unavailable"), (429, "invalid_grant"), (400, "slow_down")] {
-            assert_eq!(of(status, code), (None, format!("error `{code}` (why)")));
+            assert_eq!(parse_error(status, code), (None, format!("error `{code}` (why)")));
         }
     }
 }

@@ -38,24 +38,24 @@ pub(in crate::auth) fn select_method(
     bound_to: Option<&str>,
     now: u64,
 ) -> Result<RegistrationMethod, AuthError> {
-    if let Some(given) = &profile.client {
-        let known_issuer = profile.issuer.as_deref().or(bound_to);
-        return preregistered(given, known_issuer, server).map(RegistrationMethod::Known);
+    if let Some(preregistered_client) = &profile.client {
+        let expected_issuer = profile.issuer.as_deref().or(bound_to);
+        return preregistered(preregistered_client, expected_issuer, server).map(RegistrationMethod::Known);
     }
     if let Some(url) = profile.document_url.as_ref().filter(|_| server.supports_client_id_documents) {
         return Ok(RegistrationMethod::Known(ClientIdentity::new(url, None, ClientAuthMethod::None)));
     }
-    let still_good = |known: &ClientIdentity| {
-        known.redirect_uri.as_deref() == redirect_uri
-            && known.expires_at.is_none_or(|end| end > now + REREGISTRATION_MARGIN)
-            && known
+    let still_good = |registered: &ClientIdentity| {
+        registered.redirect_uri.as_deref() == redirect_uri
+            && registered.expires_at.is_none_or(|end| end > now + REREGISTRATION_MARGIN)
+            && registered
                 .scopes
                 .as_ref()
                 .zip(scopes)
-                .is_none_or(|(known, wanted)| Scopes::parse(known).covers(wanted))
+                .is_none_or(|(registered, required)| Scopes::parse(registered).covers(required))
     };
-    if let Some(known) = earlier.filter(still_good) {
-        return Ok(RegistrationMethod::Known(known));
+    if let Some(registered) = earlier.filter(still_good) {
+        return Ok(RegistrationMethod::Known(registered));
     }
     match (&server.registration_endpoint, redirect_uri) {
         (Some(endpoint), Some(redirect_uri)) => {
@@ -74,7 +74,7 @@ pub(in crate::auth) fn select_method(
 }
 
 fn preregistered(
-    given: &PreregisteredClient,
+    preregistered_client: &PreregisteredClient,
     issuer: Option<&str>,
     server: &ServerMetadata,
 ) -> Result<ClientIdentity, AuthError> {
@@ -86,14 +86,14 @@ fn preregistered(
         );
         return Err(AuthError::new(AuthErrorKind::Registration, text));
     }
-    let wanted: &[ClientAuthMethod] = match (&given.secret, given.has_key) {
+    let required: &[ClientAuthMethod] = match (&preregistered_client.secret, preregistered_client.has_key) {
         (_, true) => &[ClientAuthMethod::PrivateKey],
         (Some(_), false) => &[ClientAuthMethod::Basic, ClientAuthMethod::Post],
         (None, false) => &[ClientAuthMethod::None],
     };
     // A server that lists none of them may still accept one.
-    let method = ClientAuthMethod::choose(wanted, server).unwrap_or(wanted[0]);
-    Ok(ClientIdentity::new(&given.id, given.secret.clone(), method))
+    let method = ClientAuthMethod::choose(required, server).unwrap_or(required[0]);
+    Ok(ClientIdentity::new(&preregistered_client.id, preregistered_client.secret.clone(), method))
 }
 
 /// Builds the client metadata of a registration request.
@@ -143,31 +143,31 @@ pub(in crate::auth) fn parse_response(
     redirect_uri: Option<&str>,
     scopes: Option<&Scopes>,
 ) -> Result<ClientIdentity, AuthError> {
-    let failed = |what: &str| {
-        let text = format!("`{}` did not register this client: {what}", sanitize(&server.issuer));
+    let failed = |problem: &str| {
+        let text = format!("`{}` did not register this client: {problem}", sanitize(&server.issuer));
         AuthError::new(AuthErrorKind::Registration, text)
     };
     let advice = "register it there manually and set its client id";
     if !reply.is_success() {
-        let (code, what) = oauth_error(reply);
-        return Err(failed(&format!("{what}; {advice}")).with_code(code));
+        let (code, problem) = oauth_error(reply);
+        return Err(failed(&format!("{problem}; {advice}")).with_code(code));
     }
     let answer: RegistrationResponse = serde_json::from_slice(&reply.body).map_err(|error| {
         failed(&format!("its response does not conform to RFC 7591 ({}); {advice}", error_position(&error)))
     })?;
-    let fits = |text: &String| {
+    let is_valid_text = |text: &String| {
         !text.is_empty() && text.len() <= MAX_CLIENT_FIELD_LEN && !text.contains(char::is_control)
     };
     let id = answer
         .client_id
-        .filter(fits)
+        .filter(is_valid_text)
         .ok_or_else(|| failed(&format!("its response has no `client_id`; {advice}")))?;
     let registered = answer.redirect_uris.as_ref();
     if registered.is_some_and(|uris| !uris.is_empty() && !uris.iter().any(|uri| Some(&**uri) == redirect_uri))
     {
         return Err(failed(&format!("it did not register the requested redirect URI; {advice}")));
     }
-    let secret = answer.client_secret.filter(fits).map(Secret::from);
+    let secret = answer.client_secret.filter(is_valid_text).map(Secret::from);
     let method = match (answer.token_endpoint_auth_method.as_deref(), &secret) {
         (_, None) => ClientAuthMethod::None,
         (Some(name), Some(_)) => {

@@ -22,7 +22,7 @@ pub(in crate::auth) struct ResourceMetadata {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct ResourceMetadataDocument {
     resource: Option<String>,
     authorization_servers: Option<Vec<String>>,
     scopes_supported: Option<Vec<String>>,
@@ -30,10 +30,10 @@ struct Document {
 }
 
 /// Returns the URLs to try: the one from the challenge, then at the path of the server, then at the root.
-pub(in crate::auth) fn locations(server: &Target, stated: Option<&str>) -> Vec<String> {
+pub(in crate::auth) fn locations(server: &Target, challenge_url: Option<&str>) -> Vec<String> {
     let origin = server.origin();
     let path = server.path().trim_end_matches('/');
-    let mut all: Vec<String> = stated.map(str::to_owned).into_iter().collect();
+    let mut all: Vec<String> = challenge_url.map(str::to_owned).into_iter().collect();
     for path in [path, ""] {
         let url = format!("{origin}{WELL_KNOWN}{path}");
         if !all.contains(&url) {
@@ -45,25 +45,26 @@ pub(in crate::auth) fn locations(server: &Target, stated: Option<&str>) -> Vec<S
 
 /// Parses the document found at `url`.
 pub(in crate::auth) fn parse(body: &[u8], server: &Target, url: &str) -> Result<ResourceMetadata, AuthError> {
-    let wrong = |what: &str| {
-        let text = format!("the metadata of the server at `{url}` cannot be used: {what}");
+    let metadata_error = |problem: &str| {
+        let text = format!("the metadata of the server at `{url}` cannot be used: {problem}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
-    let document: Document = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it does not conform to RFC 9728 ({})", error_position(&error))))?;
+    let document: ResourceMetadataDocument = serde_json::from_slice(body).map_err(|error| {
+        metadata_error(&format!("it does not conform to RFC 9728 ({})", error_position(&error)))
+    })?;
     let Some(resource) = document.resource else {
-        return Err(wrong("it has no `resource`"));
+        return Err(metadata_error("it has no `resource`"));
     };
     if !covers(&resource, server) {
         let quoted = crate::auth::error::sanitize(&resource);
-        return Err(wrong(&format!(
+        return Err(metadata_error(&format!(
             "it describes the resource `{quoted}`, but this server is `{server}`; a token for one must not \
              be sent to the other"
         )));
     }
     let mut authorization_servers = document.authorization_servers.unwrap_or_default();
     if authorization_servers.is_empty() {
-        return Err(wrong("it has no `authorization_servers`"));
+        return Err(metadata_error("it has no `authorization_servers`"));
     }
     authorization_servers.truncate(MAX_AUTHORIZATION_SERVERS);
     Ok(ResourceMetadata {
@@ -141,7 +142,7 @@ mod tests {
             r#"{"resource": "https://a.example/mcp", "authorization_servers": ["https://b.example"], "scopes_supported": []}"#,
         );
         assert_eq!(good.unwrap().scopes, Some(Scopes::default()));
-        for (text, says) in [
+        for (text, expected) in [
             ("<html>", "does not conform to RFC 9728"),
             ("{}", "it has no `resource`"),
             (r#"{"resource":"https://a.example/mcp"}"#, "it has no `authorization_servers`"),
@@ -152,7 +153,7 @@ mod tests {
             (r#"{"resource":"https://evil.example/mcp"}"#, "a token for one must not be sent to the other"),
         ] {
             let error = read(text).expect_err(text);
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

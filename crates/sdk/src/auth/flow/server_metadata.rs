@@ -89,13 +89,14 @@ pub(in crate::auth) fn parse(
     expected: ExpectedIssuer<'_>,
     url: &str,
 ) -> Result<ServerMetadata, AuthError> {
-    let wrong = |what: &str| {
-        let text = format!("the metadata of the authorization server at `{url}` cannot be used: {what}");
+    let metadata_error = |problem: &str| {
+        let text = format!("the metadata of the authorization server at `{url}` cannot be used: {problem}");
         AuthError::new(AuthErrorKind::Metadata, text)
     };
-    let document: ServerMetadataDocument = serde_json::from_slice(body)
-        .map_err(|error| wrong(&format!("it does not conform to RFC 8414 ({})", error_position(&error))))?;
-    let issuer = document.issuer.ok_or_else(|| wrong("it has no `issuer`"))?;
+    let document: ServerMetadataDocument = serde_json::from_slice(body).map_err(|error| {
+        metadata_error(&format!("it does not conform to RFC 8414 ({})", error_position(&error)))
+    })?;
+    let issuer = document.issuer.ok_or_else(|| metadata_error("it has no `issuer`"))?;
     let is_expected = match expected {
         ExpectedIssuer::Issuer(expected) => issuer == expected,
         ExpectedIssuer::Origin(origin) => issuer.strip_suffix('/').unwrap_or(&issuer) == origin,
@@ -103,11 +104,12 @@ pub(in crate::auth) fn parse(
     if !is_expected {
         let (ExpectedIssuer::Issuer(expected) | ExpectedIssuer::Origin(expected)) = expected;
         let (found, expected) = (sanitize(&issuer), sanitize(expected));
-        return Err(wrong(&format!(
+        return Err(metadata_error(&format!(
             "its issuer is `{found}` but must be exactly `{expected}`; it may be an impersonation"
         )));
     }
-    let token_endpoint = document.token_endpoint.ok_or_else(|| wrong("it has no `token_endpoint`"))?;
+    let token_endpoint =
+        document.token_endpoint.ok_or_else(|| metadata_error("it has no `token_endpoint`"))?;
     for (name, endpoint) in [
         ("authorization_endpoint", document.authorization_endpoint.as_deref()),
         ("token_endpoint", Some(&*token_endpoint)),
@@ -115,7 +117,7 @@ pub(in crate::auth) fn parse(
         ("revocation_endpoint", document.revocation_endpoint.as_deref()),
     ] {
         check_endpoint(endpoint).map_err(|reason| {
-            let error = wrong(&format!("its `{name}` is not a safe URL: {reason}"));
+            let error = metadata_error(&format!("its `{name}` is not a safe URL: {reason}"));
             error.with_denied_host(endpoint.unwrap_or_default())
         })?;
     }
@@ -151,28 +153,31 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
 impl ServerMetadata {
     /// Returns whether tokens can be bound to an ES256 key.
     pub(in crate::auth) fn supports_dpop(&self) -> bool {
-        self.dpop_algorithms.as_ref().is_some_and(|known| known.iter().any(|known| known == "ES256"))
+        self.dpop_algorithms
+            .as_ref()
+            .is_some_and(|algorithms| algorithms.iter().any(|algorithms| algorithms == "ES256"))
     }
 
     /// Returns the authorization endpoint for `server`, if PKCE protects the code and the URL is safe.
     pub(in crate::auth) fn authorization_endpoint(&self, server: &Target) -> Result<&str, AuthError> {
-        let wrong = |what: &str| {
-            let text = format!("sign-in at `{}` is not possible: {what}", sanitize(&self.issuer));
+        let metadata_error = |problem: &str| {
+            let text = format!("sign-in at `{}` is not possible: {problem}", sanitize(&self.issuer));
             AuthError::new(AuthErrorKind::Metadata, text)
         };
         if self.pkce == Some(false) {
-            return Err(wrong(
+            return Err(metadata_error(
                 "its metadata does not list `S256` under `code_challenge_methods_supported`, and without \
                  PKCE an authorization code could be stolen",
             ));
         }
         let endpoint = self.authorization_endpoint.as_deref();
-        let endpoint = endpoint.ok_or_else(|| wrong("its metadata has no `authorization_endpoint`"))?;
-        let target = Target::configured(endpoint).map_err(|error| wrong(&error.to_string()))?;
+        let endpoint =
+            endpoint.ok_or_else(|| metadata_error("its metadata has no `authorization_endpoint`"))?;
+        let target = Target::configured(endpoint).map_err(|error| metadata_error(&error.to_string()))?;
         if !server.may_redirect_to(&target) {
-            let place = sanitize(&target.to_string());
-            return Err(wrong(&format!(
-                "its `authorization_endpoint` is `{place}`, which is on a more private network than the \
+            let url = sanitize(&target.to_string());
+            return Err(metadata_error(&format!(
+                "its `authorization_endpoint` is `{url}`, which is on a more private network than the \
                  server; a browser must not be redirected there"
             ))
             .with_denied_host(endpoint));
@@ -187,16 +192,16 @@ mod tests {
 
     #[test]
     fn where_it_is_looked_for() {
-        let of = |issuer: &str| locations(&Target::configured(issuer).unwrap());
+        let locations_of = |issuer: &str| locations(&Target::configured(issuer).unwrap());
         assert_eq!(
-            of("https://a.example/"),
+            locations_of("https://a.example/"),
             [
                 "https://a.example/.well-known/oauth-authorization-server",
                 "https://a.example/.well-known/openid-configuration"
             ]
         );
         assert_eq!(
-            of("https://a.example/tenant1"),
+            locations_of("https://a.example/tenant1"),
             [
                 "https://a.example/.well-known/oauth-authorization-server/tenant1",
                 "https://a.example/.well-known/openid-configuration/tenant1",
@@ -228,7 +233,7 @@ mod tests {
 
     #[test]
     fn endpoints_must_be_safe() {
-        for (endpoint, says) in [
+        for (endpoint, expected) in [
             ("http://a.example/token", "uses plain `http`"),
             ("javascript:alert(1)", "must begin with https"),
             ("https://user@a.example/token", "user name"),
@@ -236,7 +241,7 @@ mod tests {
             ("https://2130706433/token", "its host is a number"),
         ] {
             let text = format!(r#"{{"issuer":"{HONEST}","token_endpoint":"{endpoint}"}}"#);
-            assert!(error(&text).contains(says), "{endpoint}: {}", error(&text));
+            assert!(error(&text).contains(expected), "{endpoint}: {}", error(&text));
         }
         let local = format!(r#"{{"issuer":"{HONEST}","token_endpoint":"http://127.0.0.1:1/token"}}"#);
         assert!(

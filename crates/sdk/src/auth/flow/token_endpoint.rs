@@ -113,10 +113,10 @@ pub(in crate::auth) fn parse_token_response(
     reply: &FlowResponse,
     issuer: &str,
 ) -> Result<TokenResponse, AuthError> {
-    let failed = |what: &str| no_token_error(issuer, what);
+    let failed = |problem: &str| no_token_error(issuer, problem);
     let answer = parse_body(reply, issuer)?;
     let access = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
-    check_token(&access).map_err(|what| failed(&format!("its token {what}")))?;
+    check_token(&access).map_err(|problem| failed(&format!("its token {problem}")))?;
     let kind = answer.token_type.ok_or_else(|| failed("its response has no `token_type`"))?;
     let dpop = kind.eq_ignore_ascii_case("dpop");
     if !dpop && !kind.eq_ignore_ascii_case("bearer") {
@@ -138,19 +138,19 @@ pub(in crate::auth) fn parse_assertion_response(
     provider: &str,
 ) -> Result<Secret, AuthError> {
     let answer = parse_body(reply, provider)?;
-    let failed = |what: &str| no_token_error(provider, what);
+    let failed = |problem: &str| no_token_error(provider, problem);
     if answer.issued_token_type.as_deref() != Some(ID_JAG) {
         return Err(failed("its response is not an identity assertion (`issued_token_type`)"));
     }
     let assertion = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
-    check_token(&assertion).map_err(|what| failed(&format!("its assertion {what}")))?;
+    check_token(&assertion).map_err(|problem| failed(&format!("its assertion {problem}")))?;
     Ok(assertion.into())
 }
 
 fn parse_body(reply: &FlowResponse, issuer: &str) -> Result<TokenResponseBody, AuthError> {
     let refused = || {
-        let (code, what) = oauth_error(reply);
-        let error = no_token_error(issuer, &what).with_code(code);
+        let (code, problem) = oauth_error(reply);
+        let error = no_token_error(issuer, &problem).with_code(code);
         if error.is_client_error() {
             let text =
                 format!("{error}: the client id or secret was rejected; set the values registered there");
@@ -162,19 +162,19 @@ fn parse_body(reply: &FlowResponse, issuer: &str) -> Result<TokenResponseBody, A
         return Err(refused());
     }
     let answer: TokenResponseBody = serde_json::from_slice(&reply.body).map_err(|error| {
-        let what = if is_html(reply) {
+        let problem = if is_html(reply) {
             "it responded with an HTML page instead of a token".to_owned()
         } else {
             format!("its response does not conform to RFC 6749 ({})", error_position(&error))
         };
-        no_token_error(issuer, &what)
+        no_token_error(issuer, &problem)
     })?;
     // Some servers send errors with a success status.
     if answer.access_token.is_none() && answer.error.is_some() { Err(refused()) } else { Ok(answer) }
 }
 
-fn no_token_error(issuer: &str, what: &str) -> AuthError {
-    AuthError::new(AuthErrorKind::Token, format!("`{}` issued no token: {what}", sanitize(issuer)))
+fn no_token_error(issuer: &str, problem: &str) -> AuthError {
+    AuthError::new(AuthErrorKind::Token, format!("`{}` issued no token: {problem}", sanitize(issuer)))
 }
 
 /// Checks that a token fits into a header: visible ASCII characters, limited length.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_said() {
         let long = format!(r#"{{"access_token":"{}","token_type":"Bearer"}}"#, "x".repeat(MAX_TOKEN_LEN + 1));
-        for (status, body, says) in [
+        for (status, body, expected) in [
             (200, "", "does not conform to RFC 6749"),
             (200, "<html>", "an HTML page instead of a token"),
             (200, "{}", "no `access_token`"),
@@ -275,7 +275,7 @@ mod tests {
             let error =
                 parse_token_response(&reply(status, body), "https://a.example").err().unwrap().to_string();
             assert!(
-                error.starts_with("`https://a.example` issued no token: ") && error.contains(says),
+                error.starts_with("`https://a.example` issued no token: ") && error.contains(expected),
                 "{error}"
             );
         }

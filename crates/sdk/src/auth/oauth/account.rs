@@ -69,7 +69,7 @@ pub(in crate::auth) struct TokenState {
     /// newer.
     pub(in crate::auth) unsaved: Option<UnsavedToken>,
     /// Whether the last operation could redirect a user.
-    could_redirect: bool,
+    redirect_allowed: bool,
     /// Number of step-ups per requested scope set that was not granted.
     step_ups: HashMap<String, usize>,
     /// Number of step-ups since the last successful response.
@@ -105,7 +105,7 @@ impl Account {
             generation: 0,
             last_result: Ok(()),
             unsaved: None,
-            could_redirect: false,
+            redirect_allowed: false,
             step_ups: HashMap::new(),
             consecutive_step_ups: 0,
             nonce: None,
@@ -132,11 +132,11 @@ impl Account {
         request: Request<'_>,
         profile: &OAuthConfig,
     ) -> Result<Credentials, AuthError> {
-        let (record, mark) = self.current();
+        let (record, generation) = self.current();
         let Some((record, token)) =
             record.as_deref().and_then(|record| Some((record, record.access_token.as_ref()?)))
         else {
-            return Ok(Credentials { headers: Vec::new(), generation: mark });
+            return Ok(Credentials { headers: Vec::new(), generation });
         };
         let scheme = if record.dpop { "DPoP" } else { "Bearer" };
         let mut headers = vec![(AUTHORIZATION, header_value(&format!("{scheme} {}", token.expose()))?)];
@@ -146,27 +146,28 @@ impl Account {
             let proof = dpop::proof(key, request.method, &url, token, nonce.as_deref(), now(profile))?;
             headers.push((dpop::PROOF_HEADER, header_value(&proof)?));
         }
-        Ok(Credentials { headers, generation: mark })
+        Ok(Credentials { headers, generation })
     }
 
     /// Fails if the server rejected a token that a sign-in has just issued: another token would not help.
     pub(in crate::auth) fn check_not_just_issued(
         &self,
-        mark: u64,
+        generation: u64,
         now: u64,
         challenge: &Challenge,
     ) -> Result<(), AuthError> {
         let live = lock(&self.state);
-        let is_new = live.generation == mark && live.unverified_origin == Some(TokenOrigin::SignIn);
+        let is_new = live.generation == generation && live.unverified_origin == Some(TokenOrigin::SignIn);
         match live.record.as_ref().filter(|record| is_new && !record.is_expired(now)) {
             None => Ok(()),
             Some(record) => {
                 let issuer = sanitize(&record.issuer);
                 let token = record.access_token.as_ref().map_or("", Secret::expose);
-                let said = challenge.error_description.as_deref().filter(|said| !said.contains(token));
-                let said = said.map(|said| format!(" (`{}`)", sanitize(said))).unwrap_or_default();
+                let description = challenge.error_description.as_deref().filter(|text| !text.contains(token));
+                let description =
+                    description.map(|text| format!(" (`{}`)", sanitize(text))).unwrap_or_default();
                 let text = format!(
-                    "the server rejected the token that `{issuer}` has just issued for it{said}: contact \
+                    "the server rejected the token that `{issuer}` has just issued for it{description}: contact \
                      the operator of the server"
                 );
                 Err(AuthError::new(AuthErrorKind::Token, text))
@@ -177,24 +178,24 @@ impl Account {
     /// Counts a step-up and fails if it is pointless: the scope is already granted, or was requested too often.
     pub(in crate::auth) fn count_step_up(&self, challenge: &Challenge) -> Result<(), AuthError> {
         let mut live = lock(&self.state);
-        let wanted = challenge.scope.clone().unwrap_or_default();
+        let required = challenge.scope.clone().unwrap_or_default();
         let granted = live.record.as_ref().map(|record| Scopes::parse(&record.granted)).unwrap_or_default();
         if live.step_ups.len() >= MAX_STEP_UP_ENTRIES {
             live.step_ups.clear();
         }
         live.consecutive_step_ups += 1;
-        let tries = live.step_ups.entry(wanted.to_string()).or_default();
-        *tries += 1;
-        let tries = (*tries).max(live.consecutive_step_ups);
-        let (wanted_text, has_them) = (wanted.to_string(), !wanted.is_empty() && granted.covers(&wanted));
-        if has_them || tries > MAX_STEP_UPS {
-            let why = if has_them { "the token already has it" } else { "it was requested and not granted" };
-            let what = match &*wanted_text {
+        let attempts = live.step_ups.entry(required.to_string()).or_default();
+        *attempts += 1;
+        let attempts = (*attempts).max(live.consecutive_step_ups);
+        let has_required = !required.is_empty() && granted.covers(&required);
+        if has_required || attempts > MAX_STEP_UPS {
+            let reason = if has_required { "the token already has it" } else { "it was not granted" };
+            let requirement = match &*required.to_string() {
                 "" => "more than the token allows".to_owned(),
                 scopes => format!("the scope `{}`", sanitize(scopes)),
             };
             let text = format!(
-                "the server requires {what} for this request, but {why}: contact the operator of the server"
+                "the server requires {requirement} for this request, but {reason}: contact the operator of the server"
             );
             return Err(
                 AuthError::new(AuthErrorKind::Scope, text).with_code(Some("insufficient_scope".to_owned()))
@@ -207,7 +208,7 @@ impl Account {
     pub(in crate::auth) async fn run_action(
         self: &Arc<Self>,
         work: TokenAction,
-        mark: u64,
+        generation: u64,
         profile: &Arc<OAuthConfig>,
         request: Request<'_>,
         may_ask: bool,
@@ -217,17 +218,17 @@ impl Account {
         let (server, egress) = (request.server.clone(), request.egress.clone());
         let _waits = WaiterCount::new(&self.waiters);
         crate::server::spawn(&Handle::current(), async move {
-            let mut held = AccountLocks::default();
+            let mut locks = AccountLocks::default();
             // An operation that certainly needs a user waits for a running sign-in first, and may then reuse its token.
             if may_ask && account.needs_sign_in(&work) {
-                held.sign_in = Some(account.sign_in_lock.clone().lock_owned().await);
+                locks.sign_in = Some(account.sign_in_lock.clone().lock_owned().await);
             }
-            held.update = Some(account.update_lock.clone().lock_owned().await);
-            let is_open = account.is_pending(mark, may_ask);
+            locks.update = Some(account.update_lock.clone().lock_owned().await);
+            let is_open = account.is_pending(generation, may_ask);
             if is_open {
                 let reloads = lock(&account.state).reloads;
                 let outcome =
-                    account.refresh_or_authorize(work, &profile, &server, &egress, may_ask, &mut held).await;
+                    account.refresh_or_authorize(work, &profile, &server, &egress, may_ask, &mut locks).await;
                 match outcome {
                     Ok(Some((record, source))) => account.set_result(record, source, Ok(())),
                     Ok(None) => {}
@@ -236,13 +237,13 @@ impl Account {
                 // An abandoned sign-in says nothing about requests that arrived later.
                 let is_abandoned = account.is_abandoned.swap(false, Ordering::Relaxed);
                 let mut live = lock(&account.state);
-                live.could_redirect = may_ask && !is_abandoned;
+                live.redirect_allowed = may_ask && !is_abandoned;
                 live.is_loaded &= live.reloads == reloads;
             }
             let last = lock(&account.state).last_result.clone();
             let _ = done.send(last); // the caller may have been cancelled
             if is_open {
-                retry_save(account, held, profile).await;
+                retry_save(account, locks, profile).await;
             }
         });
         let gone = |_| AuthError::new(AuthErrorKind::Store, "the sign-in task was aborted");
@@ -259,22 +260,22 @@ impl Account {
 
     /// Returns whether no operation since `mark` counts. A failure for lack of a redirect handler does not count for
     /// callers that have one.
-    fn is_pending(&self, mark: u64, may_ask: bool) -> bool {
+    fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
-        let is_about_person = |error: &AuthError| {
+        let involves_user = |error: &AuthError| {
             matches!(error.kind(), AuthErrorKind::SignInRequired | AuthErrorKind::UserAbandoned)
         };
-        let lacked_person = !live.could_redirect && live.last_result.as_ref().is_err_and(is_about_person);
-        live.generation == mark || (may_ask && lacked_person)
+        let needed_user = !live.redirect_allowed && live.last_result.as_ref().is_err_and(involves_user);
+        live.generation == generation || (may_ask && needed_user)
     }
 
     /// Records the response to a request that was sent with the token of `mark`.
-    pub(in crate::auth) fn on_response(&self, mark: u64, status: u16, nonce: Option<&str>) {
+    pub(in crate::auth) fn on_response(&self, generation: u64, status: u16, nonce: Option<&str>) {
         let mut live = lock(&self.state);
         if let Some(nonce) = nonce {
             live.nonce = Some(nonce.to_owned());
         }
-        if status != 401 && mark == live.generation {
+        if status != 401 && generation == live.generation {
             live.unverified_origin = None;
         }
         if (200..300).contains(&status) {
@@ -292,7 +293,7 @@ impl Account {
         live.generation += 1;
         live.is_loaded = true;
         let granted = record.as_ref().map(|record| Scopes::parse(&record.granted)).unwrap_or_default();
-        live.step_ups.retain(|wanted, _| wanted.is_empty() || !granted.covers(&Scopes::parse(wanted)));
+        live.step_ups.retain(|required, _| required.is_empty() || !granted.covers(&Scopes::parse(required)));
         (live.record, live.unverified_origin, live.last_result) = (record, source, last);
     }
 }
@@ -304,15 +305,15 @@ mod tests {
     #[test]
     fn more_is_asked_for_only_so_often() {
         let account = Account::new(String::new());
-        let wants = |scope: &str| {
+        let is_granted = |scope: &str| {
             let challenge = Challenge { scope: Some(Scopes::parse(scope)), ..Challenge::default() };
             account.count_step_up(&challenge).is_ok()
         };
-        assert!(wants("a") && wants("b"));
-        assert!(!wants("c"), "however the server calls it");
+        assert!(is_granted("a") && is_granted("b"));
+        assert!(!is_granted("c"), "however the server calls it");
         account.on_response(0, 200, None);
-        assert!(wants("a"));
+        assert!(is_granted("a"));
         account.on_response(0, 200, None);
-        assert!(!wants("a"), "it was not given twice");
+        assert!(!is_granted("a"), "it was not given twice");
     }
 }

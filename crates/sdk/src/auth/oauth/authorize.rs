@@ -37,15 +37,16 @@ impl OAuth {
 
     async fn credentials_for(&self, request: Request<'_>) -> Result<Credentials, AuthError> {
         let (account, profile) = (self.account_for(request.server), &self.config);
-        let (mark, is_loaded) = (account.current().1, lock(&account.state).is_loaded);
+        let (generation, is_loaded) = (account.current().1, lock(&account.state).is_loaded);
         if !is_loaded {
-            account.run_action(TokenAction::Load, mark, profile, request, false).await?;
+            account.run_action(TokenAction::Load, generation, profile, request, false).await?;
         }
-        let (record, mark) = account.current();
+        let (record, generation) = account.current();
         if let Some(record) = record.filter(|record| record.can_refresh(now(profile))) {
             // A refresh runs early, so the token may still be valid. If it is not, the server responds with 401, and
             // discovery runs again: the authorization server may have changed.
-            if let Err(error) = account.run_action(TokenAction::Refresh, mark, profile, request, false).await
+            if let Err(error) =
+                account.run_action(TokenAction::Refresh, generation, profile, request, false).await
             {
                 tracing::debug!(%error, is_over = record.is_expired(now(profile)), "token refresh failed");
             }
@@ -59,17 +60,23 @@ impl OAuth {
         refusal: AuthRejection,
     ) -> Result<bool, AuthError> {
         let (account, profile) = (self.account_for(request.server), &self.config);
-        let AuthRejection { status, challenge, generation: mark, .. } = refusal;
+        let AuthRejection { status, challenge, generation, .. } = refusal;
         match status {
             401 if challenge.error.as_deref() == Some("use_dpop_nonce") => return Ok(true),
-            401 => account.check_not_just_issued(mark, now(profile), &challenge)?,
+            401 => account.check_not_just_issued(generation, now(profile), &challenge)?,
             403 if challenge.is_insufficient_scope() => {}
             _ => return Ok(false),
         }
         let may_ask = profile.redirect_handler.is_some() && !request.is_background;
         let source = lock(&account.state).unverified_origin;
         account
-            .run_action(TokenAction::HandleChallenge(challenge, source), mark, profile, request, may_ask)
+            .run_action(
+                TokenAction::HandleChallenge(challenge, source),
+                generation,
+                profile,
+                request,
+                may_ask,
+            )
             .await?;
         Ok(true)
     }
@@ -82,18 +89,18 @@ impl OAuth {
         let account = self.account_for(&server);
         let _turn = account.update_lock.lock().await;
         let _lease = self.config.store.lock(&account.key).await?;
-        let kept = self.config.store.load(&account.key).await;
-        let had = kept.as_ref().ok().and_then(Option::as_ref);
-        let unkept = account.current().0.filter(|_| account.is_newer_than_store(had));
+        let stored = self.config.store.load(&account.key).await;
+        let stored_record = stored.as_ref().ok().and_then(Option::as_ref);
+        let unsaved = account.current().0.filter(|_| account.is_newer_than_store(stored_record));
         self.config.store.remove(&account.key).await?;
         account.set_result(None, None, Ok(()));
         lock(&account.state).unsaved = None;
-        if let Some(record) = unkept {
+        if let Some(record) = unsaved {
             return revoke(&record, &self.config, &server, egress).await.map(|()| true);
         }
-        match kept?.as_ref().map(TokenRecord::parse) {
+        match stored?.as_ref().map(TokenRecord::parse) {
             Some(Ok(record)) => revoke(&record, &self.config, &server, egress).await.map(|()| true),
-            kept => Ok(kept.is_some()),
+            stored => Ok(stored.is_some()),
         }
     }
 }
@@ -107,9 +114,9 @@ impl Authorize for OAuth {
         boxed(self.handle_rejection(request, refusal))
     }
 
-    fn on_response(&self, request: Request<'_>, mark: u64, status: u16, headers: &HeaderMap) {
+    fn on_response(&self, request: Request<'_>, generation: u64, status: u16, headers: &HeaderMap) {
         let nonce = headers.get(dpop::NONCE_HEADER).and_then(|nonce| nonce.to_str().ok());
-        self.account_for(request.server).on_response(mark, status, nonce);
+        self.account_for(request.server).on_response(generation, status, nonce);
     }
 }
 

@@ -56,7 +56,7 @@ impl Flow {
     }
 
     /// Restores a flow that waits for its redirect.
-    fn resume_detached(start: FlowInput, rest: &Secret) -> Result<Self, AuthError> {
+    fn resume_detached(start: FlowInput, flow_state: &Secret) -> Result<Self, AuthError> {
         let unreadable = |error: serde_json::Error| {
             let text = format!(
                 "the stored state of this sign-in cannot be read ({}): sign in again",
@@ -65,7 +65,7 @@ impl Flow {
             AuthError::new(AuthErrorKind::Store, text)
         };
         let DetachedFlow { record, pending, dpop } =
-            serde_json::from_str(rest.expose()).map_err(unreadable)?;
+            serde_json::from_str(flow_state.expose()).map_err(unreadable)?;
         let record = TokenRecord::parse(&record.serialize()?)?; // parses the key
         let mut flow = Flow::new(start);
         flow.server_metadata = Some(ServerMetadata {
@@ -100,9 +100,9 @@ impl RedirectHandler for DetachedRedirect {
         self.redirect_detached(url, Secret::default())
     }
 
-    fn redirect_detached(&self, url: String, rest: Secret) -> AuthFuture<'_, String> {
+    fn redirect_detached(&self, url: String, flow_state: Secret) -> AuthFuture<'_, String> {
         boxed(async {
-            (self.on_redirect)(url, rest).await?;
+            (self.on_redirect)(url, flow_state).await?;
             let text = "the user was redirected to sign in: retry when the sign-in has finished";
             Err(AuthError::new(AuthErrorKind::Redirected, text))
         })
@@ -113,13 +113,13 @@ impl OAuth {
     /// Sets a detached redirect handler for a redirect URI of the application. `leave` receives the authorization URL
     /// and the flow state that [`Self::resume_sign_in`] needs after the redirect. The flow state is secret and can be used
     /// once.
-    pub fn on_detached_redirect<F, Fut>(self, redirect_uri: impl Into<String>, leave: F) -> Self
+    pub fn on_detached_redirect<F, Fut>(self, redirect_uri: impl Into<String>, on_redirect: F) -> Self
     where
         F: Fn(String, Secret) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), AuthError>> + Send + 'static,
     {
-        let leave = Box::new(move |url, rest| boxed(leave(url, rest)));
-        self.redirect_handler(DetachedRedirect { uri: redirect_uri.into(), on_redirect: leave })
+        let on_redirect = Box::new(move |url, flow_state| boxed(on_redirect(url, flow_state)));
+        self.redirect_handler(DetachedRedirect { uri: redirect_uri.into(), on_redirect })
     }
 
     /// Completes a detached sign-in: exchanges the redirect URL `returned` for a token for the server at `url` and
@@ -128,8 +128,8 @@ impl OAuth {
         &self,
         url: &str,
         egress: &Egress,
-        rest: &Secret,
-        returned: &str,
+        flow_state: &Secret,
+        redirect_url: &str,
     ) -> Result<(), AuthError> {
         let (server, profile) = (parse_url(url)?, &self.config);
         let account = self.account_for(&server);
@@ -140,14 +140,14 @@ impl OAuth {
             stored: None,
             can_redirect: false,
         };
-        let mut flow = Flow::resume_detached(start, rest)?;
-        let mut held =
+        let mut flow = Flow::resume_detached(start, flow_state)?;
+        let mut locks =
             AccountLocks { update: Some(account.update_lock.clone().lock_owned().await), sign_in: None };
         let attempt = account.current().1;
         let (server, account) = (&server, &*account);
         let mut runner =
-            Runner { profile, server, egress, account, generation: attempt, lease: None, locks: &mut held };
-        let first = flow.next(FlowEvent::Redirect(returned.to_owned()), now(profile));
+            Runner { profile, server, egress, account, generation: attempt, lease: None, locks: &mut locks };
+        let first = flow.next(FlowEvent::Redirect(redirect_url.to_owned()), now(profile));
         let Some(record) = runner.run(&mut flow, first).await? else { return Ok(()) };
         let _lease = profile.store.lock(&account.key).await?;
         profile.store.save(&account.key, record.serialize()?).await?;
@@ -162,11 +162,11 @@ impl OAuth {
         let account = self.account_for(&server);
         let request =
             Request { method: "POST", target: &server, server: &server, egress, is_background: false };
-        let mark = account.current().1;
+        let generation = account.current().1;
         account
             .run_action(
                 TokenAction::HandleChallenge(Challenge::default(), None),
-                mark,
+                generation,
                 &self.config,
                 request,
                 true,

@@ -206,8 +206,8 @@ impl OAuth {
 
     /// Sets the redirect handler that sends a user to the authorization URL: [`super::Loopback`] for applications on
     /// the user's machine.
-    pub fn redirect_handler(self, person: impl RedirectHandler) -> Self {
-        self.set(|profile| profile.redirect_handler = Some(Arc::new(person)))
+    pub fn redirect_handler(self, user: impl RedirectHandler) -> Self {
+        self.set(|profile| profile.redirect_handler = Some(Arc::new(user)))
     }
 
     /// Sets a redirect handler for a redirect URI of the application: `visit` sends the user to a URL and returns the
@@ -252,8 +252,8 @@ impl OAuth {
     }
 
     /// Sets a callback for each step of an authorization. Steps contain no secrets.
-    pub fn on_step(self, told: impl Fn(&AuthStep<'_>) + Send + Sync + 'static) -> Self {
-        self.set(|profile| profile.on_step = Some(Arc::new(told)))
+    pub fn on_step(self, callback: impl Fn(&AuthStep<'_>) + Send + Sync + 'static) -> Self {
+        self.set(|profile| profile.on_step = Some(Arc::new(callback)))
     }
 
     /// Sets the source of the current time. Default: the system clock.

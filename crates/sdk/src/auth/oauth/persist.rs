@@ -31,7 +31,7 @@ impl Account {
         lease: Option<Box<dyn Send>>,
         profile: &OAuthConfig,
     ) {
-        let keep = async {
+        let save = async {
             let _lease = if let Some(lease) = lease {
                 lease
             } else {
@@ -42,31 +42,31 @@ impl Account {
             };
             profile.store.save(&self.key, record.serialize()?).await
         };
-        let kept = keep.await;
-        lock(&self.state).unsaved = kept.is_err().then_some(UnsavedToken { stored: before });
-        if let Err(error) = kept {
+        let stored = save.await;
+        lock(&self.state).unsaved = stored.is_err().then_some(UnsavedToken { stored: before });
+        if let Err(error) = stored {
             tracing::error!(%error, "failed to store a new token; it is lost with this process unless a retry succeeds");
         }
     }
 
     /// Returns whether the token in memory is newer than the given content of the store.
-    pub(in crate::auth) fn is_newer_than_store(&self, kept: Option<&Secret>) -> bool {
-        lock(&self.state).unsaved.as_ref().is_some_and(|unkept| unkept.stored.as_ref() == kept)
+    pub(in crate::auth) fn is_newer_than_store(&self, stored: Option<&Secret>) -> bool {
+        lock(&self.state).unsaved.as_ref().is_some_and(|unsaved| unsaved.stored.as_ref() == stored)
     }
 
     /// Retries to store the token of `attempt`, unless an operation is running. A token stored by another process wins.
     async fn retry_save_once(&self, attempt: u64, profile: &OAuthConfig) -> Result<(), AuthError> {
         let _lease = profile.store.lock(&self.key).await?;
         let Ok(_turn) = self.update_lock.try_lock() else { return Ok(()) };
-        let kept = profile.store.load(&self.key).await?;
-        let (record, is_ahead) = (self.current(), self.is_newer_than_store(kept.as_ref()));
+        let stored = profile.store.load(&self.key).await?;
+        let (record, is_newer) = (self.current(), self.is_newer_than_store(stored.as_ref()));
         let (Some(record), true) = (record.0, record.1 == attempt) else { return Ok(()) };
-        if is_ahead {
+        if is_newer {
             profile.store.save(&self.key, record.serialize()?).await?;
         }
         let mut live = lock(&self.state);
         live.unsaved = None;
-        live.is_loaded &= is_ahead;
+        live.is_loaded &= is_newer;
         Ok(())
     }
 
@@ -79,16 +79,16 @@ impl Account {
 /// Releases the locks and retries until the token is stored. The next operation on the token takes precedence.
 pub(in crate::auth) async fn retry_save(
     account: Arc<Account>,
-    held: AccountLocks,
+    locks: AccountLocks,
     profile: Arc<OAuthConfig>,
 ) {
     let attempt = account.current().1;
-    drop(held);
-    let (mut pause, mut tries) = (INITIAL_BACKOFF, MAX_IDLE_ATTEMPTS);
-    while tries > 0 && account.is_unsaved(attempt) {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_BACKOFF);
-        tries = if Arc::strong_count(&account) == 1 { tries - 1 } else { MAX_IDLE_ATTEMPTS };
+    drop(locks);
+    let (mut delay, mut attempts) = (INITIAL_BACKOFF, MAX_IDLE_ATTEMPTS);
+    while attempts > 0 && account.is_unsaved(attempt) {
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(MAX_BACKOFF);
+        attempts = if Arc::strong_count(&account) == 1 { attempts - 1 } else { MAX_IDLE_ATTEMPTS };
         if let Err(error) = account.retry_save_once(attempt, &profile).await {
             tracing::debug!(%error, "retry to store the token failed");
         }

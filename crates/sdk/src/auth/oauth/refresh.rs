@@ -24,47 +24,41 @@ impl Account {
         server: &Target,
         egress: &Egress,
         may_ask: bool,
-        held: &mut AccountLocks,
+        locks: &mut AccountLocks,
     ) -> Result<RefreshOutcome, AuthError> {
         if matches!(work, TokenAction::Load) {
             return Ok(Some((self.load(profile).await, None)));
         }
         let lease = profile.store.lock(&self.key).await?;
-        let kept = profile.store.load(&self.key).await?;
-        let (known, attempt) = self.current();
+        let stored = profile.store.load(&self.key).await?;
+        let (current, attempt) = self.current();
         // An empty store means that a user has signed out, so the token in memory must not be refreshed, unless it
         // could not be stored and is newer than the store.
-        let (before, is_ahead) = (kept.clone(), self.is_newer_than_store(kept.as_ref()));
-        let known = if kept.is_none() && !is_ahead {
-            known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_tokens()))
+        let (before, is_newer) = (stored.clone(), self.is_newer_than_store(stored.as_ref()));
+        let current = if stored.is_none() && !is_newer {
+            current.map(|current| Arc::new(Arc::unwrap_or_clone(current).without_tokens()))
         } else {
-            known
+            current
         };
-        let kept = kept.filter(|_| !is_ahead).and_then(|kept| ok_or_warn(TokenRecord::parse(&kept)));
-        let is_news = |kept: &TokenRecord| {
-            kept.access_token.is_some() && known.as_ref().is_none_or(|known| !known.is_same_token(kept))
+        let stored = stored.filter(|_| !is_newer).and_then(|stored| ok_or_warn(TokenRecord::parse(&stored)));
+        let is_newer_record = |stored: &TokenRecord| {
+            stored.access_token.is_some()
+                && current.as_ref().is_none_or(|current| !current.is_same_token(stored))
         };
-        if kept.as_ref().is_some_and(|kept| is_news(kept) && !kept.is_stale(now(profile))) {
-            return Ok(Some((kept.map(Arc::new), None))); // another process obtained a token
+        if stored.as_ref().is_some_and(|stored| is_newer_record(stored) && !stored.is_stale(now(profile))) {
+            return Ok(Some((stored.map(Arc::new), None))); // another process obtained a token
         }
-        let earlier = kept.or_else(|| known.map(Arc::unwrap_or_clone));
-        let person = may_ask && matches!(profile.grant, GrantType::AuthorizationCode);
+        let earlier = stored.or_else(|| current.map(Arc::unwrap_or_clone));
+        let user = may_ask && matches!(profile.grant, GrantType::AuthorizationCode);
         let start = |challenge, earlier| FlowInput {
             profile: profile.clone(),
             server: server.clone(),
             challenge,
             stored: earlier,
-            can_redirect: person,
+            can_redirect: user,
         };
-        let mut runner = Runner {
-            profile,
-            server,
-            egress,
-            account: self,
-            generation: attempt,
-            lease: Some(lease),
-            locks: held,
-        };
+        let mut runner =
+            Runner { profile, server, egress, account: self, generation: attempt, lease: Some(lease), locks };
         let (record, source) = match (work, earlier) {
             (TokenAction::HandleChallenge(challenge, source), earlier) => {
                 if challenge.is_insufficient_scope() {
@@ -94,9 +88,9 @@ impl Account {
             }
             (_, None) => return Ok(Some((None, None))),
         };
-        let Runner { lease, locks: held, .. } = runner;
-        if held.update.is_none() {
-            held.update = Some(self.update_lock.clone().lock_owned().await);
+        let Runner { lease, locks, .. } = runner;
+        if locks.update.is_none() {
+            locks.update = Some(self.update_lock.clone().lock_owned().await);
         }
         self.save(&record, before, lease, profile).await;
         Ok(Some((Some(Arc::new(record)), source)))
@@ -105,14 +99,14 @@ impl Account {
     /// Loads the stored token unless a newer one is in memory. An unreadable record is ignored: most servers need no
     /// token.
     async fn load(&self, profile: &OAuthConfig) -> Option<Arc<TokenRecord>> {
-        let Some(kept) = ok_or_warn(profile.store.load(&self.key).await) else {
+        let Some(stored) = ok_or_warn(profile.store.load(&self.key).await) else {
             lock(&self.state).reloads += 1; // retry with the next request
             return self.current().0;
         };
-        if self.is_newer_than_store(kept.as_ref()) {
+        if self.is_newer_than_store(stored.as_ref()) {
             return self.current().0;
         }
-        ok_or_warn(TokenRecord::parse(&kept?)).map(Arc::new)
+        ok_or_warn(TokenRecord::parse(&stored?)).map(Arc::new)
     }
 }
 

@@ -29,8 +29,10 @@ pub(in crate::auth) async fn revoke(
     if reply.is_success() {
         return Ok(());
     }
-    let (_, what) = oauth_error(&reply);
-    let text =
-        format!("the stored token is deleted, but `{}` did not revoke it: {what}", sanitize(&record.issuer));
+    let (_, description) = oauth_error(&reply);
+    let text = format!(
+        "the stored token is deleted, but `{}` did not revoke it: {description}",
+        sanitize(&record.issuer)
+    );
     Err(AuthError::new(AuthErrorKind::Token, text))
 }

@@ -40,7 +40,7 @@ pub struct AuthStep<'a> {
     /// The error, if no response was received.
     pub error: Option<&'a AuthError>,
     /// Duration of the step.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Executes the actions of an authorization flow: HTTP requests and redirects of the user.
@@ -102,29 +102,36 @@ impl Runner<'_> {
     }
 
     /// Redirects the user and waits for the redirect back, as long as a request waits for the token.
-    async fn redirect_user(&mut self, url: String, rest: Secret) -> Result<String, AuthError> {
-        let (began, profile, mut waiting) = (Instant::now(), self.profile, self.account.waiters.subscribe());
-        let shown = url.split('?').next().unwrap_or_default().to_owned();
-        let given_up = |why: String| {
+    async fn redirect_user(&mut self, url: String, flow_state: Secret) -> Result<String, AuthError> {
+        let (started, profile, mut waiters) =
+            (Instant::now(), self.profile, self.account.waiters.subscribe());
+        let url_without_query = url.split('?').next().unwrap_or_default().to_owned();
+        let abandoned_error = |reason: String| {
             AuthError::new(
                 AuthErrorKind::UserAbandoned,
-                format!("no user signed in at `{shown}` {why}; try again"),
+                format!("no user signed in at `{url_without_query}` {reason}; try again"),
             )
         };
         let result = tokio::select! {
-            result = tokio::time::timeout(profile.sign_in_timeout, redirect_handler(profile)?.redirect_detached(url, rest)) => match result {
+            result = tokio::time::timeout(profile.sign_in_timeout, redirect_handler(profile)?.redirect_detached(url, flow_state)) => match result {
                 Ok(result) => result,
-                Err(_) => Err(given_up(format!("within {} minutes", profile.sign_in_timeout.as_secs().div_ceil(60)))),
+                Err(_) => Err(abandoned_error(format!("within {} minutes", profile.sign_in_timeout.as_secs().div_ceil(60)))),
             },
-            _ = waiting.wait_for(|count| *count == 0) => {
+            _ = waiters.wait_for(|count| *count == 0) => {
                 self.account.is_abandoned.store(true, Ordering::Relaxed);
-                Err(given_up("before the request was cancelled".to_owned()))
+                Err(abandoned_error("before the request was cancelled".to_owned()))
             }
         };
         let error = result.as_ref().err().filter(|error| error.kind() != AuthErrorKind::Redirected);
         report_step(
             profile,
-            &AuthStep { purpose: None, url: &shown, status: None, error, took: began.elapsed() },
+            &AuthStep {
+                purpose: None,
+                url: &url_without_query,
+                status: None,
+                error,
+                duration: started.elapsed(),
+            },
         );
         result
     }
@@ -141,7 +148,7 @@ pub(in crate::auth) async fn send(
     server: &Target,
     egress: &Egress,
 ) -> Result<FlowResponse, AuthError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let result = match tokio::time::timeout(RESPONSE_TIMEOUT, fetch(exchange, server, egress)).await {
         // Some servers send errors with a success status.
         Ok(Ok(reply)) if !reply.is_success() || reply.has_error() => Ok(exchange.redact(reply)),
@@ -160,15 +167,15 @@ pub(in crate::auth) async fn send(
             url,
             status: result.as_ref().ok().map(|reply| reply.status),
             error: result.as_ref().err(),
-            took: began.elapsed(),
+            duration: started.elapsed(),
         },
     );
     result
 }
 
 fn report_step(profile: &OAuthConfig, step: &AuthStep<'_>) {
-    if let Some(told) = &profile.on_step {
-        crate::client::catch_hook_panic(|| told(step));
+    if let Some(on_step) = &profile.on_step {
+        crate::client::catch_hook_panic(|| on_step(step));
     }
 }
 
@@ -237,9 +244,9 @@ fn http_request(exchange: &FlowRequest) -> Result<Request<Body>, String> {
 }
 
 fn redirect_handler(profile: &OAuthConfig) -> Result<&dyn crate::auth::RedirectHandler, AuthError> {
-    let nobody =
+    let no_handler_error =
         || AuthError::new(AuthErrorKind::SignInRequired, "sign-in required, but no redirect handler is set");
-    profile.redirect_handler.as_deref().ok_or_else(nobody)
+    profile.redirect_handler.as_deref().ok_or_else(no_handler_error)
 }
 
 async fn assertion(profile: &OAuthConfig, audience: String) -> Result<Secret, AuthError> {

@@ -6,9 +6,9 @@ use tokio::sync::watch;
 pub(in crate::auth) struct WaiterCount<'a>(&'a watch::Sender<usize>);
 
 impl<'a> WaiterCount<'a> {
-    pub(in crate::auth) fn new(waiting: &'a watch::Sender<usize>) -> Self {
-        waiting.send_modify(|count| *count += 1);
-        WaiterCount(waiting)
+    pub(in crate::auth) fn new(counter: &'a watch::Sender<usize>) -> Self {
+        counter.send_modify(|count| *count += 1);
+        WaiterCount(counter)
     }
 }
 

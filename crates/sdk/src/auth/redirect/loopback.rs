@@ -49,8 +49,8 @@ impl Loopback {
 
     fn take_listener(&self, uri: &str) -> Option<TcpListener> {
         let mut listening = lock(&self.listeners);
-        let place = listening.iter().position(|(known, _)| known == uri)?;
-        listening.remove(place).map(|(_, listener)| listener)
+        let index = listening.iter().position(|(listening_uri, _)| listening_uri == uri)?;
+        listening.remove(index).map(|(_, listener)| listener)
     }
 }
 
@@ -71,8 +71,10 @@ impl RedirectHandler for Loopback {
     fn redirect(&self, url: String) -> AuthFuture<'_, String> {
         boxed(async move {
             let query = url.split_once('?').map_or("", |(_, query)| query);
-            let find = |wanted: &str| {
-                form_urlencoded::decode(query).find(|(name, _)| name == wanted).map(|(_, value)| value)
+            let find = |parameter_name: &str| {
+                form_urlencoded::decode(query)
+                    .find(|(name, _)| name == parameter_name)
+                    .map(|(_, value)| value)
             };
             let state: Arc<str> = find("state").unwrap_or_default().into();
             let listener = find("redirect_uri").and_then(|uri| self.take_listener(&uri));
@@ -81,15 +83,15 @@ impl RedirectHandler for Loopback {
             let port = listener.local_addr().map_err(|error| redirect_error(&error))?.port();
             (self.show)(&url);
             // Browsers open speculative connections: serve all concurrently, so that none blocks the others.
-            let mut heard = JoinSet::new();
+            let mut connections = JoinSet::new();
             loop {
                 tokio::select! {
-                    accepted = listener.accept(), if heard.len() < MAX_PENDING => {
+                    accepted = listener.accept(), if connections.len() < MAX_PENDING => {
                         let (stream, _) = accepted.map_err(|error| redirect_error(&error))?;
                         let state = state.clone();
-                        heard.spawn(async move { tokio::time::timeout(REQUEST_TIMEOUT, read_redirect(stream, port, &state)).await });
+                        connections.spawn(async move { tokio::time::timeout(REQUEST_TIMEOUT, read_redirect(stream, port, &state)).await });
                     }
-                    Some(ended) = heard.join_next() => {
+                    Some(ended) = connections.join_next() => {
                         if let Ok(Ok(Some(redirect))) = ended {
                             return Ok(redirect);
                         }
@@ -145,10 +147,12 @@ fn parse_redirect<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> 
     let mut hosts =
         lines.filter_map(|line| line.split_once(':')).filter(|(name, _)| name.eq_ignore_ascii_case("host"));
     let host = hosts.next()?.1.trim();
-    let is_here = [format!("127.0.0.1:{port}"), format!("localhost:{port}")].iter().any(|here| here == host);
+    let is_loopback_host = [format!("127.0.0.1:{port}"), format!("localhost:{port}")]
+        .iter()
+        .any(|loopback_host| loopback_host == host);
     let (path, query) = target.split_once('?')?;
-    let is_ours = form_urlencoded::decode(query).any(|(name, value)| name == "state" && value == state);
-    (is_here && hosts.next().is_none() && path == PATH && is_ours).then_some(target)
+    let has_state = form_urlencoded::decode(query).any(|(name, value)| name == "state" && value == state);
+    (is_loopback_host && hosts.next().is_none() && path == PATH && has_state).then_some(target)
 }
 
 /// Returns whether the redirect reports an error.
@@ -163,9 +167,11 @@ mod tests {
 
     #[test]
     fn only_the_answer_is_heard() {
-        let heard = |head: &str| parse_redirect(head, 7, "s").is_some();
-        assert!(heard("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
-        assert!(heard("GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"));
+        let connections = |head: &str| parse_redirect(head, 7, "s").is_some();
+        assert!(connections("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
+        assert!(connections(
+            "GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"
+        ));
         for other in [
             "GET /callback?code=c&state=t HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
             "GET /callback?code=c HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n",
@@ -176,7 +182,7 @@ mod tests {
             "GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\nHost: 127.0.0.1:7\r\n\r\n",
             "GET /callback?code=c&state=s HTTP/1.1\r\n\r\n",
         ] {
-            assert!(!heard(other), "{other}");
+            assert!(!connections(other), "{other}");
         }
     }
 

@@ -27,7 +27,7 @@ pub trait RedirectHandler: Send + Sync + 'static {
 /// Redirect handler with an application-defined redirect URI.
 pub(super) struct CustomRedirect {
     uri: String,
-    visit: Box<dyn Fn(String) -> AuthFuture<'static, String> + Send + Sync>,
+    redirect: Box<dyn Fn(String) -> AuthFuture<'static, String> + Send + Sync>,
 }
 
 impl CustomRedirect {
@@ -36,7 +36,7 @@ impl CustomRedirect {
         F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, AuthError>> + Send + 'static,
     {
-        CustomRedirect { uri, visit: Box::new(move |url| boxed(visit(url))) }
+        CustomRedirect { uri, redirect: Box::new(move |url| boxed(visit(url))) }
     }
 }
 
@@ -46,6 +46,6 @@ impl RedirectHandler for CustomRedirect {
     }
 
     fn redirect(&self, url: String) -> AuthFuture<'_, String> {
-        (self.visit)(url)
+        (self.redirect)(url)
     }
 }

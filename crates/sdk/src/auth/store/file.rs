@@ -49,8 +49,8 @@ impl FileStore {
     }
 }
 
-fn store_error(path: &Path, what: &str, error: &io::Error) -> AuthError {
-    let text = format!("the token store `{}` cannot be {what}: {error}", path.display());
+fn store_error(path: &Path, operation: &str, error: &io::Error) -> AuthError {
+    let text = format!("the token store `{}` cannot be {operation}: {error}", path.display());
     AuthError::new(AuthErrorKind::Store, text)
 }
 
@@ -77,10 +77,10 @@ fn load_or_create_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             getrandom::fill(&mut *key).map_err(io::Error::other)?;
             // Write to a temporary file and link it: a concurrent process finds a complete key, or loses the race.
-            let beside = path.with_extension(crate::server::random_id());
-            write_new(&beside, &[&*key])?;
-            let linked = fs::hard_link(&beside, path);
-            fs::remove_file(&beside)?;
+            let temp_path = path.with_extension(crate::server::random_id());
+            write_new(&temp_path, &[&*key])?;
+            let linked = fs::hard_link(&temp_path, path);
+            fs::remove_file(&temp_path)?;
             match linked {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return load_or_create_key(path);
@@ -112,9 +112,9 @@ fn write_new(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 }
 
 impl Inner {
-    fn path(&self, key: &str, ending: &str) -> PathBuf {
+    fn path(&self, key: &str, extension: &str) -> PathBuf {
         let digest = Sha256::digest(key);
-        self.directory.join(format!("{}.{ending}", encode(&digest[..16])))
+        self.directory.join(format!("{}.{extension}", encode(&digest[..16])))
     }
 
     fn load(&self, key: &str) -> io::Result<Option<Secret>> {
@@ -124,15 +124,15 @@ impl Inner {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let opened = sealed.split_first_chunk::<NONCE_LEN>().and_then(|(nonce, sealed)| {
+        let plaintext = sealed.split_first_chunk::<NONCE_LEN>().and_then(|(nonce, sealed)| {
             let payload = Payload { msg: sealed, aad: key.as_bytes() };
             String::from_utf8(self.cipher.decrypt(&XNonce::from(*nonce), payload).ok()?).ok()
         });
-        if opened.is_none() {
+        if plaintext.is_none() {
             // The record is lost; treat it as absent, so that it does not block a new sign-in.
             tracing::warn!(directory = %self.directory.display(), "ignoring an undecryptable token record");
         }
-        Ok(opened.map(Secret::from))
+        Ok(plaintext.map(Secret::from))
     }
 
     /// Writes to a temporary file and renames it, so that a complete record always exists.
@@ -142,9 +142,9 @@ impl Inner {
         let payload = Payload { msg: record.expose().as_bytes(), aad: key.as_bytes() };
         let sealed = self.cipher.encrypt(&XNonce::from(nonce), payload);
         let sealed = sealed.map_err(|_| io::Error::other("encryption failed"))?;
-        let beside = self.path(key, &crate::server::random_id());
-        write_new(&beside, &[&nonce, &sealed])?;
-        fs::rename(&beside, self.path(key, "sealed"))?;
+        let temp_path = self.path(key, &crate::server::random_id());
+        write_new(&temp_path, &[&nonce, &sealed])?;
+        fs::rename(&temp_path, self.path(key, "sealed"))?;
         // On Unix the directory must be synced, too.
         if cfg!(unix) { File::open(&self.directory)?.sync_all() } else { Ok(()) }
     }
@@ -171,13 +171,13 @@ impl FileStore {
     /// Runs file operations on the blocking thread pool.
     fn blocking<'a, T: Send + 'static>(
         &'a self,
-        what: &'static str,
+        operation: &'static str,
         work: impl FnOnce(&Inner) -> io::Result<T> + Send + 'static,
     ) -> AuthFuture<'a, T> {
         let inner = self.0.clone();
         boxed(async move {
             let done = tokio::task::spawn_blocking(move || {
-                work(&inner).map_err(|error| store_error(&inner.directory, what, &error))
+                work(&inner).map_err(|error| store_error(&inner.directory, operation, &error))
             });
             done.await.unwrap_or_else(|error| Err(AuthError::new(AuthErrorKind::Store, error.to_string())))
         })
@@ -202,15 +202,16 @@ impl TokenStore for FileStore {
 
     fn lock<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Box<dyn Send>> {
         boxed(async move {
-            let begun = tokio::time::Instant::now();
+            let started = tokio::time::Instant::now();
             loop {
                 let key = key.to_owned();
                 if let Some(lock) = self.blocking("locked", move |inner| inner.try_lock(&key)).await? {
                     return Ok(Box::new(lock) as Box<dyn Send>);
                 }
-                if begun.elapsed() > LOCK_TIMEOUT {
-                    let held = io::Error::other("another process has held the lock for a minute");
-                    return Err(store_error(&self.0.directory, "locked", &held));
+                if started.elapsed() > LOCK_TIMEOUT {
+                    let lock_timeout_error =
+                        io::Error::other("another process has held the lock for a minute");
+                    return Err(store_error(&self.0.directory, "locked", &lock_timeout_error));
                 }
                 tokio::time::sleep(LOCK_POLL_INTERVAL).await;
             }

@@ -77,8 +77,8 @@ impl TokenRecord {
 
     /// Parses the output of [`Self::serialize`].
     pub(in crate::auth) fn parse(text: &Secret) -> Result<Self, AuthError> {
-        let unreadable = |what: String| {
-            let text = format!("the stored token cannot be read ({what}): sign out and sign in again");
+        let unreadable = |reason: String| {
+            let text = format!("the stored token cannot be read ({reason}): sign out and sign in again");
             AuthError::new(AuthErrorKind::Store, text)
         };
         // Report positions only: the text around them is secret.

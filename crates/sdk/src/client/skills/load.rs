@@ -28,7 +28,7 @@ struct ReadBudget(AtomicU64);
 
 impl ReadBudget {
     fn spend(&self, bytes: u64) -> Result<(), String> {
-        let remaining = |room: u64| room.checked_sub(bytes);
+        let remaining = |bytes_left: u64| bytes_left.checked_sub(bytes);
         let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, remaining);
         spent.map(|_| ()).map_err(|_| format!("read more than {MAX_BYTES} bytes of this skill"))
     }
@@ -162,8 +162,8 @@ fn check_entry(skill: &Skill) -> Result<(), String> {
         return Err(format!("its directory must be named `{name}` like the skill"));
     }
     let SkillResources::Files(files) = &skill.resources else { return Ok(()) };
-    let within = |uri: &str| uri.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
-    if let Some(file) = files.iter().find(|file| !within(&file.uri)) {
+    let is_inside_root = |uri: &str| uri.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+    if let Some(file) = files.iter().find(|file| !is_inside_root(&file.uri)) {
         return Err(format!("its file {} is outside its directory", file.uri));
     }
     let mut uris = HashSet::new();
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_much() {
-        let room = ReadBudget(AtomicU64::new(MAX_BYTES));
-        assert_eq!((room.spend(MAX_BYTES - 1), room.spend(1)), (Ok(()), Ok(())));
-        assert!(room.spend(1).unwrap_err().contains("more than 16777216 bytes"));
-        assert_eq!(room.spend(0), Ok(()));
+        let bytes_left = ReadBudget(AtomicU64::new(MAX_BYTES));
+        assert_eq!((bytes_left.spend(MAX_BYTES - 1), bytes_left.spend(1)), (Ok(()), Ok(())));
+        assert!(bytes_left.spend(1).unwrap_err().contains("more than 16777216 bytes"));
+        assert_eq!(bytes_left.spend(0), Ok(()));
     }
 }

@@ -65,7 +65,7 @@ enum KeySource {
     Fixed(Value),
     Opaque(TokenLookup),
     /// The builder was called with a lookup function and with keys.
-    Contradiction,
+    Conflict,
 }
 
 /// Whether clients must prove possession of the key their token is bound to (RFC 9449).
@@ -177,7 +177,7 @@ impl Auth {
 
     fn with_keys(mut self, source: KeySource) -> Self {
         self.source = match self.source {
-            KeySource::Opaque(_) => KeySource::Contradiction,
+            KeySource::Opaque(_) => KeySource::Conflict,
             _ => source,
         };
         self
@@ -248,11 +248,12 @@ impl Auth {
 
     fn verifier(self, issuer: Target, resource: &Target) -> Result<TokenVerifier, String> {
         let egress = self.egress.unwrap_or_default();
-        let only = Some(&self.issuers).filter(|issuers| issuers.len() == 1).map(|issuers| issuers[0].clone());
+        let single_issuer =
+            Some(&self.issuers).filter(|issuers| issuers.len() == 1).map(|issuers| issuers[0].clone());
         let name: Arc<str> = self.issuers.into_iter().next().unwrap_or_default().into();
         let keys = match self.source {
-            KeySource::Opaque(lookup) => return Ok(TokenVerifier::Opaque(lookup, only)),
-            KeySource::Contradiction => {
+            KeySource::Opaque(lookup) => return Ok(TokenVerifier::Opaque(lookup, single_issuer)),
+            KeySource::Conflict => {
                 return Err("`Auth::opaque` does not use keys: use `Auth::jwt`".into());
             }
             KeySource::Fixed(set) => IssuerKeys::fixed(issuer_metadata::parse_keys(&set)?),
@@ -285,15 +286,15 @@ impl Auth {
 }
 
 /// Parses a URL that token verification depends on: it must use https, except on this machine.
-fn parse_secure_url(what: &str, url: &str) -> Result<Target, String> {
-    let target = Target::configured(url).map_err(|error| format!("the {what}: {error}"))?;
+fn parse_secure_url(field: &str, url: &str) -> Result<Target, String> {
+    let target = Target::configured(url).map_err(|error| format!("the {field}: {error}"))?;
     if !target.is_secure() {
         return Err(format!(
-            "the {what} {target} must use https; plain http is accepted only for this machine"
+            "the {field} {target} must use https; plain http is accepted only for this machine"
         ));
     }
-    if what != JWKS_URL && url.contains(['?', '#']) {
-        return Err(format!("the {what} {target} must not have a query or a fragment"));
+    if field != JWKS_URL && url.contains(['?', '#']) {
+        return Err(format!("the {field} {target} must not have a query or a fragment"));
     }
     Ok(target)
 }

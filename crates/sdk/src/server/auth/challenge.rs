@@ -81,10 +81,12 @@ impl ProtectedResource {
     /// Returns one challenge for each supported scheme. The error is in the challenge of the scheme that was used.
     fn challenges(&self, scopes: &[String], fault: Option<ChallengeError<'_>>) -> Vec<HeaderValue> {
         let schemes = self.schemes();
-        let used =
-            fault.map(|fault| fault.scheme).filter(|used| schemes.contains(used)).unwrap_or(schemes[0]);
+        let offered_schemes = fault
+            .map(|fault| fault.scheme)
+            .filter(|offered_schemes| schemes.contains(offered_schemes))
+            .unwrap_or(schemes[0]);
         let challenge = |scheme: &Scheme| {
-            let fault = fault.filter(|_| *scheme == used);
+            let fault = fault.filter(|_| *scheme == offered_schemes);
             let algorithms =
                 (*scheme == Scheme::Dpop).then(|| PROOF_ALGORITHMS.map(Algorithm::name).join(" "));
             let scopes = (!scopes.is_empty()).then(|| scopes.join(" "));
@@ -95,10 +97,15 @@ impl ProtectedResource {
                 ("error", fault.map(|fault| fault.code.to_owned())),
                 ("error_description", fault.map(|fault| fault.text.to_owned())),
             ];
-            let said = parameters
+            let parameters_text = parameters
                 .into_iter()
                 .filter_map(|(name, value)| Some(format!("{name}={}", quoted(&value?))));
-            HeaderValue::from_str(&format!("{} {}", scheme.name(), said.collect::<Vec<_>>().join(", "))).ok()
+            HeaderValue::from_str(&format!(
+                "{} {}",
+                scheme.name(),
+                parameters_text.collect::<Vec<_>>().join(", ")
+            ))
+            .ok()
         };
         schemes.iter().filter_map(challenge).collect()
     }

@@ -71,8 +71,8 @@ impl DpopVerifier {
         if !text("htu").is_some_and(|url| matches_target(url, target)) {
             return Err("htu of the proof does not match the URL of this server".into());
         }
-        let off = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
-        if off.is_none_or(|off| off > PROOF_SKEW.as_secs_f64()) {
+        let skew = claims.get("iat").and_then(Value::as_f64).map(|time| (time - now.as_secs_f64()).abs());
+        if skew.is_none_or(|skew| skew > PROOF_SKEW.as_secs_f64()) {
             return Err("iat of the proof must be within 60 seconds of the current time".into());
         }
         if text("ath") != Some(&digest(token)) {

@@ -94,8 +94,8 @@ impl IssuerKeys {
         Self::new(Some(Box::new(fetch)), None)
     }
 
-    fn new(fetch: Option<Fetch>, known: Option<FetchedKeys>) -> Self {
-        let state = KeyState { keys: known, is_fetching: false, next_fetch: Instant::now(), failures: 0 };
+    fn new(fetch: Option<Fetch>, fetched: Option<FetchedKeys>) -> Self {
+        let state = KeyState { keys: fetched, is_fetching: false, next_fetch: Instant::now(), failures: 0 };
         IssuerKeys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
     }
 
@@ -105,18 +105,18 @@ impl IssuerKeys {
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Vec<PublicKey>, TokenError> {
-        let mut waited = false;
+        let mut has_waited = false;
         loop {
             let mut fetched = std::pin::pin!(self.0.fetched.notified());
             fetched.as_mut().enable();
-            match self.0.lookup(id, algorithm, waited) {
+            match self.0.lookup(id, algorithm, has_waited) {
                 KeyLookup::Found(keys) => return Ok(keys),
                 KeyLookup::Fetch => self.start_fetch(),
                 KeyLookup::Wait => {}
                 KeyLookup::Fail(refused) => return Err(refused),
             }
             fetched.await;
-            waited = true;
+            has_waited = true;
         }
     }
 
@@ -126,9 +126,9 @@ impl IssuerKeys {
             FetchGuard { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
         spawn(&Handle::current(), async move {
             if let Some(fetch) = &guard.inner.fetch {
-                let too_long =
+                let timeout_error =
                     || Err(format!("the fetch took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
-                guard.result = timeout(FETCH_TIMEOUT, fetch()).await.unwrap_or_else(|_| too_long());
+                guard.result = timeout(FETCH_TIMEOUT, fetch()).await.unwrap_or_else(|_| timeout_error());
             }
             drop(guard);
         });
@@ -136,21 +136,22 @@ impl IssuerKeys {
 }
 
 impl Inner {
-    fn lookup(&self, id: Option<&str>, algorithm: Algorithm, waited: bool) -> KeyLookup {
+    fn lookup(&self, id: Option<&str>, algorithm: Algorithm, has_waited: bool) -> KeyLookup {
         let now = Instant::now();
         let mut state = lock(&self.state);
         let may_fetch = self.fetch.is_some() && !state.is_fetching && now >= state.next_fetch;
-        let usable = state.keys.as_ref().filter(|known| known.is_usable(now));
-        let is_named = |key: &PublicKey| id.zip(key.id()).is_none_or(|(id, own)| id == own);
-        let fits = |key: &&PublicKey| key.fits(algorithm) && is_named(key);
-        let found: Vec<_> =
-            usable.map(|known| known.keys.iter().filter(fits).cloned().collect()).unwrap_or_default();
+        let usable = state.keys.as_ref().filter(|fetched| fetched.is_usable(now));
+        let is_named = |key: &PublicKey| id.zip(key.id()).is_none_or(|(id, key_id)| id == key_id);
+        let is_candidate = |key: &&PublicKey| key.supports(algorithm) && is_named(key);
+        let found: Vec<_> = usable
+            .map(|fetched| fetched.keys.iter().filter(is_candidate).cloned().collect())
+            .unwrap_or_default();
         // Stale keys are used only if fetching fails: one of them may have been withdrawn.
-        let is_fresh = usable.is_some_and(|known| known.is_fresh(now));
-        let no_more = waited || !(may_fetch || state.is_fetching);
-        let step = if !found.is_empty() && (is_fresh || no_more) {
+        let is_fresh = usable.is_some_and(|fetched| fetched.is_fresh(now));
+        let is_final = has_waited || !(may_fetch || state.is_fetching);
+        let step = if !found.is_empty() && (is_fresh || is_final) {
             KeyLookup::Found(found)
-        } else if no_more {
+        } else if is_final {
             // After a failed fetch the key may be a new one, so the token cannot be called invalid.
             KeyLookup::Fail(match usable.filter(|_| state.failures == 0) {
                 Some(_) => TokenError::token("the token is signed with an unknown key"),
@@ -171,15 +172,15 @@ impl Inner {
         state.is_fetching = false;
         match result {
             Ok(KeySet { keys, max_age }) => {
-                let fresh = max_age.unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
-                state.keys = Some(FetchedKeys { keys: keys.into(), fresh_until: Some(now + fresh) });
+                let freshness = max_age.unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+                state.keys = Some(FetchedKeys { keys: keys.into(), fresh_until: Some(now + freshness) });
                 state.failures = 0;
                 state.next_fetch = now + FETCH_INTERVAL;
             }
             Err(error) => {
-                let pause = INITIAL_BACKOFF * (1 << state.failures.min(5));
+                let delay = INITIAL_BACKOFF * (1 << state.failures.min(5));
                 state.failures += 1;
-                state.next_fetch = now + pause.min(FETCH_INTERVAL);
+                state.next_fetch = now + delay.min(FETCH_INTERVAL);
                 tracing::warn!(error, "failed to fetch the keys of the issuer");
             }
         }

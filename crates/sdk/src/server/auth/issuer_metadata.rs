@@ -32,9 +32,9 @@ pub(super) async fn discover_keys(egress: &Egress, issuer: &Target, name: &str) 
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let nowhere =
+    let no_jwks_error =
         || format!("{issuer} has no metadata: neither oauth-authorization-server nor openid-configuration");
-    Err(failure.unwrap_or_else(nowhere))
+    Err(failure.unwrap_or_else(no_jwks_error))
 }
 
 /// Returns the `jwks_uri` of the metadata at `target`; `None` if there is no metadata.
@@ -68,8 +68,8 @@ pub(super) fn parse_keys(set: &Value) -> Result<Vec<PublicKey>, String> {
 async fn get_json(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
     let mut request = Request::new(Body::empty());
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let followed = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
-    let (response, _) = followed.map_err(|error| error.to_string())?;
+    let fetch = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
+    let (response, _) = fetch.map_err(|error| error.to_string())?;
     if response.status().is_client_error() {
         return Ok(None);
     }
@@ -97,14 +97,14 @@ mod tests {
 
     #[test]
     fn freshness_is_read_from_the_headers() {
-        let of = |value: &str| {
+        let max_age_of = |value: &str| {
             max_age(&[(CACHE_CONTROL, value.parse().unwrap())].into_iter().collect::<HeaderMap>())
         };
-        assert_eq!(of("public, max-age=600, must-revalidate"), Some(Duration::from_mins(10)));
-        assert_eq!(of("max-age=0"), Some(Duration::ZERO));
+        assert_eq!(max_age_of("public, max-age=600, must-revalidate"), Some(Duration::from_mins(10)));
+        assert_eq!(max_age_of("max-age=0"), Some(Duration::ZERO));
         for nothing in ["no-store", "max-age=-1", "max-age=", "s-maxage=5", "max-age=99999999999999999999999"]
         {
-            assert_eq!(of(nothing), None, "{nothing}");
+            assert_eq!(max_age_of(nothing), None, "{nothing}");
         }
     }
 }

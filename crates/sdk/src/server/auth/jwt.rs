@@ -41,14 +41,15 @@ impl JwtVerifier {
         // Check the claims first, so that an invalid token never causes a fetch.
         self.check_claims(token.unverified_claims(), now).map_err(TokenError::Token)?;
         let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
-        let mut wrong = None;
+        let mut last_error = None;
         for key in keys.iter().take(MAX_KEY_ATTEMPTS) {
             match token.verify(key, &self.algorithms) {
                 Ok(claims) => return identity(claims).map_err(TokenError::Token),
-                Err(error) => wrong = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        let text = wrong.map_or_else(|| "the signature is invalid".to_owned(), |error| error.to_string());
+        let text =
+            last_error.map_or_else(|| "the signature is invalid".to_owned(), |error| error.to_string());
         Err(TokenError::token(text))
     }
 
@@ -56,13 +57,13 @@ impl JwtVerifier {
         if string_claim(claims, "iss")?.ok_or("the token has no issuer")? != self.issuer {
             return Err("the token is from another issuer".into());
         }
-        let is_ours = |audience: &Value| {
-            audience.as_str().is_some_and(|name| self.audiences.iter().any(|own| own == name))
+        let is_accepted = |audience: &Value| {
+            audience.as_str().is_some_and(|name| self.audiences.iter().any(|accepted| accepted == name))
         };
         let meant = match claims.get("aud") {
             None => return Err("the token has no audience".into()),
-            Some(Value::Array(all)) => all.iter().any(is_ours),
-            Some(one) => is_ours(one),
+            Some(Value::Array(all)) => all.iter().any(is_accepted),
+            Some(one) => is_accepted(one),
         };
         if !meant {
             return Err("the token is for another audience".into());
@@ -71,7 +72,7 @@ impl JwtVerifier {
         if time_claim(claims, "exp")?.ok_or("the token has no expiry")? + skew <= now {
             return Err("the token has expired".into());
         }
-        if time_claim(claims, "nbf")?.is_some_and(|begin| begin > now + skew) {
+        if time_claim(claims, "nbf")?.is_some_and(|not_before| not_before > now + skew) {
             return Err("the token is not valid yet".into());
         }
         if time_claim(claims, "iat")?.is_some_and(|issued| issued > now + skew) {
@@ -82,7 +83,9 @@ impl JwtVerifier {
 }
 
 fn is_access_token(kind: &str) -> bool {
-    ["at+jwt", "application/at+jwt", "JWT"].iter().any(|known| known.eq_ignore_ascii_case(kind))
+    ["at+jwt", "application/at+jwt", "JWT"]
+        .iter()
+        .any(|accepted_type| accepted_type.eq_ignore_ascii_case(kind))
 }
 
 fn string_claim<'a>(claims: &'a Claims, name: &str) -> ClaimResult<Option<&'a str>> {
@@ -131,12 +134,12 @@ fn identity(claims: &Claims) -> ClaimResult<Identity> {
 
 /// Returns `scope` (RFC 9068), or `scp`, which some issuers use instead.
 fn scopes(claims: &Claims) -> ClaimResult<Vec<&str>> {
-    let wrong = || Cow::from("the scopes of the token must be strings");
+    let last_error = || Cow::from("the scopes of the token must be strings");
     match claims.get("scope").or_else(|| claims.get("scp")) {
         None => Ok(Vec::new()),
         Some(Value::String(all)) => Ok(all.split(' ').filter(|scope| !scope.is_empty()).collect()),
-        Some(Value::Array(all)) => all.iter().map(|scope| scope.as_str().ok_or_else(wrong)).collect(),
-        Some(_) => Err(wrong()),
+        Some(Value::Array(all)) => all.iter().map(|scope| scope.as_str().ok_or_else(last_error)).collect(),
+        Some(_) => Err(last_error()),
     }
 }
 

@@ -49,8 +49,8 @@ pub(super) fn extract(parts: &Parts) -> Result<Option<PresentedToken<'_>>, &'sta
     }
     let value = value.to_str().map_err(|_| "the Authorization header contains invalid characters")?;
     let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
-    let known = [Scheme::Bearer, Scheme::Dpop];
-    let Some(scheme) = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(scheme)) else {
+    let schemes = [Scheme::Bearer, Scheme::Dpop];
+    let Some(scheme) = schemes.into_iter().find(|schemes| schemes.name().eq_ignore_ascii_case(scheme)) else {
         return Ok(None); // another scheme
     };
     validate_syntax(token.trim_start_matches(' ')).map(|token| Some(PresentedToken { scheme, token }))
@@ -60,9 +60,9 @@ fn validate_syntax(token: &str) -> Result<&str, &'static str> {
     if token.len() > MAX_TOKEN_LEN {
         return Err("the token is longer than 16384 bytes");
     }
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
+    let is_token_char = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
     let text = token.trim_end_matches('=');
-    if text.is_empty() || !text.bytes().all(is_good) {
+    if text.is_empty() || !text.bytes().all(is_token_char) {
         return Err("the Authorization header must have the form: Bearer token");
     }
     Ok(token)

@@ -56,11 +56,11 @@ impl ProtectedResource {
         let Some(PresentedToken { scheme, token }) = credentials.filter(|sent| is_known(sent.scheme)) else {
             return Err(self.no_token());
         };
-        let known = self.verify(token).await.map_err(|refused| match refused {
+        let verified = self.verify(token).await.map_err(|refused| match refused {
             TokenError::Token(text) => self.invalid_token(scheme, text),
             TokenError::Unavailable => Self::unavailable(),
         })?;
-        match (scheme, known.identity.key()) {
+        match (scheme, verified.identity.key()) {
             (Scheme::Bearer, None) if self.requires_proof() => {
                 Err(self.invalid_token(scheme, "only DPoP-bound tokens are accepted"))
             }
@@ -68,8 +68,8 @@ impl ProtectedResource {
             (Scheme::Dpop, None) => {
                 Err(self.invalid_token(scheme, "the token is not bound to a key: use Bearer"))
             }
-            (Scheme::Dpop, Some(key)) => self.check_proof(parts, token, key, path).map(|()| known.clone()),
-            (Scheme::Bearer, None) => Ok(known),
+            (Scheme::Dpop, Some(key)) => self.check_proof(parts, token, key, path).map(|()| verified.clone()),
+            (Scheme::Bearer, None) => Ok(verified),
         }
     }
 
@@ -89,15 +89,17 @@ impl ProtectedResource {
         let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {
             TokenVerifier::Jwt(jwt, cache) => {
-                let mark = token_digest(token);
-                if let Some(known) = cache.find(&mark).filter(|known| !has_expired(&known.identity)) {
-                    return Ok(known);
+                let digest = token_digest(token);
+                if let Some(verified) =
+                    cache.find(&digest).filter(|verified| !has_expired(&verified.identity))
+                {
+                    return Ok(verified);
                 }
-                let known = VerifiedToken::from(
+                let verified = VerifiedToken::from(
                     self.with_implied_scopes(jwt.verify(token, self.clock.since_epoch()).await?),
                 );
-                cache.insert(mark, token.len(), known.clone());
-                Ok(known)
+                cache.insert(digest, token.len(), verified.clone());
+                Ok(verified)
             }
             TokenVerifier::Opaque(lookup, issuer) => match lookup(Secret::new(token)).await {
                 Ok(Some(identity)) if identity.issuer().is_none() && issuer.is_none() => {
@@ -136,13 +138,13 @@ impl ProtectedResource {
     /// Adds all scopes implied by the granted ones.
     fn with_implied_scopes(&self, mut identity: Identity) -> Identity {
         loop {
-            let follows = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
-            let more = self.implied_scopes.iter().filter(follows).flat_map(|(_, more)| more);
-            let more: Vec<_> = more.filter(|scope| !identity.has_scope(scope)).cloned().collect();
-            if more.is_empty() {
+            let is_granted = |(scope, _): &&(String, Vec<String>)| identity.has_scope(scope);
+            let implied = self.implied_scopes.iter().filter(is_granted).flat_map(|(_, implied)| implied);
+            let implied: Vec<_> = implied.filter(|scope| !identity.has_scope(scope)).cloned().collect();
+            if implied.is_empty() {
                 return identity;
             }
-            identity = identity.with_scopes(more);
+            identity = identity.with_scopes(implied);
         }
     }
 
@@ -153,25 +155,25 @@ impl ProtectedResource {
         key: &str,
         path: Option<&str>,
     ) -> Result<(), Rejection> {
-        let Some((_, proofs)) = &self.dpop else { return Err(self.no_token()) };
+        let Some((_, verifier)) = &self.dpop else { return Err(self.no_token()) };
         let target = match path.map(|path| self.target.at(path)) {
-            Some(Ok(elsewhere)) => Cow::Owned(elsewhere),
+            Some(Ok(resource_url)) => Cow::Owned(resource_url),
             _ => Cow::Borrowed(&self.target),
         };
-        proofs.verify(parts, token, key, &target, self.clock.since_epoch()).map_err(|doubt| match doubt {
+        verifier.verify(parts, token, key, &target, self.clock.since_epoch()).map_err(|error| match error {
             ProofError::Invalid(text) => self.invalid_proof(text),
             ProofError::Unavailable => Self::unavailable(),
         })
     }
 
     /// Checks that a token has the scopes `more` in addition to those that every request requires.
-    pub(crate) fn check_scopes(&self, identity: &Identity, more: &[String]) -> Result<(), Rejection> {
-        if identity.has_all(&self.required_scopes) && identity.has_all(more) {
+    pub(crate) fn check_scopes(&self, identity: &Identity, implied: &[String]) -> Result<(), Rejection> {
+        if identity.has_all(&self.required_scopes) && identity.has_all(implied) {
             return Ok(());
         }
         let scheme = if identity.key().is_some() { Scheme::Dpop } else { Scheme::Bearer };
         let mut all = self.required_scopes.clone();
-        for scope in more {
+        for scope in implied {
             if !all.contains(scope) {
                 all.push(scope.clone());
             }
@@ -180,15 +182,15 @@ impl ProtectedResource {
     }
 
     /// Removes the credentials from a request, so that no handler can see or forward them, and inserts the identity.
-    pub(crate) fn strip_credentials(parts: &mut Parts, known: &VerifiedToken) {
+    pub(crate) fn strip_credentials(parts: &mut Parts, verified: &VerifiedToken) {
         parts.headers.remove(::http::header::AUTHORIZATION);
         parts.headers.remove(PROOF_HEADER);
-        parts.extensions.insert(known.identity.clone());
+        parts.extensions.insert(verified.identity.clone());
     }
 
     /// Returns the metadata document if this is one of its paths.
     pub(crate) fn metadata_at(&self, path: &str) -> Option<&[u8]> {
-        self.metadata_paths.iter().any(|own| own == path).then_some(&*self.metadata)
+        self.metadata_paths.iter().any(|metadata_path| metadata_path == path).then_some(&*self.metadata)
     }
 
     /// Returns the paths of the metadata document.

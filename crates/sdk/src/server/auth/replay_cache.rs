@@ -36,30 +36,30 @@ pub(super) enum ReplayError {
 
 impl ReplayCache {
     pub(super) fn new(window: Duration) -> Self {
-        let seen =
+        let generations =
             Generations { current: HashSet::new(), previous: HashSet::new(), started_at: Instant::now() };
-        ReplayCache { generations: Mutex::new(seen), window, max_proofs: MAX_PROOFS }
+        ReplayCache { generations: Mutex::new(generations), window, max_proofs: MAX_PROOFS }
     }
 
     /// Records the use of a proof by this key.
     pub(super) fn record(&self, key: &str, id: &str) -> Result<(), ReplayError> {
-        let whole: TokenDigest = token_digest(&format!("{key}.{id}"));
+        let digest: TokenDigest = token_digest(&format!("{key}.{id}"));
         let mut short = [0; 16];
-        short.copy_from_slice(&whole[..16]);
-        let mut seen = lock(&self.generations);
-        if seen.started_at.elapsed() > self.window {
-            let is_old = seen.started_at.elapsed() > self.window * 2;
-            let passed = std::mem::take(&mut seen.current);
-            seen.previous = if is_old { HashSet::new() } else { passed };
-            seen.started_at = Instant::now();
+        short.copy_from_slice(&digest[..16]);
+        let mut generations = lock(&self.generations);
+        if generations.started_at.elapsed() > self.window {
+            let is_old = generations.started_at.elapsed() > self.window * 2;
+            let previous = std::mem::take(&mut generations.current);
+            generations.previous = if is_old { HashSet::new() } else { previous };
+            generations.started_at = Instant::now();
         }
-        if seen.previous.contains(&short) || seen.current.contains(&short) {
+        if generations.previous.contains(&short) || generations.current.contains(&short) {
             return Err(ReplayError::Used);
         }
-        if seen.current.len() >= self.max_proofs {
+        if generations.current.len() >= self.max_proofs {
             return Err(ReplayError::Full);
         }
-        seen.current.insert(short);
+        generations.current.insert(short);
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ const HOUR: Duration = Duration::from_hours(1);
 #[derive(Clone)]
 struct TestIssuer {
     fetches: Arc<AtomicUsize>,
-    answer: Arc<Mutex<IssuerResponse>>,
+    response: Arc<Mutex<IssuerResponse>>,
     /// Each permit lets one fetch finish.
     gate: Arc<Semaphore>,
 }
@@ -42,13 +42,13 @@ impl TestIssuer {
     fn new(ids: &[&'static str]) -> Self {
         TestIssuer {
             fetches: Arc::default(),
-            answer: Arc::new(Mutex::new(IssuerResponse::Keys(ids.to_vec(), None))),
+            response: Arc::new(Mutex::new(IssuerResponse::Keys(ids.to_vec(), None))),
             gate: Arc::new(Semaphore::new(usize::MAX >> 4)),
         }
     }
 
-    fn answer(&self, answer: IssuerResponse) {
-        *lock(&self.answer) = answer;
+    fn set_response(&self, answer: IssuerResponse) {
+        *lock(&self.response) = answer;
     }
 
     fn fetches(&self) -> usize {
@@ -62,7 +62,7 @@ impl TestIssuer {
             issuer.fetches.fetch_add(1, Ordering::SeqCst);
             Box::pin(async move {
                 issuer.gate.acquire().await.map_err(|error| error.to_string())?.forget();
-                let answer = lock(&issuer.answer).clone();
+                let answer = lock(&issuer.response).clone();
                 match answer {
                     IssuerResponse::Keys(ids, max_age) => {
                         Ok(KeySet { keys: ids.into_iter().map(key).collect(), max_age })
@@ -112,7 +112,7 @@ async fn unknown_keys_are_looked_for_now_and_then() {
         advance(30 * SECOND).await;
     }
     assert_eq!(issuer.fetches(), 10, "the first, and one every 30 seconds");
-    issuer.answer(IssuerResponse::Keys(vec!["a", "b"], None));
+    issuer.set_response(IssuerResponse::Keys(vec!["a", "b"], None));
     assert_eq!(find(&keys, "b").await, Ok(1));
     assert_eq!(find(&keys, "a").await, Ok(1));
 }
@@ -120,7 +120,7 @@ async fn unknown_keys_are_looked_for_now_and_then() {
 #[tokio::test(start_paused = true)]
 async fn an_issuer_that_fails_is_asked_ever_less_often() {
     let issuer = TestIssuer::new(&["a"]);
-    issuer.answer(IssuerResponse::Fails);
+    issuer.set_response(IssuerResponse::Fails);
     let keys = issuer.keys();
     let mut at = Vec::new();
     for second in 0..200_u64 {
@@ -133,7 +133,7 @@ async fn an_issuer_that_fails_is_asked_ever_less_often() {
         advance(SECOND).await;
     }
     assert_eq!(at, [0, 1, 3, 7, 15, 31, 61, 91, 121, 151, 181]);
-    issuer.answer(IssuerResponse::Keys(vec!["a"], None));
+    issuer.set_response(IssuerResponse::Keys(vec!["a"], None));
     advance(30 * SECOND).await;
     assert_eq!(find(&keys, "a").await, Ok(1));
 }
@@ -147,7 +147,7 @@ async fn keys_are_fresh_for_as_long_as_is_said_within_bounds() {
         (Some(1_000 * HOUR), 24 * HOUR),
     ] {
         let issuer = TestIssuer::new(&["a"]);
-        issuer.answer(IssuerResponse::Keys(vec!["a"], said));
+        issuer.set_response(IssuerResponse::Keys(vec!["a"], said));
         let keys = issuer.keys();
         assert_eq!(find(&keys, "a").await, Ok(1));
         advance(fresh.saturating_sub(SECOND)).await;
@@ -166,7 +166,7 @@ async fn old_keys_are_used_for_a_while_when_nobody_answers() {
         let issuer = TestIssuer::new(&["a"]);
         let keys = issuer.keys();
         assert_eq!(find(&keys, "a").await, Ok(1));
-        issuer.answer(answer);
+        issuer.set_response(answer);
         for _ in 0..7 {
             advance(HOUR.saturating_sub(20 * SECOND)).await;
             assert_eq!(find(&keys, "a").await, Ok(1));
@@ -183,7 +183,7 @@ async fn a_new_key_is_not_denied_while_nobody_answers() {
     let issuer = TestIssuer::new(&["old"]);
     let keys = issuer.keys();
     assert_eq!(find(&keys, "old").await, Ok(1));
-    issuer.answer(IssuerResponse::Fails);
+    issuer.set_response(IssuerResponse::Fails);
     assert_eq!(find(&keys, "new").await, unknown(), "fetched a moment ago");
     advance(30 * SECOND).await;
     for _ in 0..3 {
@@ -191,7 +191,7 @@ async fn a_new_key_is_not_denied_while_nobody_answers() {
         assert_eq!(find(&keys, "old").await, Ok(1));
     }
     assert_eq!(issuer.fetches(), 2);
-    issuer.answer(IssuerResponse::Keys(vec!["old", "new"], None));
+    issuer.set_response(IssuerResponse::Keys(vec!["old", "new"], None));
     advance(SECOND).await;
     assert_eq!(find(&keys, "new").await, Ok(1));
     assert_eq!(find(&keys, "newer").await, unknown());
@@ -200,11 +200,11 @@ async fn a_new_key_is_not_denied_while_nobody_answers() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_issuer_is_given_up() {
     let issuer = TestIssuer::new(&["a"]);
-    issuer.answer(IssuerResponse::Silent);
+    issuer.set_response(IssuerResponse::Silent);
     let keys = issuer.keys();
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     assert_eq!(find(&keys, "a").await, Err(TokenError::Unavailable));
-    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert_eq!(started.elapsed().as_secs(), 10);
 }
 
 #[tokio::test]

@@ -50,18 +50,18 @@ struct CacheTable {
 }
 
 impl TokenCache {
-    pub(super) fn find(&self, mark: &TokenDigest) -> Option<VerifiedToken> {
+    pub(super) fn find(&self, digest: &TokenDigest) -> Option<VerifiedToken> {
         let table = lock(&self.0);
-        let (known, since) = table.entries.get(mark)?;
-        (since.elapsed() < MAX_TOKEN_AGE).then(|| known.clone())
+        let (verified, since) = table.entries.get(digest)?;
+        (since.elapsed() < MAX_TOKEN_AGE).then(|| verified.clone())
     }
 
-    pub(super) fn insert(&self, mark: TokenDigest, length: usize, known: VerifiedToken) {
+    pub(super) fn insert(&self, digest: TokenDigest, length: usize, verified: VerifiedToken) {
         let now = Instant::now();
         let mut table = lock(&self.0);
         table.evict(now, length);
-        if table.entries.insert(mark, (known, now)).is_none() {
-            table.order.push_back((mark, now, length));
+        if table.entries.insert(digest, (verified, now)).is_none() {
+            table.order.push_back((digest, now, length));
             table.bytes += length;
         }
     }
@@ -69,13 +69,13 @@ impl TokenCache {
 
 impl CacheTable {
     /// Evicts expired entries, then the oldest ones until `more` bytes fit.
-    fn evict(&mut self, now: Instant, more: usize) {
-        while let Some((mark, since, length)) = self.order.front() {
-            let full = self.entries.len() >= MAX_ENTRIES || self.bytes + more > MAX_BYTES;
-            if !full && now.duration_since(*since) < MAX_TOKEN_AGE {
+    fn evict(&mut self, now: Instant, needed: usize) {
+        while let Some((digest, since, length)) = self.order.front() {
+            let is_full = self.entries.len() >= MAX_ENTRIES || self.bytes + needed > MAX_BYTES;
+            if !is_full && now.duration_since(*since) < MAX_TOKEN_AGE {
                 return;
             }
-            self.entries.remove(mark);
+            self.entries.remove(digest);
             self.bytes -= length;
             self.order.pop_front();
         }
@@ -86,7 +86,7 @@ impl CacheTable {
 mod tests {
     use super::*;
 
-    fn known(name: &str) -> VerifiedToken {
+    fn verified_token(name: &str) -> VerifiedToken {
         Identity::new(name).into()
     }
 
@@ -94,14 +94,14 @@ mod tests {
     async fn it_is_bounded_in_number_and_bytes_and_time() {
         let cache = TokenCache::default();
         for number in 0..3 * MAX_ENTRIES {
-            cache.insert(token_digest(&number.to_string()), 100, known("ada"));
+            cache.insert(token_digest(&number.to_string()), 100, verified_token("ada"));
         }
         assert_eq!(lock(&cache.0).entries.len(), MAX_ENTRIES);
         assert_eq!(lock(&cache.0).order.len(), MAX_ENTRIES);
         assert!(cache.find(&token_digest("0")).is_none(), "the oldest is evicted");
         assert!(cache.find(&token_digest(&(3 * MAX_ENTRIES - 1).to_string())).is_some());
         for number in 0..2_000 {
-            cache.insert(token_digest(&format!("long {number}")), 16 << 10, known("bob"));
+            cache.insert(token_digest(&format!("long {number}")), 16 << 10, verified_token("bob"));
         }
         let (count, bytes) = {
             let table = lock(&cache.0);
@@ -110,7 +110,7 @@ mod tests {
         assert!(bytes <= MAX_BYTES && count == MAX_BYTES / (16 << 10), "{count} {bytes}");
         tokio::time::advance(MAX_TOKEN_AGE).await;
         assert!(cache.find(&token_digest("long 1999")).is_none());
-        cache.insert(token_digest("new"), 1, known("eve"));
+        cache.insert(token_digest("new"), 1, verified_token("eve"));
         let table = lock(&cache.0);
         assert_eq!((table.entries.len(), table.bytes), (1, 1));
     }

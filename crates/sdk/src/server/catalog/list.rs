@@ -11,7 +11,7 @@ use crate::server::definitions::shared_state::{RequiredState, StateMap};
 /// Definition with a unique name.
 pub(crate) trait CatalogEntry {
     fn key(&self) -> &Arc<str>;
-    fn listed(&self) -> DefinitionRef<'_>;
+    fn definition(&self) -> DefinitionRef<'_>;
 
     /// Returns the types of state that the handler takes, and the state of the mounted server it belongs to.
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
@@ -136,7 +136,7 @@ mod tests {
             &self.0
         }
 
-        fn listed(&self) -> DefinitionRef<'_> {
+        fn definition(&self) -> DefinitionRef<'_> {
             DefinitionRef::Prompt(&self.1)
         }
     }

@@ -47,7 +47,7 @@ impl LiveCatalog {
     }
 
     /// Holds a value for as long as the server lives.
-    pub(crate) fn hold(&self, value: Arc<dyn Any + Send + Sync>) {
+    pub(crate) fn retain(&self, value: Arc<dyn Any + Send + Sync>) {
         lock(&self.held_values).push(value);
     }
 

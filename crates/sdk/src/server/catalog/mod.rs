@@ -108,7 +108,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) fn add(&mut self, item: CatalogItem) -> Result<ListKind> {
-        let duplicate = |what: &str, name: &str| Error::setup(format!("duplicate {what} `{name}`"));
+        let duplicate = |noun: &str, name: &str| Error::setup(format!("duplicate {noun} `{name}`"));
         match item {
             CatalogItem::Tool(entry) => {
                 self.tools.insert(entry).map_err(|name| duplicate("tool", &name))?;
@@ -172,15 +172,15 @@ impl Catalog {
     }
 }
 
-fn check_state<T: CatalogEntry>(what: &str, items: &CatalogList<T>, server: &StateMap) -> Result<()> {
+fn check_state<T: CatalogEntry>(noun: &str, items: &CatalogList<T>, server: &StateMap) -> Result<()> {
     for item in items.iter() {
-        let (required, own) = item.required_state();
+        let (required, states) = item.required_state();
         let is_missing = |required: &&RequiredState| {
-            !server.has(**required) && !own.is_some_and(|own| own.has(**required))
+            !server.has(**required) && !states.is_some_and(|states| states.has(**required))
         };
         if let Some(missing) = required.iter().find(is_missing) {
             return Err(Error::setup(format!(
-                "the {what} `{}` takes a State<{}>, which the server does not have: call .state(value) on the server",
+                "the {noun} `{}` takes a State<{}>, which the server does not have: call .state(value) on the server",
                 item.key(),
                 missing.name()
             )));
@@ -190,12 +190,12 @@ fn check_state<T: CatalogEntry>(what: &str, items: &CatalogList<T>, server: &Sta
 }
 
 /// Checks that a name is accepted by every client: 1 to 128 letters, digits, `_`, `-` and `.`.
-pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+pub(crate) fn check_name(noun: &str, name: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     if (1..=128).contains(&name.len()) && name.bytes().all(allowed) {
         return Ok(());
     }
     Err(Error::setup(format!(
-        "`{name}` is not a valid name of a {what}: use 1 to 128 letters, digits, underscores, hyphens and dots"
+        "`{name}` is not a valid name of a {noun}: use 1 to 128 letters, digits, underscores, hyphens and dots"
     )))
 }

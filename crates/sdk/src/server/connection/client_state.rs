@@ -62,7 +62,7 @@ impl ClientState {
     /// Subscribes the client to change notifications.
     pub(super) fn subscribe_to_changes(self: &Arc<Self>) {
         if !self.is_subscribed_to_changes.swap(true, Ordering::AcqRel) {
-            self.service.live().add_client(self);
+            self.service.live_catalog().add_client(self);
         }
     }
 
@@ -139,7 +139,7 @@ impl ClientState {
 impl Drop for ClientState {
     fn drop(&mut self) {
         if *self.is_subscribed_to_changes.get_mut() {
-            self.service.live().remove_client(self);
+            self.service.live_catalog().remove_client(self);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::server::request::work::{RequestFuture, RequestOutcome};
 
 /// Running call: the handler's future and everything that must outlive the request that started it.
 pub(crate) struct Invocation {
-    pub(crate) work: RequestFuture,
+    pub(crate) future: RequestFuture,
     pub(crate) cancel: Arc<Cancel>,
     pub(crate) context: Option<Context>,
     pub(crate) method: String,
@@ -30,9 +30,13 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    pub(super) fn new(scope: &RequestScope<'_>, work: RequestFuture, binding: Option<StateBinding>) -> Self {
+    pub(super) fn new(
+        scope: &RequestScope<'_>,
+        future: RequestFuture,
+        binding: Option<StateBinding>,
+    ) -> Self {
         Invocation {
-            work,
+            future,
             cancel: scope.cancel(),
             context: scope.context.get().cloned(),
             method: scope.method.to_owned(),
@@ -95,7 +99,7 @@ impl Connection {
                 let mut given_up = std::pin::pin!(cancel.cancelled_unobserved());
                 let next = std::future::poll_fn(|cx| {
                     call.context.iter().for_each(|context| context.mailbox().set_driver_waker(cx.waker()));
-                    match call.work.poll(cx) {
+                    match call.future.poll(cx) {
                         Poll::Ready(outcome) => Poll::Ready(DriveStep::Done(outcome)),
                         Poll::Pending if call.needs_input() => Poll::Ready(DriveStep::NeedsInput),
                         Poll::Pending => given_up.as_mut().poll(cx).map(|()| DriveStep::Cancelled),

@@ -29,11 +29,11 @@ impl Connection {
     pub(crate) fn for_request(
         service: Service,
         outbox: Arc<Outbox>,
-        reach: ReplyChannel,
+        reply_channel: ReplyChannel,
         http: Arc<Parts>,
     ) -> Arc<Self> {
         let caller = Arc::new(ClientState::new(service, outbox.clone()));
-        Arc::new(Connection { http: Some(http), ..Self::with_state(caller, outbox, reach) })
+        Arc::new(Connection { http: Some(http), ..Self::with_state(caller, outbox, reply_channel) })
     }
 
     /// Restores a session from its saved state. Returns `None` if that is no longer possible.
@@ -71,7 +71,7 @@ impl Connection {
 
     /// Returns the same connection for a message that arrived with this HTTP request.
     pub(crate) fn with_http_request(&self, http: Arc<Parts>) -> Arc<Self> {
-        let part = Self::with_state(self.caller.clone(), self.outbox.clone(), self.reach);
+        let part = Self::with_state(self.caller.clone(), self.outbox.clone(), self.reply_channel);
         Arc::new(Connection { http: Some(http), ..part })
     }
 
@@ -81,9 +81,9 @@ impl Connection {
     }
 
     /// Closes the stream of this request, for the client to reopen after `pause`.
-    pub(crate) fn close_stream(&self, pause: Duration) {
-        if self.reach == ReplyChannel::Request {
-            self.outbox.request_reconnect(pause);
+    pub(crate) fn close_stream(&self, delay: Duration) {
+        if self.reply_channel == ReplyChannel::Request {
+            self.outbox.request_reconnect(delay);
         }
     }
 

@@ -19,13 +19,13 @@ use crate::server::request::work::{catch_panic, run_unit_catching_panics};
 
 impl Connection {
     pub(super) fn notification(self: &Arc<Self>, method: &str, params: &Params<'_>) -> Option<BoxFuture<()>> {
-        let known = Method::find(method);
-        match known {
+        let known_method = Method::find(method);
+        match known_method {
             Some(Method::Initialized) => self.session().into_iter().for_each(Session::set_initialized),
             Some(Method::Cancelled) => self.cancel(params),
             _ => {}
         }
-        let method = known.map_or(method, |known| known.name());
+        let method = known_method.map_or(method, |known_method| known_method.name());
         let handler = self.service().settings().notifications.get(method)?;
         let meta = stateless_era::request_meta(params).ok().flatten();
         let revision = self.session().map_or(Revision::LATEST, Session::revision);

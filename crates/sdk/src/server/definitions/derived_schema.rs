@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// Returns the schema of the input of a handler.
-pub(crate) fn of_input<T: JsonSchema>() -> DerivedSchema {
+pub(crate) fn input_schema<T: JsonSchema>() -> DerivedSchema {
     let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_deserialize());
     let unproven = find_unenforced(&schema, "");
     clean_up(&mut schema);
@@ -15,7 +15,7 @@ pub(crate) fn of_input<T: JsonSchema>() -> DerivedSchema {
 }
 
 /// Returns the schema of the output of a handler.
-pub(crate) fn of_output<T: JsonSchema>() -> DerivedSchema {
+pub(crate) fn output_schema<T: JsonSchema>() -> DerivedSchema {
     let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_serialize());
     let unproven = find_unenforced(&schema, "");
     clean_up(&mut schema);
@@ -93,17 +93,21 @@ fn drop_null(schema: &mut Value) {
     for_each_subschema(schema, &mut drop_null);
 }
 
-const NESTED: [&str; 7] = ["items", "additionalProperties", "contains", "not", "if", "then", "else"];
-const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
-const MAPS: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
+const SCHEMA_KEYWORDS: [&str; 7] = ["items", "additionalProperties", "contains", "not", "if", "then", "else"];
+const SCHEMA_LIST_KEYWORDS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+const SCHEMA_MAP_KEYWORDS: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
 
 fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
     let Some(object) = schema.as_object_mut() else { return };
     for (key, value) in object {
         match value {
-            Value::Array(list) if LISTS.contains(&&**key) => list.iter_mut().for_each(&mut *visit),
-            Value::Object(map) if MAPS.contains(&&**key) => map.values_mut().for_each(&mut *visit),
-            Value::Object(_) | Value::Bool(_) if NESTED.contains(&&**key) => visit(value),
+            Value::Array(list) if SCHEMA_LIST_KEYWORDS.contains(&&**key) => {
+                list.iter_mut().for_each(&mut *visit);
+            }
+            Value::Object(map) if SCHEMA_MAP_KEYWORDS.contains(&&**key) => {
+                map.values_mut().for_each(&mut *visit);
+            }
+            Value::Object(_) | Value::Bool(_) if SCHEMA_KEYWORDS.contains(&&**key) => visit(value),
             _ => {}
         }
     }
@@ -113,28 +117,28 @@ fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
 fn find_unenforced(schema: &Value, path: &str) -> Option<String> {
     let object = schema.as_object()?;
     for (key, value) in object {
-        let here = || format!("{path}/{key}");
+        let pointer = || format!("{path}/{key}");
         let found = match &**key {
             "$schema" | "$id" | "$ref" | "$comment" | "title" | "description" | "default" | "examples"
             | "type" | "required" | "enum" | "const" | "deprecated" | "readOnly" | "writeOnly" | "format" => {
                 None
             }
-            "minimum" | "maximum" => (!is_type_bound(object, key, value)).then(here),
+            "minimum" | "maximum" => (!is_type_bound(object, key, value)).then(pointer),
             "minItems" | "maxItems" => {
                 let fixed = object.get("prefixItems").and_then(Value::as_array).map(Vec::len);
-                (fixed.is_none_or(|length| value.as_u64() != u64::try_from(length).ok())).then(here)
+                (fixed.is_none_or(|length| value.as_u64() != u64::try_from(length).ok())).then(pointer)
             }
-            "items" | "additionalProperties" => find_unenforced(value, &here()),
+            "items" | "additionalProperties" => find_unenforced(value, &pointer()),
             "anyOf" | "oneOf" | "allOf" | "prefixItems" => value.as_array().and_then(|list| {
                 list.iter()
                     .enumerate()
-                    .find_map(|(index, item)| find_unenforced(item, &format!("{}/{index}", here())))
+                    .find_map(|(index, item)| find_unenforced(item, &format!("{}/{index}", pointer())))
             }),
             "properties" | "$defs" => value.as_object().and_then(|map| {
-                map.iter().find_map(|(name, item)| find_unenforced(item, &format!("{}/{name}", here())))
+                map.iter().find_map(|(name, item)| find_unenforced(item, &format!("{}/{name}", pointer())))
             }),
             _ if key.starts_with("x-") => None,
-            _ => Some(here()),
+            _ => Some(pointer()),
         };
         if found.is_some() {
             return found;
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_plain_struct_is_tidy_and_proven() {
-        let typed = of_input::<Plain>();
+        let typed = input_schema::<Plain>();
         assert_eq!(typed.unenforced, None);
         assert_eq!(
             typed.schema,
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn constraints_that_decoding_cannot_prove_are_found() {
-        assert_eq!(of_input::<Bounded>().unenforced.unwrap(), "/properties/count/minimum");
-        assert_eq!(of_input::<Patterned>().unenforced.unwrap(), "/properties/name/minLength");
+        assert_eq!(input_schema::<Bounded>().unenforced.unwrap(), "/properties/count/minimum");
+        assert_eq!(input_schema::<Patterned>().unenforced.unwrap(), "/properties/name/minLength");
     }
 }

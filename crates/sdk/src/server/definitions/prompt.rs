@@ -85,7 +85,7 @@ impl Prompt {
         H::Output: IntoPrompt,
         Form: 'static,
     {
-        let texts = StringArgs::new(&derived_schema::of_input::<H::Args>());
+        let texts = StringArgs::new(&derived_schema::input_schema::<H::Args>());
         self.finish(texts, |texts| {
             Arc::new(TypedPromptHandler { handler, texts, form: PhantomData::<fn() -> Form> })
         })
@@ -103,13 +103,13 @@ impl Prompt {
             return Err(refuse("the name is empty".into()));
         }
         let texts = texts.map_err(refuse)?;
-        let typed = texts.fields.iter().map(|field| PromptArgument {
+        let typed_arguments = texts.fields.iter().map(|field| PromptArgument {
             name: field.name.clone(),
             title: field.title.clone(),
             description: field.description.clone(),
             required: Some(field.required),
         });
-        let mut arguments: Vec<_> = typed.chain(self.arguments).collect();
+        let mut arguments: Vec<_> = typed_arguments.chain(self.arguments).collect();
         for (argument, title) in self.titles {
             let Some(found) = arguments.iter_mut().find(|other| other.name == argument) else {
                 return Err(refuse(format!(
@@ -150,7 +150,7 @@ impl Prompt {
 pub(crate) type PromptFuture = BoxFuture<Result<GetPromptResult>>;
 
 pub(in crate::server) trait PromptHandler: Send + Sync {
-    fn fill(
+    fn get(
         &self,
         arguments: &BTreeMap<String, String>,
         scope: &RequestScope<'_>,
@@ -169,7 +169,7 @@ where
     H::Args: Args,
     H::Output: IntoPrompt,
 {
-    fn fill(
+    fn get(
         &self,
         arguments: &BTreeMap<String, String>,
         scope: &RequestScope<'_>,
@@ -215,7 +215,7 @@ impl PromptEntry {
                 return Err(InvalidValue { path: String::new(), reason });
             }
         }
-        self.fill.fill(arguments, scope)
+        self.fill.get(arguments, scope)
     }
 
     pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> Self {
@@ -232,7 +232,7 @@ impl CatalogEntry for PromptEntry {
         &self.name
     }
 
-    fn listed(&self) -> DefinitionRef<'_> {
+    fn definition(&self) -> DefinitionRef<'_> {
         DefinitionRef::Prompt(&self.definition)
     }
 

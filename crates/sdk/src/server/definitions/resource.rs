@@ -178,7 +178,7 @@ impl CatalogEntry for ResourceEntry {
         &self.uri
     }
 
-    fn listed(&self) -> DefinitionRef<'_> {
+    fn definition(&self) -> DefinitionRef<'_> {
         DefinitionRef::Resource(&self.definition)
     }
 
@@ -228,7 +228,7 @@ impl ResourceTemplate {
         H::Output: IntoResource,
         Form: 'static,
     {
-        let texts = StringArgs::new(&derived_schema::of_input::<H::Args>());
+        let texts = StringArgs::new(&derived_schema::input_schema::<H::Args>());
         let mime_type = self.definition.mime_type.clone();
         self.finish(texts, |texts| {
             Arc::new(TypedTemplateHandler { handler, texts, mime_type, form: PhantomData::<fn() -> Form> })
@@ -246,14 +246,14 @@ impl ResourceTemplate {
         };
         let template = UriTemplate::parse(&key).map_err(refuse)?;
         let texts = texts.map_err(refuse)?;
-        let known = |name: &str| template.variables().any(|variable| variable == name);
-        if let Some(field) = texts.fields.iter().find(|field| field.required && !known(&field.name)) {
+        let is_variable = |name: &str| template.variables().any(|variable| variable == name);
+        if let Some(field) = texts.fields.iter().find(|field| field.required && !is_variable(&field.name)) {
             return Err(refuse(format!(
                 "its handler takes `{}`, which is not a variable of the template",
                 field.name
             )));
         }
-        if let Some(argument) = self.completers.arguments().find(|argument| !known(argument)) {
+        if let Some(argument) = self.completers.arguments().find(|argument| !is_variable(argument)) {
             return Err(refuse(format!(
                 "there is a completion for `{argument}`, which is not a variable of the template"
             )));
@@ -362,7 +362,7 @@ impl CatalogEntry for TemplateEntry {
         &self.key
     }
 
-    fn listed(&self) -> DefinitionRef<'_> {
+    fn definition(&self) -> DefinitionRef<'_> {
         DefinitionRef::ResourceTemplate(&self.definition)
     }
 

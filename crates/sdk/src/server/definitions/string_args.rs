@@ -35,8 +35,8 @@ pub(crate) struct StringArgs {
 
 impl StringArgs {
     /// Creates the decoder for a schema. Fails if one of its fields cannot be parsed from a string.
-    pub(crate) fn new(typed: &DerivedSchema) -> Result<Self, String> {
-        Ok(StringArgs { fields: fields(&typed.schema)?, validator: Validator::for_typed(typed)? })
+    pub(crate) fn new(derived: &DerivedSchema) -> Result<Self, String> {
+        Ok(StringArgs { fields: fields(&derived.schema)?, validator: Validator::for_typed(derived)? })
     }
 
     /// Decodes strings into the type.

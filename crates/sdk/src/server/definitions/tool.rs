@@ -122,7 +122,7 @@ impl Tool {
     /// Sends the server requests at the start of the handler in the response to the call itself; the call becomes a
     /// task when it first waits for something else. So a user who declines has not started a task. For clients without
     /// a session; see [`Self::task`].
-    pub fn asks_first(mut self) -> Self {
+    pub fn requests_input_first(mut self) -> Self {
         self.asks_first = true;
         self
     }
@@ -169,10 +169,10 @@ impl Tool {
         H::Output: IntoToolOutput,
         Form: 'static,
     {
-        let typed = TypedToolHandler { handler, form: PhantomData::<fn() -> Form> };
-        let input = (!self.raw).then(derived_schema::of_input::<H::Args>);
+        let handler_entry = TypedToolHandler { handler, form: PhantomData::<fn() -> Form> };
+        let input = (!self.raw).then(derived_schema::input_schema::<H::Args>);
         let output = H::Output::output_schema();
-        self.finish(Box::new(typed), input, output)
+        self.finish(Box::new(handler_entry), input, output)
     }
 
     /// Does everything that does not depend on the type of the handler, so that it is compiled once.
@@ -188,9 +188,9 @@ impl Tool {
         check_name("tool", &name)?;
         self.scopes.iter().try_for_each(|scope| check_scope_name(scope)).map_err(refuse)?;
         let input_check = match input {
-            Some(typed) => {
-                let check = Validator::for_typed(&typed).map_err(refuse)?;
-                self.definition.input_schema = typed.schema;
+            Some(handler_entry) => {
+                let check = Validator::for_typed(&handler_entry).map_err(refuse)?;
+                self.definition.input_schema = handler_entry.schema;
                 check
             }
             None if derived_schema::is_any_object(&self.definition.input_schema) => None,
@@ -209,12 +209,12 @@ impl Tool {
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
             (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
-            (None, Some(typed)) => {
-                output_proven = typed.unenforced.is_none();
-                let check = Validator::for_typed(&typed)
+            (None, Some(handler_entry)) => {
+                output_proven = handler_entry.unenforced.is_none();
+                let check = Validator::for_typed(&handler_entry)
                     .map_err(refuse)?
-                    .or_else(|| Validator::for_non_finite(&typed));
-                self.definition.output_schema = Some(OutputSchema(typed.schema));
+                    .or_else(|| Validator::for_non_finite(&handler_entry));
+                self.definition.output_schema = Some(OutputSchema(handler_entry.schema));
                 check
             }
             (None, None) => None,
@@ -309,17 +309,18 @@ impl ToolEntry {
 
     /// Returns whether calls may or must run as tasks.
     pub(crate) fn task_support(&self) -> TaskSupport {
-        let said = self.definition.execution.as_ref().and_then(|execution| execution.task_support);
-        said.unwrap_or(TaskSupport::Forbidden)
+        let declared_support =
+            self.definition.execution.as_ref().and_then(|execution| execution.task_support);
+        declared_support.unwrap_or(TaskSupport::Forbidden)
     }
 
     /// Returns whether the author declared the tool safe to run twice.
     pub(crate) fn may_run_twice(&self) -> bool {
-        let said = self.definition.annotations.as_ref();
-        let said = |hint: fn(&ToolAnnotations) -> Option<bool>| said.and_then(hint);
-        said(|hints| hints.read_only) == Some(true)
-            || said(|hints| hints.idempotent) == Some(true)
-            || said(|hints| hints.destructive) == Some(false)
+        let declared_support = self.definition.annotations.as_ref();
+        let declared_support = |hint: fn(&ToolAnnotations) -> Option<bool>| declared_support.and_then(hint);
+        declared_support(|hints| hints.read_only) == Some(true)
+            || declared_support(|hints| hints.idempotent) == Some(true)
+            || declared_support(|hints| hints.destructive) == Some(false)
     }
 
     /// Checks the arguments and starts the call. The error describes invalid arguments for the model.
@@ -344,12 +345,12 @@ impl ToolEntry {
                     return result;
                 }
                 // The time that the client takes to respond does not count against the tool.
-                let waited =
+                let must_wait =
                     context.as_ref().map_or(Duration::ZERO, |context| context.mailbox().total_wait());
-                if started + timeout + waited <= deadline {
+                if started + timeout + must_wait <= deadline {
                     return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
                 }
-                deadline = started + timeout + waited;
+                deadline = started + timeout + must_wait;
             }
         }))
     }
@@ -364,8 +365,8 @@ impl ToolEntry {
             return Err(self.output_mismatch("it returned no structured content"));
         };
         structured.object_schema = schema.is_object();
-        let proven = self.output_guaranteed && !structured.json.get().contains("null");
-        if let Some(check) = self.output_check.as_ref().filter(|_| !proven) {
+        let is_guaranteed = self.output_guaranteed && !structured.json.get().contains("null");
+        if let Some(check) = self.output_check.as_ref().filter(|_| !is_guaranteed) {
             let value = serde_json::from_str(structured.json.get())?;
             check.check(&value).map_err(|fault| self.output_mismatch(&fault))?;
         }
@@ -425,7 +426,7 @@ impl crate::server::catalog::CatalogEntry for ToolEntry {
         &self.name
     }
 
-    fn listed(&self) -> DefinitionRef<'_> {
+    fn definition(&self) -> DefinitionRef<'_> {
         DefinitionRef::Tool(&self.definition)
     }
 

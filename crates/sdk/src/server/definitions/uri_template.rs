@@ -117,8 +117,8 @@ impl UriTemplate {
         }
         for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let known = self.query.as_ref()?.iter().any(|known| known == name);
-            if !known || values.insert(name.to_owned(), percent_decode(value)?).is_some() {
+            let is_declared = self.query.as_ref()?.iter().any(|is_declared| is_declared == name);
+            if !is_declared || values.insert(name.to_owned(), percent_decode(value)?).is_some() {
                 return None;
             }
         }
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn matched(template: &str, uri: &str) -> Option<String> {
+    fn match_uri(template: &str, uri: &str) -> Option<String> {
         let values = UriTemplate::parse(template).unwrap().matches(uri)?;
         Some(values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
     }
@@ -182,7 +182,7 @@ mod tests {
             ("a:{x}", "a:%ff", None),
         ];
         for (template, uri, expected) in cases {
-            assert_eq!(matched(template, uri).as_deref(), expected, "{template} {uri}");
+            assert_eq!(match_uri(template, uri).as_deref(), expected, "{template} {uri}");
         }
     }
 

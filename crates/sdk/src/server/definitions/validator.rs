@@ -13,17 +13,17 @@ pub(crate) struct Validator {
 
 impl Validator {
     /// Returns a validator for a derived schema, if the type does not enforce all of it.
-    pub(crate) fn for_typed(typed: &DerivedSchema) -> Result<Option<Self>, String> {
-        match &typed.unenforced {
+    pub(crate) fn for_typed(derived: &DerivedSchema) -> Result<Option<Self>, String> {
+        match &derived.unenforced {
             None => Ok(None),
-            Some(place) => Self::new(&typed.decoding_schema, place).map(Some),
+            Some(path) => Self::new(&derived.decoding_schema, path).map(Some),
         }
     }
 
     /// Returns a validator for a schema that its type enforces with one exception: a number that is not finite becomes
     /// `null` in JSON. Returns `None` without the feature.
-    pub(crate) fn for_non_finite(typed: &DerivedSchema) -> Option<Self> {
-        if cfg!(feature = "validate") { Self::new(&typed.decoding_schema, "").ok() } else { None }
+    pub(crate) fn for_non_finite(derived: &DerivedSchema) -> Option<Self> {
+        if cfg!(feature = "validate") { Self::new(&derived.decoding_schema, "").ok() } else { None }
     }
 
     #[cfg(feature = "validate")]

@@ -30,13 +30,13 @@ impl Endpoint {
             let Some(identify) = &self.options.principal_resolver else { return Ok(None) };
             return Ok(identify(parts).map_err(principal_error_response)?.map(Into::into));
         };
-        let elsewhere = Some(parts.uri.path()).filter(|path| *path != self.options.path);
-        let known = auth.authenticate(parts, elsewhere).await.map_err(rejection_response)?;
+        let other_path = Some(parts.uri.path()).filter(|path| *path != self.options.path);
+        let verified = auth.authenticate(parts, other_path).await.map_err(rejection_response)?;
         if parts.method != Method::POST {
-            auth.check_scopes(&known.identity, &[]).map_err(rejection_response)?; // the scopes of a POST are known only after parsing
+            auth.check_scopes(&verified.identity, &[]).map_err(rejection_response)?; // the scopes of a POST are known only after parsing
         }
-        ProtectedResource::strip_credentials(parts, &known);
-        Ok(Some(known.principal))
+        ProtectedResource::strip_credentials(parts, &verified);
+        Ok(Some(verified.principal))
     }
 
     /// Checks all scopes that a message needs, before anything is executed.
@@ -45,16 +45,21 @@ impl Endpoint {
         let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
             return Err(principal_error_response(PrincipalError::Unauthorized));
         };
-        let mut needed = Vec::new();
-        collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut needed);
-        auth.check_scopes(identity, &needed).map_err(rejection_response)
+        let mut required_scopes = Vec::new();
+        collect_scopes(
+            &self.service.catalog(),
+            message,
+            self.service.settings().limits,
+            &mut required_scopes,
+        );
+        auth.check_scopes(identity, &required_scopes).map_err(rejection_response)
     }
 
     /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
     /// or a layer selected another tool.
     pub(super) fn scope_challenge(&self, connection: &Connection) -> Option<HttpResponse> {
-        let lacking = connection.missing_scopes()?;
-        let permitted = self.options.auth.as_ref()?.check_scopes(connection.identity()?, lacking);
+        let missing_scopes = connection.missing_scopes()?;
+        let permitted = self.options.auth.as_ref()?.check_scopes(connection.identity()?, missing_scopes);
         permitted.err().map(|rejection| *rejection_response(rejection))
     }
 
@@ -94,17 +99,22 @@ impl Endpoint {
 }
 
 /// Collects the scopes of all tools that a message calls.
-fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, needed: &mut Vec<String>) {
+fn collect_scopes(
+    catalog: &Catalog,
+    message: &Message<'_>,
+    limits: Limits,
+    required_scopes: &mut Vec<String>,
+) {
     match message {
         Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
             let tool = params.find("name").and_then(decode_string).and_then(|name| catalog.tools.find(&name));
-            needed.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
+            required_scopes.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
         }
         Message::Batch(messages) => {
             let messages = messages.iter().filter_map(|message| parse(message.as_bytes(), limits).ok());
             messages
                 .filter(|message| !matches!(message, Message::Batch(_)))
-                .for_each(|message| collect_scopes(catalog, &message, limits, needed));
+                .for_each(|message| collect_scopes(catalog, &message, limits, required_scopes));
         }
         _ => {}
     }

@@ -189,7 +189,7 @@ impl BodySource<'_> {
         addresses.map(network).map_or(Sender::Unknown, Sender::Address)
     }
 
-    fn pace(&self) -> BodyRateReport<'_> {
+    fn rate_report(&self) -> BodyRateReport<'_> {
         let watch = self.origin.map(|origin| &origin.watch);
         BodyRateReport(watch.or_else(|| self.parts.extensions.get::<BodyRateHandle>()))
     }
@@ -204,7 +204,7 @@ pub(super) struct BodyBudget {
 
 #[derive(Default)]
 struct BudgetUsage {
-    all: usize,
+    total: usize,
     by_sender: HashMap<Sender, usize>,
 }
 
@@ -228,17 +228,17 @@ impl BudgetReservation<'_> {
         if self.bytes == 0 {
             self.sender = source.sender();
         }
-        let mut held = lock(&self.budget.usage);
+        let mut usage = lock(&self.budget.usage);
         let left =
-            self.budget.max_bytes.checked_sub(held.all + bytes).ok_or(BodyReadError::BudgetExceeded)?;
+            self.budget.max_bytes.checked_sub(usage.total + bytes).ok_or(BodyReadError::BudgetExceeded)?;
         if self.sender != Sender::Unknown {
-            let own = held.by_sender.get(&self.sender).copied().unwrap_or_default() + bytes;
-            if own > left {
+            let sender_bytes = usage.by_sender.get(&self.sender).copied().unwrap_or_default() + bytes;
+            if sender_bytes > left {
                 return Err(BodyReadError::BudgetExceeded);
             }
-            held.by_sender.insert(self.sender.clone(), own);
+            usage.by_sender.insert(self.sender.clone(), sender_bytes);
         }
-        held.all += bytes;
+        usage.total += bytes;
         self.bytes += bytes;
         Ok(())
     }
@@ -249,12 +249,12 @@ impl Drop for BudgetReservation<'_> {
         if self.bytes == 0 {
             return;
         }
-        let mut held = lock(&self.budget.usage);
-        held.all -= self.bytes;
-        if let Some(own) = held.by_sender.get_mut(&self.sender) {
-            *own -= self.bytes;
-            if *own == 0 {
-                held.by_sender.remove(&self.sender);
+        let mut usage = lock(&self.budget.usage);
+        usage.total -= self.bytes;
+        if let Some(sender_bytes) = usage.by_sender.get_mut(&self.sender) {
+            *sender_bytes -= self.bytes;
+            if *sender_bytes == 0 {
+                usage.by_sender.remove(&self.sender);
             }
         }
     }
@@ -264,7 +264,7 @@ impl Drop for BudgetReservation<'_> {
 pub struct ReadBody<'a> {
     /// Content of the body.
     pub bytes: Bytes,
-    _held: BudgetReservation<'a>,
+    _reservation: BudgetReservation<'a>,
 }
 
 /// Bodies up to this size reserve nothing if they arrive in one piece. Most do, and a shared counter would be written
@@ -300,8 +300,8 @@ where
     let mut reading = std::pin::pin!(async move {
         let (mut body, max_discarded) = (std::pin::pin!(body), max_bytes.saturating_mul(OVERSIZE_FACTOR));
         if length <= max_bytes {
-            let held = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
-            let read = collect(source, body.as_mut(), max_bytes, held, received).await;
+            let usage = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
+            let read = collect(source, body.as_mut(), max_bytes, usage, received).await;
             if !matches!(read, Err(BodyReadError::TooLarge)) {
                 return read;
             }
@@ -314,7 +314,7 @@ where
     let first = std::future::poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
     match first {
         Poll::Ready(read) => read,
-        Poll::Pending => with_deadline(reading, timeout, received, source.pace()).await,
+        Poll::Pending => with_deadline(reading, timeout, received, source.rate_report()).await,
     }
 }
 
@@ -325,7 +325,7 @@ async fn with_deadline<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, BodyReadError>>>,
     timeout: Duration,
     received: &AtomicUsize,
-    pace: BodyRateReport<'_>,
+    rate_report: BodyRateReport<'_>,
 ) -> Result<T, BodyReadError> {
     let timeout = timeout.min(MAX_BODY_TIMEOUT); // so that it can be added to an instant
     let (mut now, mut counted) = (Instant::now(), received.load(Ordering::Relaxed));
@@ -336,11 +336,11 @@ async fn with_deadline<T>(
             return read;
         }
         let all = received.load(Ordering::Relaxed);
-        let arrived = u32::try_from(all - counted).unwrap_or(u32::MAX);
+        let received_bytes = u32::try_from(all - counted).unwrap_or(u32::MAX);
         (now, counted) = (Instant::now(), all);
-        pace.report(arrived < BYTES_PER_SECOND);
-        deadline =
-            (deadline + Duration::from_secs(1).saturating_mul(arrived) / BYTES_PER_SECOND).min(now + timeout);
+        rate_report.report(received_bytes < BYTES_PER_SECOND);
+        deadline = (deadline + Duration::from_secs(1).saturating_mul(received_bytes) / BYTES_PER_SECOND)
+            .min(now + timeout);
     }
     Err(BodyReadError::TooSlow)
 }
@@ -360,7 +360,7 @@ async fn collect<'a, B>(
     source: BodySource<'_>,
     mut body: Pin<&mut B>,
     max_bytes: usize,
-    mut held: BudgetReservation<'a>,
+    mut usage: BudgetReservation<'a>,
     received: &AtomicUsize,
 ) -> Result<ReadBody<'a>, BodyReadError>
 where
@@ -377,14 +377,14 @@ where
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
             if first.len() > MAX_UNRESERVED_BYTES || !body.is_end_stream() {
-                held.reserve(source, first.len())?;
+                usage.reserve(source, first.len())?;
             }
             continue;
         }
         if all.is_empty() {
             all.extend_from_slice(&std::mem::take(&mut first));
         }
-        held.reserve(source, data.remaining())?;
+        usage.reserve(source, data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             all.extend_from_slice(chunk);
@@ -392,7 +392,7 @@ where
             data.advance(count);
         }
     }
-    Ok(ReadBody { bytes: if all.is_empty() { first } else { all.into() }, _held: held })
+    Ok(ReadBody { bytes: if all.is_empty() { first } else { all.into() }, _reservation: usage })
 }
 
 #[cfg(test)]
@@ -401,7 +401,7 @@ mod tests {
     use super::*;
     use crate::server::http::listener::watchdog::ConnectionWatchdog;
 
-    const LONG: Duration = Duration::from_mins(1);
+    const LONG_TIMEOUT: Duration = Duration::from_mins(1);
 
     fn parts() -> Parts {
         ::http::Request::new(()).into_parts().0
@@ -448,12 +448,12 @@ mod tests {
             (17 << 10, 100, 100, Ok((100 * 17) << 10)),
             (1, 9, 9, Ok(9)),
         ] {
-            let begun = Instant::now();
+            let started = Instant::now();
             let second = Duration::from_secs(1);
-            let seconds = Some(tokio::time::interval_at(begun + second, second));
+            let seconds = Some(tokio::time::interval_at(started + second, second));
             let body = Pieces { bytes, left, hangs: false, seconds };
             let read = read(unknown(&parts()), body, 4 << 20, &budget, timeout).await;
-            assert_eq!((size(read), begun.elapsed().as_secs()), (expected, read_after));
+            assert_eq!((size(read), started.elapsed().as_secs()), (expected, read_after));
         }
     }
 
@@ -467,7 +467,7 @@ mod tests {
         let parts = parts();
         let body = |left, hangs| {
             let body = Pieces { bytes: 10, left, hangs, seconds: None };
-            read(unknown(&parts), body, 1_000, &budget, LONG)
+            read(unknown(&parts), body, 1_000, &budget, LONG_TIMEOUT)
         };
         assert_eq!(size(body(10, false).await), Ok(100));
         assert_eq!(size(body(11, false).await), Err(BodyReadError::BudgetExceeded));
@@ -488,16 +488,16 @@ mod tests {
         assert_eq!(size(body(3, false).await), Ok(30));
         drop(kept);
         assert_eq!(size(body(10, false).await), Ok(100));
-        assert_eq!(lock(&budget.usage).all, 0);
+        assert_eq!(lock(&budget.usage).total, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn time_that_was_earned_is_not_saved_up() {
         let (budget, timeout) = (BodyBudget::new(usize::MAX), EndpointOptions::default().body_timeout);
-        let begun = Instant::now();
+        let started = Instant::now();
         let body = Pieces { bytes: 4 << 20, left: 1, hangs: true, seconds: None };
         let read = read(unknown(&parts()), body, 8 << 20, &budget, timeout).await;
-        assert_eq!((size(read), begun.elapsed()), (Err(BodyReadError::TooSlow), timeout));
+        assert_eq!((size(read), started.elapsed()), (Err(BodyReadError::TooSlow), timeout));
     }
 
     #[tokio::test(start_paused = true)]
@@ -508,20 +508,20 @@ mod tests {
         for (bytes, left, hangs, is_slow) in
             [(1, 0, true, true), (1, 5, false, true), (8 << 10, 5, false, true), (17 << 10, 5, false, false)]
         {
-            let guest = watch.admit([192, 0, 2, 1].into()).unwrap();
-            guest.activity.start_request();
+            let permit = watch.admit([192, 0, 2, 1].into()).unwrap();
+            permit.activity.start_request();
             let mut parts = parts();
-            parts.extensions.insert(BodyRateHandle(guest.activity.clone()));
+            parts.extensions.insert(BodyRateHandle(permit.activity.clone()));
             let seconds = Some(tokio::time::interval_at(Instant::now() + second / 2, second));
             let body = Pieces { bytes, left, hangs, seconds };
             let mut reading =
                 std::pin::pin!(read(unknown(&parts), body, 4 << 20, &budget, DEFAULT_BODY_TIMEOUT));
             assert!(tokio::time::timeout(second * 3 / 4, reading.as_mut()).await.is_err());
-            assert_eq!(guest.activity.idle_since(), None, "{bytes} bytes in the first second");
+            assert_eq!(permit.activity.idle_since(), None, "{bytes} bytes in the first second");
             assert!(tokio::time::timeout(second, reading.as_mut()).await.is_err());
-            assert_eq!(guest.activity.idle_since().is_some(), is_slow, "{bytes} bytes each second");
+            assert_eq!(permit.activity.idle_since().is_some(), is_slow, "{bytes} bytes each second");
             assert_eq!(reading.await.is_err(), hangs);
-            assert_eq!(guest.activity.idle_since(), None, "the request is being served");
+            assert_eq!(permit.activity.idle_since(), None, "the request is being served");
         }
     }
 
@@ -532,18 +532,18 @@ mod tests {
         let body = |sender: &str, left| {
             let body = Pieces { bytes: 4, left, hangs: false, seconds: None };
             let subject = subjects.iter().find(|subject| ***subject == *sender);
-            read(BodySource { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG)
+            read(BodySource { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG_TIMEOUT)
         };
-        let mut held = Vec::new();
+        let mut usage = Vec::new();
         for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
             assert_eq!(size(body(sender, share + 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
             for _ in 0..share {
-                held.push(body(sender, 1).await.ok().unwrap());
+                usage.push(body(sender, 1).await.ok().unwrap());
             }
             assert_eq!(size(body(sender, 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
         }
         assert_eq!(size(body("d", 1).await), Ok(4), "others still have budget");
-        drop(held);
+        drop(usage);
         assert_eq!(size(body("a", 8).await), Ok(32));
         assert!(lock(&budget.usage).by_sender.is_empty());
     }

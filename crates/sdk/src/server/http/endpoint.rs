@@ -77,8 +77,8 @@ impl Endpoint {
             Some(_) => self.options.guard.check_host(&parts, local).map(drop),
             None => self.options.guard.check(&parts, local),
         };
-        if let Err(stranger) = checked {
-            return responses::error(StatusCode::FORBIDDEN, stranger.message());
+        if let Err(error) = checked {
+            return responses::error(StatusCode::FORBIDDEN, error.message());
         }
         if let Some(metadata) = metadata {
             return metadata;
@@ -135,12 +135,12 @@ impl Endpoint {
     }
 
     /// Returns the session id of a request without a body; `Err` if the revision has no sessions.
-    pub(super) fn session_of<'a>(
+    pub(super) fn session_id<'a>(
         &self,
         parts: &'a Parts,
     ) -> Result<Option<&'a HeaderValue>, Box<HttpResponse>> {
-        let spoken = &self.service.settings().revisions;
-        let named = mirrored_headers::named_revision(parts, spoken).map_err(bad_request)?;
+        let supported = &self.service.settings().revisions;
+        let named = mirrored_headers::named_revision(parts, supported).map_err(bad_request)?;
         if named.is_some_and(|revision| revision.era() == Era::Stateless) {
             return Err(Box::new(responses::method_not_allowed("POST")));
         }
@@ -151,7 +151,7 @@ impl Endpoint {
         if !self.options.sessions {
             return responses::method_not_allowed("POST");
         }
-        let id = match self.session_of(parts) {
+        let id = match self.session_id(parts) {
             Ok(Some(id)) => SessionId::parse(id.as_bytes()),
             Ok(None) => {
                 let text = "the header Mcp-Session-Id is required to end a session";
@@ -160,8 +160,8 @@ impl Endpoint {
             Err(refusal) => return *refusal,
         };
         let Some(id) = id else { return session_not_found() };
-        let is_here = self.sessions.find(&id, principal).is_some();
-        if !is_here && !store::is_stored(self, &id, principal).await {
+        let is_local_session = self.sessions.find(&id, principal).is_some();
+        if !is_local_session && !store::is_stored(self, &id, principal).await {
             return session_not_found();
         }
         store::end(self, &id);
@@ -183,7 +183,7 @@ impl Endpoint {
 
     /// Ends all streams gracefully, for shutdown.
     pub(super) fn close(&self) {
-        self.service.live().clients().iter().for_each(|caller| caller.close_streams());
+        self.service.live_catalog().clients().iter().for_each(|caller| caller.close_streams());
         self.sessions.close_streams();
         self.legacy_sessions.close(self.service.settings().shutdown_timeout);
     }
@@ -193,9 +193,9 @@ impl Endpoint {
 const MIN_REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {
-    let pause = (ttl / 8).max(MIN_REAP_INTERVAL);
+    let delay = (ttl / 8).max(MIN_REAP_INTERVAL);
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(delay).await;
         let Some(endpoint) = endpoint.upgrade() else { return };
         for session in endpoint.sessions.reap() {
             endpoint.options.events.delete(&session.key);

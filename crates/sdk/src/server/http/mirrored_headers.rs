@@ -30,18 +30,19 @@ pub(super) fn named_revision(
     parts: &Parts,
     supported: &[Revision],
 ) -> Result<Option<Revision>, ProtocolError> {
-    let Some(said) = single(parts, &header_names::PROTOCOL_VERSION)? else { return Ok(None) };
-    let named = said.to_str().ok().and_then(Revision::find).filter(|named| supported.contains(named));
+    let Some(header) = single(parts, &header_names::PROTOCOL_VERSION)? else { return Ok(None) };
+    let named = header.to_str().ok().and_then(Revision::find).filter(|named| supported.contains(named));
     named.map(Some).ok_or_else(|| {
-        let requested = String::from_utf8_lossy(said.as_bytes()).into();
+        let requested = String::from_utf8_lossy(header.as_bytes()).into();
         ProtocolError::UnsupportedVersion { requested, supported: supported.to_vec() }
     })
 }
 
 /// Returns the session id header of the request, if any.
 pub(super) fn session_id(parts: &Parts) -> Result<Option<&HeaderValue>, ProtocolError> {
-    let several = |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id occurs more than once".into());
-    single(parts, &header_names::SESSION_ID).map_err(several)
+    let duplicate_error =
+        |_| ProtocolError::InvalidRequest("the header Mcp-Session-Id occurs more than once".into());
+    single(parts, &header_names::SESSION_ID).map_err(duplicate_error)
 }
 
 /// Checks that the version header matches the body.
@@ -65,8 +66,9 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
         }
         Some(_) => {}
     }
-    let known = Method::find(method);
-    let Some(name) = known.and_then(Method::named_by).and_then(|member| decode_string(params.find(member)?))
+    let known_method = Method::find(method);
+    let Some(name) =
+        known_method.and_then(Method::named_by).and_then(|member| decode_string(params.find(member)?))
     else {
         return Ok(()); // nothing is mirrored, or the parameters are invalid and rejected later
     };
@@ -77,7 +79,7 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
         Some(_) => return Err(mismatch("the header Mcp-Name does not match the body")),
         None => return Err(mismatch("the header Mcp-Name cannot be decoded")),
     }
-    if known == Some(Method::CallTool)
+    if known_method == Some(Method::CallTool)
         && let Some(tool) = catalog.tools.find(&name)
         && !tool.mirror.is_empty()
     {

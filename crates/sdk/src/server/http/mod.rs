@@ -182,37 +182,37 @@ impl HttpEndpoint {
 
     /// Sets the maximum number of sessions. Default: 10,000. At the limit, a new session evicts the one that is idle
     /// for longest.
-    pub fn max_sessions(mut self, most: usize) -> Self {
-        self.options.session_limits.max = most.max(1);
+    pub fn max_sessions(mut self, max: usize) -> Self {
+        self.options.session_limits.max = max.max(1);
         self
     }
 
     /// Sets the maximum number of sessions per principal. Default: 100.
-    pub fn max_sessions_per_principal(mut self, most: usize) -> Self {
-        self.options.session_limits.max_per_principal = most.max(1);
+    pub fn max_sessions_per_principal(mut self, max: usize) -> Self {
+        self.options.session_limits.max_per_principal = max.max(1);
         self
     }
 
     /// Sets the maximum number of connections, at most three quarters of the open-file limit at the start. Default:
     /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
     /// response is read too slowly. If there are none, new connections are refused with 503.
-    pub fn max_connections(mut self, most: usize) -> Self {
-        self.options.connections.max = most.max(1);
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.options.connections.max = max.max(1);
         self
     }
 
     /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
     /// since many clients may share an address.
-    pub fn max_connections_per_address(mut self, most: usize) -> Self {
-        self.options.connections.max_per_address = most.max(1);
+    pub fn max_connections_per_address(mut self, max: usize) -> Self {
+        self.options.connections.max_per_address = max.max(1);
         self
     }
 
     /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
     /// (default: 10 s), and be idle between requests (default: 75 s).
     pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
-        let own = &mut self.options.connections;
-        (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
+        let limits = &mut self.options.connections;
+        (limits.first_byte, limits.head, limits.idle) = (first_byte, head, idle);
         self
     }
 
@@ -251,9 +251,9 @@ impl HttpEndpoint {
     }
 
     fn endpoint(self) -> Result<Arc<Endpoint>> {
-        let both = self.options.auth.is_some() && self.options.principal_resolver.is_some();
-        let both = both.then(|| "set either `auth` or `principal`, not both".to_owned());
-        if let Some(fault) = self.error.or(both) {
+        let has_both = self.options.auth.is_some() && self.options.principal_resolver.is_some();
+        let has_both = has_both.then(|| "set either `auth` or `principal`, not both".to_owned());
+        if let Some(fault) = self.error.or(has_both) {
             return Err(Error::setup(fault));
         }
         let service = self.service?;

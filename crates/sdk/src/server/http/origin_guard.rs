@@ -92,15 +92,15 @@ impl OriginGuard {
 
     /// Allows requests from pages of this origin. Returns an error if it is invalid.
     pub fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
-        let wrong = || {
+        let invalid_origin = || {
             format!(
                 "\"{origin}\" is not a valid origin: use scheme://host, with :port unless it is the \
                  default"
             )
         };
-        let (scheme, host) = origin.split_once("://").ok_or_else(wrong)?;
+        let (scheme, host) = origin.split_once("://").ok_or_else(invalid_origin)?;
         if !matches!(scheme, "http" | "https") || parse(host).is_none() {
-            return Err(wrong());
+            return Err(invalid_origin());
         }
         self.origins.push(origin.to_ascii_lowercase());
         Ok(())
@@ -113,8 +113,8 @@ impl OriginGuard {
         // HTTP/2 and absolute-form targets contain the host, too: at least one must be present, and all must be
         // allowed.
         let host = host.or(named).ok_or(OriginError::Host)?;
-        for each in named.into_iter().chain([host]) {
-            if !self.is_host_allowed(each, local) {
+        for host_value in named.into_iter().chain([host]) {
+            if !self.is_host_allowed(host_value, local) {
                 return Err(OriginError::Host);
             }
         }
@@ -136,7 +136,8 @@ impl OriginGuard {
         if self.any_host {
             return parse(host).is_some();
         }
-        let is_local = |name: &str| LOCAL_HOSTS.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let is_local =
+            |name: &str| LOCAL_HOSTS.iter().any(|local_host| local_host.eq_ignore_ascii_case(name));
         let name_of = |text: &str| text.rsplit_once(':').map_or(text.len(), |(name, _)| name.len());
         // Fast path without parsing: `localhost:1234`.
         if let Some((name, port)) = host.split_at_checked(name_of(host))
@@ -146,26 +147,26 @@ impl OriginGuard {
             return true;
         }
         let Some(host) = parse(host) else { return false };
-        let is_here = || local.is_some_and(|local| host.name.trim_matches(['[', ']']).parse() == Ok(local));
+        let is_listener_address =
+            || local.is_some_and(|local| host.name.trim_matches(['[', ']']).parse() == Ok(local));
         is_local(&host.name)
-            || self
-                .hosts
-                .iter()
-                .any(|known| known.name == host.name && known.port.is_none_or(|port| host.port == Some(port)))
-            || is_here()
+            || self.hosts.iter().any(|local_host| {
+                local_host.name == host.name && local_host.port.is_none_or(|port| host.port == Some(port))
+            })
+            || is_listener_address()
     }
 
     /// Returns whether the origin is that of the endpoint itself or an allowed one.
     fn is_origin_trusted(&self, origin: &str, host: &str) -> bool {
-        let same = origin.split_once("://").is_some_and(|(scheme, from)| {
+        let is_same_origin = origin.split_once("://").is_some_and(|(scheme, from)| {
             matches!(scheme, "http" | "https") && from.eq_ignore_ascii_case(host)
         });
-        same || self.is_origin_allowed(origin)
+        is_same_origin || self.is_origin_allowed(origin)
     }
 
     /// Returns whether pages of this origin may read responses (CORS).
     pub(super) fn is_origin_allowed(&self, origin: &str) -> bool {
-        self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+        self.origins.iter().any(|local_host| local_host.eq_ignore_ascii_case(origin))
     }
 }
 

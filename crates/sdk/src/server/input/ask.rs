@@ -19,7 +19,7 @@ use super::mailbox::PendingResponse;
 use super::url_elicitation::UrlElicitation;
 use crate::server::definitions::args::Args;
 use crate::server::definitions::derived_schema;
-use crate::server::request::context::related_to;
+use crate::server::request::context::with_related_task;
 use crate::server::{Context, Validator};
 use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
@@ -102,14 +102,14 @@ impl Context {
     }
 
     /// Returns whether this request can be sent to the client now.
-    pub(crate) fn can_request(&self, question: &ServerRequest) -> bool {
-        question.missing_capability(self.capabilities(), self.revision()).is_none()
-            && question.unsupported_field(self.revision()).is_none()
+    pub(crate) fn can_request(&self, request: &ServerRequest) -> bool {
+        request.missing_capability(self.capabilities(), self.revision()).is_none()
+            && request.unsupported_field(self.revision()).is_none()
             && self.check_reachable().is_ok()
     }
 
-    pub(crate) async fn send_server_request(&self, question: ServerRequest) -> Result<ClientResult> {
-        self.send_named_request(None, question).await
+    pub(crate) async fn send_server_request(&self, request: ServerRequest) -> Result<ClientResult> {
+        self.send_named_request(None, request).await
     }
 
     async fn send_named_request(&self, name: Option<&str>, question: ServerRequest) -> Result<ClientResult> {
@@ -129,12 +129,12 @@ impl Context {
         }
     }
 
-    fn missing_capability(&self, question: &ServerRequest, required: Value) -> Error {
+    fn missing_capability(&self, request: &ServerRequest, required: Value) -> Error {
         match self.revision().era() {
             Era::Stateless => Error::missing_capability(required),
             Era::Session => Error::tool(format!(
                 "cannot send {} to this client: it lacks the capability {required}",
-                question.method().name()
+                request.method().name()
             )),
         }
     }
@@ -159,8 +159,10 @@ impl Context {
 
     /// Sends the server request as a JSON-RPC request.
     async fn send_rpc(&self, question: ServerRequest) -> Result<ClientResult> {
-        let over = || Error::tool("cannot send a request to the client: the call has already ended");
-        let connection = self.connection().filter(|_| !self.cancellation().has_ended()).ok_or_else(over)?;
+        let finished_error =
+            || Error::tool("cannot send a request to the client: the call has already ended");
+        let connection =
+            self.connection().filter(|_| !self.cancellation().has_ended()).ok_or_else(finished_error)?;
         let method = question.method();
         if connection.is_full() {
             return Err(Error::tool(
@@ -275,16 +277,16 @@ impl NamedRequest<'_> {
 }
 
 /// Appends the parameters of a server request, with a reference to its task if it has one.
-fn write_server_request(question: &ServerRequest, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
-    let Some(task) = task else { return question.encode(&mut Encoder { out, revision }) };
-    related_to(task, to_value(question, revision)).encode(&mut Encoder { out, revision });
+fn write_server_request(request: &ServerRequest, task: Option<&str>, revision: Revision, out: &mut Vec<u8>) {
+    let Some(task) = task else { return request.encode(&mut Encoder { out, revision }) };
+    with_related_task(task, to_value(request, revision)).encode(&mut Encoder { out, revision });
 }
 
 fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
     Ok(ElicitParams {
         mode: Some(ElicitMode::Form),
         message,
-        requested_schema: Some(elicitation_form::of::<T>()?),
+        requested_schema: Some(elicitation_form::form_of::<T>()?),
         url: None,
         elicitation_id: None,
         task: None,
@@ -295,15 +297,15 @@ fn form_params<T: Args>(message: String) -> Result<ElicitParams> {
 /// Decodes the content of an accepted elicitation.
 fn decode_content<T: Args>(result: ElicitResult) -> Result<T> {
     let content = Value::Object(result.content.unwrap_or_default());
-    let check = Validator::for_typed(&derived_schema::of_input::<T>()).map_err(Error::setup)?;
+    let check = Validator::for_typed(&derived_schema::input_schema::<T>()).map_err(Error::setup)?;
     if let Some(check) = check {
         check
             .check(&content)
             .map_err(|fault| Error::tool(format!("the elicited content is invalid: {fault}")))?;
     }
     decode(&content.to_string()).map_err(|InvalidValue { path, reason }| {
-        let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
-        Error::tool(format!("the elicited content is invalid{place}: {reason}"))
+        let location = if path.is_empty() { String::new() } else { format!(" at {path}") };
+        Error::tool(format!("the elicited content is invalid{location}: {reason}"))
     })
 }
 
@@ -315,11 +317,11 @@ fn kind_mismatch() -> Error {
 fn is_safe_url(url: &str) -> bool {
     let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-    let ends = |rest: &str| {
+    let is_key_end = |rest: &str| {
         let end = rest.split(['/', '?', '#']).next().unwrap_or_default();
         end.is_empty() || end.strip_prefix(':').is_some_and(is_port)
     };
-    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(ends))
+    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(is_key_end))
 }
 
 /// Returns whether the result of a method may be `input_required`.

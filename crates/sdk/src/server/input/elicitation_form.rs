@@ -38,8 +38,8 @@ const SECRET_WORDS: [&str; 9] = [
 ];
 
 /// Returns the form that elicits a value of a type.
-pub(crate) fn of<T: Args>() -> Result<ElicitSchema> {
-    let mut schema = derived_schema::of_input::<T>().schema;
+pub(crate) fn form_of<T: Args>() -> Result<ElicitSchema> {
+    let mut schema = derived_schema::input_schema::<T>().schema;
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take);
     let properties = properties.unwrap_or_default();
     let fields: Result<Map<String, Value>> = properties
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_flat_struct_is_a_form() {
-        let form = of::<Order>().unwrap();
+        let form = form_of::<Order>().unwrap();
         assert_eq!(
             form.properties["name"],
             json!({ "type": "string", "description": "Who gets it", "minLength": 1 })
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn what_no_form_can_show_is_refused() {
-        let fault = of::<Nested>().unwrap_err().to_string();
+        let fault = form_of::<Nested>().unwrap_err().to_string();
         assert!(fault.contains("`order`") && fault.contains("strings, numbers"), "{fault}");
-        let fault = of::<Login>().unwrap_err().to_string();
+        let fault = form_of::<Login>().unwrap_err().to_string();
         assert!(fault.contains("`user_password`") && fault.contains("elicit_url"), "{fault}");
     }
 }

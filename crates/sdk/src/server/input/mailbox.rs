@@ -47,7 +47,7 @@ struct MailboxState {
     log: ReplayLog,
     /// Number of server requests in the log when this run of the call started, and the keys of the answered ones.
     logged_count: usize,
-    answered_before: BTreeSet<String>,
+    replayed_keys: BTreeSet<String>,
     /// Whether a server request differs from the earlier request of the same name.
     has_diverged: bool,
     /// Keys of the server requests since the start of this run, and names of the steps that ran or were found in the
@@ -66,34 +66,36 @@ struct MailboxState {
 }
 
 struct OpenServerRequest {
-    question: ServerRequest,
+    request: ServerRequest,
     waker: Waker,
 }
 
 impl MailboxState {
     /// Returns the key of a server request. A replayed call may reach its requests in another order: a request that was
     /// sent before retains its key.
-    fn unnamed_key(&mut self, question: &ServerRequest) -> String {
-        let mark = fingerprint(question);
-        let is_same = |key: &String| self.log.asked.get(key) == Some(&mark) && !self.used_keys.contains(key);
+    fn unnamed_key(&mut self, request: &ServerRequest) -> String {
+        let request_fingerprint = fingerprint(request);
+        let is_same = |key: &String| {
+            self.log.asked.get(key) == Some(&request_fingerprint) && !self.used_keys.contains(key)
+        };
         let before = (1..=self.logged_count).map(numbered_key).find(is_same);
         let key = before.unwrap_or_else(|| numbered_key(self.log.asked.len() + 1));
-        self.log.asked.insert(key.clone(), mark);
+        self.log.asked.insert(key.clone(), request_fingerprint);
         self.used_keys.insert(key.clone());
         key
     }
 
     /// Returns the key of a named server request, or `None` if the name cannot be used.
-    fn named_key(&mut self, name: &str, question: &ServerRequest) -> Option<String> {
+    fn named_key(&mut self, name: &str, request: &ServerRequest) -> Option<String> {
         if is_reserved_name(name) || !self.used_keys.insert(name.to_owned()) {
             return None;
         }
-        if let Some(answer) = self.log.offered.remove(name) {
-            self.log.answers.entry(name.to_owned()).or_insert(answer);
+        if let Some(response) = self.log.offered.remove(name) {
+            self.log.answers.entry(name.to_owned()).or_insert(response);
         }
-        let mark = fingerprint(question);
-        let before = self.log.asked.insert(name.to_owned(), mark);
-        if before != Some(mark) && self.answered_before.contains(name) {
+        let request_fingerprint = fingerprint(request);
+        let before = self.log.asked.insert(name.to_owned(), request_fingerprint);
+        if before != Some(request_fingerprint) && self.replayed_keys.contains(name) {
             self.has_diverged = true;
             self.log.answers.remove(name);
         }
@@ -129,10 +131,10 @@ fn is_reserved_name(name: &str) -> bool {
 impl InputMailbox {
     /// Creates the state of a replayed call.
     pub(crate) fn from_log(log: ReplayLog) -> Self {
-        let answered = log.answers.keys().cloned().collect();
+        let answered_keys = log.answers.keys().cloned().collect();
         InputMailbox(Mutex::new(MailboxState {
             logged_count: log.asked.len(),
-            answered_before: answered,
+            replayed_keys: answered_keys,
             log,
             ..MailboxState::default()
         }))
@@ -163,8 +165,7 @@ impl InputMailbox {
     pub(crate) fn has_diverged(&self) -> bool {
         let state = self.state();
         state.has_diverged
-            || state.log.asked.len() > state.logged_count
-                && !state.answered_before.is_subset(&state.used_keys)
+            || state.log.asked.len() > state.logged_count && !state.replayed_keys.is_subset(&state.used_keys)
     }
 
     /// Returns whether the call waits for its client, in either era.
@@ -176,15 +177,15 @@ impl InputMailbox {
     pub(crate) fn open(&self, revision: Revision) -> BTreeMap<String, InputRequest> {
         let state = self.state();
         let open = state.open.iter().filter(|(key, _)| !state.is_answered(key));
-        open.map(|(key, open)| (key.clone(), open.question.to_input_request(revision))).collect()
+        open.map(|(key, open)| (key.clone(), open.request.to_input_request(revision))).collect()
     }
 
     /// Checks that responses match the kind of their requests.
-    pub(crate) fn check(&self, answers: &BTreeMap<String, String>) -> Result<(), ProtocolError> {
+    pub(crate) fn check(&self, responses: &BTreeMap<String, String>) -> Result<(), ProtocolError> {
         let state = self.state();
-        for (key, answer) in answers {
+        for (key, response) in responses {
             if let Some(open) = state.open.get(key) {
-                open.question.decode_result(answer).map_err(|invalid| malformed_response(key, invalid))?;
+                open.request.decode_result(response).map_err(|invalid| malformed_response(key, invalid))?;
             }
         }
         Ok(())
@@ -195,12 +196,12 @@ impl InputMailbox {
     }
 
     /// Delivers responses; those without an open request are ignored.
-    pub(crate) fn deliver(&self, answers: BTreeMap<String, String>) {
+    pub(crate) fn deliver(&self, responses: BTreeMap<String, String>) {
         let mut state = self.state();
-        for (key, answer) in answers {
+        for (key, response) in responses {
             if let Some(open) = state.open.get(&key).filter(|_| !state.is_answered(&key)) {
                 open.waker.wake_by_ref();
-                state.log.answers.insert(key, answer);
+                state.log.answers.insert(key, response);
             }
         }
     }
@@ -294,14 +295,14 @@ impl Drop for ClientWait<'_> {
 /// requests are sent together.
 pub(crate) struct PendingResponse<'a> {
     cx: &'a Context,
-    question: ServerRequest,
+    request: ServerRequest,
     name: Option<&'a str>,
     key: Option<String>,
 }
 
 impl<'a> PendingResponse<'a> {
-    pub(crate) fn new(cx: &'a Context, question: ServerRequest, name: Option<&'a str>) -> Self {
-        PendingResponse { cx, question, name, key: None }
+    pub(crate) fn new(cx: &'a Context, request: ServerRequest, name: Option<&'a str>) -> Self {
+        PendingResponse { cx, request, name, key: None }
     }
 }
 
@@ -316,34 +317,34 @@ fn malformed_response(key: &str, InvalidValue { path, reason }: InvalidValue) ->
 }
 
 /// Returns the fingerprint of a server request. It is part of the sealed state, so every build must compute the same.
-fn fingerprint(question: &ServerRequest) -> u64 {
-    stable_hash(&[question.method().name().as_bytes(), &to_vec(question, Revision::LATEST)])
+fn fingerprint(request: &ServerRequest) -> u64 {
+    stable_hash(&[request.method().name().as_bytes(), &to_vec(request, Revision::LATEST)])
 }
 
 impl Future for PendingResponse<'_> {
     type Output = Result<ClientResult>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Result<ClientResult>> {
-        let questions = self.cx.mailbox();
-        let mut state = questions.state();
+        let mailbox = self.cx.mailbox();
+        let mut state = mailbox.state();
         let key = match (&self.key, self.name) {
             (Some(key), _) => key.clone(),
-            (None, None) => state.unnamed_key(&self.question),
-            (None, Some(name)) => match state.named_key(name, &self.question) {
+            (None, None) => state.unnamed_key(&self.request),
+            (None, Some(name)) => match state.named_key(name, &self.request) {
                 Some(key) => key,
                 None => return Poll::Ready(Err(invalid_name(name))),
             },
         };
         self.key = Some(key.clone());
-        let Some(answer) = state.log.answers.get(&key) else {
-            let open = OpenServerRequest { question: self.question.clone(), waker: cx.waker().clone() };
+        let Some(response) = state.log.answers.get(&key) else {
+            let open = OpenServerRequest { request: self.request.clone(), waker: cx.waker().clone() };
             if state.open.insert(key, open).is_none() {
                 state.wake_driver();
             }
             return Poll::Pending;
         };
         let reply =
-            self.question.decode_result(answer).map_err(|invalid| malformed_response(&key, invalid).into());
+            self.request.decode_result(response).map_err(|invalid| malformed_response(&key, invalid).into());
         state.open.remove(&key);
         self.key = None;
         Poll::Ready(reply)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use tokio::sync::Notify;
 
 const RUNNING: u8 = 0;
-const ANSWERED: u8 = 1;
+const RESPONDED: u8 = 1;
 const CANCELLED: u8 = 2;
 
 /// End state of a request. A handler that observes its cancellation decides itself when to finish; any other handler is
@@ -33,12 +33,12 @@ impl Cancel {
 
     /// Claims the right to respond. Returns `false` if the request has already ended.
     pub(crate) fn claim_response(&self) -> bool {
-        self.end(ANSWERED)
+        self.end(RESPONDED)
     }
 
     /// Marks the call as running again, because it continues with another request. Returns `false` if it was cancelled.
     pub(crate) fn reopen(&self) -> bool {
-        self.state.compare_exchange(ANSWERED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state.compare_exchange(RESPONDED, RUNNING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn end(&self, state: u8) -> bool {

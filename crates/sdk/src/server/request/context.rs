@@ -243,9 +243,9 @@ impl Context {
     /// Returns the value of this type: stored for this request with [`Self::set`], added to the server with
     /// [`crate::Server::state`] (a mounted server's own state first), or stored in the session.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        let own = lock(&self.0.values).find();
-        if own.is_some() {
-            return own;
+        let value = lock(&self.0.values).find();
+        if value.is_some() {
+            return value;
         }
         let mounted = self.0.state.get().and_then(|state| state.find());
         let session = || self.session().ok().and_then(|session| session.get());
@@ -271,8 +271,8 @@ impl Context {
             return; // JSON has no such number
         }
         let total = total.filter(|total| total.is_finite());
-        let grows = |last: u64| (done > f64::from_bits(last)).then(|| done.to_bits());
-        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grows).is_err() {
+        let increased = |last: u64| (done > f64::from_bits(last)).then(|| done.to_bits());
+        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, increased).is_err() {
             return;
         }
         let params = ProgressParams { progress_token: token, progress: done, total, message, meta: None };
@@ -311,7 +311,7 @@ impl Context {
     /// Sends a notification that may also be sent after the end of the request.
     pub(crate) fn send_after_end(&self, method: &str, params: &dyn Encode) {
         let revision = self.0.revision;
-        let related = self.task_id().map(|task| related_to(task, to_value(params, revision)));
+        let related = self.task_id().map(|task| with_related_task(task, to_value(params, revision)));
         if related.is_some() && revision.era() == Era::Stateless {
             return; // the request was answered, and stateless tasks send no messages but their status
         }
@@ -331,8 +331,8 @@ impl Context {
     /// Closes the HTTP stream of this request while the handler continues: the client reopens it after `pause`, and no
     /// connection is held in between. Has no effect if the client could not resume the stream.
     #[cfg(feature = "http-server")]
-    pub fn close_stream(&self, pause: std::time::Duration) {
-        self.connection().into_iter().for_each(|connection| connection.close_stream(pause));
+    pub fn close_stream(&self, delay: std::time::Duration) {
+        self.connection().into_iter().for_each(|connection| connection.close_stream(delay));
     }
 
     /// Returns whether the client has cancelled the request. After the first call of this method or of
@@ -349,7 +349,7 @@ impl Context {
 }
 
 /// Adds a reference to the task to the parameters of a message.
-pub(in crate::server) fn related_to(task: &str, mut params: Value) -> Value {
+pub(in crate::server) fn with_related_task(task: &str, mut params: Value) -> Value {
     if params.is_object() || params.is_null() {
         params["_meta"][key::RELATED_TASK] = json!({ "taskId": task });
     }

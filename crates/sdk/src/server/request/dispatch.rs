@@ -13,7 +13,7 @@ use linchpin_protocol::model::{
 use linchpin_protocol::wire::{self, CallTool, ClientRequest, DecodeError, InvalidValue};
 
 use super::layer;
-use super::result::MethodResult;
+use super::result::UnencodedResult;
 use super::scope::RequestScope;
 use super::work::{RequestFuture, catch_panic, tool_failure};
 use crate::server::catalog::{CatalogEntry, CatalogList};
@@ -46,7 +46,7 @@ fn try_start(scope: &RequestScope<'_>, params: &Params<'_>) -> Result<RequestFut
         && let Some(handler) = settings.requests.get(scope.method)
     {
         let work = handler.call(params.text().unwrap_or("{}"), scope).map_err(invalid_at(""))?;
-        return Ok(RequestFuture::pending(work, MethodResult::Custom));
+        return Ok(RequestFuture::pending(work, UnencodedResult::Custom));
     }
     let request = ClientRequest::decode(scope.revision, scope.method, params)
         .map_err(|error| hide_unserved(scope, error).into_error(scope.method))?;
@@ -101,7 +101,7 @@ impl ResultBody for EmptyResultBody {
 }
 
 fn completed(body: impl ResultBody + Send + 'static) -> RequestFuture {
-    RequestFuture::ready(Ok(MethodResult::body(body)))
+    RequestFuture::ready(Ok(UnencodedResult::body(body)))
 }
 
 /// Prefixes the path of a decoding error with the parameter.
@@ -117,7 +117,7 @@ pub(in crate::server) fn is_visible(scope: &RequestScope<'_>, item: DefinitionRe
 
 fn call_tool(scope: &RequestScope<'_>, call: &CallTool<'_>) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.listed()));
+    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.definition()));
     let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_tool(tool);
     // A layer may have chosen another tool than the client named.
@@ -141,9 +141,9 @@ pub(in crate::server) fn start_tool(
         Ok(Ok(work)) => RequestFuture::Tool(tool.clone(), work),
         Err(panicked) => RequestFuture::Tool(tool.clone(), Box::pin(std::future::ready(Err(panicked)))),
         Ok(Err(InvalidValue { path, reason })) => {
-            let place = if path.is_empty() { String::new() } else { format!("at {path}: ") };
+            let location = if path.is_empty() { String::new() } else { format!("at {path}: ") };
             RequestFuture::ready(Ok(tool_failure(format!(
-                "Invalid arguments for the tool `{}`: {place}{reason}",
+                "Invalid arguments for the tool `{}`: {location}{reason}",
                 tool.name
             ))))
         }
@@ -153,47 +153,47 @@ pub(in crate::server) fn start_tool(
 fn read_resource(scope: &RequestScope<'_>, uri: &str) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
     let cache = scope.service.settings().cache;
-    let answer = move |mut result: ReadResourceResult| {
+    let into_result = move |mut result: ReadResourceResult| {
         result.ttl_ms.get_or_insert(cache.ttl_ms);
         result.cache_scope.get_or_insert(cache.scope);
-        MethodResult::body(result)
+        UnencodedResult::body(result)
     };
     if let Some(resource) =
-        catalog.resources.find(uri).filter(|resource| is_visible(scope, resource.listed()))
+        catalog.resources.find(uri).filter(|resource| is_visible(scope, resource.definition()))
     {
         scope.set_target(&resource.uri, resource.state.as_ref());
-        return Ok(RequestFuture::pending(resource.read(scope), answer));
+        return Ok(RequestFuture::pending(resource.read(scope), into_result));
     }
     for template in catalog.templates.iter() {
         if let Some(values) = template.matches(uri)
-            && is_visible(scope, template.listed())
+            && is_visible(scope, template.definition())
         {
             scope.set_target(&template.key, template.state.as_ref());
             let reading = template.read(uri, &values, scope).map_err(invalid_at("/uri"))?;
-            return Ok(RequestFuture::pending(reading, answer));
+            return Ok(RequestFuture::pending(reading, into_result));
         }
     }
     if let Some(reading) = skills::read(scope, &catalog, uri) {
-        return Ok(RequestFuture::pending(reading, answer));
+        return Ok(RequestFuture::pending(reading, into_result));
     }
     match &scope.service.settings().fallback_reader {
-        Some(catch_all) => Ok(RequestFuture::pending(catch_all.read(uri, scope), answer)),
+        Some(catch_all) => Ok(RequestFuture::pending(catch_all.read(uri, scope), into_result)),
         None => Err(Error::resource_not_found(uri)),
     }
 }
 
 fn get_prompt(scope: &RequestScope<'_>, params: &GetPromptParams) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.listed()));
+    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.definition()));
     let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
     scope.set_target(&prompt.name, prompt.state.as_ref());
     let empty = std::collections::BTreeMap::new();
     let arguments = params.arguments.as_ref().unwrap_or(&empty);
-    let filling = prompt.start(arguments, scope).map_err(invalid_at("/arguments"))?;
+    let prompt_future = prompt.start(arguments, scope).map_err(invalid_at("/arguments"))?;
     let description = prompt.definition.description.clone();
-    Ok(RequestFuture::pending(filling, |mut result| {
+    Ok(RequestFuture::pending(prompt_future, |mut result| {
         result.description = result.description.or(description);
-        MethodResult::body(result)
+        UnencodedResult::body(result)
     }))
 }
 
@@ -205,14 +205,14 @@ fn complete(scope: &RequestScope<'_>, params: CompleteParams) -> Result<RequestF
     let catalog = scope.service.catalog();
     let completers = match &params.reference {
         CompletionReference::Prompt { name, .. } => {
-            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, prompt.listed()));
+            let prompt = catalog.prompts.find(name).filter(|prompt| is_visible(scope, prompt.definition()));
             let prompt = prompt.ok_or_else(|| unknown_prompt("/ref/name", name))?;
             scope.set_target(&prompt.name, prompt.state.as_ref());
             &prompt.completers
         }
         CompletionReference::Resource { uri } => {
             let template =
-                catalog.templates.find(uri).filter(|template| is_visible(scope, template.listed()));
+                catalog.templates.find(uri).filter(|template| is_visible(scope, template.definition()));
             let template = template.ok_or_else(|| {
                 ProtocolError::invalid("/ref/uri", format!("Unknown resource template: {uri}"))
             })?;
@@ -220,7 +220,7 @@ fn complete(scope: &RequestScope<'_>, params: CompleteParams) -> Result<RequestF
             &template.completers
         }
     };
-    Ok(RequestFuture::pending(completers.complete(params, scope), MethodResult::body))
+    Ok(RequestFuture::pending(completers.complete(params, scope), UnencodedResult::body))
 }
 
 /// Returns whether a URI is or may be readable, so that a client may subscribe to it.
@@ -228,10 +228,10 @@ pub(in crate::server) fn can_subscribe(scope: &RequestScope<'_>, uri: &str) -> b
     let catalog = scope.service.catalog();
     let mut templates = catalog.templates.iter();
     uri.len() <= MAX_URI_LEN
-        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.listed()))
+        && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.definition()))
             || scope.service.settings().fallback_reader.is_some()
             || templates
-                .any(|template| template.matches(uri).is_some() && is_visible(scope, template.listed())))
+                .any(|template| template.matches(uri).is_some() && is_visible(scope, template.definition())))
 }
 
 fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<RequestFuture> {
@@ -282,11 +282,11 @@ where
             wire::encode_result(scope.revision, &result(all, None), scope.service.identity(), &mut out);
             out
         };
-        return Ok(RequestFuture::ready(Ok(MethodResult::Ready(
+        return Ok(RequestFuture::ready(Ok(UnencodedResult::Ready(
             items.encoded(scope.revision, encode).clone(),
         ))));
     }
-    let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.listed()));
+    let page = items.page(cursor, settings.page_size, |item| is_visible(scope, item.definition()));
     let page = page.ok_or_else(unknown_cursor)?;
     Ok(completed(result(page.items, page.next_cursor)))
 }

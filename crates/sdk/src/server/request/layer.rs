@@ -7,7 +7,7 @@ use linchpin_protocol::Method;
 use serde_json::Value;
 
 use super::dispatch;
-use super::result::MethodResult;
+use super::result::UnencodedResult;
 use super::scope::RequestScope;
 use super::work::{RequestFuture, RequestOutcome};
 use crate::server::{BoxFuture, Context};
@@ -57,12 +57,12 @@ impl Request {
 }
 
 /// Successful result of a request, which layers may inspect or replace.
-pub struct Response(pub(crate) MethodResult);
+pub struct Response(pub(crate) UnencodedResult);
 
 impl Response {
     /// Creates the result of a custom method from JSON.
     pub fn json(value: &Value) -> Result<Self> {
-        Ok(Response(MethodResult::Custom(serde_json::value::to_raw_value(value)?)))
+        Ok(Response(UnencodedResult::Custom(serde_json::value::to_raw_value(value)?)))
     }
 
     /// Returns the result as JSON of the newest revision.
@@ -91,7 +91,7 @@ impl Next {
             let route = request.cx.current_request();
             let connection =
                 route.connection.as_ref().ok_or_else(|| Error::setup("the request has already ended"))?;
-            let scope = RequestScope::of_context(&request.cx, connection, &route, &request.method);
+            let scope = RequestScope::from_context(&request.cx, connection, &route, &request.method);
             dispatch::start(&scope, &params)
         };
         finish(work, &request).await
@@ -99,19 +99,18 @@ impl Next {
 }
 
 async fn finish(mut work: RequestFuture, request: &Request) -> Result<Response> {
-    let RequestOutcome { result: answer, internal_error: hidden, .. } =
-        std::future::poll_fn(|cx| work.poll(cx)).await;
+    let RequestOutcome { result, internal_error, .. } = std::future::poll_fn(|cx| work.poll(cx)).await;
     request.cx.mailbox().leave_tool();
-    match (answer, hidden) {
-        (Ok(answer), hidden) => {
+    match (result, internal_error) {
+        (Ok(result), internal_error) => {
             // A failed tool is a result: layers see the same text as the model.
-            if let Some(error) = hidden {
+            if let Some(error) = internal_error {
                 request.cx.service().report(&error, &request.method, request.cx.target());
             }
-            Ok(Response(answer))
+            Ok(Response(result))
         }
         // Layers see errors whose details the client does not see; an error that they return is reported.
-        (Err(_), Some(hidden)) => Err(hidden),
+        (Err(_), Some(internal_error)) => Err(internal_error),
         (Err(error), None) => Err(error.into()),
     }
 }

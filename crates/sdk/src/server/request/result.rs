@@ -9,7 +9,7 @@ use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
 /// Successful result of a handled request, before it is encoded as JSON.
-pub(crate) enum MethodResult {
+pub(crate) enum UnencodedResult {
     /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),
     /// Any other result of the protocol.
@@ -20,27 +20,27 @@ pub(crate) enum MethodResult {
     Custom(Box<RawValue>),
 }
 
-impl MethodResult {
+impl UnencodedResult {
     pub(crate) fn body(body: impl ResultBody + Send + 'static) -> Self {
-        MethodResult::Body(Box::new(body))
+        UnencodedResult::Body(Box::new(body))
     }
 
     /// Returns the text of a tool result, or `None` for other results.
     pub(crate) fn tool_text(&self) -> Option<String> {
-        if let MethodResult::Tool(result) = self { Some(result.to_text()) } else { None }
+        if let UnencodedResult::Tool(result) = self { Some(result.to_text()) } else { None }
     }
 
     /// Appends the result as JSON.
     pub(crate) fn encode(&self, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
         match self {
-            MethodResult::Tool(result) => wire::encode_result(revision, result, identity, out),
-            MethodResult::Body(body) => wire::encode_result(revision, &**body, identity, out),
-            MethodResult::Ready(json) => {
+            UnencodedResult::Tool(result) => wire::encode_result(revision, result, identity, out),
+            UnencodedResult::Body(body) => wire::encode_result(revision, &**body, identity, out),
+            UnencodedResult::Ready(json) => {
                 // Reserve space for the end of the message too: growing by one byte would copy the whole buffer again.
                 out.reserve(json.len() + 8);
                 out.extend_from_slice(json);
             }
-            MethodResult::Custom(json) => custom(json, revision, identity, out),
+            UnencodedResult::Custom(json) => custom(json, revision, identity, out),
         }
     }
 }

@@ -51,7 +51,7 @@ impl<'a> RequestScope<'a> {
     }
 
     /// Returns the scope of a request that already has a context, for layers.
-    pub(crate) fn of_context(
+    pub(crate) fn from_context(
         cx: &'a Context,
         connection: &'a Arc<Connection>,
         route: &'a CurrentRequest,
@@ -117,8 +117,8 @@ impl<'a> RequestScope<'a> {
 
     /// Returns the name of the called definition, if it is registered.
     pub(crate) fn target(&self) -> Option<&str> {
-        let own = self.target.get().map(|target| &**target);
-        own.or_else(|| self.context.get().and_then(Context::target))
+        let own_target = self.target.get().map(|target| &**target);
+        own_target.or_else(|| self.context.get().and_then(Context::target))
     }
 
     /// Returns the called tool, once resolved.

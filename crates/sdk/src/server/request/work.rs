@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::result::MethodResult;
+use super::result::UnencodedResult;
 use crate::server::BoxFuture;
 use crate::server::definitions::tool::{self, ToolEntry};
 use crate::{Error, ErrorKind, Result};
@@ -16,19 +16,19 @@ use linchpin_protocol::model::{CallToolResult, Content};
 /// Future that computes the result of a request.
 pub(crate) enum RequestFuture {
     /// Completed immediately.
-    Ready(Option<Result<MethodResult>>),
+    Ready(Option<Result<UnencodedResult>>),
     /// Completed immediately, with its outcome.
     ReadyOutcome(Option<Box<RequestOutcome>>),
     /// Tool call; its result is checked when it completes.
     Tool(Arc<ToolEntry>, tool::ToolFuture),
     /// Any other future.
-    WithResult(BoxFuture<Result<MethodResult>>),
+    WithResult(BoxFuture<Result<UnencodedResult>>),
     /// Any other future that returns its outcome.
     WithOutcome(BoxFuture<RequestOutcome>),
 }
 
 impl RequestFuture {
-    pub(crate) fn ready(result: Result<MethodResult>) -> Self {
+    pub(crate) fn ready(result: Result<UnencodedResult>) -> Self {
         RequestFuture::Ready(Some(result))
     }
 
@@ -38,9 +38,9 @@ impl RequestFuture {
 
     pub(crate) fn pending<T>(
         future: impl Future<Output = Result<T>> + Send + 'static,
-        answer: impl FnOnce(T) -> MethodResult + Send + 'static,
+        into_result: impl FnOnce(T) -> UnencodedResult + Send + 'static,
     ) -> Self {
-        RequestFuture::WithResult(Box::pin(async move { future.await.map(answer) }))
+        RequestFuture::WithResult(Box::pin(async move { future.await.map(into_result) }))
     }
 
     /// Polls the future. A panic of the handler becomes an error.
@@ -51,8 +51,9 @@ impl RequestFuture {
                 Poll::Ready(RequestOutcome::from(result))
             }
             RequestFuture::ReadyOutcome(outcome) => {
-                let again = || Box::new(RequestOutcome::from(Err(Error::setup("polled after completion"))));
-                Poll::Ready(*outcome.take().unwrap_or_else(again))
+                let polled_again =
+                    || Box::new(RequestOutcome::from(Err(Error::setup("polled after completion"))));
+                Poll::Ready(*outcome.take().unwrap_or_else(polled_again))
             }
             RequestFuture::Tool(entry, work) => {
                 poll_catching_panics(work, cx).map(|result| finish_tool(entry, result))
@@ -74,8 +75,8 @@ pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T> {
 }
 
 /// Calls `begin` and turns a panic in it into an error.
-pub(crate) fn start_catching_panics(begin: impl FnOnce() -> RequestFuture) -> RequestFuture {
-    catch_panic(begin).unwrap_or_else(|panicked| RequestFuture::ready(Err(panicked)))
+pub(crate) fn start_catching_panics(start: impl FnOnce() -> RequestFuture) -> RequestFuture {
+    catch_panic(start).unwrap_or_else(|panicked| RequestFuture::ready(Err(panicked)))
 }
 
 fn poll_catching_panics<T>(work: &mut BoxFuture<Result<T>>, cx: &mut Context<'_>) -> Poll<Result<T>> {
@@ -98,20 +99,20 @@ pub(crate) async fn run_unit_catching_panics(work: BoxFuture<()>) -> Result<()> 
 
 /// Outcome of a request: the response and the details that must not be sent.
 pub(crate) struct RequestOutcome {
-    pub(crate) result: Result<MethodResult, linchpin_protocol::Error>,
+    pub(crate) result: Result<UnencodedResult, linchpin_protocol::Error>,
     /// Error for the error hook.
     pub(crate) internal_error: Option<Error>,
     /// Whether a tool failed with an error that the model sees.
     pub(crate) tool_error: bool,
 }
 
-impl From<Result<MethodResult>> for RequestOutcome {
-    fn from(result: Result<MethodResult>) -> Self {
+impl From<Result<UnencodedResult>> for RequestOutcome {
+    fn from(result: Result<UnencodedResult>) -> Self {
         let error = match result {
-            Ok(answer) => {
+            Ok(into_result) => {
                 let tool_error =
-                    matches!(&answer, MethodResult::Tool(result) if result.is_error == Some(true));
-                return RequestOutcome { result: Ok(answer), internal_error: None, tool_error };
+                    matches!(&into_result, UnencodedResult::Tool(result) if result.is_error == Some(true));
+                return RequestOutcome { result: Ok(into_result), internal_error: None, tool_error };
             }
             Err(error) => error,
         };
@@ -120,12 +121,12 @@ impl From<Result<MethodResult>> for RequestOutcome {
                 RequestOutcome { result: Err(protocol.clone()), internal_error: None, tool_error: false }
             }
             ErrorKind::Tool(text) => {
-                let answer = Err(linchpin_protocol::Error::Internal(text.clone()));
-                RequestOutcome { result: answer, internal_error: None, tool_error: false }
+                let into_result = Err(linchpin_protocol::Error::Internal(text.clone()));
+                RequestOutcome { result: into_result, internal_error: None, tool_error: false }
             }
-            ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
-                let answer = Err(linchpin_protocol::Error::Internal("Internal error".into()));
-                RequestOutcome { result: answer, internal_error: Some(error), tool_error: false }
+            ErrorKind::Other(_) | ErrorKind::Setup(_) => {
+                let into_result = Err(linchpin_protocol::Error::Internal("Internal error".into()));
+                RequestOutcome { result: into_result, internal_error: Some(error), tool_error: false }
             }
         }
     }
@@ -138,22 +139,22 @@ fn finish_tool(entry: &ToolEntry, result: Result<CallToolResult>) -> RequestOutc
         Ok(result)
     });
     let error = match checked {
-        Ok(result) => return RequestOutcome::from(Ok(MethodResult::Tool(result))),
+        Ok(result) => return RequestOutcome::from(Ok(UnencodedResult::Tool(result))),
         Err(error) => error,
     };
-    let (text, hidden) = match error.kind() {
+    let (text, internal_error) = match error.kind() {
         ErrorKind::Protocol(_) => return RequestOutcome::from(Err(error)),
         ErrorKind::Tool(text) => (text.clone(), None),
-        ErrorKind::Foreign(_) | ErrorKind::Setup(_) => {
+        ErrorKind::Other(_) | ErrorKind::Setup(_) => {
             (format!("The tool `{}` failed because of an internal error.", entry.name), Some(error))
         }
     };
-    RequestOutcome { result: Ok(tool_failure(text)), internal_error: hidden, tool_error: true }
+    RequestOutcome { result: Ok(tool_failure(text)), internal_error, tool_error: true }
 }
 
 /// Returns a failed tool result that the model sees.
-pub(crate) fn tool_failure(text: String) -> MethodResult {
-    MethodResult::Tool(CallToolResult {
+pub(crate) fn tool_failure(text: String) -> UnencodedResult {
+    UnencodedResult::Tool(CallToolResult {
         content: vec![Content::text(text)],
         structured_content: None,
         is_error: Some(true),

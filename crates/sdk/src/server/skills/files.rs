@@ -59,8 +59,8 @@ pub(super) fn contents(uri: &str, mime_type: &str, bytes: &[u8]) -> ResourceCont
 
 /// Returns the MIME type for a file name; `text` decides for unknown extensions.
 pub(super) fn mime_type(path: &str, text: bool) -> &'static str {
-    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending).to_ascii_lowercase();
-    match &*ending {
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension).to_ascii_lowercase();
+    match &*extension {
         "md" | "markdown" => "text/markdown",
         "txt" => "text/plain",
         "html" | "htm" => "text/html",

@@ -12,7 +12,7 @@ use super::SkillEntry;
 use crate::server::catalog::{Catalog, CatalogEntry};
 use crate::server::definitions::resource::ResourceFuture;
 use crate::server::request::dispatch::{is_visible, unknown_cursor};
-use crate::server::request::result::MethodResult;
+use crate::server::request::result::UnencodedResult;
 use crate::server::request::scope::RequestScope;
 use crate::server::request::work::RequestFuture;
 use crate::{Error, Result};
@@ -29,8 +29,9 @@ pub(crate) fn has_skills(catalog: &Catalog) -> bool {
 
 /// Returns whether every folder of a skill can be listed.
 pub(crate) fn supports_directories(catalog: &Catalog) -> bool {
-    let known = |skill: &SkillEntry| skill.dynamic_remote().is_none_or(|remote| remote.reads_directories());
-    has_skills(catalog) && catalog.skills.iter().all(|skill| known(skill))
+    let can_read =
+        |skill: &SkillEntry| skill.dynamic_remote().is_none_or(|remote| remote.reads_directories());
+    has_skills(catalog) && catalog.skills.iter().all(|skill| can_read(skill))
 }
 
 fn method_not_found(scope: &RequestScope<'_>) -> Error {
@@ -43,10 +44,10 @@ pub(crate) fn list(scope: &RequestScope<'_>, cursor: Option<&str>) -> Result<Req
         return Err(method_not_found(scope));
     }
     let settings = scope.service.settings();
-    let shown = |skill: &SkillEntry| skill.enumerated && is_visible(scope, skill.listed());
+    let is_listed = |skill: &SkillEntry| skill.enumerated && is_visible(scope, skill.definition());
     let size = settings.page_size.min(MAX_PAGE_SIZE);
-    let page = catalog.skills.page(cursor, size, shown).ok_or_else(unknown_cursor)?;
-    Ok(RequestFuture::ready(Ok(MethodResult::body(ListSkillsResult {
+    let page = catalog.skills.page(cursor, size, is_listed).ok_or_else(unknown_cursor)?;
+    Ok(RequestFuture::ready(Ok(UnencodedResult::body(ListSkillsResult {
         skills: page.items.iter().map(|skill| skill.definition.clone()).collect(),
         next_cursor: page.next_cursor,
         ttl_ms: Some(settings.cache.ttl_ms),
@@ -60,12 +61,12 @@ pub(crate) fn get(scope: &RequestScope<'_>, params: &GetSkillParams) -> Result<R
     if !has_skills(&catalog) {
         return Err(method_not_found(scope));
     }
-    let skill = catalog.skills.find(&params.uri).filter(|skill| is_visible(scope, skill.listed()));
+    let skill = catalog.skills.find(&params.uri).filter(|skill| is_visible(scope, skill.definition()));
     let skill =
         skill.ok_or_else(|| ProtocolError::invalid("/uri", format!("Unknown skill: {}", params.uri)))?;
     scope.set_target(&skill.uri, skill.state.as_ref());
     let cache = scope.service.settings().cache;
-    Ok(RequestFuture::ready(Ok(MethodResult::body(GetSkillResult {
+    Ok(RequestFuture::ready(Ok(UnencodedResult::body(GetSkillResult {
         skill: skill.definition.clone(),
         ttl_ms: Some(cache.ttl_ms),
         cache_scope: Some(cache.scope),
@@ -81,13 +82,14 @@ pub(crate) fn read_directory(
     if !supports_directories(&catalog) {
         return Err(method_not_found(scope));
     }
-    let visible: Vec<_> = catalog.skills.iter().filter(|skill| is_visible(scope, skill.listed())).collect();
+    let visible: Vec<_> =
+        catalog.skills.iter().filter(|skill| is_visible(scope, skill.definition())).collect();
     let remote_folder =
         visible.iter().find(|skill| skill.contains(&params.uri)).and_then(|skill| skill.dynamic_remote());
     if let Some(remote) = remote_folder {
         return Ok(RequestFuture::pending(
             remote.directory(&params.uri, params.cursor, scope),
-            MethodResult::body,
+            UnencodedResult::body,
         ));
     }
     let children = children(scope, &catalog, &visible, &params.uri);
@@ -100,7 +102,7 @@ pub(crate) fn read_directory(
 /// Reads a file of a remote skill that is not registered as a resource.
 pub(crate) fn read(scope: &RequestScope<'_>, catalog: &Catalog, uri: &str) -> Option<ResourceFuture> {
     let mut skills =
-        catalog.skills.iter().filter(|skill| skill.has_file(uri) && is_visible(scope, skill.listed()));
+        catalog.skills.iter().filter(|skill| skill.has_file(uri) && is_visible(scope, skill.definition()));
     skills.find_map(|skill| skill.remote.as_ref()).map(|remote| remote.read(uri, scope))
 }
 
@@ -117,12 +119,12 @@ fn children(
     }
     for uri in skills.iter().flat_map(|skill| &skill.files) {
         let Some(rest) = uri.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
-        let known = catalog.resources.find(uri);
-        if known.is_some_and(|file| !is_visible(scope, file.listed())) {
+        let can_read = catalog.resources.find(uri);
+        if can_read.is_some_and(|file| !is_visible(scope, file.definition())) {
             continue;
         }
         let name = rest.split('/').next().unwrap_or(rest);
-        children.entry(name.to_owned()).or_insert_with(|| match known {
+        children.entry(name.to_owned()).or_insert_with(|| match can_read {
             Some(file) if name == rest => file.definition.clone(),
             _ => Resource {
                 uri: format!("{folder}/{name}"),
@@ -156,7 +158,7 @@ fn page(
         last = Some(name);
     }
     let next_cursor = last.filter(|_| rest.peek().is_some());
-    Ok(RequestFuture::ready(Ok(MethodResult::body(ReadResourceDirectoryResult {
+    Ok(RequestFuture::ready(Ok(UnencodedResult::body(ReadResourceDirectoryResult {
         resources,
         next_cursor,
         meta: None,

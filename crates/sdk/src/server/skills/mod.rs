@@ -109,7 +109,7 @@ impl CatalogEntry for SkillEntry {
         &self.uri
     }
 
-    fn listed(&self) -> DefinitionRef<'_> {
+    fn definition(&self) -> DefinitionRef<'_> {
         DefinitionRef::Skill(&self.definition)
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn is_file_visible(
 ) -> bool {
     let DefinitionRef::Resource(file) = item else { return true };
     let mut skills = catalog.skills.iter().filter(|skill| skill.has_file(&file.uri)).peekable();
-    skills.peek().is_none() || skills.any(|skill| visible(skill.listed()))
+    skills.peek().is_none() || skills.any(|skill| visible(skill.definition()))
 }
 
 /// Adds a skill and its files, or nothing on error.

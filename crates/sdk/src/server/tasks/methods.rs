@@ -16,7 +16,7 @@ use super::running_task::{RunningTask, outcome_detail};
 use super::store::{TaskOutcome, TaskRecord};
 use super::{TaskRegistry, check_extension, is_supported};
 use crate::lock::lock;
-use crate::server::request::result::MethodResult;
+use crate::server::request::result::UnencodedResult;
 use crate::server::request::scope::RequestScope;
 use crate::server::request::work::RequestFuture;
 use crate::{Error, Result};
@@ -77,7 +77,7 @@ pub(crate) fn get(scope: &RequestScope<'_>, params: TaskParams) -> Result<Reques
         permit(identity.as_deref(), &running.record())?;
         let state = running.state();
         if !state.task.status.is_terminal() {
-            return Ok(RequestFuture::ready(Ok(MethodResult::body(state))));
+            return Ok(RequestFuture::ready(Ok(UnencodedResult::body(state))));
         }
     }
     let work = async move {
@@ -85,7 +85,7 @@ pub(crate) fn get(scope: &RequestScope<'_>, params: TaskParams) -> Result<Reques
         permit(identity.as_deref(), &record)?;
         Ok(GetTaskResult { task: record.to_task(), detail: outcome_detail(&record), meta: None })
     };
-    Ok(RequestFuture::pending(work, MethodResult::body))
+    Ok(RequestFuture::pending(work, UnencodedResult::body))
 }
 
 /// Returns the current state of a task, running here or stored.
@@ -124,7 +124,7 @@ pub(crate) fn payload(scope: &RequestScope<'_>, params: TaskParams) -> Result<Re
             None => Err(ProtocolError::invalid("/taskId", format!("the task {id} was cancelled")).into()),
         }
     };
-    Ok(RequestFuture::pending(work, MethodResult::body))
+    Ok(RequestFuture::pending(work, UnencodedResult::body))
 }
 
 /// Delivers input responses to a task (extension). Responses without an open request are ignored.
@@ -133,17 +133,17 @@ pub(crate) fn update(scope: &RequestScope<'_>, params: UpdateTaskParams) -> Resu
     let (service, identity) = (scope.service.clone(), scope.connection.identity().cloned());
     if let Some(running) = service.tasks().find_running(&params.task_id, service.principal()) {
         permit(identity.as_deref(), &running.record())?;
-        let answers: BTreeMap<String, String> =
-            params.input_responses.into_iter().map(|(key, answer)| (key, answer.to_string())).collect();
-        running.context.mailbox().check(&answers)?;
-        running.context.mailbox().deliver(answers);
-        return Ok(RequestFuture::ready(Ok(MethodResult::body(EmptyResult::new()))));
+        let responses: BTreeMap<String, String> =
+            params.input_responses.into_iter().map(|(key, response)| (key, response.to_string())).collect();
+        running.context.mailbox().check(&responses)?;
+        running.context.mailbox().deliver(responses);
+        return Ok(RequestFuture::ready(Ok(UnencodedResult::body(EmptyResult::new()))));
     }
     let work = async move {
         permit(identity.as_deref(), &find_stored(&service, &params.task_id).await?)?;
         Ok(EmptyResult::new())
     };
-    Ok(RequestFuture::pending(work, MethodResult::body))
+    Ok(RequestFuture::pending(work, UnencodedResult::body))
 }
 
 pub(crate) fn cancel(scope: &RequestScope<'_>, params: TaskParams) -> Result<RequestFuture> {
@@ -161,7 +161,7 @@ pub(crate) fn cancel(scope: &RequestScope<'_>, params: TaskParams) -> Result<Req
         }
         Ok(CancelTaskResult { task: Some(record.to_task()), meta: None })
     };
-    Ok(RequestFuture::pending(work, MethodResult::body))
+    Ok(RequestFuture::pending(work, UnencodedResult::body))
 }
 
 /// Returns whether a text has the form of a task id, see [`super::super::random_id`].
@@ -187,5 +187,5 @@ pub(crate) fn list(scope: &RequestScope<'_>, cursor: Option<&str>) -> Result<Req
         let valid = records.into_iter().take(PAGE_SIZE).filter(|record| !record.is_expired(now));
         Ok(ListTasksResult { tasks: valid.map(|record| record.to_task()).collect(), next_cursor, meta: None })
     };
-    Ok(RequestFuture::pending(work, MethodResult::body))
+    Ok(RequestFuture::pending(work, UnencodedResult::body))
 }

@@ -31,7 +31,7 @@ use super::definitions::tool::ToolEntry;
 use super::identity::check_scopes;
 use super::request::context::Context;
 use super::request::dispatch;
-use super::request::result::MethodResult;
+use super::request::result::UnencodedResult;
 use super::request::scope::RequestScope;
 use super::request::work::{RequestFuture, RequestOutcome};
 use super::{BoxFuture, Service, spawn};
@@ -148,13 +148,14 @@ fn plan(
             (TaskSupport::Required, false) => Err(missing_extension()),
         };
     }
-    let known = scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
-    match (support, requested.filter(|_| known)) {
+    let supports_tasks =
+        scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
+    match (support, requested.filter(|_| supports_tasks)) {
         (TaskSupport::Forbidden, Some(_)) => Err(ProtocolError::MethodNotFound(format!(
             "{} as a task: `{}` cannot run as a task",
             scope.method, tool.name
         ))),
-        (TaskSupport::Required, None) if known => Err(ProtocolError::MethodNotFound(format!(
+        (TaskSupport::Required, None) if supports_tasks => Err(ProtocolError::MethodNotFound(format!(
             "{} without a task: `{}` runs only as a task, so send \"task\": {{}} too",
             scope.method, tool.name
         ))),
@@ -198,17 +199,17 @@ pub(crate) fn call(
     }
     let id = super::random_id();
     // The request is answered immediately while the task continues, so the task needs its own cancellation.
-    let own = scope.fork();
-    own.set_tool(tool);
-    let context = own.context();
+    let task_scope = scope.fork();
+    task_scope.set_tool(tool);
+    let context = task_scope.context();
     scope.context.get().into_iter().for_each(|outer| context.copy_values(outer));
     context.set_task(&id);
-    let mut work = dispatch::start_tool(&own, tool, call);
+    let mut work = dispatch::start_tool(&task_scope, tool, call);
     if if_slow && let Poll::Ready(outcome) = work.try_finish() {
         return Ok(RequestFuture::ready_outcome(outcome));
     }
     let record = record(service, tool, id, session, ttl);
-    Ok(RequestFuture::pending(create(context, work, record), MethodResult::body))
+    Ok(RequestFuture::pending(create(context, work, record), UnencodedResult::body))
 }
 
 fn record(
@@ -230,7 +231,7 @@ fn record(
         updated: now,
         ttl: ttl.unwrap_or(DEFAULT_TTL).min(MAX_TTL),
         poll_interval: service.tasks().poll_interval,
-        alive_until: now + running_task::LEASE,
+        alive_until: now + running_task::LEASE_DURATION,
         outcome: None,
     }
 }
@@ -254,7 +255,7 @@ async fn drive_initial_requests(
     let id = super::random_id();
     context.set_task(&id);
     let record = record(context.service(), &tool, id, session, None);
-    RequestOutcome::from(create(context, work, record).await.map(MethodResult::body))
+    RequestOutcome::from(create(context, work, record).await.map(UnencodedResult::body))
 }
 
 /// Stores a task and prepares it to run.

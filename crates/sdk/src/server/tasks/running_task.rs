@@ -18,7 +18,7 @@ use crate::server::request::context::Context;
 use crate::server::request::work::{RequestFuture, RequestOutcome};
 
 /// Lease of a running task. It is renewed three times per period.
-pub(super) const LEASE: Duration = Duration::from_mins(1);
+pub(super) const LEASE_DURATION: Duration = Duration::from_mins(1);
 
 /// MCP task that runs in this process.
 pub(crate) struct RunningTask {
@@ -45,8 +45,8 @@ impl RunningTask {
     pub(super) fn state(&self) -> GetTaskResult {
         let record = self.record();
         let open = || self.context.mailbox().open(self.context.revision());
-        let asks = record.status == TaskStatus::InputRequired;
-        let detail = asks.then(|| TaskDetail::InputRequests(open()));
+        let needs_input = record.status == TaskStatus::InputRequired;
+        let detail = needs_input.then(|| TaskDetail::InputRequests(open()));
         GetTaskResult { task: record.to_task(), detail, meta: None }
     }
 
@@ -77,10 +77,10 @@ impl RunningTask {
 
     /// Returns the keys of its open input requests; session-era server requests are sent separately and have no key.
     fn open_input_keys(&self) -> Option<Vec<String>> {
-        let questions = self.context.mailbox();
+        let mailbox = self.context.mailbox();
         match self.context.revision().era() {
-            Era::Session => questions.is_waiting().then(Vec::new),
-            Era::Stateless => Some(questions.open_keys()).filter(|keys| !keys.is_empty()),
+            Era::Session => mailbox.is_waiting().then(Vec::new),
+            Era::Stateless => Some(mailbox.open_keys()).filter(|keys| !keys.is_empty()),
         }
     }
 
@@ -108,7 +108,7 @@ impl RunningTask {
     async fn save(&self, service: &Service) {
         let record = {
             let mut record = lock(&self.record);
-            record.alive_until = service.settings().clock.since_epoch() + LEASE;
+            record.alive_until = service.settings().clock.since_epoch() + LEASE_DURATION;
             record.clone()
         };
         if let Err(error) = service.tasks().store.save(record).await {
@@ -130,7 +130,9 @@ impl RunningTask {
                 });
             }),
             // A subscriber may be on another connection than the call.
-            Era::Stateless => service.live().clients().iter().for_each(|caller| caller.task_changed(&params)),
+            Era::Stateless => {
+                service.live_catalog().clients().iter().for_each(|caller| caller.task_changed(&params));
+            }
         }
     }
 
@@ -163,20 +165,20 @@ pub(super) async fn run(service: Service, running: Arc<RunningTask>, work: Reque
     running.context.cancellation().reopen(); // a task may share the cancellation of its request, which was answered
     let stay_alive = async {
         loop {
-            tokio::time::sleep(LEASE / 3).await;
+            tokio::time::sleep(LEASE_DURATION / 3).await;
             running.save(&service).await;
         }
     };
     let drive = async {
-        tokio::select! { ended = drive(&service, &running, work) => ended, () = stay_alive => false }
+        tokio::select! { finished = drive(&service, &running, work) => finished, () = stay_alive => false }
     };
-    let ended = tokio::time::timeout(ttl, drive).await.unwrap_or_else(|_| {
+    let finished = tokio::time::timeout(ttl, drive).await.unwrap_or_else(|_| {
         let message = Some("the lifetime of the task has expired".into());
         running.set_status(&service, TaskStatus::Cancelled, message, None)
     });
     running.context.cancellation().cancel();
     running.save(&service).await;
-    if ended {
+    if finished {
         running.notify_status(&service);
     }
     lock(&service.tasks().running).remove(&running.record().id);
@@ -191,17 +193,20 @@ async fn drive(service: &Service, running: &RunningTask, mut work: RequestFuture
             context.mailbox().set_driver_waker(cx.waker());
             match (work.poll(cx), running.open_input_keys()) {
                 (Poll::Ready(outcome), _) => Poll::Ready(TaskWake::Done(outcome)),
-                (Poll::Pending, asks) if asks != open_keys => Poll::Ready(TaskWake::InputChanged(asks)),
+                (Poll::Pending, needs_input) if needs_input != open_keys => {
+                    Poll::Ready(TaskWake::InputChanged(needs_input))
+                }
                 (Poll::Pending, _) => cancelled.as_mut().poll(cx).map(|()| TaskWake::Cancelled),
             }
         });
         match step.await {
-            TaskWake::InputChanged(asks) => {
-                let status = if asks.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
+            TaskWake::InputChanged(needs_input) => {
+                let status =
+                    if needs_input.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
                 running.set_status(service, status, None, None);
                 running.save(service).await;
                 running.notify_status(service);
-                open_keys = asks;
+                open_keys = needs_input;
             }
             TaskWake::Done(outcome) => return finish(service, running, outcome),
             TaskWake::Cancelled => return false,
@@ -211,17 +216,17 @@ async fn drive(service: &Service, running: &RunningTask, mut work: RequestFuture
 
 fn finish(service: &Service, running: &RunningTask, outcome: RequestOutcome) -> bool {
     let (revision, target) = (running.context.revision(), running.context.target().map(str::to_owned));
-    if let Some(hidden) = &outcome.internal_error {
-        service.report(hidden, Method::CallTool.name(), target.as_deref());
+    if let Some(internal_error) = &outcome.internal_error {
+        service.report(internal_error, Method::CallTool.name(), target.as_deref());
     }
     let (status, message, outcome) = match outcome.result {
-        Ok(answer) => {
+        Ok(result) => {
             let mut json = Vec::new();
-            answer.encode(revision, service.identity(), &mut json);
+            result.encode(revision, service.identity(), &mut json);
             // For core tasks, a failed tool call is a failed task.
             let failed = outcome.tool_error && revision.era() == Era::Session;
             let status = if failed { TaskStatus::Failed } else { TaskStatus::Completed };
-            let message = answer.tool_text().filter(|_| failed);
+            let message = result.tool_text().filter(|_| failed);
             (status, message, TaskOutcome::Result(String::from_utf8_lossy(&json).into_owned()))
         }
         Err(error) => {

@@ -112,14 +112,14 @@ impl TaskStore for MemoryTaskStore {
             let now = task.updated;
             tasks.retain(|_, task| !task.is_expired(now));
         }
-        let full = tasks.len() >= MAX_TASKS && !tasks.contains_key(&task.id);
-        if !full {
+        let is_full = tasks.len() >= MAX_TASKS && !tasks.contains_key(&task.id);
+        if !is_full {
             tasks.insert(task.id.clone(), task);
         }
         drop(tasks);
         let failed =
             || Err(crate::Error::tool(format!("{MAX_TASKS} tasks are stored already: try again later")));
-        Box::pin(std::future::ready(if full { failed() } else { Ok(()) }))
+        Box::pin(std::future::ready(if is_full { failed() } else { Ok(()) }))
     }
 
     fn find<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<TaskRecord>> {

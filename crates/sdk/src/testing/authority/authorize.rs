@@ -26,7 +26,7 @@ pub(super) fn authorize(
     let Some(back) = parameter("redirect_uri").filter(|url| clients::may_redirect(&client, url)) else {
         return error_page("the redirect_uri is not registered for this client");
     };
-    let mut answer = match issue_code(shared, &mut state, issuer, request) {
+    let mut parameters = match issue_code(shared, &mut state, issuer, request) {
         Ok(code) => vec![("code", code)],
         Err(OAuthFault { error, description, .. }) => {
             vec![("error", error.to_owned()), ("error_description", description)]
@@ -34,23 +34,23 @@ pub(super) fn authorize(
     };
     let behaviour = &state.behaviour;
     if behaviour.is_enabled(Misbehavior::CodeMissing) {
-        answer.clear();
+        parameters.clear();
     }
     match parameter("state") {
         _ if behaviour.is_enabled(Misbehavior::StateMissing) => {}
-        _ if behaviour.is_enabled(Misbehavior::StateMixedUp) => answer.push(("state", random_id())),
-        Some(own) => answer.push(("state", own.to_owned())),
+        _ if behaviour.is_enabled(Misbehavior::StateMixedUp) => parameters.push(("state", random_id())),
+        Some(state_value) => parameters.push(("state", state_value.to_owned())),
         None => {}
     }
-    let own = shared.issuer(issuer);
+    let state_value = shared.issuer(issuer);
     if behaviour.is_any_enabled([Misbehavior::IssWrong, Misbehavior::AccessDeniedIssWrong]) {
-        answer.push(("iss", FOREIGN_ISSUER.to_owned()));
+        parameters.push(("iss", FOREIGN_ISSUER.to_owned()));
     } else if behaviour.is_enabled(Misbehavior::IssNormalized) {
-        answer.push(("iss", format!("{}/", own.replacen("http:", "HTTP:", 1))));
+        parameters.push(("iss", format!("{}/", state_value.replacen("http:", "HTTP:", 1))));
     } else if !behaviour.is_any_enabled([Misbehavior::IssMissing, Misbehavior::IssUnsupported]) {
-        answer.push(("iss", own));
+        parameters.push(("iss", state_value));
     }
-    let query = form::encode(answer.iter().map(|(name, value)| (*name, &**value)));
+    let query = form::encode(parameters.iter().map(|(name, value)| (*name, &**value)));
     redirect(302, &format!("{back}{}{query}", if back.contains('?') { '&' } else { '?' }))
 }
 
@@ -101,12 +101,12 @@ pub(super) fn check_resource(
     state: &AuthorityState,
     requested: Option<&str>,
 ) -> Result<String, OAuthFault> {
-    let own = resource_url(shared, &state.behaviour);
+    let state_value = resource_url(shared, &state.behaviour);
     let is_old = state.behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata]);
     match requested {
-        Some(requested) if requested == own => Ok(own),
-        None if is_old => Ok(own),
-        Some(requested) if is_old && requested.trim_end_matches('/') == shared.resource => Ok(own),
+        Some(requested) if requested == state_value => Ok(state_value),
+        None if is_old => Ok(state_value),
+        Some(requested) if is_old && requested.trim_end_matches('/') == shared.resource => Ok(state_value),
         _ => Err(OAuthFault::new("invalid_target", "resource must be the URL of the protected endpoint")),
     }
 }

@@ -22,7 +22,7 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    pub(super) fn honest() -> Self {
+    pub(super) fn conforming() -> Self {
         Behaviour {
             misbehaviors: BTreeSet::new(),
             metadata: BTreeMap::new(),
@@ -90,7 +90,7 @@ impl Behaviour {
         self.misbehaviors.contains(&misbehavior)
     }
 
-    pub(super) fn is_any_enabled<const N: usize>(&self, switches: [Misbehavior; N]) -> bool {
-        switches.into_iter().any(|misbehavior| self.is_enabled(misbehavior))
+    pub(super) fn is_any_enabled<const N: usize>(&self, misbehaviors: [Misbehavior; N]) -> bool {
+        misbehaviors.into_iter().any(|misbehavior| self.is_enabled(misbehavior))
     }
 }

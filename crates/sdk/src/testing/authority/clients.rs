@@ -9,7 +9,7 @@ use super::http::{self, AuthorityReply};
 use super::jwt::ParsedToken;
 use super::misbehavior::Misbehavior::{NoClientDocuments, RegistrationMissing};
 use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, AuthorityState, ClientProof, RegisteredClient, TestIssuer};
+use super::shared::{AuthorityShared, AuthorityState, RegisteredClient, RequiredClientAuth, TestIssuer};
 
 const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
@@ -46,8 +46,11 @@ pub(super) fn find(state: &AuthorityState, issuer: TestIssuer, id: &str) -> Opti
         return None;
     }
     let signs = document["token_endpoint_auth_method"] == "private_key_jwt";
-    let proof =
-        if signs { ClientProof::Signed(document["jwks"]["keys"][0].clone()) } else { ClientProof::None };
+    let proof = if signs {
+        RequiredClientAuth::Signed(document["jwks"]["keys"][0].clone())
+    } else {
+        RequiredClientAuth::None
+    };
     Some(RegisteredClient { proof, redirect_uris: strings(&document["redirect_uris"]) })
 }
 
@@ -59,9 +62,9 @@ pub(super) fn strings(list: &Value) -> Vec<String> {
 
 /// Returns whether a redirect URI is allowed: exactly as registered, except for the port of loopback URIs.
 pub(super) fn may_redirect(client: &RegisteredClient, url: &str) -> bool {
-    let here = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
+    let loopback_origins = ["http://127.0.0.1", "http://[::1]", "http://localhost"];
     let path = |url: &str| {
-        let rest = here.iter().find_map(|host| url.strip_prefix(host))?;
+        let rest = loopback_origins.iter().find_map(|host| url.strip_prefix(host))?;
         let digits =
             rest.strip_prefix(':').unwrap_or(rest).trim_start_matches(|char: char| char.is_ascii_digit());
         digits.starts_with('/').then(|| digits.to_owned())
@@ -69,7 +72,9 @@ pub(super) fn may_redirect(client: &RegisteredClient, url: &str) -> bool {
     if client.redirect_uris.is_empty() {
         return path(url).is_some();
     }
-    let is_same = |own: &String| own == url || path(own).is_some() && path(own) == path(url);
+    let is_same = |registered_uri: &String| {
+        registered_uri == url || path(registered_uri).is_some() && path(registered_uri) == path(url)
+    };
     client.redirect_uris.iter().any(is_same)
 }
 
@@ -98,10 +103,10 @@ pub(super) fn authenticate(
         ));
     }
     let is_authenticated = match &client.proof {
-        ClientProof::None => methods == 0,
-        ClientProof::Basic(secret) => basic.as_ref().is_some_and(|(_, shown)| shown == secret),
-        ClientProof::Post(secret) => form::find(&form, "client_secret") == Some(secret),
-        ClientProof::Signed(jwk) => verify_assertion(shared, state, issuer, &form, (id, jwk)),
+        RequiredClientAuth::None => methods == 0,
+        RequiredClientAuth::Basic(secret) => basic.as_ref().is_some_and(|(_, presented)| presented == secret),
+        RequiredClientAuth::Post(secret) => form::find(&form, "client_secret") == Some(secret),
+        RequiredClientAuth::Signed(jwk) => verify_assertion(shared, state, issuer, &form, (id, jwk)),
     };
     if is_authenticated {
         Ok((id.to_owned(), client))

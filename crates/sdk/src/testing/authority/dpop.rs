@@ -57,7 +57,7 @@ pub(super) fn check_proof(
     let proof = proof.to_str().ok().and_then(ParsedToken::parse).filter(|_| second.is_none());
     let proof = proof.ok_or(MissingProof::Invalid)?;
     let (jwk, now) = (&proof.header["jwk"], state.now().as_secs());
-    let is_good = proof.header["typ"] == "dpop+jwt"
+    let is_valid = proof.header["typ"] == "dpop+jwt"
         && jwk.get("d").is_none()
         && proof.is_signed_by(jwk)
         && proof.claim("htm") == request.method.as_str()
@@ -66,7 +66,7 @@ pub(super) fn check_proof(
         && token.is_none_or(|token| proof.claim("ath") == digest(token))
         && !proof.claim("jti").is_empty()
         && state.used_ids.insert(proof.claim("jti").to_owned());
-    if !is_good {
+    if !is_valid {
         return Err(MissingProof::Invalid);
     }
     if state.behaviour.is_enabled(DpopNonceForever) {

@@ -69,7 +69,7 @@ pub(super) fn redirect(status: u16, url: &str) -> AuthorityReply {
     reply
 }
 
-pub(super) fn endless() -> AuthorityReply {
+pub(super) fn endless_reply() -> AuthorityReply {
     let mut reply = json(200, &Value::Null);
     *reply.body_mut() = ReplyBody::Endless;
     reply
@@ -109,11 +109,11 @@ pub(super) type Addresses = [SocketAddr; 3];
 pub(super) async fn start(
     make: impl FnOnce(Addresses) -> Result<AuthorityShared> + Send + 'static,
 ) -> Result<(Arc<AuthorityShared>, oneshot::Sender<()>)> {
-    let (end, ended) = oneshot::channel();
+    let (end, shutdown) = oneshot::channel();
     let (started, is_started) = oneshot::channel();
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("failed to create a runtime").block_on(serve(make, started, ended));
+        runtime.expect("failed to create a runtime").block_on(serve(make, started, shutdown));
     };
     std::thread::Builder::new().name("linchpin-authority".into()).spawn(work)?;
     let shared = is_started.await.map_err(|_| Error::setup("the authority failed to start"))??;
@@ -123,7 +123,7 @@ pub(super) async fn start(
 async fn serve(
     make: impl FnOnce(Addresses) -> Result<AuthorityShared>,
     started: oneshot::Sender<Result<Arc<AuthorityShared>>>,
-    mut ended: oneshot::Receiver<()>,
+    mut shutdown: oneshot::Receiver<()>,
 ) {
     let open = async {
         let [resource, authority, canary] =
@@ -139,12 +139,12 @@ async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let (accepted, host) = tokio::select! {
-            _ = &mut ended => return,
+            _ = &mut shutdown => return,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = resource.accept() => (accepted, AuthorityHost::Resource),
             accepted = authority.accept() => (accepted, AuthorityHost::Authority),
             accepted = canary.accept() => {
-                shared.lock().observed.canary += 1;
+                shared.lock().observed.canary_connections += 1;
                 drop(accepted); // close only after counting
                 continue;
             }
@@ -188,12 +188,12 @@ async fn handle(
 }
 
 async fn read(mut body: Incoming) -> Option<Bytes> {
-    let mut whole = Vec::new();
+    let mut collected = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        whole.extend_from_slice(frame.ok()?.data_ref().map_or(&[][..], |data| data));
-        if whole.len() > MAX_BODY {
+        collected.extend_from_slice(frame.ok()?.data_ref().map_or(&[][..], |data| data));
+        if collected.len() > MAX_BODY {
             return None;
         }
     }
-    Some(whole.into())
+    Some(collected.into())
 }

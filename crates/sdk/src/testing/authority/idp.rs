@@ -39,13 +39,13 @@ fn try_exchange(shared: &AuthorityShared, request: &RecordedRequest) -> Result<A
         return Err(OAuthFault::new("invalid_request", "only an ID token can be exchanged, for an ID-JAG"));
     }
     let now = state.now().as_secs();
-    let is_good = |token: &ParsedToken<'_>| {
+    let is_valid = |token: &ParsedToken<'_>| {
         token.is_signed_by(&shared.key.jwk())
             && token.claim("iss") == shared.idp()
             && token.has_audience(&[IDP_CLIENT])
             && token.is_unexpired(now)
     };
-    let Some(token) = ParsedToken::parse(subject).filter(is_good) else {
+    let Some(token) = ParsedToken::parse(subject).filter(is_valid) else {
         return Err(OAuthFault::new("invalid_grant", "the ID token is invalid or has expired"));
     };
     let claims = json!({

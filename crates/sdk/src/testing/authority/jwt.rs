@@ -72,8 +72,8 @@ impl<'a> ParsedToken<'a> {
 
     /// Returns whether it was signed with the private key of this JWK.
     pub(super) fn is_signed_by(&self, jwk: &Value) -> bool {
-        let half = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
-        let (Some(x), Some(y)) = (half("x"), half("y")) else { return false };
+        let coordinate = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+        let (Some(x), Some(y)) = (coordinate("x"), coordinate("y")) else { return false };
         let point = [&[4], &*x, &*y].concat();
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
         self.header["alg"] == "ES256" && key.verify(self.text.as_bytes(), &self.signature).is_ok()
@@ -85,10 +85,10 @@ impl<'a> ParsedToken<'a> {
 
     /// Returns whether its audience contains one of these.
     pub(super) fn has_audience(&self, audiences: &[&str]) -> bool {
-        let is = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
+        let is_audience = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
         match &self.claims["aud"] {
-            Value::Array(several) => several.iter().any(is),
-            one => is(one),
+            Value::Array(values) => values.iter().any(is_audience),
+            one => is_audience(one),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::behaviour::Behaviour;
-use super::http::{AuthorityReply, endless, html, json as json_reply, not_found, redirect, reply};
+use super::http::{AuthorityReply, endless_reply, html, json as json_reply, not_found, redirect, reply};
 use super::misbehavior::Misbehavior;
 use super::shared::{AuthorityShared, SCOPES, TestIssuer};
 use super::token::GRANTS;
@@ -16,8 +16,8 @@ pub(super) const FOREIGN_ISSUER: &str = "https://stranger.example";
 
 /// Returns the exact URL that tokens are issued for.
 pub(super) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
-    if let Some(Value::String(said)) = behaviour.resource_metadata.get("resource") {
-        return said.clone();
+    if let Some(Value::String(resource)) = behaviour.resource_metadata.get("resource") {
+        return resource.clone();
     }
     if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) {
         shared.resource.clone()
@@ -39,18 +39,20 @@ pub(super) fn resource(shared: &AuthorityShared, path: &str) -> Option<Authority
     if behaviour.is_enabled(Misbehavior::ResourceMetadataSilent) {
         return None;
     }
-    let is_here = resource_metadata_url(shared, behaviour).ends_with(path);
-    if !is_here || behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata]) {
+    let is_metadata_path = resource_metadata_url(shared, behaviour).ends_with(path);
+    if !is_metadata_path
+        || behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata])
+    {
         return Some(not_found());
     }
     if behaviour.is_enabled(Misbehavior::ResourceMetadataHtml) {
         return Some(html(200));
     }
     if behaviour.is_enabled(Misbehavior::ResourceMetadataEndless) {
-        return Some(endless());
+        return Some(endless_reply());
     }
     if behaviour.is_enabled(Misbehavior::ResourceMetadataRedirects) {
-        return Some(redirect(302, &format!("{}{path}", shared.canary)));
+        return Some(redirect(302, &format!("{}{path}", shared.canary_url)));
     }
     let has_moved = behaviour.is_enabled(Misbehavior::IssuerMoves) && state.observed.tokens > 0;
     let mut servers =
@@ -65,8 +67,10 @@ pub(super) fn resource(shared: &AuthorityShared, path: &str) -> Option<Authority
         "bearer_methods_supported": ["header"],
         "resource_name": "A protected endpoint",
     });
-    let overridden =
-        behaviour.misbehaviors.iter().filter_map(|&switch| misbehaving_resource_field(shared, switch));
+    let overridden = behaviour
+        .misbehaviors
+        .iter()
+        .filter_map(|&misbehavior| misbehaving_resource_field(shared, misbehavior));
     override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
     override_fields(&mut document, behaviour.resource_metadata.clone());
     Some(json_reply(200, &document))
@@ -75,9 +79,9 @@ pub(super) fn resource(shared: &AuthorityShared, path: &str) -> Option<Authority
 /// Returns the field that a misbehaviour changes in the protected resource metadata; null removes it.
 fn misbehaving_resource_field(
     shared: &AuthorityShared,
-    switch: Misbehavior,
+    misbehavior: Misbehavior,
 ) -> Option<(&'static str, Value)> {
-    Some(match switch {
+    Some(match misbehavior {
         Misbehavior::ResourceElsewhere => ("resource", json!(format!("{FOREIGN_ISSUER}/mcp"))),
         Misbehavior::ResourceOtherPath => ("resource", json!(format!("{}/other", shared.resource))),
         Misbehavior::ResourcePrefix => ("resource", json!(format!("{}-evil", shared.mcp_url()))),
@@ -101,8 +105,10 @@ pub(super) fn authority(shared: &AuthorityShared, issuer: TestIssuer, path: &str
         return None;
     }
     let mut document = document(shared, issuer);
-    let overridden =
-        behaviour.misbehaviors.iter().filter_map(|&switch| misbehaving_field(shared, issuer, switch));
+    let overridden = behaviour
+        .misbehaviors
+        .iter()
+        .filter_map(|&misbehavior| misbehaving_field(shared, issuer, misbehavior));
     override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
     if behaviour.is_enabled(Misbehavior::EndpointsPlainHttp) {
         let names = ["authorization_endpoint", "token_endpoint", "registration_endpoint"];
@@ -127,14 +133,14 @@ fn misbehaving_reply(
         return redirect(302, url);
     }
     let text = document.to_string();
-    let spoil = behaviour.misbehaviors.iter().find_map(|switch| {
-        Some(match switch {
+    let field_change = behaviour.misbehaviors.iter().find_map(|misbehavior| {
+        Some(match misbehavior {
             Misbehavior::MetadataTooLarge => {
                 let padding = "x".repeat(OVERSIZED_METADATA_BYTES);
                 reply(200, "application/json", format!(r#"{{"padding":"{padding}",{}"#, &text[1..]))
             }
-            Misbehavior::MetadataEndless => endless(),
-            Misbehavior::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary)),
+            Misbehavior::MetadataEndless => endless_reply(),
+            Misbehavior::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary_url)),
             Misbehavior::MetadataRedirectLoop => redirect(302, path),
             Misbehavior::MetadataHtml => html(200),
             Misbehavior::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
@@ -145,7 +151,7 @@ fn misbehaving_reply(
             _ => return None,
         })
     });
-    spoil.unwrap_or_else(|| reply(200, "application/json", text))
+    field_change.unwrap_or_else(|| reply(200, "application/json", text))
 }
 
 fn document(shared: &AuthorityShared, issuer: TestIssuer) -> Value {
@@ -176,11 +182,11 @@ fn document(shared: &AuthorityShared, issuer: TestIssuer) -> Value {
 fn misbehaving_field(
     shared: &AuthorityShared,
     issuer: TestIssuer,
-    switch: Misbehavior,
+    misbehavior: Misbehavior,
 ) -> Option<(&'static str, Value)> {
     let (token, authorization) = ("token_endpoint", "authorization_endpoint");
     let iss = "authorization_response_iss_parameter_supported";
-    Some(match switch {
+    Some(match misbehavior {
         Misbehavior::IssuerWrong => ("issuer", json!(FOREIGN_ISSUER)),
         Misbehavior::IssuerTrailingSlash => ("issuer", json!(format!("{}/", shared.issuer(issuer)))),
         Misbehavior::IssuerMissing => ("issuer", Value::Null),
@@ -195,9 +201,10 @@ fn misbehaving_field(
         }
         Misbehavior::AuthorizationEndpointJavascript => (authorization, json!("javascript:alert(1)")),
         Misbehavior::AuthorizationEndpointFile => (authorization, json!("file:///bin/sh")),
-        Misbehavior::AuthorizationEndpointUserinfo => {
-            (authorization, json!(format!("http://accounts.example.com@{}/authorize", &shared.canary[7..])))
-        }
+        Misbehavior::AuthorizationEndpointUserinfo => (
+            authorization,
+            json!(format!("http://accounts.example.com@{}/authorize", &shared.canary_url[7..])),
+        ),
         Misbehavior::AuthorizationEndpointCommand => {
             (authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)"))
         }

@@ -51,7 +51,7 @@ pub use misbehavior::Misbehavior;
 pub use observed::{AuthorityHost, Observations, RecordedRequest};
 pub use url_field::UrlField;
 
-use self::shared::{AuthorityShared, ClientProof, IDP_CLIENT, RegisteredClient, TestIssuer};
+use self::shared::{AuthorityShared, IDP_CLIENT, RegisteredClient, RequiredClientAuth, TestIssuer};
 use crate::Result;
 use crate::server::random_id;
 
@@ -61,7 +61,7 @@ const LIFETIME: u64 = 3_600;
 /// The test authority. It stops when it is dropped.
 pub struct Authority {
     shared: Arc<AuthorityShared>,
-    _end: oneshot::Sender<()>,
+    _shutdown: oneshot::Sender<()>,
 }
 
 /// Preregistered clients, by authentication method. All of them may use any loopback redirect URI.
@@ -91,8 +91,8 @@ impl KnownClient {
 
 impl Authority {
     /// Returns the behaviour of a fully conforming authority.
-    pub fn honest() -> Behaviour {
-        Behaviour::honest()
+    pub fn conforming() -> Behaviour {
+        Behaviour::conforming()
     }
 
     /// Starts the authority on free ports.
@@ -101,20 +101,22 @@ impl Authority {
         let (shared, end) = http::start(make).await?;
         let mut state = shared.lock();
         for issuer in [TestIssuer::Tenant, TestIssuer::Resource] {
-            let proofs = [
-                (KnownClient::Public, ClientProof::None),
-                (KnownClient::Basic, ClientProof::Basic(secret(&shared, KnownClient::Basic))),
-                (KnownClient::Post, ClientProof::Post(secret(&shared, KnownClient::Post))),
-                (KnownClient::Signed, ClientProof::Signed(shared.client_key.jwk())),
+            let client_proofs = [
+                (KnownClient::Public, RequiredClientAuth::None),
+                (KnownClient::Basic, RequiredClientAuth::Basic(secret(&shared, KnownClient::Basic))),
+                (KnownClient::Post, RequiredClientAuth::Post(secret(&shared, KnownClient::Post))),
+                (KnownClient::Signed, RequiredClientAuth::Signed(shared.client_key.jwk())),
             ];
-            for (known, proof) in proofs {
+            for (known_client, proof) in client_proofs {
                 let client = RegisteredClient { proof, redirect_uris: Vec::new() };
-                state.clients.insert((issuer, known.id().to_owned()), client);
+                state.clients.insert((issuer, known_client.id().to_owned()), client);
             }
         }
-        state.secrets.extend([KnownClient::Basic, KnownClient::Post].map(|known| secret(&shared, known)));
+        state.secrets.extend(
+            [KnownClient::Basic, KnownClient::Post].map(|known_client| secret(&shared, known_client)),
+        );
         drop(state);
-        Ok(Authority { shared, _end: end })
+        Ok(Authority { shared, _shutdown: end })
     }
 
     /// Changes the behaviour. Issued codes and tokens remain.
@@ -135,7 +137,7 @@ impl Authority {
 
     /// Returns the URL of a server that clients must never connect to.
     pub fn canary(&self) -> String {
-        self.shared.canary.clone()
+        self.shared.canary_url.clone()
     }
 
     /// Returns the issuer of the identity provider. Its token endpoint is `{}/token`.
@@ -200,12 +202,12 @@ impl Authority {
     /// Waits until the observations satisfy a condition.
     pub async fn wait_until(&self, condition: impl Fn(&Observations) -> bool) {
         loop {
-            let mut news = std::pin::pin!(self.shared.changed.notified());
-            news.as_mut().enable();
+            let mut changed = std::pin::pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
             if condition(&self.shared.lock().observed) {
                 return;
             }
-            news.await;
+            changed.await;
         }
     }
 
@@ -223,7 +225,7 @@ impl Authority {
 
     /// Replaces the addresses of its servers, which differ in each run, by names: `MCP` for the protected endpoint,
     /// `ISSUER`, `SERVER` and `AUTHORITY` for the origins of both servers, and `CANARY`.
-    pub fn masked(&self, text: &str) -> String {
+    pub fn mask_addresses(&self, text: &str) -> String {
         let origin = |host| format!("http://{}", self.address(host));
         let names = [
             (self.mcp_url(), "MCP"),

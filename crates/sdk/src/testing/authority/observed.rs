@@ -78,7 +78,7 @@ pub struct Observations {
     /// Number of requests that never get a response.
     pub unanswered: usize,
     /// Number of connections to the server that clients must never connect to.
-    pub canary: usize,
+    pub canary_connections: usize,
 }
 
 impl Observations {

@@ -57,8 +57,11 @@ fn check_token(
         |state: &AuthorityState| Some(challenge(shared, state, 401, Some("invalid_token"), SCOPES[0]));
     let Some(access) = state.access_tokens.get(token) else { return invalid(state) };
     let grant = access.grant.clone();
-    let is_over = access.end.is_none_or(|end| end <= state.now());
-    if is_over || state.is_revoked(grant.family) || grant.resource != resource_url(shared, &state.behaviour) {
+    let is_expired = access.end.is_none_or(|end| end <= state.now());
+    if is_expired
+        || state.is_revoked(grant.family)
+        || grant.resource != resource_url(shared, &state.behaviour)
+    {
         return invalid(state);
     }
     if grant.key.is_some() != scheme.eq_ignore_ascii_case("dpop") {
@@ -68,15 +71,17 @@ fn check_token(
         match dpop::check_proof(state, request, &shared.mcp_url(), Some(token)) {
             Ok(key) if key == grant.key => {}
             Ok(_) => return invalid(state),
-            Err(unproven) => return Some(challenge(shared, state, 401, Some(unproven.error()), SCOPES[0])),
+            Err(missing_proof) => {
+                return Some(challenge(shared, state, 401, Some(missing_proof.error()), SCOPES[0]));
+            }
         }
     }
     let message = request.json();
     let is_privileged = message["method"] == "tools/call" && message["params"]["name"] == PRIVILEGED;
-    let needed = if is_privileged { "write" } else { SCOPES[0] };
+    let required_scope = if is_privileged { "write" } else { SCOPES[0] };
     let is_always_forbidden = is_privileged && state.behaviour.is_enabled(Misbehavior::ForbiddenForever);
-    let is_enough = grant.scopes.iter().any(|scope| scope == needed) && !is_always_forbidden;
-    (!is_enough).then(|| challenge(shared, state, 403, Some("insufficient_scope"), needed))
+    let is_enough = grant.scopes.iter().any(|scope| scope == required_scope) && !is_always_forbidden;
+    (!is_enough).then(|| challenge(shared, state, 403, Some("insufficient_scope"), required_scope))
 }
 
 fn challenge(
@@ -107,7 +112,7 @@ fn challenge(
 /// Returns the metadata URL of the challenge.
 fn metadata_link(shared: &AuthorityShared, behaviour: &Behaviour) -> Option<String> {
     if behaviour.is_enabled(Misbehavior::ChallengeElsewhere) {
-        return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary));
+        return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary_url));
     }
     let is_announced = !behaviour.is_any_enabled([
         Misbehavior::NoResourceMetadata,

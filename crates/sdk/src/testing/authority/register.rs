@@ -7,7 +7,7 @@ use super::clients::{OAuthFault, strings};
 use super::http::{AuthorityReply, html, json as json_reply, not_found};
 use super::misbehavior::Misbehavior;
 use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, ClientProof, RegisteredClient, TestIssuer};
+use super::shared::{AuthorityShared, RegisteredClient, RequiredClientAuth, TestIssuer};
 use crate::server::random_id;
 
 pub(super) fn register(
@@ -35,17 +35,17 @@ pub(super) fn register(
     }
     let method = client["token_endpoint_auth_method"].as_str().unwrap_or("client_secret_basic").to_owned();
     let proof = match &*method {
-        "none" => ClientProof::None,
-        "client_secret_basic" => ClientProof::Basic(state.new_secret()),
-        "client_secret_post" => ClientProof::Post(state.new_secret()),
-        "private_key_jwt" => ClientProof::Signed(client["jwks"]["keys"][0].clone()),
+        "none" => RequiredClientAuth::None,
+        "client_secret_basic" => RequiredClientAuth::Basic(state.new_secret()),
+        "client_secret_post" => RequiredClientAuth::Post(state.new_secret()),
+        "private_key_jwt" => RequiredClientAuth::Signed(client["jwks"]["keys"][0].clone()),
         _ => return OAuthFault::new("invalid_client_metadata", "unknown token_endpoint_auth_method").reply(),
     };
     let id = random_id();
     client["client_id"] = json!(id);
     client["client_id_issued_at"] = json!(state.now().as_secs());
     client["token_endpoint_auth_method"] = json!(method);
-    if let ClientProof::Basic(secret) | ClientProof::Post(secret) = &proof {
+    if let RequiredClientAuth::Basic(secret) | RequiredClientAuth::Post(secret) = &proof {
         client["client_secret"] = json!(secret);
         client["client_secret_expires_at"] = json!(0);
     }

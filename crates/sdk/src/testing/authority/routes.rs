@@ -20,11 +20,11 @@ pub(super) async fn route(
     request: &RecordedRequest,
     parts: Parts,
 ) -> Option<AuthorityReply> {
-    let (place, path) = (request.host, &*request.path);
-    if place == AuthorityHost::Resource && path == "/mcp" {
+    let (host, path) = (request.host, &*request.path);
+    if host == AuthorityHost::Resource && path == "/mcp" {
         return Some(protected_resource::handle(shared, request, parts).await);
     }
-    if place == AuthorityHost::Resource && path.starts_with(RESOURCE_METADATA) {
+    if host == AuthorityHost::Resource && path.starts_with(RESOURCE_METADATA) {
         return metadata::resource(shared, path);
     }
     if path.contains("/broken") {
@@ -34,7 +34,7 @@ pub(super) async fn route(
         let is_token = request.method == Method::POST && path == "/idp/token";
         return Some(if is_token { idp::exchange(shared, request) } else { metadata::idp(shared) });
     }
-    let (issuer, endpoint) = find_endpoint(shared, place, path);
+    let (issuer, endpoint) = find_endpoint(shared, host, path);
     match (&request.method, endpoint) {
         (&Method::GET, METADATA_ENDPOINT) => metadata::authority(shared, issuer, path),
         (&Method::GET, "/authorize") => Some(authorize::authorize(shared, issuer, request)),
@@ -47,21 +47,21 @@ pub(super) async fn route(
 }
 
 /// Returns the issuer and its endpoint for a path.
-fn find_endpoint<'a>(shared: &AuthorityShared, place: AuthorityHost, path: &'a str) -> (TestIssuer, &'a str) {
+fn find_endpoint<'a>(shared: &AuthorityShared, host: AuthorityHost, path: &'a str) -> (TestIssuer, &'a str) {
     let is_own_authority = shared.lock().behaviour.is_any_enabled([NoResourceMetadata, NoMetadata]);
-    let is_here = |issuer: &TestIssuer| match issuer {
-        TestIssuer::Resource => is_own_authority && place == AuthorityHost::Resource,
-        _ => !is_own_authority && place == AuthorityHost::Authority,
+    let serves_path = |issuer: &TestIssuer| match issuer {
+        TestIssuer::Resource => is_own_authority && host == AuthorityHost::Resource,
+        _ => !is_own_authority && host == AuthorityHost::Authority,
     };
-    let of = |issuer: TestIssuer| {
+    let path_of = |issuer: TestIssuer| {
         let prefix = issuer.path();
         let names = ["oauth-authorization-server", "openid-configuration"];
         let inserted = names.map(|name| format!("/.well-known/{name}{prefix}"));
         let appended = format!("{prefix}/.well-known/openid-configuration");
-        if inserted.iter().any(|own| own == path) || appended == path {
+        if inserted.iter().any(|inserted_path| inserted_path == path) || appended == path {
             return Some((issuer, METADATA_ENDPOINT));
         }
         Some((issuer, path.strip_prefix(prefix)?))
     };
-    TestIssuer::ALL.into_iter().filter(is_here).find_map(of).unwrap_or((TestIssuer::Tenant, ""))
+    TestIssuer::ALL.into_iter().filter(serves_path).find_map(path_of).unwrap_or((TestIssuer::Tenant, ""))
 }

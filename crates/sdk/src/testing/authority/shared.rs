@@ -44,7 +44,7 @@ impl TestIssuer {
 
 /// How a registered client must authenticate at the test authority; strings are client secrets.
 #[derive(Debug, Clone)]
-pub(super) enum ClientProof {
+pub(super) enum RequiredClientAuth {
     None,
     Basic(String),
     Post(String),
@@ -53,7 +53,7 @@ pub(super) enum ClientProof {
 
 #[derive(Debug, Clone)]
 pub(super) struct RegisteredClient {
-    pub(super) proof: ClientProof,
+    pub(super) proof: RequiredClientAuth,
     /// Allowed redirect URIs; any loopback URI if empty.
     pub(super) redirect_uris: Vec<String>,
 }
@@ -94,7 +94,7 @@ pub(super) struct AuthorityShared {
     /// Origin of the authorization server, as announced in metadata.
     pub(super) authority: String,
     /// Origin that clients must never connect to.
-    pub(super) canary: String,
+    pub(super) canary_url: String,
     /// Real addresses of the servers.
     pub(super) addresses: [SocketAddr; 2],
     /// Notified when the authority has received a request.
@@ -153,7 +153,7 @@ impl AuthorityShared {
         Ok(AuthorityShared {
             resource: own_resource,
             authority: own_authority,
-            canary: origin(canary),
+            canary_url: origin(canary),
             addresses: [resource, authority],
             changed: tokio::sync::Notify::new(),
             mcp,

@@ -10,8 +10,8 @@ use super::http::AuthorityReply;
 use super::jwt::{ParsedToken, digest};
 use super::misbehavior::Misbehavior;
 use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, AuthorityState, ClientProof, Grant, TestIssuer};
-use super::token_response::{self, Issued};
+use super::shared::{AuthorityShared, AuthorityState, Grant, RequiredClientAuth, TestIssuer};
+use super::token_response::{self, IssuedGrant};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Grant types that the test authority supports.
@@ -41,23 +41,26 @@ pub(super) fn handle_token_request(
     for name in SECRETS {
         state.record_secret(form::find(&form, name));
     }
-    let mut asked = TokenRequest { shared, issuer, request, form, key: None };
+    let mut token_request = TokenRequest { shared, issuer, request, form, key: None };
     if state.behaviour.is_enabled(Misbehavior::TokenSilent) {
         return None;
     }
-    if let Some(reply) = token_response::misbehaving_response(&mut state, &asked) {
+    if let Some(reply) = token_response::misbehaving_response(&mut state, &token_request) {
         return Some(reply);
     }
     let url = format!("{}/token", shared.issuer(issuer));
     let granted = match dpop::check_proof(&mut state, request, &url, None) {
         Ok(key) => {
-            asked.key = key;
-            grant(&mut state, &asked)
+            token_request.key = key;
+            grant(&mut state, &token_request)
         }
-        Err(unproven) => {
-            let text =
-                if unproven == MissingProof::Nonce { "a nonce is required" } else { "a proof is required" };
-            Err(OAuthFault::new(unproven.error(), text))
+        Err(missing_proof) => {
+            let text = if missing_proof == MissingProof::Nonce {
+                "a nonce is required"
+            } else {
+                "a proof is required"
+            };
+            Err(OAuthFault::new(missing_proof.error(), text))
         }
     };
     let mut reply =
@@ -72,8 +75,8 @@ impl TokenRequest<'_> {
     }
 }
 
-fn grant(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
-    let is_form = asked
+fn grant(state: &mut AuthorityState, token_request: &TokenRequest<'_>) -> Result<IssuedGrant, OAuthFault> {
+    let is_form = token_request
         .request
         .headers
         .get(CONTENT_TYPE)
@@ -81,26 +84,29 @@ fn grant(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued,
     if !is_form {
         return Err(OAuthFault::new("invalid_request", "a token request must be a form"));
     }
-    match asked.parameter("grant_type") {
-        Some("authorization_code") => grant_code(state, asked),
-        Some("refresh_token") => grant_refresh(state, asked),
-        Some("client_credentials") => grant_client_credentials(state, asked),
-        Some(JWT_BEARER) => grant_assertion(state, asked),
+    match token_request.parameter("grant_type") {
+        Some("authorization_code") => grant_code(state, token_request),
+        Some("refresh_token") => grant_refresh(state, token_request),
+        Some("client_credentials") => grant_client_credentials(state, token_request),
+        Some(JWT_BEARER) => grant_assertion(state, token_request),
         _ => Err(OAuthFault::new("unsupported_grant_type", "unsupported grant type")),
     }
 }
 
-fn grant_code(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
-    let (client, _) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
+fn grant_code(
+    state: &mut AuthorityState,
+    token_request: &TokenRequest<'_>,
+) -> Result<IssuedGrant, OAuthFault> {
+    let (client, _) = authenticate(token_request.shared, state, token_request.issuer, token_request.request)?;
     let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
-    let resource_url = check_resource(asked.shared, state, asked.parameter("resource"))?;
-    let text = asked.parameter("code").unwrap_or_default().to_owned();
+    let resource_url = check_resource(token_request.shared, state, token_request.parameter("resource"))?;
+    let text = token_request.parameter("code").unwrap_or_default().to_owned();
     let (lenient, is_rejected) = (
         state.behaviour.is_enabled(Misbehavior::CodeTwice),
         state.behaviour.is_enabled(Misbehavior::CodeUsed),
     );
     let Some(code) = state.codes.get_mut(&text) else { return invalid_grant("unknown code") };
-    let grant = Grant { key: asked.key.clone(), ..code.grant.clone() };
+    let grant = Grant { key: token_request.key.clone(), ..code.grant.clone() };
     if std::mem::replace(&mut code.is_used, true) && !lenient {
         state.record_reuse(grant.family);
         return invalid_grant("the code was already used");
@@ -108,69 +114,73 @@ fn grant_code(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Is
     if is_rejected {
         return invalid_grant("the code was already used");
     }
-    let is_whose = code.grant.client == client && code.grant.issuer == asked.issuer;
-    if !is_whose || code.grant.resource != resource_url {
+    let belongs_to_client = code.grant.client == client && code.grant.issuer == token_request.issuer;
+    if !belongs_to_client || code.grant.resource != resource_url {
         return invalid_grant("the code was issued to another client, or for another resource");
     }
-    if asked.parameter("redirect_uri") != Some(&code.redirect_uri) {
+    if token_request.parameter("redirect_uri") != Some(&code.redirect_uri) {
         return invalid_grant("the redirect_uri differs from the authorization request");
     }
-    let verifier = asked.parameter("code_verifier").unwrap_or_default();
+    let verifier = token_request.parameter("code_verifier").unwrap_or_default();
     if !(43..=128).contains(&verifier.len()) || digest(verifier) != code.challenge {
         return invalid_grant("the code_verifier is wrong");
     }
-    if code.grant.key.is_some() && code.grant.key != asked.key {
+    if code.grant.key.is_some() && code.grant.key != token_request.key {
         return invalid_grant("the code is bound to another key");
     }
     let behaviour = &state.behaviour;
     let is_offline = !behaviour.is_enabled(Misbehavior::RefreshOffline)
         || grant.scopes.iter().any(|scope| scope == "offline_access");
-    Ok(Issued { grant, refresh: is_offline && !behaviour.is_enabled(Misbehavior::RefreshMissing) })
+    Ok(IssuedGrant { grant, refresh: is_offline && !behaviour.is_enabled(Misbehavior::RefreshMissing) })
 }
 
-fn grant_refresh(state: &mut AuthorityState, asked: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
-    let (client, kind) = authenticate(asked.shared, state, asked.issuer, asked.request)?;
+fn grant_refresh(
+    state: &mut AuthorityState,
+    token_request: &TokenRequest<'_>,
+) -> Result<IssuedGrant, OAuthFault> {
+    let (client, kind) =
+        authenticate(token_request.shared, state, token_request.issuer, token_request.request)?;
     let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
-    let resource_url = check_resource(asked.shared, state, asked.parameter("resource"))?;
-    let text = asked.parameter("refresh_token").unwrap_or_default().to_owned();
+    let resource_url = check_resource(token_request.shared, state, token_request.parameter("resource"))?;
+    let text = token_request.parameter("refresh_token").unwrap_or_default().to_owned();
     let (is_reusable, is_rejected) = (
         state.behaviour.is_enabled(Misbehavior::RefreshStays),
         state.behaviour.is_enabled(Misbehavior::RefreshRevoked),
     );
     let Some(token) = state.refresh_tokens.get_mut(&text) else { return invalid_grant("unknown token") };
     let mut grant = token.grant.clone();
-    if grant.client != client || grant.issuer != asked.issuer || grant.resource != resource_url {
+    if grant.client != client || grant.issuer != token_request.issuer || grant.resource != resource_url {
         return invalid_grant("the token was issued to another client, or for another resource");
     }
     if token.is_spent {
         state.record_reuse(grant.family);
         return invalid_grant("the token was already used; its family is revoked");
     }
-    if matches!(kind.proof, ClientProof::None) && grant.key != asked.key {
+    if matches!(kind.proof, RequiredClientAuth::None) && grant.key != token_request.key {
         return invalid_grant("the token is bound to another key");
     }
-    if let Some(scope) = asked.parameter("scope") {
-        let fewer = parse_scopes(Some(scope))?;
-        if !fewer.iter().all(|scope| grant.scopes.contains(scope)) {
+    if let Some(scope) = token_request.parameter("scope") {
+        let narrowed = parse_scopes(Some(scope))?;
+        if !narrowed.iter().all(|scope| grant.scopes.contains(scope)) {
             return Err(OAuthFault::new("invalid_scope", "a refresh must not request additional scopes"));
         }
-        grant.scopes = fewer;
+        grant.scopes = narrowed;
     }
     token.is_spent = !is_reusable;
     if is_rejected || state.is_revoked(grant.family) {
         return invalid_grant("the token is revoked");
     }
     state.observed.refreshes += 1;
-    grant.key.clone_from(&asked.key);
-    Ok(Issued { grant, refresh: !is_reusable })
+    grant.key.clone_from(&token_request.key);
+    Ok(IssuedGrant { grant, refresh: !is_reusable })
 }
 
 fn grant_client_credentials(
     state: &mut AuthorityState,
     request: &TokenRequest<'_>,
-) -> Result<Issued, OAuthFault> {
+) -> Result<IssuedGrant, OAuthFault> {
     let (client, kind) = authenticate(request.shared, state, request.issuer, request.request)?;
-    if matches!(kind.proof, ClientProof::None) {
+    if matches!(kind.proof, RequiredClientAuth::None) {
         return Err(OAuthFault::new("unauthorized_client", "the client has no secret"));
     }
     let resource = check_resource(request.shared, state, request.parameter("resource"))?;
@@ -178,15 +188,18 @@ fn grant_client_credentials(
 }
 
 /// Handles an assertion of another authority about a user or a workload.
-fn grant_assertion(state: &mut AuthorityState, request: &TokenRequest<'_>) -> Result<Issued, OAuthFault> {
+fn grant_assertion(
+    state: &mut AuthorityState,
+    request: &TokenRequest<'_>,
+) -> Result<IssuedGrant, OAuthFault> {
     let shared = request.shared;
     let invalid_grant = |text: &str| Err(OAuthFault::new("invalid_grant", text));
-    let own = shared.issuer(request.issuer);
+    let issuer_url = shared.issuer(request.issuer);
     let now = state.now().as_secs();
-    let is_good = |token: &ParsedToken<'_>| {
-        token.is_signed_by(&shared.key.jwk()) && token.has_audience(&[&own]) && token.is_unexpired(now)
+    let is_valid = |token: &ParsedToken<'_>| {
+        token.is_signed_by(&shared.key.jwk()) && token.has_audience(&[&issuer_url]) && token.is_unexpired(now)
     };
-    let token = request.parameter("assertion").and_then(ParsedToken::parse).filter(is_good);
+    let token = request.parameter("assertion").and_then(ParsedToken::parse).filter(is_valid);
     let Some(token) = token else { return invalid_grant("the assertion is invalid or has expired") };
     if token.header["typ"] != "oauth-id-jag+jwt" {
         if token.claim("iss") != shared.workload() {
@@ -223,8 +236,8 @@ fn grant_to_client(
     client: String,
     resource: String,
     scope: Option<&str>,
-) -> Result<Issued, OAuthFault> {
+) -> Result<IssuedGrant, OAuthFault> {
     let scopes = parse_scopes(scope)?;
     let (issuer, family, key) = (request.issuer, state.new_family(), request.key.clone());
-    Ok(Issued { grant: Grant { issuer, client, scopes, resource, family, key }, refresh: false })
+    Ok(IssuedGrant { grant: Grant { issuer, client, scopes, resource, family, key }, refresh: false })
 }

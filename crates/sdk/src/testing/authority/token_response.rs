@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::authorize::TERMINAL_ESCAPES;
 use super::clients::OAuthFault;
 use super::form;
-use super::http::{AuthorityReply, endless, html, redirect, reply as text_reply};
+use super::http::{AuthorityReply, endless_reply, html, redirect, reply as text_reply};
 use super::misbehavior::Misbehavior;
 use super::shared::{Access, AuthorityState, Grant, Refresh};
 use super::token::TokenRequest;
@@ -14,7 +14,7 @@ use super::token::TokenRequest;
 const OVERSIZED_TOKEN_BYTES: usize = 16 << 10;
 
 /// A grant, and whether it includes a refresh token.
-pub(super) struct Issued {
+pub(super) struct IssuedGrant {
     pub(super) grant: Grant,
     pub(super) refresh: bool,
 }
@@ -30,10 +30,10 @@ pub(super) fn misbehaving_response(
         state.has_failed_refresh = true;
         return Some(html(503));
     }
-    state.behaviour.misbehaviors.iter().find_map(|switch| {
-        Some(match switch {
-            Misbehavior::TokenEndless => endless(),
-            Misbehavior::TokenRedirects => redirect(307, &format!("{}/token", request.shared.canary)),
+    state.behaviour.misbehaviors.iter().find_map(|misbehavior| {
+        Some(match misbehavior {
+            Misbehavior::TokenEndless => endless_reply(),
+            Misbehavior::TokenRedirects => redirect(307, &format!("{}/token", request.shared.canary_url)),
             Misbehavior::TokenHtmlOk => html(200),
             Misbehavior::TokenHtmlError => html(500),
             Misbehavior::TokenError => OAuthFault::new("invalid_grant", TERMINAL_ESCAPES).reply(),
@@ -52,8 +52,8 @@ pub(super) fn misbehaving_response(
 }
 
 /// Issues access and refresh tokens and creates the token response.
-pub(super) fn issue_tokens(state: &mut AuthorityState, issued: Issued) -> AuthorityReply {
-    let Issued { mut grant, refresh } = issued;
+pub(super) fn issue_tokens(state: &mut AuthorityState, issued: IssuedGrant) -> AuthorityReply {
+    let IssuedGrant { mut grant, refresh } = issued;
     if state.behaviour.is_enabled(Misbehavior::ScopesFewer) {
         grant.scopes.retain(|scope| scope != "write");
     }
@@ -97,8 +97,8 @@ fn access_token(state: &mut AuthorityState) -> String {
 }
 
 fn misbehave(state: &AuthorityState, body: &mut Value) {
-    let changes = state.behaviour.misbehaviors.iter().filter_map(|switch| {
-        Some(match switch {
+    let changes = state.behaviour.misbehaviors.iter().filter_map(|misbehavior| {
+        Some(match misbehavior {
             Misbehavior::TokenMissing => ("access_token", Value::Null),
             Misbehavior::TokenTypeMissing => ("token_type", Value::Null),
             Misbehavior::TokenTypeUnknown => ("token_type", json!("mac")),

@@ -45,8 +45,8 @@ impl DelayQueue {
             let due = Instant::now() + delay;
             let due = state.queue.back().map_or(due, |(last, _)| due.max(*last));
             state.queue.push_back((due, message));
-            if let Some((_, held)) = state.reordered.take() {
-                state.queue.push_back((due, held));
+            if let Some((_, reordered_message)) = state.reordered.take() {
+                state.queue.push_back((due, reordered_message));
             }
             if std::mem::replace(&mut state.is_draining, true) {
                 return;
@@ -65,15 +65,15 @@ impl DelayQueue {
         state.last_reordered += 1;
         let number = state.last_reordered;
         state.reordered = Some((number, message));
-        let lane = self.clone();
+        let queue = self.clone();
         spawn(&self.runtime, async move {
             tokio::time::sleep(REORDER_TIMEOUT).await;
-            let held = {
-                let mut state = lock(&lane.state);
-                state.reordered.take_if(|(held, _)| *held == number)
+            let reordered_message = {
+                let mut state = lock(&queue.state);
+                state.reordered.take_if(|(reordered_message, _)| *reordered_message == number)
             };
-            if let Some((_, message)) = held {
-                lane.push(message, Duration::ZERO);
+            if let Some((_, message)) = reordered_message {
+                queue.push(message, Duration::ZERO);
             }
         });
     }

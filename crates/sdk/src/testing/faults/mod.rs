@@ -97,7 +97,7 @@ impl Faults {
     }
 
     /// Returns whether a connection was cut.
-    pub fn was_cut(&self) -> bool {
+    pub fn has_cut_connection(&self) -> bool {
         lock(&self.state).log.iter().any(|event| event.fault == Fault::Cut)
     }
 
@@ -119,9 +119,9 @@ impl Transport for Faults {
         lock(&self.state).started_at.get_or_insert_with(Instant::now);
         Box::pin(interceptor::open(&*self.transport, wire, |sides| {
             let runtime = Handle::current();
-            let (up, down) = (sides.clone(), sides.clone());
-            let to_server = DelayQueue::new(&runtime, move |message| up.to_server(message));
-            let to_client = DelayQueue::new(&runtime, move |message| down.to_client(message));
+            let (server_side, client_side) = (sides.clone(), sides.clone());
+            let to_server = DelayQueue::new(&runtime, move |message| server_side.to_server(message));
+            let to_client = DelayQueue::new(&runtime, move |message| client_side.to_client(message));
             FaultInjector { faults: self.clone(), endpoints: sides, to_server, to_client }
         }))
     }
@@ -140,28 +140,28 @@ struct FaultInjector {
 }
 
 impl FaultInjector {
-    fn inject(&self, direction: Direction, lane: &Arc<DelayQueue>, message: &[u8]) {
+    fn inject(&self, direction: Direction, queue: &Arc<DelayQueue>, message: &[u8]) {
         if self.endpoints.is_ended() {
             return; // in transit when the connection was cut
         }
         match self.faults.decide(direction, message) {
-            Fault::None => lane.push(message.to_vec(), Duration::ZERO),
-            Fault::Delay(time) => lane.push(message.to_vec(), time),
+            Fault::None => queue.push(message.to_vec(), Duration::ZERO),
+            Fault::Delay(time) => queue.push(message.to_vec(), time),
             Fault::Drop => {}
             Fault::Duplicate => {
-                lane.push(message.to_vec(), Duration::ZERO);
-                lane.push(message.to_vec(), Duration::ZERO);
+                queue.push(message.to_vec(), Duration::ZERO);
+                queue.push(message.to_vec(), Duration::ZERO);
             }
-            Fault::Reorder => lane.push_after_next(message.to_vec()),
+            Fault::Reorder => queue.push_after_next(message.to_vec()),
             Fault::Corrupt { at, byte } => {
                 let mut message = message.to_vec();
                 message[at] = byte;
-                lane.push(message, Duration::ZERO);
+                queue.push(message, Duration::ZERO);
             }
-            Fault::Truncate(length) => lane.push(message[..length].to_vec(), Duration::ZERO),
+            Fault::Truncate(length) => queue.push(message[..length].to_vec(), Duration::ZERO),
             Fault::Noise(noise) => {
-                lane.push(noise.as_bytes().to_vec(), Duration::ZERO);
-                lane.push(message.to_vec(), Duration::ZERO);
+                queue.push(noise.as_bytes().to_vec(), Duration::ZERO);
+                queue.push(message.to_vec(), Duration::ZERO);
             }
             Fault::Cut => self.endpoints.close(CUT_REASON),
         }

@@ -85,36 +85,36 @@ impl FaultRates {
 
     pub(super) fn decide(&self, random: &mut Random, length: usize) -> Fault {
         let mut roll = random.next_below(1_000);
-        let mut is = |rate: u16| {
+        let mut hits = |rate: u16| {
             let hit = roll < usize::from(rate);
             roll = roll.wrapping_sub(usize::from(rate));
             hit
         };
-        if is(self.delay) {
+        if hits(self.delay) {
             let millis = u64::try_from(1 + random.next_below(MAX_DELAY_MS)).unwrap_or(1);
             return Fault::Delay(Duration::from_millis(millis));
         }
-        if is(self.drop) {
+        if hits(self.drop) {
             return Fault::Drop;
         }
-        if is(self.duplicate) {
+        if hits(self.duplicate) {
             return Fault::Duplicate;
         }
-        if is(self.reorder) {
+        if hits(self.reorder) {
             return Fault::Reorder;
         }
-        if is(self.corrupt) && length > 0 {
+        if hits(self.corrupt) && length > 0 {
             let (at, byte) = (random.next_below(length), random.next().to_le_bytes()[0]);
             // A newline would split the message.
             return Fault::Corrupt { at, byte: if byte == b'\n' { b'#' } else { byte } };
         }
-        if is(self.truncate) && length > 0 {
+        if hits(self.truncate) && length > 0 {
             return Fault::Truncate(random.next_below(length));
         }
-        if is(self.noise) {
+        if hits(self.noise) {
             return Fault::Noise(NOISE_LINES[random.next_below(NOISE_LINES.len())]);
         }
-        if is(self.cut) { Fault::Cut } else { Fault::None }
+        if hits(self.cut) { Fault::Cut } else { Fault::None }
     }
 }
 

@@ -54,7 +54,7 @@ impl ChildState {
 pub(super) struct ChildHandle {
     shared: Arc<ChildState>,
     /// Closed when the I/O thread has finished.
-    done: watch::Receiver<()>,
+    io_thread_finished: watch::Receiver<()>,
 }
 
 impl TransportHandle for ChildHandle {
@@ -62,7 +62,7 @@ impl TransportHandle for ChildHandle {
         Box::pin(async move {
             self.shared.is_closing.store(true, Ordering::Release);
             self.shared.wake();
-            let mut done = self.done.clone();
+            let mut done = self.io_thread_finished.clone();
             while done.changed().await.is_ok() {}
         })
     }
@@ -79,19 +79,19 @@ impl Drop for ChildHandle {
 
 /// Starts the child on its I/O thread: starting blocks, and so may the environment callback.
 pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildHandle> {
-    let (opened, result) = oneshot::channel();
+    let (result_sender, result) = oneshot::channel();
     let runtime = Handle::try_current().ok();
     std::thread::Builder::new().name("linchpin-child".into()).spawn(move || {
         // Hooks and receivers may spawn tasks.
         let _in_runtime = runtime.as_ref().map(Handle::enter);
         match connect(&command, &wire) {
-            Ok((line, pump, done)) => {
+            Ok((line, io_thread, done)) => {
                 // If the opening future was dropped, the handle is returned here, and dropping it ends the child.
-                drop(opened.send(Ok(line)));
-                pump.run();
+                drop(result_sender.send(Ok(line)));
+                io_thread.run();
                 drop(done);
             }
-            Err(error) => drop(opened.send(Err(error))),
+            Err(error) => drop(result_sender.send(Err(error))),
         }
     })?;
     result.await.unwrap_or_else(|_| Err(io::Error::other("the thread that starts the server failed")))
@@ -101,9 +101,9 @@ fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildHandle, IoThread,
     let (wake_sender, wake_receiver) = UnixStream::pair()?;
     wake_sender.set_nonblocking(true)?;
     wake_receiver.set_nonblocking(true)?;
-    let SpawnedChild { mut child, stdin, marker: mark, control } = spawn(command)?;
+    let SpawnedChild { mut child, stdin, marker, control } = spawn(command)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let tree = ProcessTree::new(child, &mark, control);
+    let tree = ProcessTree::new(child, &marker, control);
     let shared = Arc::new(ChildState {
         wire: wire.clone(),
         input: StdinWriter::new(stdin),
@@ -114,9 +114,9 @@ fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildHandle, IoThread,
     });
     let (done, is_done) = watch::channel(());
     // From here on an early return ends the child.
-    let line = ChildHandle { shared: shared.clone(), done: is_done };
+    let line = ChildHandle { shared: shared.clone(), io_thread_finished: is_done };
     shared.input.set_nonblocking()?;
-    let pump = IoThread::new(command, shared.clone(), stdout, stderr, wake_receiver)?;
+    let io_thread = IoThread::new(command, shared.clone(), stdout, stderr, wake_receiver)?;
     // Weak, to avoid a cycle: the wire owns this callback, and the shared state owns the wire.
     let sender = Arc::downgrade(&shared);
     wire.on_outgoing(move || {
@@ -124,5 +124,5 @@ fn connect(command: &Command, wire: &Wire) -> io::Result<(ChildHandle, IoThread,
             shared.send();
         }
     });
-    Ok((line, pump, done))
+    Ok((line, io_thread, done))
 }

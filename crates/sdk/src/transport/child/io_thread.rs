@@ -45,7 +45,7 @@ enum ClosePhase {
     /// The last messages are being written.
     Flushing(Option<Instant>),
     /// The input is closed: a well-behaved child exits.
-    Ending(Option<Instant>),
+    InputClosed(Option<Instant>),
     /// `SIGTERM` was sent.
     Terminating(Option<Instant>),
     Closed,
@@ -57,7 +57,7 @@ impl IoThread {
         shared: Arc<ChildState>,
         stdout: Option<ChildStdout>,
         stderr: Option<ChildStderr>,
-        bell: UnixStream,
+        wakeup: UnixStream,
     ) -> io::Result<Self> {
         for descriptor in [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)] {
             descriptor.map_or(Ok(()), |descriptor| rustix::io::ioctl_fionbio(descriptor, true))?;
@@ -70,7 +70,7 @@ impl IoThread {
             shared,
             stdout,
             stderr,
-            wake: bell,
+            wake: wakeup,
             phase: ClosePhase::Open,
             has_exited: false,
             was_closed: false,
@@ -89,17 +89,17 @@ impl IoThread {
             Ok(()) => self.end_reason(status),
             Err(_) => "the connection failed: the receiver of its messages panicked".to_owned(),
         };
-        self.shared.wire.ended(&reason);
+        self.shared.wire.report_closed(&reason);
     }
 
     fn serve(&mut self) {
         while self.advance() != ClosePhase::Closed {
-            let [stdout, stderr, bell, exit, room] = self.wait();
-            if bell {
+            let [stdout, stderr, wakeup, exit, stdin_writable] = self.wait();
+            if wakeup {
                 // A short read drains it; remaining bytes wake the thread again.
                 let _ = self.wake.read(&mut [0; 64]);
             }
-            if room {
+            if stdin_writable {
                 self.shared.input.resume(&self.shared.wire);
             }
             if stderr {
@@ -124,7 +124,7 @@ impl IoThread {
                     self.was_closed = true;
                     self.shared.tree.record_descendants();
                 }
-                ClosePhase::Ending(_) => self.shared.input.close(),
+                ClosePhase::InputClosed(_) => self.shared.input.close(),
                 ClosePhase::Terminating(_) => {
                     // A child that has exited by itself may have left descendants, which may exit gracefully.
                     self.was_terminated |= !self.has_exited;
@@ -144,17 +144,17 @@ impl IoThread {
         match self.phase {
             _ if self.shared.is_dropped() => ClosePhase::Closed,
             ClosePhase::Open if self.has_exited => ClosePhase::Closed,
-            ClosePhase::Open if is_silent => ClosePhase::Ending(until),
+            ClosePhase::Open if is_silent => ClosePhase::InputClosed(until),
             ClosePhase::Open if self.shared.is_closing() => ClosePhase::Flushing(until),
             ClosePhase::Flushing(end) => {
-                let is_over = self.has_exited || is_silent || is_past(end);
-                let is_written = is_over || self.shared.input.close_when_written(&self.shared.wire);
-                if is_written { ClosePhase::Ending(until) } else { self.phase }
+                let is_finished = self.has_exited || is_silent || is_past(end);
+                let is_written = is_finished || self.shared.input.close_when_written(&self.shared.wire);
+                if is_written { ClosePhase::InputClosed(until) } else { self.phase }
             }
-            ClosePhase::Ending(_) | ClosePhase::Terminating(_) if self.has_exited && is_silent => {
+            ClosePhase::InputClosed(_) | ClosePhase::Terminating(_) if self.has_exited && is_silent => {
                 ClosePhase::Closed
             }
-            ClosePhase::Ending(end) if self.has_exited || is_past(end) => ClosePhase::Terminating(until),
+            ClosePhase::InputClosed(end) if self.has_exited || is_past(end) => ClosePhase::Terminating(until),
             ClosePhase::Terminating(end) if is_past(end) => ClosePhase::Closed,
             same => same,
         }
@@ -174,9 +174,10 @@ impl IoThread {
         let timeout = self.timeout().and_then(|left| Timespec::try_from(left).ok());
         // On an interrupt nothing is ready, and `poll` is called again.
         let failed = poll(&mut watched, timeout.as_ref()).is_err();
-        let [stdout, stderr, bell, exit, room] = watched.map(|one| !failed && !one.revents().is_empty());
+        let [stdout, stderr, wakeup, exit, stdin_writable] =
+            watched.map(|one| !failed && !one.revents().is_empty());
         let exit = exit || (self.must_poll_exit() && self.shared.tree.has_exited());
-        [stdout, stderr, bell, exit, room]
+        [stdout, stderr, wakeup, exit, stdin_writable]
     }
 
     /// Returns the poll entry of a descriptor. An absent one is replaced by the wake-up socket without events.
@@ -189,7 +190,9 @@ impl IoThread {
 
     fn timeout(&self) -> Option<Duration> {
         let until = match self.phase {
-            ClosePhase::Flushing(until) | ClosePhase::Ending(until) | ClosePhase::Terminating(until) => until,
+            ClosePhase::Flushing(until) | ClosePhase::InputClosed(until) | ClosePhase::Terminating(until) => {
+                until
+            }
             ClosePhase::Open | ClosePhase::Closed => None,
         };
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -209,7 +212,7 @@ impl IoThread {
         for _ in 0..max_reads {
             let Some(stdout) = &mut self.stdout else { return };
             let space = self.lines.space();
-            let room = space.len();
+            let stdin_writable = space.len();
             let Some(count) = read(stdout, space) else { return };
             self.lines.advance(count);
             while let Some(line) = self.lines.next_line() {
@@ -225,7 +228,7 @@ impl IoThread {
                 self.stdout = None;
             }
             // After the exit of the child, read on until the output has ended, too.
-            if count < room && !self.has_exited {
+            if count < stdin_writable && !self.has_exited {
                 return;
             }
         }
@@ -295,9 +298,9 @@ fn receive(shared: &ChildState, hook: Option<&Hook>, line: &[u8]) {
 }
 
 /// Returns the number of bytes read, 0 at the end, `None` if nothing is available. A failed stream counts as ended.
-fn read(stream: &mut impl Read, into: &mut [u8]) -> Option<usize> {
+fn read(stream: &mut impl Read, buffer: &mut [u8]) -> Option<usize> {
     loop {
-        match stream.read(into) {
+        match stream.read(buffer) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
             result => return Some(result.unwrap_or(0)),

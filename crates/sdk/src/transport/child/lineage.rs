@@ -25,7 +25,7 @@ pub struct Lineage(Arc<str>);
 impl Lineage {
     /// Creates a lineage with a new unique marker.
     pub fn unique() -> Self {
-        Lineage(new_mark().into())
+        Lineage(new_marker().into())
     }
 
     /// Parses the text form of a lineage. Returns `None` for other texts.
@@ -44,11 +44,14 @@ impl Lineage {
     /// they have exited, at most two seconds, and returns their number. On systems other than Linux it finds no
     /// processes and does nothing.
     pub fn kill(&self) -> usize {
-        let mut census = ProcessFinder::with_marker(&self.0);
-        if !kill_all(&mut census, Instant::now() + KILL_TIMEOUT, MAX_RESCANS, |_| ()) {
-            tracing::warn!(refused = census.not_permitted(), "failed to end processes started by servers");
+        let mut finder = ProcessFinder::with_marker(&self.0);
+        if !kill_all(&mut finder, Instant::now() + KILL_TIMEOUT, MAX_RESCANS, |_| ()) {
+            tracing::warn!(
+                refused = finder.not_permitted_count(),
+                "failed to end processes started by servers"
+            );
         }
-        census.killed()
+        finder.killed_count()
     }
 }
 
@@ -58,7 +61,7 @@ impl fmt::Display for Lineage {
     }
 }
 
-pub(super) fn new_mark() -> String {
+pub(super) fn new_marker() -> String {
     format!("{}-{}", std::process::id(), &random_id()[..16])
 }
 

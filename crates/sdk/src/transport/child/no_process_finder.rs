@@ -6,9 +6,9 @@ use rustix::process::Pid;
 
 pub(super) struct ProcessFinder;
 
-pub(super) struct ScanResult {
+pub(super) struct ProcessScan {
     pub(super) alive: Vec<Process>,
-    pub(super) is_root_ours: bool,
+    pub(super) is_root_alive: bool,
     pub(super) is_incomplete: bool,
 }
 
@@ -25,8 +25,8 @@ impl ProcessFinder {
         ProcessFinder
     }
 
-    pub(super) fn scan(&mut self) -> ScanResult {
-        ScanResult { alive: Vec::new(), is_root_ours: true, is_incomplete: false }
+    pub(super) fn scan(&mut self) -> ProcessScan {
+        ProcessScan { alive: Vec::new(), is_root_alive: true, is_incomplete: false }
     }
 
     pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {

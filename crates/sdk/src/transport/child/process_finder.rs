@@ -25,18 +25,18 @@ pub(super) struct ProcessFinder {
     /// Marker in the environment of the processes. Empty: no process carries it.
     marker: String,
     /// Members found before. Their descendants are members too, even after they have lost their parents.
-    known: HashSet<(i32, u64)>,
+    known_members: HashSet<(i32, u64)>,
     killed: HashSet<(i32, u64)>,
     /// Members that may not be killed, such as a program that runs as another user.
     not_permitted: HashSet<(i32, u64)>,
 }
 
 /// Processes of a child that one scan of `/proc` found.
-pub(super) struct ScanResult {
+pub(super) struct ProcessScan {
     pub(super) alive: Vec<Process>,
     /// Whether the child's pid still names it and its process group. A program that waits for all its children
     /// itself may have reaped it.
-    pub(super) is_root_ours: bool,
+    pub(super) is_root_alive: bool,
     /// A process was in the middle of `exec`, so its environment could not be read.
     pub(super) is_incomplete: bool,
 }
@@ -50,21 +50,21 @@ enum Membership {
 impl ProcessFinder {
     /// Creates a finder for a child. `root` must not have been waited for: until then, its pid and its process group
     /// cannot be reused.
-    pub(super) fn new(root: Pid, mark: &str) -> Self {
+    pub(super) fn new(root: Pid, marker: &str) -> Self {
         let root = root.as_raw_pid();
         let root_start = proc_table::find(root).map_or(0, |process| process.start);
-        ProcessFinder { root_pid: Some(root), root_start, ..Self::with_marker(mark) }
+        ProcessFinder { root_pid: Some(root), root_start, ..Self::with_marker(marker) }
     }
 
     /// Creates a finder for all processes that carry the marker.
-    pub(super) fn with_marker(mark: &str) -> Self {
+    pub(super) fn with_marker(marker: &str) -> Self {
         ProcessFinder {
             own_pid: rustix::process::getpid().as_raw_pid(),
             root_pid: None,
             root_start: 0,
             includes_descendants: false,
-            marker: mark.to_owned(),
-            known: HashSet::new(),
+            marker: marker.to_owned(),
+            known_members: HashSet::new(),
             killed: HashSet::new(),
             not_permitted: HashSet::new(),
         }
@@ -76,19 +76,20 @@ impl ProcessFinder {
     }
 
     /// Scans the process table once.
-    pub(super) fn scan(&mut self) -> ScanResult {
+    pub(super) fn scan(&mut self) -> ProcessScan {
         let table = proc_table::all();
         let is_root = |process: &Process| self.root_pid == Some(process.id);
-        let is_other = |process: &Process| is_root(process) && process.start != self.root_start;
-        let is_root_ours = self.root_pid.is_some() && (self.root_start == 0 || !table.iter().any(is_other));
+        let is_reused_pid = |process: &Process| is_root(process) && process.start != self.root_start;
+        let is_root_ours =
+            self.root_pid.is_some() && (self.root_start == 0 || !table.iter().any(is_reused_pid));
         let (mut members, mut others) = (Vec::new(), Vec::new());
-        let mut unclear = Vec::new();
+        let mut undecided = Vec::new();
         for process in table {
             if process.start < self.root_start || process.id == self.own_pid {
                 continue;
             }
             let is_in_group = is_root(&process) || self.root_pid == Some(process.group);
-            if (is_root_ours && is_in_group) || self.known.contains(&identity(&process)) {
+            if (is_root_ours && is_in_group) || self.known_members.contains(&identity(&process)) {
                 members.push(process);
                 continue;
             }
@@ -96,14 +97,14 @@ impl ProcessFinder {
                 Membership::Member => members.push(process),
                 Membership::None => others.push(process),
                 Membership::Unknown => {
-                    unclear.push(process.id);
+                    undecided.push(process.id);
                     others.push(process);
                 }
             }
         }
         loop {
-            let this = self.includes_descendants.then_some(self.own_pid);
-            let parents: HashSet<_> = members.iter().map(|member| member.id).chain(this).collect();
+            let own_process = self.includes_descendants.then_some(self.own_pid);
+            let parents: HashSet<_> = members.iter().map(|member| member.id).chain(own_process).collect();
             let (children, rest): (Vec<_>, Vec<_>) =
                 others.into_iter().partition(|process| parents.contains(&process.parent));
             others = rest;
@@ -112,10 +113,10 @@ impl ProcessFinder {
             }
             members.extend(children);
         }
-        self.known.extend(members.iter().map(identity));
+        self.known_members.extend(members.iter().map(identity));
         members.retain(|member| member.is_alive && !self.not_permitted.contains(&identity(member)));
-        let is_unclear = others.iter().any(|process| unclear.contains(&process.id));
-        ScanResult { alive: members, is_root_ours, is_incomplete: is_unclear }
+        let has_undecided = others.iter().any(|process| undecided.contains(&process.id));
+        ProcessScan { alive: members, is_root_alive: is_root_ours, is_incomplete: has_undecided }
     }
 
     fn membership(&self, process: &Process) -> Membership {
@@ -153,12 +154,12 @@ impl ProcessFinder {
     }
 
     /// Returns the number of killed processes.
-    pub(super) fn killed(&self) -> usize {
+    pub(super) fn killed_count(&self) -> usize {
         self.killed.len()
     }
 
     /// Returns the number of processes that could not be killed for lack of permission.
-    pub(super) fn not_permitted(&self) -> usize {
+    pub(super) fn not_permitted_count(&self) -> usize {
         self.not_permitted.len()
     }
 }
@@ -182,11 +183,11 @@ fn identity(process: &Process) -> (i32, u64) {
 }
 
 /// Returns whether the environment lists the marker.
-fn has_marker(environment: &[u8], mark: &str) -> bool {
+fn has_marker(environment: &[u8], marker: &str) -> bool {
     let variables = environment.split(|byte| *byte == 0);
     let lineages = variables
         .filter_map(|variable| variable.strip_prefix(LINEAGE_VARIABLE.as_bytes())?.strip_prefix(b"="));
-    lineages.flat_map(|lineage| lineage.split(|byte| *byte == b':')).any(|one| one == mark.as_bytes())
+    lineages.flat_map(|lineage| lineage.split(|byte| *byte == b':')).any(|one| one == marker.as_bytes())
 }
 
 #[cfg(test)]
@@ -195,15 +196,16 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_to_another_process_is_no_evidence() {
-        let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let mut census = ProcessFinder::new(Pid::from_child(&stranger), "1-a");
-        let found = census.scan();
-        assert!(found.is_root_ours && found.alive.len() == 1);
-        let mut later = ProcessFinder { root_start: census.root_start - 1, known: HashSet::new(), ..census };
+        let mut unrelated = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut finder = ProcessFinder::new(Pid::from_child(&unrelated), "1-a");
+        let found = finder.scan();
+        assert!(found.is_root_alive && found.alive.len() == 1);
+        let mut later =
+            ProcessFinder { root_start: finder.root_start - 1, known_members: HashSet::new(), ..finder };
         let found = later.scan();
-        assert!(!found.is_root_ours && found.alive.is_empty());
-        stranger.kill().unwrap();
-        stranger.wait().unwrap();
+        assert!(!found.is_root_alive && found.alive.is_empty());
+        unrelated.kill().unwrap();
+        unrelated.wait().unwrap();
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::process_finder::{ProcessFinder, ScanResult, exit_fd};
+use super::process_finder::{ProcessFinder, ProcessScan, exit_fd};
 use super::supervisor::Control;
 use crate::lock::lock;
 
@@ -33,7 +33,7 @@ pub(super) struct ProcessTree {
 
 struct TreeState {
     child: Child,
-    census: ProcessFinder,
+    finder: ProcessFinder,
     end: Option<TreeEnd>,
 }
 
@@ -44,14 +44,14 @@ struct TreeEnd {
 
 impl ProcessTree {
     /// Creates a tree. `mark` is the marker in the environment of the child and its descendants.
-    pub(super) fn new(child: Child, mark: &str, control: Option<Control>) -> Self {
+    pub(super) fn new(child: Child, marker: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
-        let census = ProcessFinder::new(root, mark);
+        let finder = ProcessFinder::new(root, marker);
         ProcessTree {
             root,
             exit_fd: exit_fd(root),
             control,
-            state: Mutex::new(TreeState { child, census, end: None }),
+            state: Mutex::new(TreeState { child, finder, end: None }),
         }
     }
 
@@ -72,7 +72,7 @@ impl ProcessTree {
     pub(super) fn record_descendants(&self) {
         let mut state = lock(&self.state);
         if state.end.is_none() && self.control.is_none() {
-            state.census.scan();
+            state.finder.scan();
         }
     }
 
@@ -82,7 +82,7 @@ impl ProcessTree {
             return control.terminate();
         }
         let mut state = lock(&self.state);
-        if state.end.is_none() && state.census.scan().is_root_ours {
+        if state.end.is_none() && state.finder.scan().is_root_alive {
             let _ = kill_process_group(self.root, Signal::TERM);
         }
     }
@@ -95,22 +95,22 @@ impl ProcessTree {
             if let Some(end) = state.end {
                 return end.status;
             }
-            let TreeState { child, census, end } = &mut *state;
+            let TreeState { child, finder, end } = &mut *state;
             if let Some(status) = self.control.as_ref().and_then(|control| control.kill_all(KILL_TIMEOUT)) {
                 self.reap(child, Instant::now() + KILL_TIMEOUT);
                 *end = Some(TreeEnd { status: Some(status) });
                 return Some(status);
             }
             let until = Instant::now() + KILL_TIMEOUT;
-            let is_clean = kill_all(census, until, MAX_RESCANS, |found| {
-                if found.is_root_ours {
+            let is_clean = kill_all(finder, until, MAX_RESCANS, |found| {
+                if found.is_root_alive {
                     // All at once, so that no process of the group can start another one in between.
                     let _ = kill_process_group(self.root, Signal::KILL);
                     let _ = child.kill();
                 }
             });
             let status = self.reap(child, until);
-            (*end.insert(TreeEnd { status }), (!is_clean).then(|| census.not_permitted()))
+            (*end.insert(TreeEnd { status }), (!is_clean).then(|| finder.not_permitted_count()))
         };
         if let Some(refused) = not_permitted {
             let process = self.root.as_raw_pid();
@@ -131,25 +131,25 @@ impl ProcessTree {
 /// `unclear` is how often to repeat a scan because of a process in the middle of `exec`; `first` is called after
 /// every scan, before processes are killed.
 pub(super) fn kill_all(
-    census: &mut ProcessFinder,
+    finder: &mut ProcessFinder,
     until: Instant,
     max_rescans: usize,
-    mut before_kill: impl FnMut(&ScanResult),
+    mut before_kill: impl FnMut(&ProcessScan),
 ) -> bool {
     let mut rescans = 0;
     for _ in 0..MAX_SCANS + max_rescans {
         // Scan before killing: when its parent exits, a process loses the evidence of its descent.
-        let found = census.scan();
+        let found = finder.scan();
         before_kill(&found);
         if found.alive.is_empty() {
             if !found.is_incomplete || rescans == max_rescans || Instant::now() >= until {
-                return census.not_permitted() == 0;
+                return finder.not_permitted_count() == 0;
             }
             rescans += 1;
             std::thread::sleep(RESCAN_DELAY);
             continue;
         }
-        let killed: Vec<_> = found.alive.iter().map(|member| census.kill(member)).collect();
+        let killed: Vec<_> = found.alive.iter().map(|member| finder.kill(member)).collect();
         for descriptor in &killed {
             match descriptor {
                 Some(descriptor) => drop(wait(descriptor.as_fd(), until)),
@@ -160,7 +160,7 @@ pub(super) fn kill_all(
             break;
         }
     }
-    census.scan().alive.is_empty() && census.not_permitted() == 0
+    finder.scan().alive.is_empty() && finder.not_permitted_count() == 0
 }
 
 /// Waits for the exit of a process. Returns whether it exited in time.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 
-use super::lineage::{LINEAGE_VARIABLE, new_mark};
+use super::lineage::{LINEAGE_VARIABLE, new_marker};
 use super::supervisor::{self, Control, SUPERVISE};
 use super::{Command, Lineage};
 
@@ -21,7 +21,7 @@ pub(super) struct SpawnedChild {
 }
 
 pub(super) fn spawn(command: &Command) -> io::Result<SpawnedChild> {
-    let marker = new_mark();
+    let marker = new_marker();
     let mut process = match &command.supervisor {
         Some(supervisor) if cfg!(target_os = "linux") => {
             let mut process = std::process::Command::new(supervisor);
@@ -56,9 +56,9 @@ pub(super) fn spawn(command: &Command) -> io::Result<SpawnedChild> {
 
 /// Returns the markers of this process, the lineage and the new marker: a server that starts servers belongs, with
 /// all of them, to the process that started it.
-fn lineage(of: Option<&Lineage>, marker: &str) -> OsString {
+fn lineage(parent_lineage: Option<&Lineage>, marker: &str) -> OsString {
     let mut lineage = std::env::var_os(LINEAGE_VARIABLE).unwrap_or_default();
-    for marker in of.map(Lineage::as_str).into_iter().chain([marker]) {
+    for marker in parent_lineage.map(Lineage::as_str).into_iter().chain([marker]) {
         if !lineage.is_empty() {
             lineage.push(":");
         }
@@ -77,18 +77,22 @@ fn provided_environment(command: &Command) -> io::Result<Vec<(String, String)>> 
 }
 
 fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
-    let shown = directory.display();
+    let directory_text = directory.display();
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(start_error(
             command,
             ErrorKind::NotADirectory,
-            &format!("the working directory {shown} is not a directory; set another one with `current_dir`"),
+            &format!(
+                "the working directory {directory_text} is not a directory; set another one with `current_dir`"
+            ),
         )),
         Err(error) => Err(start_error(
             command,
             error.kind(),
-            &format!("the working directory {shown} cannot be used ({error}); create it, or set another one"),
+            &format!(
+                "the working directory {directory_text} cannot be used ({error}); create it, or set another one"
+            ),
         )),
     }
 }

@@ -26,8 +26,8 @@ impl StderrTail {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
             let more = text.unwrap_or(piece);
-            let room = MAX_LINE_LEN - self.line.len();
-            self.line.extend_from_slice(&more[..more.len().min(room)]);
+            let available = MAX_LINE_LEN - self.line.len();
+            self.line.extend_from_slice(&more[..more.len().min(available)]);
             if text.is_some() {
                 hook.call(&self.line);
                 self.line.clear();
@@ -78,41 +78,41 @@ mod tests {
     fn lines_are_cut_and_the_end_is_kept() {
         let sanitize = Arc::new(Mutex::new(Vec::new()));
         let show = sanitize.clone();
-        let mut words =
+        let mut tail =
             StderrTail::new(Some(Hook::new(move |line| show.lock().unwrap().push(line.to_owned()))));
-        assert_eq!(words.tail(), None);
-        words.push(b"one\r\ntw");
-        words.push(b"o\n\n");
-        assert_eq!(words.tail().unwrap(), "one\ntwo");
+        assert_eq!(tail.tail(), None);
+        tail.push(b"one\r\ntw");
+        tail.push(b"o\n\n");
+        assert_eq!(tail.tail().unwrap(), "one\ntwo");
         let long = "x".repeat(MAX_LINE_LEN + 1);
-        words.push(long.as_bytes());
-        words.push(b"not shown\nlast");
-        words.finish();
+        tail.push(long.as_bytes());
+        tail.push(b"not shown\nlast");
+        tail.finish();
         assert_eq!(*sanitize.lock().unwrap(), ["one", "two", "", &long[1..], "last"]);
-        let last = words.tail().unwrap();
+        let last = tail.tail().unwrap();
         assert!(last.starts_with("…x") && last.ends_with("not shown\nlast"), "{last}");
         assert_eq!(last.len(), TAIL_BYTES + "…".len());
     }
 
     #[test]
     fn terminals_are_told_nothing() {
-        let mut words = StderrTail::new(None);
-        words.push(b"\x1b[2Jgone\rhidden\x07");
-        assert_eq!(words.tail().unwrap(), "\u{FFFD}[2Jgone\u{FFFD}hidden\u{FFFD}");
+        let mut tail = StderrTail::new(None);
+        tail.push(b"\x1b[2Jgone\rhidden\x07");
+        assert_eq!(tail.tail().unwrap(), "\u{FFFD}[2Jgone\u{FFFD}hidden\u{FFFD}");
     }
 
     #[test]
     fn a_character_is_not_cut_in_two() {
-        let mut words = StderrTail::new(None);
-        words.push("ä".repeat(TAIL_BYTES).as_bytes());
-        words.push(b"!");
-        assert_eq!(words.tail().unwrap(), format!("…{}!", "ä".repeat(TAIL_BYTES / 2 - 1)));
+        let mut tail = StderrTail::new(None);
+        tail.push("ä".repeat(TAIL_BYTES).as_bytes());
+        tail.push(b"!");
+        assert_eq!(tail.tail().unwrap(), format!("…{}!", "ä".repeat(TAIL_BYTES / 2 - 1)));
     }
 
     #[test]
     fn a_hook_may_panic() {
-        let mut words = StderrTail::new(Some(Hook::new(|_| panic!("by a hook, on purpose"))));
-        words.push(b"one\ntwo\n");
-        assert_eq!(words.tail().unwrap(), "one\ntwo");
+        let mut tail = StderrTail::new(Some(Hook::new(|_| panic!("by a hook, on purpose"))));
+        tail.push(b"one\ntwo\n");
+        assert_eq!(tail.tail().unwrap(), "one\ntwo");
     }
 }

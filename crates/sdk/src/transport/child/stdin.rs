@@ -111,9 +111,9 @@ impl StdinWriter {
     }
 
     fn write(&self, pipe: &mut Pipe) -> WriteProgress {
-        let written = pipe.write();
-        self.is_blocked.store(written.is_blocked(), Ordering::Release);
-        written
+        let progress = pipe.write();
+        self.is_blocked.store(progress.is_blocked(), Ordering::Release);
+        progress
     }
 }
 

@@ -100,8 +100,8 @@ fn receive(control: &UnixStream) -> io::Result<(OsString, OwnedFd)> {
     let mut lineage = vec![0; MAX_LINEAGE_LEN];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut into = [IoSliceMut::new(&mut lineage)];
-    let count = recvmsg(control, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    let mut buffers = [IoSliceMut::new(&mut lineage)];
+    let count = recvmsg(control, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
     lineage.truncate(count);
     let mut input = None;
     for message in ancillary.drain() {
@@ -141,8 +141,8 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    let orders = control.try_clone()?;
-    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || handle_orders(&orders))?;
+    let commands = control.try_clone()?;
+    std::thread::Builder::new().name("linchpin-orders".into()).spawn(move || handle_orders(&commands))?;
     // Everything that can fail comes before this: from here on the server must be supervised.
     let started = command.spawn();
     drop(command); // it has the server's pipes
@@ -168,10 +168,10 @@ fn reap(server: Pid) -> i32 {
     let mut status = 0;
     loop {
         match wait(WaitOptions::empty()) {
-            Ok(Some((process, ended))) if process == server => {
-                status = ended.as_raw();
-                let ending = std::thread::Builder::new().name("linchpin-ending".into());
-                if ending.spawn(end_descendants).is_err() {
+            Ok(Some((process, exit_status))) if process == server => {
+                status = exit_status.as_raw();
+                let terminator = std::thread::Builder::new().name("linchpin-ending".into());
+                if terminator.spawn(end_descendants).is_err() {
                     kill_all(&mut ProcessFinder::descendants(), Instant::now() + KILL_TIMEOUT, 0, |_| ());
                 }
             }

@@ -68,7 +68,7 @@ impl HttpConnection {
     }
 }
 
-fn auth_rejection(response: &Response<ResponseBody>, mark: u64) -> Option<AuthRejection> {
+fn auth_rejection(response: &Response<ResponseBody>, generation: u64) -> Option<AuthRejection> {
     let status = response.status();
     if status != StatusCode::UNAUTHORIZED && status != StatusCode::FORBIDDEN {
         return None;
@@ -76,7 +76,7 @@ fn auth_rejection(response: &Response<ResponseBody>, mark: u64) -> Option<AuthRe
     let values = response.headers().get_all(WWW_AUTHENTICATE).iter();
     let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     let challenge = Challenge::parse(values.iter().map(|value| &**value));
-    Some(AuthRejection { status: status.as_u16(), challenge, generation: mark })
+    Some(AuthRejection { status: status.as_u16(), challenge, generation })
 }
 
 /// Describes the challenge, without values that the server chooses.

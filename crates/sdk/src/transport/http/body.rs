@@ -22,7 +22,7 @@ pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 #[derive(Debug)]
 pub(super) enum ResponseError {
     /// The connection was cut or idle for too long; the text names the reason.
-    Cut(String),
+    ConnectionLost(String),
     TooLarge,
 }
 
@@ -56,11 +56,16 @@ impl ResponseReader {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx));
             let Ok(frame) = tokio::time::timeout(self.idle_timeout, frame).await else {
-                return Err(ResponseError::Cut(format!("the server was silent for {:?}", self.idle_timeout)));
+                return Err(ResponseError::ConnectionLost(format!(
+                    "the server was silent for {:?}",
+                    self.idle_timeout
+                )));
             };
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(ResponseError::Cut(format!("the connection broke: {error}"))),
+                Some(Err(error)) => {
+                    return Err(ResponseError::ConnectionLost(format!("the connection broke: {error}")));
+                }
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data()
                         && !data.is_empty()
@@ -79,7 +84,7 @@ impl ResponseReader {
             let next = match self.next().await {
                 Ok(next) => next,
                 // The stream was cut before its first event.
-                Err(ResponseError::Cut(_)) if is_event_stream => {
+                Err(ResponseError::ConnectionLost(_)) if is_event_stream => {
                     self.buffered = read.freeze();
                     return Ok(ResponseBodyKind::Events);
                 }
@@ -135,9 +140,9 @@ impl ResponseReader {
     pub(super) async fn read_start(mut self, limit: usize) -> Bytes {
         let mut read = BytesMut::new();
         while let Ok(Some(next)) = self.next().await {
-            let room = limit - read.len();
-            read.extend_from_slice(&next[..next.len().min(room)]);
-            if next.len() >= room {
+            let available = limit - read.len();
+            read.extend_from_slice(&next[..next.len().min(available)]);
+            if next.len() >= available {
                 break;
             }
         }
@@ -156,8 +161,13 @@ fn kind(read: &[u8], is_event_stream: bool, is_end: bool) -> Option<ResponseBody
         [b'{' | b'[', ..] => Some(ResponseBodyKind::Json),
         _ if is_event_stream => Some(ResponseBodyKind::Events),
         start => {
-            let has = |field: &[u8]| start.starts_with(field);
-            if has(b":") || has(b"data:") || has(b"event:") || has(b"id:") || has(b"retry:") {
+            let starts_with_field = |field: &[u8]| start.starts_with(field);
+            if starts_with_field(b":")
+                || starts_with_field(b"data:")
+                || starts_with_field(b"event:")
+                || starts_with_field(b"id:")
+                || starts_with_field(b"retry:")
+            {
                 Some(ResponseBodyKind::Events)
             } else {
                 (is_end || start.len() >= DETECTION_BYTES).then_some(ResponseBodyKind::Other)
@@ -170,7 +180,7 @@ impl ResponseError {
     /// Converts it into the error of the request.
     pub(super) fn into_error(self, limit: usize) -> CallError {
         match self {
-            ResponseError::Cut(reason) => CallError::Lost(reason.into()),
+            ResponseError::ConnectionLost(reason) => CallError::Lost(reason.into()),
             ResponseError::TooLarge => errors::body_too_large(limit),
         }
     }

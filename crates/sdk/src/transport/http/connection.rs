@@ -57,10 +57,10 @@ impl HttpConnection {
             tool_headers: ToolHeaderMap::default(),
             outgoing_lock: Mutex::new(()),
         });
-        let carrier: Weak<HttpConnection> = Arc::downgrade(&link);
-        link.wire.carried_by(carrier.clone() as Weak<dyn PerRequestTransport>);
+        let transport: Weak<HttpConnection> = Arc::downgrade(&link);
+        link.wire.set_per_request(transport.clone() as Weak<dyn PerRequestTransport>);
         link.wire
-            .on_outgoing(move || carrier.upgrade().into_iter().for_each(|link| link.dispatch_outgoing()));
+            .on_outgoing(move || transport.upgrade().into_iter().for_each(|link| link.dispatch_outgoing()));
         link
     }
 
@@ -68,8 +68,8 @@ impl HttpConnection {
     pub(super) fn dispatch_outgoing(self: &Arc<Self>) {
         while self.wire.has_outgoing() && !self.send_queue.is_full() {
             let _turn = match self.outgoing_lock.try_lock() {
-                Ok(turn) => turn,
-                Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+                Ok(permit) => permit,
+                Err(TryLockError::Poisoned(permit)) => permit.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
             let mut lines = Vec::new();
@@ -88,12 +88,14 @@ impl HttpConnection {
             return;
         }
         self.report_message(Direction::Sent, &line);
-        let agreed = self.wire.revision();
-        let outgoing = message::classify(&line, agreed, &mut lock(&self.state), &self.tool_headers);
+        let revision = self.wire.revision();
+        let outgoing = message::classify(&line, revision, &mut lock(&self.state), &self.tool_headers);
         match outgoing {
             OutgoingMessage::Request(request) => self.start_request(*request),
             // In the stateless era, closing the stream of a request cancels it.
-            OutgoingMessage::Cancel(id) if agreed.is_some_and(|agreed| agreed.era() == Era::Stateless) => {
+            OutgoingMessage::Cancel(id)
+                if revision.is_some_and(|revision| revision.era() == Era::Stateless) =>
+            {
                 self.abort(&id);
             }
             OutgoingMessage::Cancel(id) => {
@@ -120,17 +122,17 @@ impl HttpConnection {
             }
             state.in_flight.insert(id.clone(), None);
         }
-        let mut done = InFlightGuard { link: self.clone(), id: id.clone(), is_finished: false };
+        let mut done = InFlightGuard { connection: self.clone(), id: id.clone(), is_finished: false };
         let task = spawn_abortable(&self.runtime, async move {
             // Boxed: the runtime moves a task several times before it runs, and this future is large.
-            let answered = Box::pin(done.link.exchange(&request)).await;
-            if let Err(error) = answered {
-                done.link.fail_request(&request, error);
+            let outcome = Box::pin(done.connection.exchange(&request)).await;
+            if let Err(error) = outcome {
+                done.connection.fail_request(&request, error);
             }
             done.mark_finished();
         });
         match lock(&self.state).in_flight.get_mut(&id) {
-            Some(under_way) => *under_way = Some(task),
+            Some(renewal_task) => *renewal_task = Some(task),
             None => task.abort(), // already finished or cancelled
         }
     }
@@ -161,7 +163,7 @@ impl HttpConnection {
             (std::mem::take(&mut state.in_flight), [state.listen_task.take(), state.renewal_task.take()])
         };
         tasks.into_values().chain(others).flatten().for_each(|task| task.abort());
-        self.wire.ended(reason);
+        self.wire.report_closed(reason);
     }
 
     /// Reports a message to the message callback.
@@ -204,9 +206,9 @@ impl HttpConnection {
         headers.insert(header_names::SESSION_ID, session);
         headers.remove(CONTENT_TYPE);
         // The server may refuse to end the session, or be unreachable.
-        let ended =
+        let closed =
             tokio::time::timeout(CLOSE_TIMEOUT, self.send(::http::Method::DELETE, &headers, Bytes::new()));
-        if let Ok(Err(error)) = ended.await {
+        if let Ok(Err(error)) = closed.await {
             self.report_diagnostic(|| format!("failed to end the session: {error}"));
         }
     }
@@ -214,7 +216,7 @@ impl HttpConnection {
 
 /// Removes a request from the requests in flight when it finishes or is dropped.
 struct InFlightGuard {
-    link: Arc<HttpConnection>,
+    connection: Arc<HttpConnection>,
     id: Id<'static>,
     is_finished: bool,
 }
@@ -227,9 +229,9 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let was_in_flight = lock(&self.link.state).in_flight.remove(&self.id).is_some();
+        let was_in_flight = lock(&self.connection.state).in_flight.remove(&self.id).is_some();
         if was_in_flight && !self.is_finished {
-            self.link
+            self.connection
                 .wire
                 .fail(&self.id, CallError::Lost("the runtime of the connection has shut down".into()));
         }
@@ -282,7 +284,7 @@ mod tests {
             true
         }
         fn too_long(&self) {}
-        fn ended(&self, _: &str) {}
+        fn on_closed(&self, _: &str) {}
     }
 
     /// The future is allocated and moved for every request.

@@ -52,7 +52,7 @@ pub(super) struct ResumeState {
 pub(super) enum StreamEnd {
     /// The message that ends the stream arrived.
     Done,
-    Cut(String),
+    ConnectionLost(String),
     /// The stream cannot be read further.
     Failed(CallError),
 }
@@ -88,12 +88,12 @@ impl ResumeState {
         let Some(id) = event.id.filter(|_| event.has_id) else { return true };
         let mut hasher = DefaultHasher::new();
         id.hash(&mut hasher);
-        let mark = hasher.finish();
-        if self.earlier_events.contains(&mark) {
+        let event_hash = hasher.finish();
+        if self.earlier_events.contains(&event_hash) {
             return false;
         }
         if self.current_events.len() < MAX_REMEMBERED_EVENTS {
-            self.current_events.push(mark);
+            self.current_events.push(event_hash);
         }
         true
     }
@@ -103,22 +103,22 @@ impl ResumeState {
     pub(super) fn next_delay(&mut self, max: usize) -> Option<Duration> {
         let had_message = std::mem::take(&mut self.has_message);
         // A long connection without messages is not a failure.
-        let lasted = self.opened_at.take().is_some_and(|since| since.elapsed() >= STABLE_AFTER);
+        let was_stable = self.opened_at.take().is_some_and(|since| since.elapsed() >= STABLE_AFTER);
         // Nor is a connection with only an event id, if the server requests long delays: it expects to be polled.
         let polled =
             !self.current_events.is_empty() && self.retry.is_some_and(|retry| retry >= RETRY_BACKOFF.1);
-        self.reconnects = if had_message || lasted || polled { 1 } else { self.reconnects + 1 };
+        self.reconnects = if had_message || was_stable || polled { 1 } else { self.reconnects + 1 };
         if self.earlier_events.len() + self.current_events.len() > MAX_REMEMBERED_EVENTS {
             self.earlier_events.clear();
         }
         self.earlier_events.extend(self.current_events.drain(..));
         let backoff = RETRY_BACKOFF.0.saturating_mul(1 << (self.reconnects - 1).min(10)).min(RETRY_BACKOFF.1);
-        let pause = match self.retry {
+        let delay = match self.retry {
             Some(retry) if had_message => retry,
             Some(retry) => retry.max(backoff),
             None => backoff,
         };
-        (self.reconnects <= max).then_some(pause.min(MAX_RETRY_DELAY))
+        (self.reconnects <= max).then_some(delay.min(MAX_RETRY_DELAY))
     }
 }
 
@@ -128,9 +128,9 @@ impl HttpConnection {
         &self,
         reading: &mut ResponseReader,
         resume: &mut ResumeState,
-        on: impl FnMut(&SseEvent<'_>) -> StreamControl,
+        on_event: impl FnMut(&SseEvent<'_>) -> StreamControl,
     ) -> StreamEnd {
-        self.read_events_with(reading, &mut SseParser::new(self.wire.max_message()), resume, on).await
+        self.read_events_with(reading, &mut SseParser::new(self.wire.max_message()), resume, on_event).await
     }
 
     /// Like [`Self::read_events`], with a parser that may contain the start of an event.
@@ -139,22 +139,26 @@ impl HttpConnection {
         reading: &mut ResponseReader,
         parser: &mut SseParser,
         resume: &mut ResumeState,
-        mut on: impl FnMut(&SseEvent<'_>) -> StreamControl,
+        mut on_event: impl FnMut(&SseEvent<'_>) -> StreamControl,
     ) -> StreamEnd {
         resume.opened_at.get_or_insert_with(Instant::now);
         let mut flow = StreamControl::Continue;
         loop {
             let chunk = match reading.next().await {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return StreamEnd::Cut("the server closed the stream before the response".into()),
-                Err(ResponseError::Cut(reason)) => return StreamEnd::Cut(reason),
+                Ok(None) => {
+                    return StreamEnd::ConnectionLost(
+                        "the server closed the stream before the response".into(),
+                    );
+                }
+                Err(ResponseError::ConnectionLost(reason)) => return StreamEnd::ConnectionLost(reason),
                 Err(ResponseError::TooLarge) => {
                     return StreamEnd::Failed(errors::body_too_large(self.wire.max_message()));
                 }
             };
             let parsed = parser.feed(&chunk, |event| {
                 if resume.is_new(&event) {
-                    let next = on(&event);
+                    let next = on_event(&event);
                     resume.has_message |= next != StreamControl::Skip && is_message(&event);
                     flow = next.combine(flow);
                 }
@@ -197,7 +201,7 @@ impl HttpConnection {
     ) -> Result<(), CallError> {
         let mut resume = ResumeState::default();
         loop {
-            let on = |event: &SseEvent<'_>| {
+            let on_event = |event: &SseEvent<'_>| {
                 if !self.deliver(event) {
                     StreamControl::Invalid
                 } else if self.wire.is_waiting(&request.id) {
@@ -207,7 +211,7 @@ impl HttpConnection {
                 }
             };
             let mut parser = SseParser::new(self.wire.max_message());
-            let reason = match self.read_events_with(&mut reading, &mut parser, &mut resume, on).await {
+            let reason = match self.read_events_with(&mut reading, &mut parser, &mut resume, on_event).await {
                 StreamEnd::Done => {
                     let rest = self.read_events_with(&mut reading, &mut parser, &mut resume, |event| {
                         self.deliver(event);
@@ -217,7 +221,7 @@ impl HttpConnection {
                     return Ok(());
                 }
                 StreamEnd::Failed(error) => return Err(error),
-                StreamEnd::Cut(reason) => reason,
+                StreamEnd::ConnectionLost(reason) => reason,
             };
             if request.era == Era::Stateless || resume.last_id().is_none() {
                 return Err(CallError::Lost(reason.into()));
@@ -234,17 +238,17 @@ impl HttpConnection {
         mut reason: String,
     ) -> Result<ResponseReader, CallError> {
         loop {
-            let Some(pause) = resume.next_delay(self.http.max_reconnects) else {
-                let tries = self.http.max_reconnects;
-                return Err(CallError::Lost(format!("{reason}; gave up after {tries} reconnects").into()));
+            let Some(delay) = resume.next_delay(self.http.max_reconnects) else {
+                let attempts = self.http.max_reconnects;
+                return Err(CallError::Lost(format!("{reason}; gave up after {attempts} reconnects").into()));
             };
             self.report_diagnostic(|| {
                 format!("the stream of {} was cut ({reason}): reconnecting", request.method)
             });
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(delay).await;
             match self.reopen(resume).await {
                 Ok(reading) => return Ok(reading),
-                Err(ResumeError::Transient(why)) => reason = why,
+                Err(ResumeError::Transient(resume_error)) => reason = resume_error,
                 Err(ResumeError::Permanent(error)) => return Err(error),
                 Err(ResumeError::SessionLost(generation)) => {
                     return Err(self.renew_lost_session(generation).await);
@@ -256,9 +260,9 @@ impl HttpConnection {
     /// Reopens a cut stream, or opens the standalone stream.
     pub(super) async fn reopen(&self, tail: &mut ResumeState) -> Result<ResponseReader, ResumeError> {
         let (mut headers, generation) = {
-            let agreed = self.wire.revision();
+            let revision = self.wire.revision();
             let mut state = lock(&self.state);
-            let headers = state.current_headers(agreed);
+            let headers = state.current_headers(revision);
             (headers, state.generation)
         };
         headers.remove(header::CONTENT_TYPE);
@@ -329,7 +333,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_and_have_an_end_unless_something_comes() {
         let mut resume = ResumeState::default();
-        let millis = |resume: &mut ResumeState| resume.next_delay(5).map(|pause| pause.as_millis());
+        let millis = |resume: &mut ResumeState| resume.next_delay(5).map(|delay| delay.as_millis());
         let backoff: Vec<_> = (0..6).map(|_| millis(&mut resume)).collect();
         assert_eq!(backoff, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None]);
         resume.has_message = true;

@@ -94,7 +94,7 @@ impl HttpConnection {
             StreamControl::Continue
         });
         let reason = match outcome.await {
-            StreamEnd::Cut(reason) => reason,
+            StreamEnd::ConnectionLost(reason) => reason,
             StreamEnd::Failed(error) => error.to_string(),
             StreamEnd::Done => return,
         };

@@ -40,7 +40,7 @@ impl HttpConnection {
                         StreamControl::Skip
                     });
                     match outcome.await {
-                        StreamEnd::Cut(reason) => reason,
+                        StreamEnd::ConnectionLost(reason) => reason,
                         StreamEnd::Failed(error) => {
                             let server = self.wire.server_label();
                             tracing::warn!(server, %error, "failed to read the session stream");

@@ -133,25 +133,26 @@ fn request(
     method: &str,
     params: &Params<'_>,
     line: &Bytes,
-    agreed: Option<Revision>,
+    negotiated_revision: Option<Revision>,
     state: &mut HttpState,
     mirrors: &ToolHeaderMap,
 ) -> Result<OutgoingRequest, CallError> {
-    let known = Method::find(method);
-    let stated = || declared_revision(params);
-    let (headers, revision) = match agreed {
+    let known_method = Method::find(method);
+    let declared = || declared_revision(params);
+    let (headers, revision) = match negotiated_revision {
         // `initialize` must not have a session id.
-        _ if known == Some(Method::Initialize) => (state.initial_headers(None), None),
-        Some(agreed) => (state.headers(agreed), Some(agreed)),
-        None => (state.initial_headers(stated()), stated()),
+        _ if known_method == Some(Method::Initialize) => (state.initial_headers(None), None),
+        Some(negotiated_revision) => (state.headers(negotiated_revision), Some(negotiated_revision)),
+        None => (state.initial_headers(declared()), declared()),
     };
     let era = revision.map_or(Era::Session, Revision::era);
     let session = headers.contains_key(header_names::SESSION_ID).then_some(state.generation);
-    let name = known.map_or_else(|| Cow::Owned(method.to_owned()), |known| Cow::Borrowed(known.name()));
+    let name = known_method
+        .map_or_else(|| Cow::Owned(method.to_owned()), |known_method| Cow::Borrowed(known_method.name()));
     let mut request =
         OutgoingRequest { id: id.clone(), method: name, line: line.clone(), headers, era, session };
     if era == Era::Stateless {
-        add_mirrored_headers(&mut request, known, params, mirrors)?;
+        add_mirrored_headers(&mut request, known_method, params, mirrors)?;
     }
     Ok(request)
 }
@@ -165,22 +166,22 @@ fn declared_revision(params: &Params<'_>) -> Option<Revision> {
 /// Adds the headers that mirror the message.
 fn add_mirrored_headers(
     request: &mut OutgoingRequest,
-    known: Option<Method>,
+    known_method: Option<Method>,
     params: &Params<'_>,
     mirrors: &ToolHeaderMap,
 ) -> Result<(), CallError> {
-    let not_a_header = |what: &str| errors::bad_request(&format!("the {what} is not valid in a header"));
-    let method = match known {
+    let not_a_header = |field: &str| errors::bad_request(&format!("the {field} is not valid in a header"));
+    let method = match known_method {
         Some(method) => HeaderValue::from_static(method.name()),
         None => HeaderValue::from_str(&request.method).map_err(|_| not_a_header("method"))?,
     };
     request.headers.insert(header_names::METHOD, method);
-    let Some(source) = known.and_then(Method::named_by) else { return Ok(()) };
+    let Some(source) = known_method.and_then(Method::named_by) else { return Ok(()) };
     let Some(name) = params.find(source).and_then(decode_string) else { return Ok(()) };
     let value = HeaderValue::from_str(&header_value::encode(&name)).map_err(|_| not_a_header(source))?;
     let mut size = value.len();
     request.headers.insert(header_names::NAME, value);
-    if known == Some(Method::CallTool)
+    if known_method == Some(Method::CallTool)
         && let Some(mirror) = mirrors.find(&name)
     {
         for (name, value) in mirror.headers(params.find("arguments").unwrap_or("{}")) {

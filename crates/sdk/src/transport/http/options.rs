@@ -77,7 +77,7 @@ impl HttpTransport {
             provider: None,
             authorize: None,
             egress: Egress::default(),
-            redirects: Redirects::anywhere(3),
+            redirects: Redirects::any_origin(3),
             read_timeout: Duration::from_mins(5),
             max_reconnects: 20,
             on_message: None,

@@ -61,19 +61,19 @@ impl HttpConnection {
     }
 
     /// Stores the session that the server has opened.
-    fn on_session_opened(&self, greeting: &OutgoingRequest, headers: &HeaderMap) {
-        self.set_session(self.session_of(headers));
+    fn on_session_opened(&self, initialize: &OutgoingRequest, headers: &HeaderMap) {
+        self.set_session(self.session_id(headers));
         // Abort earlier requests that got no response, such as the stateless-era probe.
         let mut state = lock(&self.state);
-        let earlier = state.in_flight.extract_if(|id, _| match (id, &greeting.id) {
-            (Id::Number(id), Id::Number(greeting)) => id < greeting,
+        let earlier = state.in_flight.extract_if(|id, _| match (id, &initialize.id) {
+            (Id::Number(id), Id::Number(initialize)) => id < initialize,
             _ => false,
         });
         earlier.filter_map(|(_, task)| task).for_each(|task| task.abort());
     }
 
     /// Returns the session id in the headers of a response.
-    pub(super) fn session_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    pub(super) fn session_id(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut id = headers.get(header_names::SESSION_ID)?.clone();
         let text = id.to_str().ok().filter(|id| !id.is_empty() && id.len() <= MAX_SESSION_ID_LEN)?;
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -54,7 +54,7 @@ impl SendQueue {
 
     pub(super) fn push(
         &self,
-        of: &Arc<HttpConnection>,
+        connection: &Arc<HttpConnection>,
         line: Bytes,
         method: Option<Method>,
         cancels: Option<Id<'static>>,
@@ -63,7 +63,7 @@ impl SendQueue {
         queue.bytes += line.len();
         queue.messages.push_back(QueuedMessage { line, method, cancels });
         if !std::mem::replace(&mut queue.is_sending, true) {
-            spawn(&of.runtime, of.clone().send_queued());
+            spawn(&connection.runtime, connection.clone().send_queued());
         }
     }
 
@@ -101,9 +101,9 @@ impl HttpConnection {
             if !self.is_closed() {
                 let sent = tokio::time::timeout(limit, self.send_one(line, method)).await;
                 if let Err(error) = sent.unwrap_or(Err(CallError::TimedOut(limit))) {
-                    let what = method.map_or("a response to the server", Method::name);
-                    tracing::debug!(%error, what, "failed to deliver a message");
-                    self.report_diagnostic(|| format!("{what} was not delivered: {error}"));
+                    let message_name = method.map_or("a response to the server", Method::name);
+                    tracing::debug!(%error, message_name, "failed to deliver a message");
+                    self.report_diagnostic(|| format!("{message_name} was not delivered: {error}"));
                 }
             }
             // Only after the notification, since the server could take the closed stream for a lost connection.
@@ -115,13 +115,13 @@ impl HttpConnection {
     }
 
     async fn send_one(self: &Arc<Self>, line: Bytes, method: Option<Method>) -> Result<(), CallError> {
-        let agreed = self.wire.revision();
+        let revision = self.wire.revision();
         let (mut headers, generation) = {
             let mut state = lock(&self.state);
-            let headers = state.current_headers(agreed);
+            let headers = state.current_headers(revision);
             (headers, state.generation)
         };
-        let stateless = agreed.is_some_and(|agreed| agreed.era() == Era::Stateless);
+        let stateless = revision.is_some_and(|revision| revision.era() == Era::Stateless);
         if let Some(method) = method.filter(|_| stateless) {
             headers.insert(header_names::METHOD, HeaderValue::from_static(method.name()));
         }

@@ -22,12 +22,12 @@ impl HttpConnection {
     /// Opens a new session to replace the one with this number, unless that has already happened. Concurrent callers
     /// wait for the same renewal. It runs on its own task: the request that noticed the loss may be cancelled, but
     /// the renewal must complete.
-    pub(super) async fn renew_session(self: &Arc<Self>, lost: u64) -> Result<(), CallError> {
-        let only = self.renewing.clone().lock_owned().await;
-        let (done, opened) = oneshot::channel();
+    pub(super) async fn renew_session(self: &Arc<Self>, lost_session: u64) -> Result<(), CallError> {
+        let renewal_lock = self.renewing.clone().lock_owned().await;
+        let (done, opened_receiver) = oneshot::channel();
         {
             let mut state = lock(&self.state);
-            if state.generation != lost {
+            if state.generation != lost_session {
                 return Ok(());
             }
             if state.is_closed {
@@ -36,36 +36,39 @@ impl HttpConnection {
             let link = self.clone();
             state.renewal_task = Some(spawn_abortable(&self.runtime, async move {
                 let _ = done.send(link.open_new_session().await); // the caller may be gone
-                drop(only);
+                drop(renewal_lock);
             }));
         }
-        opened.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
+        opened_receiver.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
     }
 
     async fn open_new_session(self: &Arc<Self>) -> Result<(), CallError> {
-        let (greeting, headers) = {
+        let (initialize, headers) = {
             let state = lock(&self.state);
             (state.initialize.clone(), state.initial_headers(None))
         };
-        let nothing = || CallError::Lost("there is no session to renew".into());
-        let (greeting, agreed) = (greeting.ok_or_else(nothing)?, self.wire.revision().ok_or_else(nothing)?);
+        let no_session_error = || CallError::Lost("there is no session to renew".into());
+        let (initialize, revision) =
+            (initialize.ok_or_else(no_session_error)?, self.wire.revision().ok_or_else(no_session_error)?);
         self.report_diagnostic(|| "the server no longer knows the session: opening a new one".to_owned());
-        let opened = async {
-            let response = self.send(Verb::POST, &headers, greeting.line.clone()).await?;
+        let opened_receiver = async {
+            let response = self.send(Verb::POST, &headers, initialize.line.clone()).await?;
             if !response.status().is_success() {
                 return Err(self.response_error(response).await);
             }
-            let mut fresh =
-                NewSessionGuard { link: self.clone(), session: self.session_of(response.headers()) };
-            let answer = self
-                .read_result(&greeting.id, ResponseReader::new(response.into_body(), self.http.read_timeout));
-            check_revision(&answer.await?, agreed)?;
-            self.send_initialized(fresh.session.as_ref(), agreed).await?;
-            self.set_session(fresh.session.take());
+            let mut new_session =
+                NewSessionGuard { connection: self.clone(), session: self.session_id(response.headers()) };
+            let initialize_response = self.read_result(
+                &initialize.id,
+                ResponseReader::new(response.into_body(), self.http.read_timeout),
+            );
+            check_revision(&initialize_response.await?, revision)?;
+            self.send_initialized(new_session.session.as_ref(), revision).await?;
+            self.set_session(new_session.session.take());
             Ok(())
         };
-        match tokio::time::timeout(self.http.read_timeout, opened).await {
-            Ok(opened) => opened?,
+        match tokio::time::timeout(self.http.read_timeout, opened_receiver).await {
+            Ok(opened_receiver) => opened_receiver?,
             Err(_) => return Err(CallError::TimedOut(self.http.read_timeout)),
         }
         self.open_listen_stream();
@@ -76,25 +79,25 @@ impl HttpConnection {
     /// Reads the result of a request that is not registered as pending.
     async fn read_result(&self, id: &Id<'_>, mut reading: ResponseReader) -> Result<String, CallError> {
         let limit = self.wire.max_message();
-        let mut answer = None;
+        let mut initialize_response = None;
         match reading.kind(false).await.map_err(|broken| broken.into_error(limit))? {
             ResponseBodyKind::Json => {
                 let body = reading.read_to_end(limit).await.map_err(|broken| broken.into_error(limit))?;
-                answer = result_of(&body, id);
+                initialize_response = parse_result(&body, id);
             }
             ResponseBodyKind::Events => {
                 let mut tail = ResumeState::default();
-                let followed = self.read_events(&mut reading, &mut tail, |event| {
-                    answer = result_of(event.data.as_bytes(), id);
-                    if answer.is_some() { StreamControl::Done } else { StreamControl::Continue }
+                let outcome = self.read_events(&mut reading, &mut tail, |event| {
+                    initialize_response = parse_result(event.data.as_bytes(), id);
+                    if initialize_response.is_some() { StreamControl::Done } else { StreamControl::Continue }
                 });
-                if let StreamEnd::Failed(error) = followed.await {
+                if let StreamEnd::Failed(error) = outcome.await {
                     return Err(error);
                 }
             }
             ResponseBodyKind::Empty | ResponseBodyKind::Other => {}
         }
-        answer.unwrap_or_else(|| {
+        initialize_response.unwrap_or_else(|| {
             Err(CallError::Malformed("the body is not the response to the request".into()))
         })
     }
@@ -102,9 +105,9 @@ impl HttpConnection {
     async fn send_initialized(
         &self,
         session: Option<&HeaderValue>,
-        agreed: Revision,
+        revision: Revision,
     ) -> Result<(), CallError> {
-        let headers = lock(&self.state).headers_in(session, agreed);
+        let headers = lock(&self.state).headers_in(session, revision);
         let mut line = Vec::new();
         write::notification(Method::Initialized.name(), &mut line, |_| ());
         let response = self.send(Verb::POST, &headers, Bytes::from(line)).await?;
@@ -114,22 +117,22 @@ impl HttpConnection {
 
 /// Guard of a new session. If it is dropped before the session is in use, the session is ended.
 struct NewSessionGuard {
-    link: Arc<HttpConnection>,
+    connection: Arc<HttpConnection>,
     session: Option<HeaderValue>,
 }
 
 impl Drop for NewSessionGuard {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            spawn(&self.link.runtime, self.link.clone().delete_session(session));
+            spawn(&self.connection.runtime, self.connection.clone().delete_session(session));
         }
     }
 }
 
 /// Returns the result of the request, if the message is its response.
-fn result_of(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
+fn parse_result(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
     match parse(message, INITIALIZE_LIMITS) {
-        Ok(Message::Response { id: Some(answered), reply }) if answered == *id => Some(match reply {
+        Ok(Message::Response { id: Some(response_id), reply }) if response_id == *id => Some(match reply {
             ResponsePayload::Result(text) => Ok(text.to_owned()),
             ResponsePayload::Error(text) => Err(serde_json::from_str(text)
                 .map_or_else(|error| CallError::Malformed(error.to_string()), CallError::Rejected)),

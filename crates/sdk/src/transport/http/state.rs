@@ -61,8 +61,8 @@ pub(super) struct HttpState {
 }
 
 impl HttpState {
-    pub(super) fn new(own: &HeaderMap) -> Self {
-        let mut base_headers = own.clone();
+    pub(super) fn new(headers: &HeaderMap) -> Self {
+        let mut base_headers = headers.clone();
         base_headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         base_headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         HttpState {
@@ -95,7 +95,7 @@ impl HttpState {
 
     /// Redacts this secret from now on.
     pub(super) fn add_secret(&mut self, secret: &str) {
-        if secret.len() >= MIN_SECRET_LEN && !self.secrets.iter().any(|known| known == secret) {
+        if secret.len() >= MIN_SECRET_LEN && !self.secrets.iter().any(|existing| existing == secret) {
             self.secrets.truncate(MAX_SECRETS - 1);
             self.secrets.insert(0, secret.to_owned());
         }

@@ -101,7 +101,7 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     }
 
     fn output_schema() -> Option<DerivedSchema> {
-        Some(derived_schema::of_output::<T>())
+        Some(derived_schema::output_schema::<T>())
     }
 }
 
@@ -114,7 +114,7 @@ impl<C: IntoContent, T: Serialize + JsonSchema> IntoToolOutput for (C, Json<T>) 
     }
 
     fn output_schema() -> Option<DerivedSchema> {
-        Some(derived_schema::of_output::<T>())
+        Some(derived_schema::output_schema::<T>())
     }
 }
 

@@ -162,23 +162,23 @@ impl Listener {
     /// Sets the maximum number of connections, at most three quarters of the open-file limit at the start. Default:
     /// 16,384. At the limit, connections are closed for new ones if they are idle, or if their request arrives or their
     /// response is read too slowly. If there are none, new connections are refused with 503.
-    pub fn max_connections(mut self, most: usize) -> Self {
-        self.limits.max = most.max(1);
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.limits.max = max.max(1);
         self
     }
 
     /// Sets the maximum number of connections from one IPv4 address or IPv6 /64 network. Default: no separate limit,
     /// since many clients may share an address.
-    pub fn max_connections_per_address(mut self, most: usize) -> Self {
-        self.limits.max_per_address = most.max(1);
+    pub fn max_connections_per_address(mut self, max: usize) -> Self {
+        self.limits.max_per_address = max.max(1);
         self
     }
 
     /// Sets how long a connection may be silent before its first request (default: 5 s), take for the head of a request
     /// (default: 10 s), and be idle between requests (default: 75 s).
     pub fn connection_timeouts(mut self, first_byte: Duration, head: Duration, idle: Duration) -> Self {
-        let own = &mut self.limits;
-        (own.first_byte, own.head, own.idle) = (first_byte, head, idle);
+        let limits = &mut self.limits;
+        (limits.first_byte, limits.head, limits.idle) = (first_byte, head, idle);
         self
     }
 
@@ -190,8 +190,8 @@ impl Listener {
     }
 
     /// Accepts only connections from addresses that the filter allows. Nothing is read from others.
-    pub fn only_from(mut self, is_right: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
-        self.address_filter = Some(Box::new(is_right));
+    pub fn only_from(mut self, is_allowed: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.address_filter = Some(Box::new(is_allowed));
         self
     }
 
@@ -213,15 +213,8 @@ impl Listener {
         Ok(())
     }
 
-    pub(super) async fn accept(self, end: impl Future<Output = ()>, answer: impl HttpHandler) {
-        let Listener {
-            socket,
-            limits: mut bounds,
-            shutdown_timeout: patience,
-            address_filter: only,
-            tls,
-            ..
-        } = self;
+    pub(super) async fn accept(self, end: impl Future<Output = ()>, handler: impl HttpHandler) {
+        let Listener { socket, limits: mut bounds, shutdown_timeout, address_filter, tls, .. } = self;
         bounds.max = bounds.max.min(max_connections_by_fd_limit().unwrap_or(usize::MAX));
         let watch = ConnectionWatchdog::new(bounds);
         let mut connections = JoinSet::new();
@@ -233,12 +226,12 @@ impl Listener {
                 () = &mut end => break,
                 accepted = socket.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let is_right = only.as_ref().is_none_or(|only| only(peer.ip().to_canonical()));
-                        match is_right.then(|| watch.admit(peer.ip())) {
-                            Some(Some(guest)) => {
-                                connections.spawn(serve(stream, peer, guest, tls.clone(), answer.clone()));
+                        let is_allowed = address_filter.as_ref().is_none_or(|address_filter| address_filter(peer.ip().to_canonical()));
+                        match is_allowed.then(|| watch.admit(peer.ip())) {
+                            Some(Some(permit)) => {
+                                connections.spawn(serve(stream, peer, permit, tls.clone(), handler.clone()));
                             }
-                            Some(None) if tls.is_none() => refuse(stream),
+                            Some(None) if tls.is_none() => respond_unavailable(stream),
                             _ => {}
                         }
                     }
@@ -262,7 +255,7 @@ impl Listener {
                 }
             }
         };
-        if tokio::time::timeout(patience, all).await.is_err() {
+        if tokio::time::timeout(shutdown_timeout, all).await.is_err() {
             tracing::warn!("shutdown timeout reached; remaining requests were cancelled");
         }
     }
@@ -280,11 +273,11 @@ fn max_connections_by_fd_limit() -> Option<usize> {
 }
 
 /// Responds with 503 without waiting: the client may not read it.
-fn refuse(stream: TcpStream) {
-    const BUSY: &[u8] =
+fn respond_unavailable(stream: TcpStream) {
+    const UNAVAILABLE_RESPONSE: &[u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(BUSY); // the client may be gone
+        let _ = stream.write(UNAVAILABLE_RESPONSE); // the client may be gone
     }
 }
 
@@ -297,21 +290,21 @@ fn is_transient(error: &std::io::Error) -> bool {
 async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    guest: ConnectionPermit,
+    permit: ConnectionPermit,
     tls: Option<Tls>,
-    answer: impl HttpHandler,
+    handler: impl HttpHandler,
 ) {
     let _ = stream.set_nodelay(true); // slower without, but not wrong
     let addresses = ConnectionAddresses { peer, local: stream.local_addr().ok() };
-    let io = MonitoredIo { stream, activity: guest.activity.clone() };
-    let Some(tls) = tls else { return serve_http(io, addresses, guest, answer).await };
+    let io = MonitoredIo { stream, activity: permit.activity.clone() };
+    let Some(tls) = tls else { return serve_http(io, addresses, permit, handler).await };
     let secured = tokio::select! {
         secured = tls.handshake(io) => secured,
         // The handshake timed out, or the server is shutting down before the first request.
-        () = guest.activity.end.notified() => return,
+        () = permit.activity.end.notified() => return,
     };
     match secured {
-        Ok(io) => serve_http(io, addresses, guest, answer).await,
+        Ok(io) => serve_http(io, addresses, permit, handler).await,
         Err(error) => tracing::debug!(%error, "TLS handshake failed"),
     }
 }
@@ -319,25 +312,25 @@ async fn serve(
 async fn serve_http<I>(
     io: I,
     addresses: ConnectionAddresses,
-    guest: ConnectionPermit,
-    answer: impl HttpHandler,
+    permit: ConnectionPermit,
+    handler: impl HttpHandler,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (io, watched) = (TokioIo::new(io), guest.activity.clone());
+    let (io, watched) = (TokioIo::new(io), permit.activity.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let (answer, watched) = (answer.clone(), watched.clone());
+        let (handler, watched) = (handler.clone(), watched.clone());
         async move {
             watched.start_request();
             let origin = RequestOrigin { addresses, watch: BodyRateHandle(watched.clone()) };
-            let reply = answer.handle(request, origin).await;
+            let reply = handler.handle(request, origin).await;
             Ok::<_, Infallible>(reply.map(|body| TrackedBody { body, watched }))
         }
     });
     let mut http = http1::Builder::new();
     http.half_close(false).max_header_size(MAX_HEAD_BYTES);
     let mut connection = std::pin::pin!(http.serve_connection(io, service));
-    let mut is_ending = false;
+    let mut is_shutting_down = false;
     loop {
         tokio::select! {
             biased;
@@ -347,12 +340,12 @@ async fn serve_http<I>(
                 }
                 return;
             }
-            () = guest.activity.end.notified() => {
-                if guest.activity.should_drop() {
+            () = permit.activity.end.notified() => {
+                if permit.activity.should_drop() {
                     return; // dropping it closes it
                 }
-                if !is_ending {
-                    is_ending = true;
+                if !is_shutting_down {
+                    is_shutting_down = true;
                     connection.as_mut().graceful_shutdown();
                 }
             }

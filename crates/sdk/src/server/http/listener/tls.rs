@@ -70,16 +70,16 @@ impl Tls {
 }
 
 fn read(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {
-    let wrong = |what: &str, why: &dyn fmt::Display| Error::setup(format!("{what}: {why}"));
+    let setup_error = |subject: &str, reason: &dyn fmt::Display| Error::setup(format!("{subject}: {reason}"));
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<std::result::Result<_, _>>()
-        .map_err(|error| wrong("the certificate is not valid PEM", &error))?;
+        .map_err(|error| setup_error("the certificate is not valid PEM", &error))?;
     if chain.is_empty() {
-        return Err(wrong("the certificate is not valid PEM", &"it contains no certificate"));
+        return Err(setup_error("the certificate is not valid PEM", &"it contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| wrong("the key is not a valid PEM private key", &error))?;
+        .map_err(|error| setup_error("the key is not a valid PEM private key", &error))?;
     let read = CertifiedKey::from_der(chain, key, provider)
-        .map_err(|error| wrong("the certificate and the key cannot be used together", &error))?;
+        .map_err(|error| setup_error("the certificate and the key cannot be used together", &error))?;
     Ok(Arc::new(read))
 }

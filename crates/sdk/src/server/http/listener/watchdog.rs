@@ -50,7 +50,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     pub(in crate::server::http) end: Notify,
     close_mode: AtomicU8,
     /// Whether the connection was chosen to make room for another one.
-    is_leaving: AtomicBool,
+    is_evicted: AtomicBool,
 }
 
 impl ConnectionActivity {
@@ -95,16 +95,17 @@ impl ConnectionActivity {
     }
 
     fn has_timed_out(&self, now: u64, bounds: &ConnectionLimits) -> bool {
-        let passed = |since: u64, limit: Duration| Duration::from_millis(now.saturating_sub(since)) > limit;
+        let has_elapsed =
+            |since: u64, limit: Duration| Duration::from_millis(now.saturating_sub(since)) > limit;
         let stalled = self.write_blocked_since.load(Ordering::Relaxed);
         let since = self.phase_since.load(Ordering::Relaxed);
-        let late = match self.phase.load(Ordering::Relaxed) {
-            PHASE_NEW => passed(since, bounds.first_byte),
-            PHASE_HEAD => passed(since, bounds.head),
-            PHASE_IDLE => passed(since, bounds.idle),
+        let is_timed_out = match self.phase.load(Ordering::Relaxed) {
+            PHASE_NEW => has_elapsed(since, bounds.first_byte),
+            PHASE_HEAD => has_elapsed(since, bounds.head),
+            PHASE_IDLE => has_elapsed(since, bounds.idle),
             _ => false,
         };
-        late || (stalled != 0 && passed(stalled, bounds.write))
+        is_timed_out || (stalled != 0 && has_elapsed(stalled, bounds.write))
     }
 }
 
@@ -142,7 +143,7 @@ impl ConnectionActivity {
     /// Closes the connection to make room. An idle one is closed gracefully, since its next request may be arriving,
     /// unless the client does not read the response.
     fn close_to_make_room(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
+        self.is_evicted.store(true, Ordering::Relaxed);
         if self.write_blocked_since.load(Ordering::Relaxed) != 0 {
             self.close_mode.store(CLOSE_NOW, Ordering::Release);
         } else if self.phase.load(Ordering::Relaxed) != PHASE_IDLE {
@@ -166,7 +167,7 @@ struct TrackedConnections {
     next: u64,
     by_network: HashMap<IpAddr, usize>,
     /// Number of connections with `is_leaving`: chosen to make room, and neither closed nor found busy since.
-    leaving: usize,
+    evicted_count: usize,
     /// Whether the last search since the last tick found no idle connection.
     no_idle_found: bool,
 }
@@ -174,14 +175,14 @@ struct TrackedConnections {
 impl TrackedConnections {
     /// Removes busy connections from `leaving`. Their request arrived before they were closed and may run for hours.
     fn release_busy(&mut self) {
-        if self.leaving == 0 {
+        if self.evicted_count == 0 {
             return;
         }
-        for each in self.connections.values() {
-            if each.phase.load(Ordering::Relaxed) == PHASE_BUSY
-                && each.is_leaving.swap(false, Ordering::Relaxed)
+        for activity in self.connections.values() {
+            if activity.phase.load(Ordering::Relaxed) == PHASE_BUSY
+                && activity.is_evicted.swap(false, Ordering::Relaxed)
             {
-                self.leaving -= 1;
+                self.evicted_count -= 1;
             }
         }
     }
@@ -196,19 +197,19 @@ pub(in crate::server::http) struct ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut known = lock(&self.watch.connections);
-        known.connections.remove(&self.number);
-        if self.activity.is_leaving.load(Ordering::Relaxed) {
-            known.leaving -= 1;
+        let mut connections = lock(&self.watch.connections);
+        connections.connections.remove(&self.number);
+        if self.activity.is_evicted.load(Ordering::Relaxed) {
+            connections.evicted_count -= 1;
         }
-        if let Some(count) = known.by_network.get_mut(&self.activity.network) {
+        if let Some(count) = connections.by_network.get_mut(&self.activity.network) {
             *count -= 1;
             if *count == 0 {
-                known.by_network.remove(&self.activity.network);
+                connections.by_network.remove(&self.activity.network);
             }
         }
-        if known.connections.is_empty() {
-            known.connections.shrink_to_fit();
+        if connections.connections.is_empty() {
+            connections.connections.shrink_to_fit();
         }
     }
 }
@@ -228,10 +229,12 @@ impl ConnectionWatchdog {
     /// Admits a connection. At the limit, closes idle connections for it; `None` if there are none.
     pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let network = client_network(address);
-        let mut known = lock(&self.connections);
-        let of_one = known.by_network.get(&network).copied().unwrap_or_default();
-        let is_full = known.connections.len() - known.leaving >= self.limits.max;
-        if of_one >= self.limits.max_per_address || (is_full && !self.make_room(&mut known)) {
+        let mut connections = lock(&self.connections);
+        let network_connections = connections.by_network.get(&network).copied().unwrap_or_default();
+        let is_full = connections.connections.len() - connections.evicted_count >= self.limits.max;
+        if network_connections >= self.limits.max_per_address
+            || (is_full && !self.make_room(&mut connections))
+        {
             return None;
         }
         let watched = Arc::new(ConnectionActivity {
@@ -242,37 +245,38 @@ impl ConnectionWatchdog {
             network,
             end: Notify::new(),
             close_mode: AtomicU8::new(0),
-            is_leaving: AtomicBool::new(false),
+            is_evicted: AtomicBool::new(false),
         });
-        let number = known.next;
-        known.next += 1;
-        known.connections.insert(number, watched.clone());
-        *known.by_network.entry(network).or_default() += 1;
+        let number = connections.next;
+        connections.next += 1;
+        connections.connections.insert(number, watched.clone());
+        *connections.by_network.entry(network).or_default() += 1;
         Some(ConnectionPermit { watch: self.clone(), number, activity: watched })
     }
 
     /// Closes idle and slow connections, first those of the network with the most. Several at once, because the search
     /// takes time.
-    fn make_room(&self, known: &mut TrackedConnections) -> bool {
+    fn make_room(&self, connections: &mut TrackedConnections) -> bool {
         // Leaving connections still hold their file descriptors.
-        let most = (self.limits.max / 16).max(1).saturating_sub(known.leaving);
-        if known.no_idle_found || most == 0 {
+        let max = (self.limits.max / 16).max(1).saturating_sub(connections.evicted_count);
+        if connections.no_idle_found || max == 0 {
             return false;
         }
-        let of_one =
-            |each: &ConnectionActivity| known.by_network.get(&each.network).copied().unwrap_or_default();
-        let idle = |(number, each): (&u64, &Arc<ConnectionActivity>)| {
-            let since = each.idle_since().filter(|_| !each.is_leaving.load(Ordering::Relaxed))?;
-            Some(((Reverse(of_one(each)), since, *number), each.clone()))
+        let network_connections = |activity: &ConnectionActivity| {
+            connections.by_network.get(&activity.network).copied().unwrap_or_default()
         };
-        let mut idle: Vec<_> = known.connections.iter().filter_map(idle).collect();
+        let idle = |(number, activity): (&u64, &Arc<ConnectionActivity>)| {
+            let since = activity.idle_since().filter(|_| !activity.is_evicted.load(Ordering::Relaxed))?;
+            Some(((Reverse(network_connections(activity)), since, *number), activity.clone()))
+        };
+        let mut idle: Vec<_> = connections.connections.iter().filter_map(idle).collect();
         idle.sort_unstable_by_key(|(order, _)| *order);
-        idle.truncate(most);
+        idle.truncate(max);
         for (_, connection) in &idle {
             connection.close_to_make_room();
         }
-        known.leaving += idle.len();
-        known.no_idle_found = idle.is_empty();
+        connections.evicted_count += idle.len();
+        connections.no_idle_found = idle.is_empty();
         !idle.is_empty()
     }
 
@@ -280,13 +284,18 @@ impl ConnectionWatchdog {
     pub(in crate::server::http) fn tick(&self) {
         let now = u64::try_from(self.clock_start.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
-        let late: Vec<_> = {
-            let mut known = lock(&self.connections);
-            known.no_idle_found = false;
-            known.release_busy();
-            known.connections.values().filter(|each| each.has_timed_out(now, &self.limits)).cloned().collect()
+        let is_timed_out: Vec<_> = {
+            let mut connections = lock(&self.connections);
+            connections.no_idle_found = false;
+            connections.release_busy();
+            connections
+                .connections
+                .values()
+                .filter(|activity| activity.has_timed_out(now, &self.limits))
+                .cloned()
+                .collect()
         };
-        for connection in late {
+        for connection in is_timed_out {
             connection.close_mode.store(CLOSE_NOW, Ordering::Release);
             connection.end.notify_one();
         }
@@ -383,8 +392,8 @@ impl AsyncWrite for MonitoredIo {
 mod tests {
     use super::*;
 
-    fn watch(most: usize) -> Arc<ConnectionWatchdog> {
-        ConnectionWatchdog::new(ConnectionLimits { max: most, ..ConnectionLimits::default() })
+    fn watch(max: usize) -> Arc<ConnectionWatchdog> {
+        ConnectionWatchdog::new(ConnectionLimits { max, ..ConnectionLimits::default() })
     }
 
     fn admit(watch: &Arc<ConnectionWatchdog>, address: &str) -> Option<ConnectionPermit> {
@@ -394,9 +403,9 @@ mod tests {
     /// Fills the listener with busy connections.
     fn busy(watch: &Arc<ConnectionWatchdog>) -> Vec<ConnectionPermit> {
         let admit = |_| {
-            let guest = admit(watch, "192.0.2.1").unwrap();
-            guest.activity.start_request();
-            guest
+            let permit = admit(watch, "192.0.2.1").unwrap();
+            permit.activity.start_request();
+            permit
         };
         (0..watch.limits.max).map(admit).collect()
     }
@@ -404,59 +413,59 @@ mod tests {
     #[test]
     fn a_leaving_connection_with_a_new_request_counts_as_busy() {
         let watch = watch(16);
-        let guests = busy(&watch);
-        guests[0].activity.finish_request();
+        let permits = busy(&watch);
+        permits[0].activity.finish_request();
         let next = admit(&watch, "192.0.2.2").unwrap();
         next.activity.start_request();
-        guests[0].activity.start_request(); // before it is closed
+        permits[0].activity.start_request(); // before it is closed
         watch.tick();
-        assert_eq!(lock(&watch.connections).leaving, 0);
+        assert_eq!(lock(&watch.connections).evicted_count, 0);
         assert!(admit(&watch, "192.0.2.2").is_none());
-        guests[1].activity.finish_request();
+        permits[1].activity.finish_request();
         watch.tick();
         assert!(admit(&watch, "192.0.2.2").is_some(), "an idle connection makes room");
-        drop(guests);
-        assert_eq!(lock(&watch.connections).leaving, 0);
+        drop(permits);
+        assert_eq!(lock(&watch.connections).evicted_count, 0);
     }
 
     #[test]
     fn a_slow_body_makes_room_and_a_complete_one_does_not() {
         let watch = watch(16);
-        let guests = busy(&watch);
-        let handle = BodyRateHandle(guests[3].activity.clone());
-        let pace = BodyRateReport(Some(&handle));
-        pace.report(true);
-        drop(pace);
+        let permits = busy(&watch);
+        let handle = BodyRateHandle(permits[3].activity.clone());
+        let rate_report = BodyRateReport(Some(&handle));
+        rate_report.report(true);
+        drop(rate_report);
         assert!(admit(&watch, "192.0.2.2").is_none());
         watch.tick();
         BodyRateReport(Some(&handle)).report(false);
         assert!(admit(&watch, "192.0.2.2").is_none());
         watch.tick();
-        let pace = BodyRateReport(Some(&handle));
-        pace.report(true);
+        let rate_report = BodyRateReport(Some(&handle));
+        rate_report.report(true);
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[3].activity.should_drop());
+        assert!(permits[3].activity.should_drop());
     }
 
     #[test]
     fn a_client_that_does_not_read_makes_room() {
         let watch = watch(16);
-        let guests = busy(&watch);
-        guests[5].activity.on_write(&Poll::<()>::Pending);
-        guests[6].activity.on_write(&Poll::<()>::Pending);
-        guests[6].activity.finish_request(); // what is left of its response is still being sent
+        let permits = busy(&watch);
+        permits[5].activity.on_write(&Poll::<()>::Pending);
+        permits[6].activity.on_write(&Poll::<()>::Pending);
+        permits[6].activity.finish_request(); // what is left of its response is still being sent
         assert!(admit(&watch, "192.0.2.2").is_none());
         watch.clock.fetch_add(SLOW_AFTER_MS + 1, Ordering::Relaxed);
         lock(&watch.connections).no_idle_found = false;
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[5].activity.should_drop());
-        drop(guests);
-        let guests = busy(&watch);
-        guests[6].activity.on_write(&Poll::<()>::Pending);
-        guests[6].activity.finish_request();
+        assert!(permits[5].activity.should_drop());
+        drop(permits);
+        let permits = busy(&watch);
+        permits[6].activity.on_write(&Poll::<()>::Pending);
+        permits[6].activity.finish_request();
         watch.clock.fetch_add(SLOW_AFTER_MS + 1, Ordering::Relaxed);
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(guests[6].activity.should_drop());
+        assert!(permits[6].activity.should_drop());
     }
 
     #[test]
@@ -465,7 +474,7 @@ mod tests {
         let first = admit(&watch, "192.0.2.1").unwrap();
         let many: Vec<_> = (0..15).map(|host| admit(&watch, &format!("2001:db8::{host}")).unwrap()).collect();
         assert!(admit(&watch, "192.0.2.2").is_some());
-        assert!(many[0].activity.is_leaving.load(Ordering::Relaxed));
-        assert!(!first.activity.is_leaving.load(Ordering::Relaxed));
+        assert!(many[0].activity.is_evicted.load(Ordering::Relaxed));
+        assert!(!first.activity.is_evicted.load(Ordering::Relaxed));
     }
 }

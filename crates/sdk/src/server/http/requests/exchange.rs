@@ -111,7 +111,7 @@ impl<'a> RequestExchange<'a> {
         // Most batches complete at the first poll.
         let first = std::future::poll_fn(|cx| Poll::Ready(rest.as_mut().poll(cx))).await;
         if first.is_pending() {
-            self.spawn_rest(rest);
+            self.spawn_remainder(rest);
         } else {
             self.outbox.mark_complete();
         }
@@ -120,7 +120,7 @@ impl<'a> RequestExchange<'a> {
 
     /// Spawns the rest of the work. In a session it continues regardless of this response, but does not hold a session
     /// that its client has ended.
-    fn spawn_rest(&self, rest: BoxFuture<()>) {
+    fn spawn_remainder(&self, rest: BoxFuture<()>) {
         let (outbox, tracked) = (self.outbox.clone(), self.connection.track(rest));
         spawn(&Handle::current(), async move {
             tracked.await;
@@ -130,7 +130,7 @@ impl<'a> RequestExchange<'a> {
 
     /// Waits until it is decided whether to respond with JSON or a stream.
     async fn wait_for_response(self) -> HttpResponse {
-        let mut gone =
+        let mut disconnected =
             DisconnectGuard { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
         let mut timeout = self.stream_delay().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         let mut lines = Vec::new();
@@ -144,15 +144,15 @@ impl<'a> RequestExchange<'a> {
             });
             match found.await {
                 Some(TakeOutcome::Last) => {
-                    gone.connection = None;
+                    disconnected.connection = None;
                     return self.finish(lines);
                 }
-                Some(TakeOutcome::Reconnect(pause)) if self.is_primed() => {
-                    return self.stream(&lines, gone, Some(pause));
+                Some(TakeOutcome::Reconnect(delay)) if self.is_primed() => {
+                    return self.stream(&lines, disconnected, Some(delay));
                 }
                 Some(TakeOutcome::Reconnect(_)) if lines.is_empty() => {} // the stream could not be resumed
                 Some(TakeOutcome::Lines | TakeOutcome::Reconnect(_)) | None => {
-                    return self.stream(&lines, gone, None);
+                    return self.stream(&lines, disconnected, None);
                 }
             }
         }
@@ -160,7 +160,7 @@ impl<'a> RequestExchange<'a> {
 
     /// Returns whether streams start with an event from which clients can resume.
     fn is_primed(&self) -> bool {
-        self.session.as_ref().is_some_and(|used| used.session().is_primed())
+        self.session.as_ref().is_some_and(|guard| guard.session().is_primed())
     }
 
     /// Returns how long a response may take before it becomes a stream.
@@ -196,15 +196,20 @@ impl<'a> RequestExchange<'a> {
         StreamBody::resumable(stream, quiet).with_priming_event()
     }
 
-    fn stream(self, lines: &[u8], mut gone: DisconnectGuard, hang_up: Option<Duration>) -> HttpResponse {
+    fn stream(
+        self,
+        lines: &[u8],
+        mut disconnected: DisconnectGuard,
+        shutdown: Option<Duration>,
+    ) -> HttpResponse {
         let mut body = self.body().with_lines(lines, false);
-        if let Some(pause) = hang_up {
-            body = body.with_retry(pause);
+        if let Some(delay) = shutdown {
+            body = body.with_retry(delay);
         }
         let in_use = self.session;
         if in_use.is_some() {
-            gone.connection = None; // its client can resume the stream
+            disconnected.connection = None; // its client can resume the stream
         }
-        responses::events(body.on_disconnect(Box::new(move || drop((gone, in_use)))))
+        responses::events(body.on_disconnect(Box::new(move || drop((disconnected, in_use)))))
     }
 }

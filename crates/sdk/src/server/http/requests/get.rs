@@ -22,7 +22,7 @@ pub(in crate::server::http) async fn get(
     parts: &Parts,
     principal: Option<Arc<str>>,
 ) -> HttpResponse {
-    let id = match endpoint.session_of(parts) {
+    let id = match endpoint.session_id(parts) {
         Ok(id) => id,
         Err(refusal) => return *refusal,
     };
@@ -47,7 +47,7 @@ pub(in crate::server::http) async fn get(
         Some(found) => Some(found),
         None => match store::restore(endpoint, id, principal.as_ref()).await {
             Ok(restored) => restored,
-            Err(full) => return session_limit_response(&full),
+            Err(limit_reached) => return session_limit_response(&limit_reached),
         },
     };
     let Some(in_use) = found else { return session_not_found() };
@@ -56,7 +56,7 @@ pub(in crate::server::http) async fn get(
         Some((stream, number)) => resume(endpoint, in_use.session(), stream, number).await,
         None => None,
     };
-    resumed.map_or_else(events_gone, |body| stream_response(body, in_use))
+    resumed.map_or_else(events_unavailable, |body| stream_response(body, in_use))
 }
 
 /// Opens the standalone stream, which belongs to no request.
@@ -73,7 +73,7 @@ fn stream_response(body: StreamBody, in_use: SessionGuard) -> HttpResponse {
     responses::events(body.on_disconnect(Box::new(move || drop(in_use))))
 }
 
-fn events_gone() -> HttpResponse {
+fn events_unavailable() -> HttpResponse {
     let text =
         "the events after this Last-Event-ID are not available: the stream cannot be resumed without a gap";
     responses::error(StatusCode::BAD_REQUEST, text)
@@ -110,5 +110,5 @@ async fn resume(endpoint: &Endpoint, session: &HttpSession, stream: u32, number:
     // Take over the stream before loading the missed events, so that no event can be lost in between.
     let body = StreamBody::resumable(live, quiet);
     let missed = events.load_after(&session.key, stream, number).await;
-    body.with_missed(number, &missed)
+    body.with_missed_events(number, &missed)
 }

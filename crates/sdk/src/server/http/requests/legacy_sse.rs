@@ -55,8 +55,8 @@ pub(in crate::server::http) fn take_session_id(endpoint: &Endpoint, parts: &mut 
     let query = parts.uri.query()?;
     let line = query.split('&').find_map(|pair| pair.strip_prefix(SESSION_PARAMETER))?.to_owned();
     let others: Vec<_> = query.split('&').filter(|pair| !pair.starts_with(SESSION_PARAMETER)).collect();
-    let mark = if others.is_empty() { "" } else { "?" };
-    let rest = format!("{}{mark}{}", parts.uri.path(), others.join("&"));
+    let separator = if others.is_empty() { "" } else { "?" };
+    let rest = format!("{}{separator}{}", parts.uri.path(), others.join("&"));
     let mut uri = std::mem::take(&mut parts.uri).into_parts();
     uri.path_and_query = rest.parse().ok();
     parts.uri = Uri::from_parts(uri).unwrap_or_default();
@@ -76,9 +76,10 @@ pub(in crate::server::http) fn open(
     let id = SessionId::random();
     {
         let mut lines = lock(&endpoint.legacy_sessions.0);
-        let held = lines.values().filter(|line| principal.is_some() && line.principal == principal).count();
+        let principal_sessions =
+            lines.values().filter(|line| principal.is_some() && line.principal == principal).count();
         let bounds = endpoint.options.session_limits;
-        if lines.len() >= bounds.max || held >= bounds.max_per_principal {
+        if lines.len() >= bounds.max || principal_sessions >= bounds.max_per_principal {
             return responses::error(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many streams are open: try again later",

@@ -48,12 +48,13 @@ where
     if let Some(refusal) = check_headers(&parts.headers, line.is_some()) {
         return refusal;
     }
-    let cap = endpoint.service.settings().max_message;
+    let max_message = endpoint.service.settings().max_message;
     let source = BodySource { parts: &parts, origin, subject: principal.as_ref() };
-    let body = match body::read(source, body, cap, &endpoint.bodies, endpoint.options.body_timeout).await {
-        Ok(body) => body,
-        Err(unread) => return body_error_response(unread, cap),
-    };
+    let body =
+        match body::read(source, body, max_message, &endpoint.bodies, endpoint.options.body_timeout).await {
+            Ok(body) => body,
+            Err(read_error) => return body_error_response(read_error, max_message),
+        };
     let message = match parse(&body.bytes, endpoint.service.settings().limits) {
         Ok(message) => message,
         Err(error) => return parse_error_response(&error),
@@ -94,8 +95,8 @@ fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Option<HttpRes
 /// Returns whether the client accepts both response types.
 fn accepts_both(headers: &HeaderMap) -> bool {
     // The value that nearly all clients send.
-    let is_usual = |value: &HeaderValue| value == "application/json, text/event-stream";
-    headers.get(ACCEPT).is_some_and(is_usual)
+    let is_common_accept = |value: &HeaderValue| value == "application/json, text/event-stream";
+    headers.get(ACCEPT).is_some_and(is_common_accept)
         || accepts(headers, b"application", b"json") && accepts(headers, b"text", b"event-stream")
 }
 
@@ -104,11 +105,11 @@ pub(in crate::server::http) fn accepts(headers: &HeaderMap, main: &[u8], sub: &[
     let kinds = headers.get_all(ACCEPT).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     kinds.into_iter().any(|kind| {
         let mut parts = kind.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let mut halves = parts.next().unwrap_or_default().splitn(2, |byte| *byte == b'/');
-        let fits = |half: Option<&[u8]>, wanted: &[u8]| {
-            half.is_some_and(|half| half == b"*" || half.eq_ignore_ascii_case(wanted))
+        let mut type_parts = parts.next().unwrap_or_default().splitn(2, |byte| *byte == b'/');
+        let matches_part = |part: Option<&[u8]>, expected: &[u8]| {
+            part.is_some_and(|part| part == b"*" || part.eq_ignore_ascii_case(expected))
         };
-        fits(halves.next(), main) && fits(halves.next(), sub) && !parts.any(is_zero)
+        matches_part(type_parts.next(), main) && matches_part(type_parts.next(), sub) && !parts.any(is_zero)
     })
 }
 
@@ -118,10 +119,10 @@ fn is_zero(parameter: &[u8]) -> bool {
     weight.is_some_and(|weight| weight.iter().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
-fn body_error_response(unread: BodyReadError, cap: usize) -> HttpResponse {
-    match unread {
+fn body_error_response(read_error: BodyReadError, max_message: usize) -> HttpResponse {
+    match read_error {
         BodyReadError::TooLarge => {
-            let text = format!("the message is larger than the limit of {cap} bytes");
+            let text = format!("the message is larger than the limit of {max_message} bytes");
             responses::error(StatusCode::PAYLOAD_TOO_LARGE, &text)
         }
         BodyReadError::TooSlow => {
@@ -153,8 +154,8 @@ struct Post<'a> {
 
 impl Post<'_> {
     async fn serve(self) -> HttpResponse {
-        let spoken = &self.endpoint.service.settings().revisions;
-        match mirrored_headers::named_revision(&self.parts, spoken) {
+        let supported = &self.endpoint.service.settings().revisions;
+        match mirrored_headers::named_revision(&self.parts, supported) {
             Ok(Some(revision)) if revision.era() == Era::Stateless => return self.stateless().await,
             Ok(_) => {}
             Err(error) => return self.unsupported_version(error),
@@ -211,9 +212,9 @@ impl Post<'_> {
         self.error_response(&error)
     }
 
-    fn connection(&self, reach: ReplyChannel, outbox: &Arc<Outbox>) -> Arc<Connection> {
+    fn connection(&self, reply_channel: ReplyChannel, outbox: &Arc<Outbox>) -> Arc<Connection> {
         let service = self.endpoint.service_for(self.principal.as_ref());
-        Connection::for_request(service, outbox.clone(), reach, self.parts.clone())
+        Connection::for_request(service, outbox.clone(), reply_channel, self.parts.clone())
     }
 
     /// Runs a message of the stateless era.
@@ -232,9 +233,9 @@ impl Post<'_> {
         reply
     }
 
-    async fn run_single(self, reach: ReplyChannel) -> HttpResponse {
+    async fn run_single(self, reply_channel: ReplyChannel) -> HttpResponse {
         let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
-        let connection = self.connection(reach, &outbox);
+        let connection = self.connection(reply_channel, &outbox);
         RequestExchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
@@ -254,7 +255,7 @@ impl Post<'_> {
             Some(session) => Some(session),
             None => match store::restore(self.endpoint, id, self.principal.as_ref()).await {
                 Ok(restored) => restored,
-                Err(full) => return session_limit_response(&full),
+                Err(limit_reached) => return session_limit_response(&limit_reached),
             },
         }) else {
             return session_not_found();
@@ -279,26 +280,26 @@ impl Post<'_> {
         if !self.endpoint.options.sessions {
             return self.without_session().await;
         }
-        let lasting = Arc::new(Outbox::with_capacity(STANDALONE_MAX_QUEUED_BYTES, 0));
+        let session_outbox = Arc::new(Outbox::with_capacity(STANDALONE_MAX_QUEUED_BYTES, 0));
         let service = self.endpoint.service_for(self.principal.as_ref());
-        let lasting = Connection::new(service, lasting, ReplyChannel::Lasting);
+        let session_outbox = Connection::new(service, session_outbox, ReplyChannel::Lasting);
         let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
-        let part = lasting.request_part(outbox.clone(), self.parts.clone());
+        let part = session_outbox.request_part(outbox.clone(), self.parts.clone());
         // `initialize` completes immediately: no handler is involved.
         let _ = part.handle_message(self.message);
         let mut reply = response_from(&part, &outbox, Era::Session);
-        if lasting.session().is_none() {
+        if session_outbox.session().is_none() {
             return reply;
         }
         let id = SessionId::random();
-        let session = HttpSession::new(id.key(), self.principal.clone(), lasting, 0);
+        let session = HttpSession::new(id.key(), self.principal.clone(), session_outbox, 0);
         match self.endpoint.sessions.add(id, session) {
-            Ok((_in_use, gone)) => {
-                if let Some(gone) = gone {
-                    self.endpoint.options.events.delete(&gone.key);
+            Ok((_in_use, evicted)) => {
+                if let Some(evicted) = evicted {
+                    self.endpoint.options.events.delete(&evicted.key);
                 }
             }
-            Err(full) => return session_limit_response(&full),
+            Err(limit_reached) => return session_limit_response(&limit_reached),
         }
         self.endpoint.start_reaper();
         store::save(self.endpoint, id, self.principal.as_deref(), params);
@@ -312,8 +313,8 @@ fn claims_stateless(params: &Params<'_>) -> bool {
     params.find("_meta").is_some_and(|meta| meta.contains(key::PROTOCOL_VERSION))
 }
 
-pub(in crate::server::http) fn session_limit_response(full: &SessionLimitReached) -> HttpResponse {
-    let text = match full {
+pub(in crate::server::http) fn session_limit_response(limit_reached: &SessionLimitReached) -> HttpResponse {
+    let text = match limit_reached {
         SessionLimitReached::Principal => {
             "session limit reached, and all your sessions are in use: end one first"
         }
@@ -343,7 +344,7 @@ mod tests {
     use crate::server::http::body::BodyBudget;
     use crate::server::http::options::EndpointOptions;
 
-    const LONG: usize = 60_000;
+    const LONG_TEXT_LEN: usize = 60_000;
 
     /// Polls a future once.
     async fn now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
@@ -352,15 +353,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_message_takes_room_until_it_is_answered() {
-        let go = Arc::new(Notify::new());
-        let gate = go.clone();
+        let release = Arc::new(Notify::new());
+        let handler_release = release.clone();
         let server = Server::new("test", "1.0.0").tool("wait", "", move || {
-            let gate = gate.clone();
-            async move { gate.notified().await }
+            let handler_release = handler_release.clone();
+            async move { handler_release.notified().await }
         });
         let options = EndpointOptions { sessions: false, ..EndpointOptions::default() };
         let mut endpoint = Endpoint::new(server.build().unwrap(), options);
-        Arc::get_mut(&mut endpoint).unwrap().bodies = BodyBudget::new(LONG + 1_000);
+        Arc::get_mut(&mut endpoint).unwrap().bodies = BodyBudget::new(LONG_TEXT_LEN + 1_000);
         let call = |bytes: usize| {
             let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
             let body = format!("{message:<bytes$}");
@@ -369,13 +370,13 @@ mod tests {
             let (endpoint, request) = (endpoint.clone(), request.body(body).unwrap());
             Box::pin(async move { endpoint.handle(request, None).await.status().as_u16() })
         };
-        let (mut long, mut short) = (call(LONG), call(1_000));
+        let (mut long, mut short) = (call(LONG_TEXT_LEN), call(1_000));
         assert_eq!(now(&mut long).await, Poll::Pending);
-        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(503));
+        assert_eq!(now(&mut call(LONG_TEXT_LEN)).await, Poll::Ready(503));
         assert_eq!(now(&mut short).await, Poll::Pending);
-        go.notify_waiters();
+        release.notify_waiters();
         assert_eq!((long.await, short.await), (200, 200));
-        go.notify_one();
-        assert_eq!(now(&mut call(LONG)).await, Poll::Ready(200), "the reservation is released");
+        release.notify_one();
+        assert_eq!(now(&mut call(LONG_TEXT_LEN)).await, Poll::Ready(200), "the reservation is released");
     }
 }

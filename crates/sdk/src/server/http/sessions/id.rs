@@ -89,10 +89,10 @@ mod tests {
         assert_eq!(id.header().to_str().unwrap().len(), 64);
         assert!(id.header().is_sensitive());
         assert_eq!(format!("{:?}", id.key()), "SessionKey");
-        for wrong in
+        for invalid in
             ["", "x", &id.text()[1..], &id.text().to_uppercase().replace(|c: char| c.is_ascii_digit(), "A")]
         {
-            assert!(SessionId::parse(wrong.as_bytes()).is_none());
+            assert!(SessionId::parse(invalid.as_bytes()).is_none());
         }
     }
 }

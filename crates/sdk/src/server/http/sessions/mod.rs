@@ -111,9 +111,9 @@ impl HttpSession {
     }
 
     /// Updates the store, serialized with other updates of this session.
-    pub(super) fn with_store_lock<T>(&self, tell: impl FnOnce() -> T) -> T {
+    pub(super) fn with_store_lock<T>(&self, update_store: impl FnOnce() -> T) -> T {
         let _saving = lock(&self.store_lock);
-        tell()
+        update_store()
     }
 
     /// Returns since when the session is idle; `None` while it is in use.
@@ -200,18 +200,18 @@ struct SessionTable {
 }
 
 /// Returns the microseconds since `begun`.
-fn elapsed_micros(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX)
+fn elapsed_micros(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 impl SessionTable {
     fn remove(&mut self, id: &SessionId) -> Option<Arc<HttpSession>> {
         let session = self.by_id.remove(id)?;
         if let Some(principal) = &session.principal
-            && let Some(held) = self.by_principal.get_mut(principal)
+            && let Some(principal_sessions) = self.by_principal.get_mut(principal)
         {
-            held.retain(|held| held != id);
-            if held.is_empty() {
+            principal_sessions.retain(|principal_sessions| principal_sessions != id);
+            if principal_sessions.is_empty() {
                 self.by_principal.remove(principal);
             }
         }
@@ -228,14 +228,14 @@ impl SessionTable {
     /// Removes the session that is idle for longest.
     fn evict(&mut self) -> Option<Arc<HttpSession>> {
         loop {
-            let Reverse((seen, id)) = self.idle_order.pop()?;
+            let Reverse((last_used, id)) = self.idle_order.pop()?;
             let Some(session) = self.by_id.get(&id) else { continue };
             if session.unlist() {
                 continue;
             }
             // It stays idle: no request can find it while the table is locked.
             let idle_since = session.last_used.load(Ordering::Relaxed);
-            if idle_since == seen {
+            if idle_since == last_used {
                 return self.remove(&id);
             }
             self.idle_order.push(Reverse((idle_since, id)));
@@ -243,9 +243,9 @@ impl SessionTable {
     }
 
     /// Removes the session of this principal that is idle for longest.
-    fn evict_of(&mut self, principal: &str) -> Option<Arc<HttpSession>> {
-        let held = self.by_principal.get(principal)?.iter();
-        let idle = held.filter_map(|id| Some((self.by_id.get(id)?.idle_since()?, *id)));
+    fn evict_idle_of_principal(&mut self, principal: &str) -> Option<Arc<HttpSession>> {
+        let principal_sessions = self.by_principal.get(principal)?.iter();
+        let idle = principal_sessions.filter_map(|id| Some((self.by_id.get(id)?.idle_since()?, *id)));
         let (_, oldest) = idle.min()?;
         self.remove(&oldest)
     }
@@ -285,20 +285,20 @@ impl SessionRegistry {
         let now = self.now();
         session.last_used.store(now, Ordering::Relaxed);
         let mut table = lock(&self.table);
-        if let Some(known) = table.by_id.get(&id) {
-            return Ok((self.guard(id, known), None));
+        if let Some(existing) = table.by_id.get(&id) {
+            return Ok((self.guard(id, existing), None));
         }
-        let mut gone = None;
+        let mut evicted = None;
         if let Some(principal) = &session.principal
             && table
                 .by_principal
                 .get(principal)
-                .is_some_and(|held| held.len() >= self.limits.max_per_principal)
+                .is_some_and(|principal_sessions| principal_sessions.len() >= self.limits.max_per_principal)
         {
-            gone = Some(table.evict_of(principal).ok_or(SessionLimitReached::Principal)?);
+            evicted = Some(table.evict_idle_of_principal(principal).ok_or(SessionLimitReached::Principal)?);
         }
         if table.by_id.len() >= self.limits.max {
-            gone = Some(table.evict().ok_or(SessionLimitReached::Server)?);
+            evicted = Some(table.evict().ok_or(SessionLimitReached::Server)?);
         }
         if let Some(principal) = &session.principal {
             table.by_principal.entry(principal.clone()).or_default().push(id);
@@ -307,10 +307,10 @@ impl SessionRegistry {
         table.idle_order.push(Reverse((now, id)));
         table.by_id.insert(id, session);
         drop(table);
-        if let Some(gone) = &gone {
-            gone.end();
+        if let Some(evicted) = &evicted {
+            evicted.end();
         }
-        Ok((in_use, gone))
+        Ok((in_use, evicted))
     }
 
     /// Returns the session if it belongs to this principal. Unknown sessions and those of others are indistinguishable.
@@ -335,12 +335,12 @@ impl SessionRegistry {
         let mut table = lock(&self.table);
         let ids: Vec<_> =
             table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
-        let gone: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
+        let evicted: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
         drop(table);
-        for session in &gone {
+        for session in &evicted {
             session.end();
         }
-        gone
+        evicted
     }
 
     /// Closes the streams of all sessions, for shutdown.
@@ -370,36 +370,36 @@ mod tests {
         let (id, service) = (SessionId::random(), Server::new("test", "1").build().unwrap());
         let connection =
             Connection::new(service, Arc::new(Outbox::with_capacity(1, 0)), ReplyChannel::Lasting);
-        let (in_use, gone) = sessions.add(id, HttpSession::new(id.key(), None, connection, 0))?;
-        Ok((id, in_use, gone.map(|gone| gone.key)))
+        let (in_use, evicted) = sessions.add(id, HttpSession::new(id.key(), None, connection, 0))?;
+        Ok((id, in_use, evicted.map(|evicted| evicted.key)))
     }
 
     fn full() -> (SessionRegistry, Vec<(SessionId, SessionGuard)>) {
         let bounds = SessionLimits { max: MAX_SESSIONS, max_per_principal: MAX_SESSIONS, ttl: Duration::MAX };
         let sessions = SessionRegistry::new(bounds);
-        let held =
+        let principal_sessions =
             (0..MAX_SESSIONS).map(|_| add(&sessions).map(|(id, in_use, _)| (id, in_use)).ok().unwrap());
-        let held = held.collect();
-        (sessions, held)
+        let principal_sessions = principal_sessions.collect();
+        (sessions, principal_sessions)
     }
 
     #[tokio::test]
     async fn sessions_in_use_are_not_looked_at_again() {
-        let (sessions, mut held) = full();
+        let (sessions, mut principal_sessions) = full();
         assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
         assert!(lock(&sessions.table).idle_order.is_empty(), "a flood would check all of them each time");
         // An idle session is evicted next; the new one takes its slot.
-        let (id, in_use) = held.remove(MAX_SESSIONS / 2);
+        let (id, in_use) = principal_sessions.remove(MAX_SESSIONS / 2);
         drop(in_use);
-        let (_, _newest, gone) = add(&sessions).unwrap();
-        assert!(gone == Some(id.key()));
+        let (_, _newest, evicted) = add(&sessions).unwrap();
+        assert!(evicted == Some(id.key()));
         assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
     }
 
     #[tokio::test]
     async fn a_session_is_listed_once_however_often_it_is_used() {
-        let (sessions, mut held) = full();
-        let (id, in_use) = held.remove(0);
+        let (sessions, mut principal_sessions) = full();
+        let (id, in_use) = principal_sessions.remove(0);
         for _ in 0..3 {
             assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
         }
@@ -410,7 +410,7 @@ mod tests {
         drop(sessions.find(&id, None));
         assert_eq!(lock(&sessions.table).idle_order.len(), 1);
         // A session that was ended while in use is not relisted.
-        let (id, in_use) = held.remove(0);
+        let (id, in_use) = principal_sessions.remove(0);
         sessions.remove(&id);
         drop(in_use);
         assert_eq!(lock(&sessions.table).idle_order.len(), 1);

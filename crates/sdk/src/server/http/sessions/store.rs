@@ -127,9 +127,9 @@ pub(in crate::server::http) async fn restore(
         return Ok(None);
     }
     let session = HttpSession::new(id.key(), principal.cloned(), connection, SessionId::random_number());
-    let (in_use, gone) = endpoint.sessions.add(id, session)?;
-    if let Some(gone) = gone {
-        endpoint.options.events.delete(&gone.key);
+    let (in_use, evicted) = endpoint.sessions.add(id, session)?;
+    if let Some(evicted) = evicted {
+        endpoint.options.events.delete(&evicted.key);
     }
     endpoint.start_reaper();
     Ok(Some(in_use))

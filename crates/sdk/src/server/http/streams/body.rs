@@ -52,8 +52,8 @@ impl StreamBody {
 
     /// Creates a resumable stream. The response that carried it before ends.
     pub(in crate::server::http) fn resumable(stream: Arc<SessionStream>, quiet: Duration) -> Self {
-        let turn = stream.attach();
-        Self::with_stream(stream, turn, quiet)
+        let response_number = stream.attach();
+        Self::with_stream(stream, response_number, quiet)
     }
 
     /// Like [`Self::resumable`]; `None` if another response already carries the stream.
@@ -61,13 +61,13 @@ impl StreamBody {
         stream: Arc<SessionStream>,
         quiet: Duration,
     ) -> Option<Self> {
-        let turn = stream.attach_if_detached()?;
-        Some(Self::with_stream(stream, turn, quiet))
+        let response_number = stream.attach_if_detached()?;
+        Some(Self::with_stream(stream, response_number, quiet))
     }
 
-    fn with_stream(stream: Arc<SessionStream>, turn: u64, quiet: Duration) -> Self {
+    fn with_stream(stream: Arc<SessionStream>, response_number: u64, quiet: Duration) -> Self {
         let mut body = Self::new(stream.outbox().clone(), quiet);
-        body.resumable = Some((stream, turn));
+        body.resumable = Some((stream, response_number));
         body
     }
 
@@ -91,19 +91,19 @@ impl StreamBody {
     }
 
     /// Starts with messages that were already taken from the outbox.
-    pub(in crate::server::http) fn with_lines(mut self, lines: &[u8], ends: bool) -> Self {
+    pub(in crate::server::http) fn with_lines(mut self, lines: &[u8], is_last: bool) -> Self {
         match &self.resumable {
             Some((stream, _)) => stream.append(lines, &mut self.pending),
             None => write_events(lines, &mut self.pending),
         }
-        if ends {
+        if is_last {
             self.finish();
         }
         self
     }
 
     /// Starts with the missed events; `None` if there is a gap.
-    pub(in crate::server::http) fn with_missed(
+    pub(in crate::server::http) fn with_missed_events(
         mut self,
         number: u64,
         missed: &[StoredEvent],
@@ -125,14 +125,14 @@ impl StreamBody {
     }
 
     /// Ends the response at once and asks the client to reconnect after `pause`.
-    pub(in crate::server::http) fn with_retry(mut self, pause: Duration) -> Self {
-        write_retry(pause, &mut self.pending);
+    pub(in crate::server::http) fn with_retry(mut self, delay: Duration) -> Self {
+        write_retry(delay, &mut self.pending);
         self.is_last = true;
         self
     }
 
-    pub(in crate::server::http) fn on_disconnect(mut self, on_gone: OnDisconnect) -> Self {
-        self.on_disconnect = Some(on_gone);
+    pub(in crate::server::http) fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
+        self.on_disconnect = Some(on_disconnect);
         self
     }
 
@@ -166,8 +166,8 @@ impl StreamBody {
     /// Takes pending messages and frames them into `first`; `None` if another response carries the stream.
     fn take(&mut self, cx: &Context<'_>) -> Option<Poll<TakeOutcome>> {
         self.buffer.clear();
-        if let Some((stream, turn)) = &self.resumable {
-            return stream.take(*turn, cx, &mut self.buffer, &mut self.pending);
+        if let Some((stream, response_number)) = &self.resumable {
+            return stream.take(*response_number, cx, &mut self.buffer, &mut self.pending);
         }
         let found = self.outbox.poll_take(&mut self.buffer, cx);
         write_events(&self.buffer, &mut self.pending);
@@ -186,8 +186,8 @@ impl StreamBody {
             let Some(found) = self.take(cx) else { return Poll::Ready(None) };
             match found {
                 Poll::Ready(TakeOutcome::Last) => self.finish(),
-                Poll::Ready(TakeOutcome::Reconnect(pause)) if self.can_close_early() => {
-                    write_retry(pause, &mut self.pending);
+                Poll::Ready(TakeOutcome::Reconnect(delay)) if self.can_close_early() => {
+                    write_retry(delay, &mut self.pending);
                     self.is_last = true;
                 }
                 Poll::Ready(TakeOutcome::Lines | TakeOutcome::Reconnect(_)) => {} // a stream that cannot be resumed must stay open
@@ -208,11 +208,11 @@ impl StreamBody {
 
 impl Drop for StreamBody {
     fn drop(&mut self) {
-        if let Some((stream, turn)) = self.resumable.take() {
-            stream.detach(turn);
+        if let Some((stream, response_number)) = self.resumable.take() {
+            stream.detach(response_number);
         }
-        if let Some(on_gone) = self.on_disconnect.take() {
-            on_gone();
+        if let Some(on_disconnect) = self.on_disconnect.take() {
+            on_disconnect();
         }
     }
 }

@@ -66,14 +66,14 @@ impl MemoryState {
         entries.push_back(EventEntry { serial: self.serial, stream, event });
         self.order.push_back((session, self.serial));
         if entries.len() > MAX_SESSION_EVENTS {
-            self.drop_oldest_of(session);
+            self.drop_oldest_event(session);
         }
         while self.bytes > MAX_TOTAL_BYTES
             && let Some((session, serial)) = self.order.pop_front()
         {
             let oldest = self.sessions.get(&session).and_then(|entries| entries.front());
             if oldest.is_some_and(|oldest| oldest.serial == serial) {
-                self.drop_oldest_of(session);
+                self.drop_oldest_event(session);
             }
         }
         // Compact: remove entries of events that were dropped for other reasons.
@@ -86,7 +86,7 @@ impl MemoryState {
         }
     }
 
-    fn drop_oldest_of(&mut self, session: SessionKey) {
+    fn drop_oldest_event(&mut self, session: SessionKey) {
         let Some(entries) = self.sessions.get_mut(&session) else { return };
         if let Some(dropped) = entries.pop_front() {
             self.count -= 1;
@@ -104,22 +104,22 @@ impl EventStore for MemoryEventStore {
     }
 
     fn load_after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<StoredEvent>> {
-        let kept = lock(&self.0);
-        let entries = kept.sessions.get(session).into_iter().flatten();
+        let state = lock(&self.0);
+        let entries = state.sessions.get(session).into_iter().flatten();
         let missed = entries.filter(|entry| entry.stream == stream && entry.event.number > number);
         Box::pin(std::future::ready(missed.map(|entry| entry.event.clone()).collect()))
     }
 
     fn delete(&self, session: &SessionKey) {
-        let mut kept = lock(&self.0);
-        if let Some(entries) = kept.sessions.remove(session) {
-            kept.count -= entries.len();
-            kept.bytes -=
+        let mut state = lock(&self.0);
+        if let Some(entries) = state.sessions.remove(session) {
+            state.count -= entries.len();
+            state.bytes -=
                 entries.iter().map(|entry| entry.event.message.len() + EVENT_OVERHEAD_BYTES).sum::<usize>();
         }
-        if kept.sessions.is_empty() {
-            kept.order = VecDeque::new();
-            kept.sessions.shrink_to_fit();
+        if state.sessions.is_empty() {
+            state.order = VecDeque::new();
+            state.sessions.shrink_to_fit();
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(numbers(&memory, &big, 0, 0).await, [3]);
         assert!(numbers(&memory, &key, 0, 0).await.is_empty(), "the oldest are dropped first");
         memory.delete(&big);
-        let kept = lock(&memory.0);
-        assert_eq!((kept.bytes, kept.count, kept.order.len()), (0, 0, 0));
+        let state = lock(&memory.0);
+        assert_eq!((state.bytes, state.count, state.order.len()), (0, 0, 0));
     }
 }

@@ -42,7 +42,7 @@ struct StreamState {
     first: u64,
     last: u64,
     /// The response that currently carries the stream. Earlier ones have to end.
-    carrier: u64,
+    response_number: u64,
     attached: bool,
     /// Whether the last message was taken.
     done: bool,
@@ -52,9 +52,9 @@ struct StreamState {
 
 impl SessionStream {
     /// Creates a stream whose first event has the number after `last`.
-    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, kept: StreamRetention) -> Arc<Self> {
+    pub(super) fn new(number: u32, last: u64, outbox: Arc<Outbox>, retention: StreamRetention) -> Arc<Self> {
         let state = Mutex::new(StreamState { first: last, last, ..StreamState::default() });
-        Arc::new(SessionStream { number, outbox, state, retention: kept })
+        Arc::new(SessionStream { number, outbox, state, retention })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -95,14 +95,14 @@ impl SessionStream {
     }
 
     /// Numbers and stores messages; calls `each` with every one.
-    fn number_events(&self, state: &mut StreamState, lines: &[u8], mut each: impl FnMut(u64, &[u8])) {
+    fn number_events(&self, state: &mut StreamState, lines: &[u8], mut on_event: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
             if !state.closed {
                 let event = StoredEvent { number: state.last, message: message.into() };
                 self.retention.store.store(&self.retention.session, self.number, event);
             }
-            each(state.last, message);
+            on_event(state.last, message);
         }
     }
 
@@ -118,14 +118,14 @@ impl SessionStream {
     /// the stream.
     pub(super) fn take(
         &self,
-        turn: u64,
+        response_number: u64,
         cx: &Context<'_>,
         buffer: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> Option<Poll<TakeOutcome>> {
         // Hold the lock until all messages are numbered: a response that takes over must know what was sent before.
         let state = &mut *lock(&self.state);
-        if state.carrier != turn {
+        if state.response_number != response_number {
             return None;
         }
         let found = self.outbox.poll_take(buffer, cx);
@@ -155,20 +155,20 @@ impl SessionStream {
         if !may(&state) {
             return None;
         }
-        state.carrier += 1;
+        state.response_number += 1;
         state.attached = true;
-        let carrier = state.carrier;
+        let response_number = state.response_number;
         drop(state);
         self.outbox.wake_poller();
-        Some(carrier)
+        Some(response_number)
     }
 
     /// Detaches the response with this turn. From now on messages are stored for resumption. The standalone stream
     /// needs no help: its outbox is small and waits for the next response.
-    pub(super) fn detach(self: Arc<Self>, turn: u64) {
+    pub(super) fn detach(self: Arc<Self>, response_number: u64) {
         {
             let mut state = lock(&self.state);
-            if state.carrier != turn {
+            if state.response_number != response_number {
                 return;
             }
             state.attached = false;
@@ -177,18 +177,18 @@ impl SessionStream {
             }
         }
         if let Ok(runtime) = Handle::try_current() {
-            spawn(&runtime, self.store_rest(turn));
+            spawn(&runtime, self.store_detached(response_number));
         }
     }
 
     /// Stores messages while no response carries the stream.
-    async fn store_rest(self: Arc<Self>, turn: u64) {
+    async fn store_detached(self: Arc<Self>, response_number: u64) {
         let mut lines = Vec::new();
         std::future::poll_fn(|cx| {
             loop {
                 lines.clear();
                 let mut state = lock(&self.state);
-                if state.carrier != turn {
+                if state.response_number != response_number {
                     return Poll::Ready(());
                 }
                 let Poll::Ready(found) = self.outbox.poll_take(&mut lines, cx) else { return Poll::Pending };

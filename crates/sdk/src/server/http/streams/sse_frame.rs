@@ -39,9 +39,9 @@ pub(in crate::server::http) fn write_id_event(stream: u32, number: u64, out: &mu
 }
 
 /// Appends the reconnection delay (`retry`).
-pub(in crate::server::http) fn write_retry(pause: Duration, out: &mut Vec<u8>) {
-    let pause = if pause.is_zero() { DEFAULT_RETRY_DELAY } else { pause };
-    let _ = write!(out, "retry: {}\n\n", pause.as_millis()); // writing to memory cannot fail
+pub(in crate::server::http) fn write_retry(delay: Duration, out: &mut Vec<u8>) {
+    let delay = if delay.is_zero() { DEFAULT_RETRY_DELAY } else { delay };
+    let _ = write!(out, "retry: {}\n\n", delay.as_millis()); // writing to memory cannot fail
 }
 
 /// Parses the id of an event.

@@ -28,11 +28,11 @@ use self::request_state::{RequestState, ResolvedTool};
 use super::ask::takes_input;
 use super::mailbox::ReplayLog;
 use crate::Result;
-use crate::server::connection::{Connection, Invocation, NewCall, RetryRequest};
+use crate::server::connection::{Connection, Invocation, NotARetry, RetryRequest};
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::request::cancellation::Cancel;
 use crate::server::request::context::{Context, CurrentRequest};
-use crate::server::request::result::MethodResult;
+use crate::server::request::result::UnencodedResult;
 use crate::server::request::scope::RequestScope;
 use crate::server::request::work::{RequestOutcome, tool_failure};
 use crate::server::{BoxFuture, Service};
@@ -74,8 +74,8 @@ impl Connection {
         scope: &RequestScope<'_>,
         params: &Params<'_>,
     ) -> Option<StateBinding> {
-        let asks = scope.revision.era() == Era::Stateless && scope.context.get().is_some();
-        (asks && takes_input(scope.method)).then(|| self.bind(scope.method, params))
+        let may_request_input = scope.revision.era() == Era::Stateless && scope.context.get().is_some();
+        (may_request_input && takes_input(scope.method)).then(|| self.bind(scope.method, params))
     }
 
     fn bind(&self, method: &str, params: &Params<'_>) -> StateBinding {
@@ -122,7 +122,7 @@ impl Connection {
             meta: None,
         };
         let revision = call.revision;
-        let outcome = RequestOutcome::from(Ok(MethodResult::body(result)));
+        let outcome = RequestOutcome::from(Ok(UnencodedResult::body(result)));
         service.observe(&call.method, call.target(), started, revision, &outcome);
         let outcome = self.cache_response(outcome, revision, call.tool(), round, false);
         context.detach();
@@ -151,34 +151,34 @@ impl Connection {
         done: bool,
     ) -> RequestOutcome {
         let Some(mut round) = round else { return outcome };
-        let Ok(answer) = &outcome.result else { return outcome };
+        let Ok(result) = &outcome.result else { return outcome };
         let mut json = Vec::new();
-        answer.encode(revision, self.service().identity(), &mut json);
+        result.encode(revision, self.service().identity(), &mut json);
         self.service().parked_calls().cache_response(round.call, round.number, &json, tool, done);
         round.is_open = false;
-        RequestOutcome { result: Ok(MethodResult::Ready(json.into())), ..outcome }
+        RequestOutcome { result: Ok(UnencodedResult::Ready(json.into())), ..outcome }
     }
 
     /// Resumes a call with the input responses of its client; `Err` if the request carries no state.
     pub(in crate::server) fn resume(
         self: &Arc<Self>,
         retry: &RetryRequest<'_>,
-    ) -> Result<Option<BoxFuture<()>>, NewCall> {
+    ) -> Result<Option<BoxFuture<()>>, NotARetry> {
         if retry.revision.era() != Era::Stateless || !takes_input(retry.method) {
-            return Err(NewCall);
+            return Err(NotARetry);
         }
-        let state = retry.params.find("requestState").filter(|state| *state != "null").ok_or(NewCall)?;
-        let opened = self.open_state(retry, state).and_then(|state| {
-            let answers = input_responses(retry.params)?;
-            Ok((state, answers))
+        let state = retry.params.find("requestState").filter(|state| *state != "null").ok_or(NotARetry)?;
+        let opened_state = self.open_state(retry, state).and_then(|state| {
+            let responses = input_responses(retry.params)?;
+            Ok((state, responses))
         });
-        let (state, answers) = match opened {
-            Ok(opened) => opened,
+        let (state, responses) = match opened_state {
+            Ok(opened_state) => opened_state,
             Err(error) => return Ok(self.respond_to_retry(retry, &RequestOutcome::from(Err(error.into())))),
         };
-        Ok(match self.find_call(retry, state, &answers) {
+        Ok(match self.find_call(retry, state, &responses) {
             ResumeOutcome::Finished(outcome) => self.respond_to_retry(retry, &outcome),
-            ResumeOutcome::Call(call, round) => self.resume_parked(retry, *call, round, answers),
+            ResumeOutcome::Call(call, round) => self.resume_parked(retry, *call, round, responses),
             ResumeOutcome::Replay(log, round) => self.replay(retry, log, round),
             ResumeOutcome::Busy(state, changed) => self.clone().wait_for_other(retry, &state, changed),
         })
@@ -200,14 +200,14 @@ impl Connection {
         &self,
         retry: &RetryRequest<'_>,
         state: RequestState,
-        answers: &BTreeMap<String, String>,
+        responses: &BTreeMap<String, String>,
     ) -> ResumeOutcome {
         let service = self.service();
         let (call, number, repeatable) = (state.call, state.round, self.is_repeatable(retry, &state));
         let round = || RoundGuard { service: service.clone(), call, number, is_open: true, repeatable };
         match service.parked_calls().take(state.call, state.round, service.settings().input_timeout) {
             TakeOutcome::Call(call) => ResumeOutcome::Call(call, round()),
-            TakeOutcome::Cached(kept) => ResumeOutcome::Finished(self.resend_response(kept)),
+            TakeOutcome::Cached(cached) => ResumeOutcome::Finished(self.resend_response(cached)),
             TakeOutcome::Busy(changed) => ResumeOutcome::Busy(state, changed),
             TakeOutcome::Stale => {
                 ResumeOutcome::Finished(RequestOutcome::from(Err(state_already_used().into())))
@@ -221,13 +221,13 @@ impl Connection {
                         service.max_parked(),
                     ) =>
                 {
-                    self.find_call(retry, state, answers)
+                    self.find_call(retry, state, responses)
                 }
                 Some(mut log) => {
                     log.tool = state.tool.map(|tool| tool.name);
-                    for (key, answer) in answers {
+                    for (key, result) in responses {
                         if log.asked.contains_key(key) {
-                            log.answers.entry(key.clone()).or_insert_with(|| answer.clone());
+                            log.answers.entry(key.clone()).or_insert_with(|| result.clone());
                         }
                     }
                     ResumeOutcome::Replay(log, round())
@@ -237,9 +237,9 @@ impl Connection {
     }
 
     /// Returns a cached response, if the sender has the scopes of the tool that produced it.
-    fn resend_response(&self, kept: CachedResponse) -> RequestOutcome {
-        let permitted = self.check_tool(kept.tool.as_ref());
-        RequestOutcome::from(permitted.map(|()| MethodResult::Ready(kept.answer)).map_err(Into::into))
+    fn resend_response(&self, cached: CachedResponse) -> RequestOutcome {
+        let permitted = self.check_tool(cached.tool.as_ref());
+        RequestOutcome::from(permitted.map(|()| UnencodedResult::Ready(cached.response)).map_err(Into::into))
     }
 
     /// Returns whether the call may safely run twice, according to the tool that it started. While only layers have
@@ -261,9 +261,9 @@ impl Connection {
         retry: &RetryRequest<'_>,
         mut call: Invocation,
         mut round: RoundGuard,
-        answers: BTreeMap<String, String>,
+        responses: BTreeMap<String, String>,
     ) -> Option<BoxFuture<()>> {
-        let check = |context: &Context| context.mailbox().check(&answers);
+        let check = |context: &Context| context.mailbox().check(&responses);
         let checked = self.check_tool(call.tool()).and_then(|()| call.context.as_ref().map_or(Ok(()), check));
         if let Err(error) = checked {
             self.service().parked_calls().put_back(round.call, round.number, call);
@@ -277,9 +277,9 @@ impl Connection {
         if let Some(context) = &call.context {
             let meta = Arc::new(retry.meta.cloned().unwrap_or_default());
             context.continue_with(CurrentRequest { connection: Some(self.clone()), id: id.clone(), meta });
-            context.mailbox().deliver(answers);
+            context.mailbox().deliver(responses);
         }
-        match call.work.try_finish() {
+        match call.future.try_finish() {
             Poll::Ready(outcome) => {
                 let _ = call.cancel.claim_response();
                 let outcome = self.finish_round(outcome, call.revision, call.tool(), Some(round));
@@ -333,10 +333,10 @@ impl Connection {
                 () = cancel.cancelled_unobserved() => return,
             };
             let outcome = match found {
-                Ok(TakeOutcome::Cached(kept)) => self.resend_response(kept),
-                Ok(TakeOutcome::Call(held)) => {
+                Ok(TakeOutcome::Cached(cached)) => self.resend_response(cached),
+                Ok(TakeOutcome::Call(invocation)) => {
                     // The other request was rejected, and the call is parked for a valid one.
-                    self.service().parked_calls().put_back(call, round, *held);
+                    self.service().parked_calls().put_back(call, round, *invocation);
                     let text = "another request with this state was rejected: send this one again";
                     RequestOutcome::from(Err(ProtocolError::invalid("/requestState", text).into()))
                 }
@@ -385,10 +385,10 @@ pub(crate) fn may_start(scope: &RequestScope<'_>, tool: &ToolEntry) -> bool {
 }
 
 /// Returns the outcome of a call that cannot be resumed.
-fn failure_outcome(method: &str, why: &str) -> RequestOutcome {
+fn failure_outcome(method: &str, reason: &str) -> RequestOutcome {
     match Method::find(method) {
-        Some(Method::CallTool) => RequestOutcome::from(Ok(tool_failure(why.to_owned()))),
-        _ => RequestOutcome::from(Err(ProtocolError::Internal(why.to_owned()).into())),
+        Some(Method::CallTool) => RequestOutcome::from(Ok(tool_failure(reason.to_owned()))),
+        _ => RequestOutcome::from(Err(ProtocolError::Internal(reason.to_owned()).into())),
     }
 }
 
@@ -401,9 +401,9 @@ fn input_responses(params: &Params<'_>) -> Result<BTreeMap<String, String>, Prot
     let Some(text) = params.find("inputResponses").filter(|text| *text != "null") else {
         return Ok(BTreeMap::new());
     };
-    let answers: BTreeMap<String, Box<RawValue>> =
+    let responses: BTreeMap<String, Box<RawValue>> =
         wire::decode(text).map_err(|InvalidValue { path, reason }| {
             ProtocolError::invalid(format!("/inputResponses{path}"), reason)
         })?;
-    Ok(answers.into_iter().map(|(key, answer)| (key, answer.get().to_owned())).collect())
+    Ok(responses.into_iter().map(|(key, result)| (key, result.get().to_owned())).collect())
 }

@@ -42,7 +42,7 @@ struct Slot {
 #[derive(Clone)]
 pub(crate) struct CachedResponse {
     round: u32,
-    pub(crate) answer: Arc<[u8]>,
+    pub(crate) response: Arc<[u8]>,
     /// Tool that produced it. A client that receives it again must have the scopes of this tool.
     pub(crate) tool: Option<Arc<ToolEntry>>,
 }
@@ -159,14 +159,14 @@ impl ParkedCalls {
         &self,
         id: u128,
         round: u32,
-        answer: &[u8],
+        response: &[u8],
         tool: Option<&Arc<ToolEntry>>,
         done: bool,
     ) {
         let mut table = lock(&self.0);
         let Some(slot) = table.find(id, round) else { return };
-        let cached = || CachedResponse { round, answer: answer.into(), tool: tool.cloned() };
-        slot.cached = (answer.len() <= MAX_CACHED_BYTES).then(cached);
+        let cached = || CachedResponse { round, response: response.into(), tool: tool.cloned() };
+        slot.cached = (response.len() <= MAX_CACHED_BYTES).then(cached);
         if done {
             slot.call = ParkedState::Done;
         }
@@ -238,11 +238,11 @@ impl ParkedTable {
             let has_ended = |(id, _): &(u128, Instant)| {
                 self.slots.get(id).is_none_or(|slot| matches!(slot.call, ParkedState::Done))
             };
-            let ended = self.order.iter().position(has_ended);
-            if ended.is_none() {
+            let ended_position = self.order.iter().position(has_ended);
+            if ended_position.is_none() {
                 tracing::debug!("parked call evicted: too many parked calls");
             }
-            let oldest = self.order.remove(ended.unwrap_or(0));
+            let oldest = self.order.remove(ended_position.unwrap_or(0));
             evicted.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));
         }
         evicted
@@ -261,8 +261,8 @@ impl ParkedTable {
 }
 
 /// Evicts expired calls in the background, because parked calls hold the resources of their handlers.
-async fn sweep(sweeping: SweeperGuard, age: Duration) {
-    while let Some(oldest) = sweeping.0.upgrade().and_then(|parking| parking.sweep(age)) {
+async fn sweep(guard: SweeperGuard, age: Duration) {
+    while let Some(oldest) = guard.0.upgrade().and_then(|parked_calls| parked_calls.sweep(age)) {
         tokio::time::sleep_until(oldest + age + Duration::from_millis(1)).await;
     }
 }
@@ -272,8 +272,8 @@ struct SweeperGuard(Weak<ParkedCalls>);
 
 impl Drop for SweeperGuard {
     fn drop(&mut self) {
-        if let Some(parking) = self.0.upgrade() {
-            lock(&parking.0).has_sweeper = false;
+        if let Some(parked_calls) = self.0.upgrade() {
+            lock(&parked_calls.0).has_sweeper = false;
         }
     }
 }

@@ -35,12 +35,12 @@ fn ended(text: &str) -> Event {
 
 /// Records what arrives.
 #[derive(Default)]
-struct Record {
+struct EventRecorder {
     events: Mutex<Vec<Event>>,
     changed: Condvar,
 }
 
-impl Record {
+impl EventRecorder {
     fn add(&self, event: Event) {
         lock(&self.events).push(event);
         self.changed.notify_all();
@@ -70,7 +70,7 @@ impl Record {
     }
 }
 
-impl Receiver for Record {
+impl Receiver for EventRecorder {
     fn receive(&self, message: &[u8]) -> bool {
         self.add(Event::Message(String::from_utf8_lossy(message).into_owned()));
         true
@@ -80,35 +80,35 @@ impl Receiver for Record {
         self.add(Event::TooLong);
     }
 
-    fn ended(&self, reason: &str) {
+    fn on_closed(&self, reason: &str) {
         self.add(Event::Ended(reason.to_owned()));
     }
 }
 
-struct Connected {
+struct ConnectedChild {
     handle: Box<dyn TransportHandle>,
-    record: Arc<Record>,
+    record: Arc<EventRecorder>,
     outbox: Arc<Outbox>,
 }
 
-impl Connected {
+impl ConnectedChild {
     fn send(&self, text: &str) {
         self.outbox.send(|out| out.extend_from_slice(text.as_bytes()));
     }
 }
 
-fn wire(max_message: usize) -> (Wire, Arc<Record>, Arc<Outbox>) {
-    let record = Arc::new(Record::default());
+fn wire(max_message: usize) -> (Wire, Arc<EventRecorder>, Arc<Outbox>) {
+    let record = Arc::new(EventRecorder::default());
     let outbox = Arc::new(Outbox::without_callback(1 << 20));
     (Wire::new(record.clone(), outbox.clone(), max_message), record, outbox)
 }
 
-async fn connect_for(command: &Command, max_message: usize) -> Connected {
+async fn connect_for(command: &Command, max_message: usize) -> ConnectedChild {
     let (wire, record, outbox) = wire(max_message);
-    Connected { handle: command.open(wire).await.unwrap(), record, outbox }
+    ConnectedChild { handle: command.open(wire).await.unwrap(), record, outbox }
 }
 
-async fn connect(command: &Command) -> Connected {
+async fn connect(command: &Command) -> ConnectedChild {
     connect_for(command, MAX_MESSAGE).await
 }
 
@@ -159,19 +159,21 @@ async fn what_waited_before_the_start_is_sent() {
 
 #[tokio::test]
 async fn many_senders_lose_nothing_and_keep_their_order() {
-    const EACH: usize = 2_000;
+    const LINES_PER_STREAM: usize = 2_000;
     let child = connect(&Command::new("cat")).await;
     std::thread::scope(|scope| {
         for sender in 0..4 {
             let child = &child;
-            scope.spawn(move || (0..EACH).for_each(|number| child.send(&format!("{sender} {number}"))));
+            scope.spawn(move || {
+                (0..LINES_PER_STREAM).for_each(|number| child.send(&format!("{sender} {number}")));
+            });
         }
     });
-    let messages = child.record.messages(4 * EACH);
+    let messages = child.record.messages(4 * LINES_PER_STREAM);
     for sender in 0..4 {
         let prefix = format!("{sender} ");
         let numbers = messages.iter().filter_map(|message| message.strip_prefix(&prefix));
-        assert!(numbers.eq((0..EACH).map(|number| number.to_string())), "{sender}");
+        assert!(numbers.eq((0..LINES_PER_STREAM).map(|number| number.to_string())), "{sender}");
     }
 }
 
@@ -203,10 +205,7 @@ async fn closing_writes_everything_first() {
 #[tokio::test]
 async fn an_end_says_how_and_why() {
     let cases = [
-        (
-            "echo one; echo 'boom: no key' >&2; exit 3",
-            "exited with status 3; last error output: boom: no key",
-        ),
+        ("echo one; echo 'boom: no key' >&2; exit 3", "exited with status 3; last error output: no key"),
         ("echo one", "exited with status 0"),
         ("echo one; kill -9 $$", "was terminated by signal 9 (SIGKILL)"),
     ];

@@ -9,7 +9,7 @@ const TAG: &str = "LINCHPIN_TEST_TAG";
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns the running processes that have `tag` in their environment.
-fn tagged(tag: &str) -> Vec<proc_table::Process> {
+fn processes_with_tag(tag: &str) -> Vec<proc_table::Process> {
     let variable = format!("{TAG}={tag}").into_bytes();
     let is_tagged = |process: &proc_table::Process| {
         let environment = proc_table::environment(process.id).unwrap_or_default();
@@ -53,7 +53,7 @@ async fn a_closed_output_is_an_end() {
     let child = connect(&command).await;
     let reason = "the server closed its standard output without exiting, and was terminated";
     assert_eq!(child.record.all(), [message("one"), ended(reason)]);
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
 }
 
 /// Scripts with a grandchild that prints its pid and then stays, started in ways that make it hard to find or stop.
@@ -76,7 +76,7 @@ async fn closing_leaves_no_stubborn_descendant() {
         assert!(is_alive(&process));
         child.handle.close().await;
         assert!(!is_alive(&process), "{script}");
-        assert_eq!(tagged(&tag), [], "{script}");
+        assert_eq!(processes_with_tag(&tag), [], "{script}");
         assert_eq!(child.record.all()[1..], [ended("the connection was closed")]);
     }
 }
@@ -89,7 +89,7 @@ async fn dropping_leaves_no_stubborn_descendant() {
         let process = find(&child.record.messages(1)[0]);
         drop(child.handle);
         assert!(!is_alive(&process), "{script}");
-        assert_eq!(tagged(&tag), [], "{script}");
+        assert_eq!(processes_with_tag(&tag), [], "{script}");
         assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
     }
 }
@@ -120,7 +120,7 @@ async fn nothing_is_left_after_a_hundred_connections() {
             child.handle.close().await;
         }
     }
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_lineage_is_ended_whole_and_no_other() {
     // As another process would, which has the text form only.
     let ended = Lineage::parse(&lineage.to_string()).unwrap().kill();
     assert!(ended >= 2 * STUBBORN_SCRIPTS.len() - 1, "{ended}");
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
     for (child, process) in children {
         assert!(!is_alive(&process));
         // A shell whose child is killed first exits with status 137.
@@ -176,22 +176,22 @@ async fn dropping_ends_a_closing_that_takes_long() {
     let before = Instant::now();
     drop(child.handle);
     assert!(before.elapsed() < TEST_TIMEOUT / 10);
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
     assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
 }
 
 #[tokio::test]
 async fn a_hook_may_drop_the_connection() {
     let tag = unique();
-    let place = Arc::new(Mutex::new(None::<Box<dyn TransportHandle>>));
-    let line = place.clone();
+    let handle_slot = Arc::new(Mutex::new(None::<Box<dyn TransportHandle>>));
+    let line = handle_slot.clone();
     let command = Command::new("cat").env(TAG, &tag).on_stdout(move |_| drop(lock(&line).take()));
-    let Connected { handle: line, record, outbox } = connect(&command).await;
-    *lock(&place) = Some(line);
+    let ConnectedChild { handle: line, record, outbox } = connect(&command).await;
+    *lock(&handle_slot) = Some(line);
     outbox.send(|out| out.extend_from_slice(b"one\ntwo"));
     // The line read before the hook dropped the connection is still passed on, and nothing after it.
     assert_eq!(record.all(), [message("one"), ended("the connection was dropped")]);
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn dropping_does_not_wait_for_a_hook() {
     child.send("one");
     is_entered.recv_timeout(TEST_TIMEOUT).unwrap();
     drop(child.handle);
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
     release.send(()).unwrap();
     assert_eq!(child.record.all().last(), Some(&ended("the connection was dropped")));
 }
@@ -226,5 +226,5 @@ async fn an_opening_that_is_given_up_leaves_nothing() {
     assert!(tokio::time::timeout(SHORT_CLOSE_TIMEOUT, command.open(wire)).await.is_err());
     release.send(()).unwrap();
     assert_eq!(record.all(), [ended("the connection was dropped")]);
-    assert_eq!(tagged(&tag), []);
+    assert_eq!(processes_with_tag(&tag), []);
 }

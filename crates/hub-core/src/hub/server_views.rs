@@ -1,0 +1,97 @@
+//! Views of servers for REST and the CLI, and the filter of their list.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::connection::ConnectionStatus;
+use crate::id::ServerId;
+use crate::server::{Authentication, CredentialMode};
+use crate::tool::SkippedTool;
+
+/// Server, as shown to users.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the REST API")]
+pub struct ServerView {
+    /// Server id.
+    #[schemars(with = "String")]
+    pub id: ServerId,
+    /// Slug. It cannot be changed.
+    pub slug: String,
+    /// Display name.
+    pub name: String,
+    /// Description.
+    pub description: Option<String>,
+    /// `stdio`, `http` or `sse`.
+    pub transport: &'static str,
+    /// URL of a remote server.
+    pub url: Option<String>,
+    /// Headers sent with every request.
+    pub headers: BTreeMap<String, String>,
+    /// Command and arguments of a stdio server.
+    pub command: Option<Vec<String>>,
+    /// Names of its environment variables.
+    pub env: Vec<String>,
+    /// Names of the environment variables whose values are in the vault.
+    pub secrets: Vec<String>,
+    /// Environment secrets that are not stored yet. The server cannot start without them.
+    pub missing_secrets: Vec<String>,
+    /// Whether the configuration file declares the server. It can then be changed only there.
+    pub is_from_file: bool,
+    /// Whether the configuration file no longer declares it. It is disabled until it is declared again or removed.
+    pub has_left_file: bool,
+    /// Authentication of requests to the server.
+    pub authentication: Authentication,
+    /// Whether credentials are shared or per agent.
+    pub credentials: CredentialMode,
+    /// Request timeout in milliseconds.
+    pub timeout_ms: u64,
+    /// Number of retries when connecting, listing and reading.
+    pub retry_attempts: u8,
+    /// Rate limit in calls per minute.
+    pub calls_per_minute: Option<u32>,
+    /// Maximum number of concurrent calls.
+    pub calls_at_once: Option<u32>,
+    /// Pinned protocol revision, if any.
+    pub revision: Option<&'static str>,
+    /// Whether the server is enabled.
+    pub enabled: bool,
+    /// Whether arguments and results of its calls are stored.
+    pub keep_history: bool,
+    /// Status of its connections, or `disabled`.
+    pub status: ConnectionStatus,
+    /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
+    pub error: Option<String>,
+    /// Time of the last successful contact.
+    #[schemars(with = "Option<String>")]
+    pub last_connected: Option<Timestamp>,
+    /// Time of the last sync.
+    #[schemars(with = "Option<String>")]
+    pub last_synced: Option<Timestamp>,
+    /// Number of tools.
+    pub tools: usize,
+    /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
+    pub left_out: Vec<SkippedTool>,
+    /// Version, incremented by each change.
+    pub version: u64,
+    /// Time of creation.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// Time of the last change.
+    #[schemars(with = "String")]
+    pub updated: Timestamp,
+}
+
+/// Filter for servers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerFilter {
+    /// Whether the server is enabled.
+    pub enabled: Option<bool>,
+    /// Connection status.
+    pub status: Option<ConnectionStatus>,
+    /// Part of the name, slug or description.
+    pub q: Option<String>,
+}
