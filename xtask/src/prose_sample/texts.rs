@@ -7,6 +7,7 @@ use crate::rust_source::ItemKind;
 const TEST_SUPPORT: [&str; 3] = ["crates/spec-check/", "crates/test-postgres/", "crates/sdk/src/testing/"];
 const ROUTES_PATH: &str = "crates/hub-http/src/routes.rs";
 const MIN_WORDS: usize = 3;
+const MESSAGE: &str = "message";
 
 const LOG_MACROS: [&str; 5] = ["trace!(", "debug!(", "info!(", "warn!(", "error!("];
 /// Calls whose texts are for developers.
@@ -18,25 +19,30 @@ const SQL_KEYWORDS: [&str; 12] = [
     "BEGIN",
 ];
 
-/// Returns the texts with their kind, file and line.
+/// Returns the texts with their kind, the option or function that they belong to, file and line.
 pub(super) fn texts(files: &[ProductFile<'_>]) -> Vec<String> {
     let mut texts = Vec::new();
     for file in files.iter().filter(|file| !TEST_SUPPORT.iter().any(|path| file.path.starts_with(path))) {
         let mut push = |kind: &str, text: &str, line: usize| {
             texts.push(format!("{kind}: {text} ({}:{line})", file.path));
         };
-        for item in file.items().filter(|item| item.is_command_line && item.kind == ItemKind::Member) {
+        let items: Vec<_> = file.items().collect();
+        for item in items.iter().filter(|item| item.is_command_line && item.kind == ItemKind::Member) {
             let help = first_sentence(&item.doc);
             if is_prose(&help) {
-                push("help", &help, item.line);
+                push(&format!("help of `{}`", item.name), &help, item.line);
             }
         }
+        let functions: Vec<_> = items.iter().filter(|item| item.kind == ItemKind::Function).collect();
+        let function_at = |line: usize| functions.iter().rfind(|function| function.line <= line);
         let literals = file.source.strings.iter().filter(|literal| !file.source.is_test_line(literal.line));
         for literal in literals {
             let text = literal.text.split_whitespace().collect::<Vec<_>>().join(" ");
             let kind = kind(file.path, file.source.statement_before(literal));
-            if let Some(kind) = kind.filter(|_| is_prose(&text)) {
-                push(kind, &text, literal.line);
+            let Some(kind) = kind.filter(|_| is_prose(&text)) else { continue };
+            match function_at(literal.line).filter(|_| kind == MESSAGE) {
+                Some(function) => push(&format!("{kind} of `{}`", function.name), &text, literal.line),
+                None => push(kind, &text, literal.line),
             }
         }
     }
@@ -51,7 +57,7 @@ fn kind(path: &str, statement: &str) -> Option<&'static str> {
     let is_internal = INTERNAL_CALLS.iter().any(|call| statement.contains(call))
         || INTERNAL_PREFIXES.iter().any(|prefix| statement.ends_with(prefix));
     let is_log = LOG_MACROS.iter().any(|name| statement.contains(name));
-    (!is_internal).then_some(if is_log { "log" } else { "message" })
+    (!is_internal).then_some(if is_log { "log" } else { MESSAGE })
 }
 
 /// Returns whether the text is a phrase: at least three words, and more words than code.
@@ -88,9 +94,9 @@ mod tests {
                     let i = b\"made for a machine\";\n    Err(format!(\"`{g}`: must be a string\"))\n}\n\
                     #[cfg(test)]\nmod tests {\n    const H: &str = \"not for any user\";\n}\n";
         let expected = [
-            "help: List all agents. (crates/hub/src/cli/a.rs:4)",
+            "help of `b`: List all agents. (crates/hub/src/cli/a.rs:4)",
             "log: failed to store it (crates/hub/src/cli/a.rs:9)",
-            "message: `{g}`: must be a string (crates/hub/src/cli/a.rs:13)",
+            "message of `d`: `{g}`: must be a string (crates/hub/src/cli/a.rs:13)",
         ];
         assert_eq!(found("crates/hub/src/cli/a.rs", text), expected);
         assert!(found("crates/spec-check/src/a.rs", text).is_empty());
