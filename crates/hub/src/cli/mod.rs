@@ -9,8 +9,9 @@ mod duration;
 mod export;
 mod import;
 mod key;
-mod offers;
 mod output;
+mod prompt;
+mod resource;
 mod server;
 mod target_args;
 mod token;
@@ -81,12 +82,12 @@ enum Command {
     /// List and read resources of servers
     Resource {
         #[command(subcommand)]
-        command: offers::ResourceCommand,
+        command: resource::Command,
     },
     /// List and render prompts of servers
     Prompt {
         #[command(subcommand)]
-        command: offers::PromptCommand,
+        command: prompt::Command,
     },
     /// Manage agents
     Agent {
@@ -273,9 +274,9 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Some(Command::Server { command }) => or_interrupted(server::run(&context, command)).await?,
         Some(Command::Tool { command }) => return or_interrupted(tool::run(&context, command)).await,
         Some(Command::Resource { command }) => {
-            or_interrupted(offers::run_resource(&context, command)).await?;
+            or_interrupted(resource::run(&context, command)).await?;
         }
-        Some(Command::Prompt { command }) => or_interrupted(offers::run_prompt(&context, command)).await?,
+        Some(Command::Prompt { command }) => or_interrupted(prompt::run(&context, command)).await?,
         Some(Command::Agent { command }) => or_interrupted(agent::run(&context, command)).await?,
         Some(Command::Approvals { command }) => or_interrupted(approvals::run(&context, command)).await?,
         Some(Command::Calls { command }) => or_interrupted(calls::run(&context, command)).await?,

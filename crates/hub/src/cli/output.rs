@@ -119,6 +119,11 @@ fn format_value(value: &Value) -> String {
     }
 }
 
+/// Removes control characters on a terminal; a pipe receives every byte.
+pub(crate) fn printable(text: &str) -> String {
+    if OutputStyle::stdout().is_terminal { sanitize(text) } else { text.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
