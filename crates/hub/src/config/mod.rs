@@ -1,7 +1,7 @@
 //! Configuration file `linchpin.toml`: configured servers and hub settings.
 //!
 //! [`file`] reads it, [`watch`] detects changes, [`edit`] modifies it and preserves its [`comments`], [`paths`]
-//! resolves the paths of the hub, and [`egress`] is the egress table. Configured servers are validated by [`ConfiguredServer`],
+//! resolves the paths of the hub, [`running`] locks the data directory and announces the hub, and [`egress`] is the egress table. Configured servers are validated by [`ConfiguredServer`],
 //! with the same rules as all others.
 
 mod audit;
@@ -11,6 +11,7 @@ mod egress;
 mod error;
 mod file;
 mod paths;
+mod running;
 mod toml;
 mod watch;
 
@@ -30,7 +31,8 @@ pub(crate) use edit::{add, remove, set_demo_enabled, set_enabled, update};
 pub(crate) use egress::EgressConfig;
 pub(crate) use error::ConfigError;
 pub(crate) use file::{Stamp, stamp};
-pub(crate) use paths::{HubPaths, LocationArgs, RunningHub, Variables, env_variable, own_directory};
+pub(crate) use paths::{HubPaths, LocationArgs, Variables, env_variable, own_directory};
+pub(crate) use running::RunningHub;
 pub(crate) use watch::WatchedConfig;
 
 /// Valid retention of call arguments and results, in days.
