@@ -15,8 +15,6 @@ pub(super) mod listener;
 pub(super) mod mirrored_headers;
 mod options;
 mod origin_guard;
-#[cfg(feature = "auth")]
-mod protect;
 mod requests;
 mod responses;
 mod service;
