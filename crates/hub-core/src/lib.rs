@@ -46,4 +46,4 @@ pub mod vault;
 pub use actor::{Actor, Subject};
 pub use error::{Error, ErrorKind, Result};
 pub use platform::Platform;
-pub use secrets::redact::is_secret_name;
+pub use secrets::scan::is_secret_name;

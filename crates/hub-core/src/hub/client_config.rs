@@ -11,7 +11,7 @@ use super::Hub;
 use super::servers::ensure_declared;
 use crate::actor::Actor;
 use crate::error::{Error, Result};
-use crate::secrets::redact::is_secret_name;
+use crate::secrets::scan::is_secret_name;
 use crate::secrets::scan::{contains_secret, find_secret_argument, is_secret};
 use crate::server::{
     Authentication, BASE_ENV_VARS, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport,

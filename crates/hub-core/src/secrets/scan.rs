@@ -1,7 +1,5 @@
 //! Detection of secrets in configuration: by the name of a variable or header, or by the format of a value.
 
-use crate::secrets::redact::is_secret_name;
-
 /// Prefixes of tokens of well-known services, with their minimum length.
 const TOKEN_PREFIXES: [(&str, usize); 20] = [
     ("ghp_", 12),
@@ -25,8 +23,59 @@ const TOKEN_PREFIXES: [(&str, usize); 20] = [
     ("hf_", 16),
     ("npm_", 16),
 ];
+/// Words that make a name secret anywhere within it.
+const SECRET_SUBSTRINGS: [&str; 9] = [
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "credential",
+    "signature",
+    "databaseurl",
+    "connectionstring",
+];
+/// Words that make a name secret at the end of one of its parts.
+const SECRET_SUFFIXES: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
+/// Ordinary words with such an ending.
+const ORDINARY_WORDS: [&str; 8] =
+    ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
+/// Words before `key` that make it an ordinary name.
+const ORDINARY_KEYS: [&str; 11] = [
+    "idempotency",
+    "partition",
+    "routing",
+    "sort",
+    "primary",
+    "foreign",
+    "public",
+    "shard",
+    "cache",
+    "row",
+    "column",
+];
+/// Words that make a name secret as one of its parts.
+const SECRET_WORDS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 /// Minimum length of an argument that is taken for a secret because of the name before it.
 const MIN_ARGUMENT_SECRET_LEN: usize = 8;
+
+/// Returns whether the value of a variable, a header or a parameter is secret by its name.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let compact_name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let (mut parts, mut before) = (name.split(|char: char| !char.is_ascii_alphanumeric()), "");
+    SECRET_SUBSTRINGS.iter().any(|word| compact_name.contains(word))
+        || parts.any(|part| {
+            let part = part.trim_end_matches(|char: char| char.is_ascii_digit());
+            let forms = [part, part.strip_suffix('s').unwrap_or(part)];
+            let has_secret_suffix = |part: &&str| SECRET_SUFFIXES.iter().any(|word| part.ends_with(word));
+            let is_ordinary = forms.iter().any(|part| ORDINARY_WORDS.contains(part));
+            let is_other_key = forms.contains(&"key") && ORDINARY_KEYS.contains(&before);
+            before = part;
+            SECRET_WORDS.contains(&part)
+                || !is_ordinary && !is_other_key && forms.iter().any(has_secret_suffix)
+        })
+}
 
 /// Returns whether a variable or a header is secret, by its name or by its value.
 pub fn is_secret(name: &str, value: &str) -> bool {
@@ -120,5 +169,90 @@ mod tests {
         assert_eq!(find(&["run", "-e", "GITHUB_TOKEN", "image"]), None);
         assert_eq!(find(&["--key-file", "/etc/key", "--auth", "none", "--token", "--verbose"]), None);
         assert_eq!(find(&["https://a.example/mcp?page=1", "--port=3000"]), None);
+    }
+
+    #[test]
+    fn names_of_secrets_are_known() {
+        for name in [
+            "GITHUB_PAT",
+            "SENTRY_DSN",
+            "DATABASE_URL",
+            "MYSQLPWD",
+            "MYSQL_PWD",
+            "PGPASSWORD",
+            "APIKEY",
+            "OPENAIKEY",
+            "DB_PASS",
+            "SMTPPASS",
+            "KEY",
+            "KEY_2",
+            "TOKENS",
+            "API_KEYS",
+            "TOKEN1",
+            "OAUTH2",
+            "AUTH",
+            "PRIVATE",
+            "CREDENTIALS",
+            "AZURE_STORAGE_CONNECTION_STRING",
+            "SECRETKEYBASE",
+            "x-api-key",
+            "X-Auth-Token",
+            "api-key",
+            "ocp-apim-subscription-key",
+            "x-functions-key",
+            "partition-api-key",
+            "x-client-secret",
+            "x-password-hint",
+            "x-authorization",
+            "key",
+            "token",
+            "secret",
+            "password",
+            "sig",
+            "signature",
+            "api_key",
+            "access_token",
+            "accessToken",
+            "apiKey",
+            "X-Amz-Signature",
+            "x.pat",
+            "jwt",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "x-keyboard",
+            "Idempotency-Key",
+            "sort_key",
+            "monkey",
+            "monkeys",
+            "tokenizer",
+            "X-Author",
+            "author",
+            "keyword",
+            "keywords",
+            "pattern",
+            "path",
+            "x-team",
+            "compass",
+            "x-bypass-cache",
+            "design",
+            "signal",
+            "x-request-id",
+            "PATH",
+            "HOME",
+            "NODE_ENV",
+            "LANG",
+            "page",
+            "tenant",
+            "authority",
+            "",
+            "-",
+            "s",
+            "x-passage",
+            "URL",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Authentication, CredentialMode, RemoteEndpoint, ServerSettings, Transport};
 use crate::error::{Error, Result};
 use crate::object_reader::ObjectReader;
-use crate::secrets::redact::is_secret_name;
+use crate::secrets::scan::is_secret_name;
 use crate::text::{check_visible_line, shorten};
 use crate::tool::names::Slug;
 
