@@ -1,7 +1,8 @@
-//! Text helpers: shortening, visibility checks and hexadecimal.
+//! Text helpers: shortening, invisible characters and hexadecimal.
+
+use linchpin::hidden_characters::is_hidden;
 
 use crate::error::{Error, Result};
-use crate::tool::pin::is_invisible;
 
 /// Shortens foreign text for use within a message: one line of at most 40 characters.
 pub(crate) fn shorten(text: &str) -> String {
@@ -11,7 +12,22 @@ pub(crate) fn shorten(text: &str) -> String {
 /// Returns the first line of a foreign text, with invisible characters escaped, at most 500 characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    crate::tool::pin::escape_invisible(line).chars().take(500).collect()
+    escape_invisible(line).chars().take(500).collect()
+}
+
+/// Returns whether a character is invisible, changes the text direction, or is a control character other than a line
+/// feed.
+pub(crate) fn is_invisible(char: char) -> bool {
+    is_hidden(char) || (char.is_control() && char != '\n')
+}
+
+/// Escapes control characters, invisible characters and those that change the text direction.
+pub(crate) fn escape_invisible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        if is_invisible(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
+    }
+    out
 }
 
 /// Rejects a text that is not one line of visible characters.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::id::TenantId;
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 /// Maximum length of a string field in characters.
 const MAX_FIELD_LEN: usize = 1_000;

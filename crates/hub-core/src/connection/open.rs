@@ -13,7 +13,7 @@ use super::{AuthMaterial, ConnectionPool, Processes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 /// First delay before a retry; it doubles.
 const RETRY_DELAY: Duration = Duration::from_millis(200);

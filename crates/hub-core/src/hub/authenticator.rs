@@ -7,7 +7,7 @@ use linchpin::auth::Secret;
 use linchpin::server::web::client_network;
 
 use super::hash_queue::{HashQueue, QueueOwner, QueueTicket};
-use super::login_refusals::RejectedLogins;
+use super::login_rejections::RejectedLogins;
 use super::login_throttle::LoginThrottle;
 use super::passwords::PasswordHash;
 use crate::api_token;

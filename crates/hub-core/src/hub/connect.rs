@@ -287,6 +287,6 @@ pub(super) fn request_error(
     Error::new(
         error::ErrorKind::Unavailable,
         code,
-        crate::tool::pin::escape_invisible(&redactor.redact_text(text)),
+        crate::text::escape_invisible(&redactor.redact_text(text)),
     )
 }

@@ -24,8 +24,8 @@ use crate::events::NewEvent;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
+use crate::text::escape_invisible;
 use crate::text::first_line;
-use crate::tool::pin::escape_invisible;
 
 /// Start of an admitted call.
 pub(super) struct CallStart {

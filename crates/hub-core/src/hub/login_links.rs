@@ -114,10 +114,10 @@ impl Hub {
     ) -> Result<NewSession> {
         let id = link_id(presented_link);
         let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
-        let refused = || unauthenticated(MSG_INVALID_LINK);
-        let (link, _) = found.filter(|(link, _)| self.platform.now() < link.until).ok_or_else(refused)?;
+        let rejected = || unauthenticated(MSG_INVALID_LINK);
+        let (link, _) = found.filter(|(link, _)| self.platform.now() < link.until).ok_or_else(rejected)?;
         if !link.by_operator && self.has_password().await? {
-            return Err(refused());
+            return Err(rejected());
         }
         let (user, _) = self.require::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?;
         let removed = vec![

@@ -24,7 +24,7 @@ mod hash_queue;
 mod health;
 mod limits;
 mod login_links;
-mod login_refusals;
+mod login_rejections;
 mod login_throttle;
 mod metrics;
 pub mod oauth;

@@ -106,8 +106,8 @@ pub(super) fn denial_recorder(
         if let Some(address) = denied.address {
             entry = entry.with("address", address.to_string());
         }
-        let (refusal, now) = (AuditRejection::new(actor.tenant(), entry, None), platform.now());
-        let (first, Some(count)) = denials.count(refusal, now) else { return };
+        let (rejection, now) = (AuditRejection::new(actor.tenant(), entry, None), platform.now());
+        let (first, Some(count)) = denials.count(rejection, now) else { return };
         let (denials, store) = (denials.clone(), store.clone());
         tasks.spawn(async move { denials.write(&*store, &first, (now, count)).await });
     })
@@ -164,7 +164,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn refusal(actor: &str, host: &str, call: u128) -> AuditRejection {
+    fn rejection(actor: &str, host: &str, call: u128) -> AuditRejection {
         let entry = AuditEntry::new(at(0), actor, "egress.denied").with("host", host);
         AuditRejection::new(ADA, entry, Some(CallId::fixed(call)))
     }
@@ -172,22 +172,22 @@ mod tests {
     #[test]
     fn a_storm_is_one_entry_a_minute() {
         let denials = Rejections::default();
-        assert_eq!(denials.count(refusal("hub", "a", 1), at(0)).1, Some(1));
+        assert_eq!(denials.count(rejection("hub", "a", 1), at(0)).1, Some(1));
         for second in 0..59 {
-            let (first, count) = denials.count(refusal("hub", "a", 2), at(second));
+            let (first, count) = denials.count(rejection("hub", "a", 2), at(second));
             assert_eq!((first.call, count), (Some(CallId::fixed(1)), None));
             assert!(denials.take_due(at(second), false).is_empty());
         }
         let due = denials.take_due(at(60), false);
-        assert_eq!(due, [(refusal("hub", "a", 1), 59)]);
+        assert_eq!(due, [(rejection("hub", "a", 1), 59)]);
         let entry = due[0].0.entry(at(60), 59);
         assert_eq!((entry.at, &entry.fields["count"]), (at(60), &Value::from(59)));
         assert_eq!(entry.fields["call"], CallId::fixed(1).to_string());
-        assert_eq!(denials.count(refusal("hub", "a", 3), at(61)).1, None);
-        assert_eq!(denials.take_due(at(62), true), [(refusal("hub", "a", 1), 1)]);
+        assert_eq!(denials.count(rejection("hub", "a", 3), at(61)).1, None);
+        assert_eq!(denials.take_due(at(62), true), [(rejection("hub", "a", 1), 1)]);
         assert!(denials.take_due(at(122), false).is_empty());
         assert_eq!(
-            denials.count(refusal("hub", "a", 4), at(123)).1,
+            denials.count(rejection("hub", "a", 4), at(123)).1,
             Some(1),
             "the kind was dropped after a quiet minute"
         );
@@ -197,14 +197,14 @@ mod tests {
     fn a_storm_of_many_is_bounded_for_each_actor() {
         let denials = Rejections::default();
         let add = |actor, number: u32| {
-            denials.count(refusal(actor, &number.to_string(), u128::from(number)), at(0))
+            denials.count(rejection(actor, &number.to_string(), u128::from(number)), at(0))
         };
         let event = (0..10_000).filter(|number| add("a", *number).1.is_some()).count();
         assert_eq!(event, MAX_KINDS + 1);
         let (others, count) = add("a", 10_000);
         assert_eq!((others.call, count), (None, None), "it shares the record of the others");
         assert_eq!(add("b", 0).1, Some(1), "others have a share of their own");
-        let other = AuditRejection { tenant: TenantId::fixed(2), ..refusal("a", "0", 0) };
+        let other = AuditRejection { tenant: TenantId::fixed(2), ..rejection("a", "0", 0) };
         assert_eq!(denials.count(other, at(0)).1, Some(1));
         let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
         assert_eq!(denials.take_due(at(60), false), [(others, rest)]);

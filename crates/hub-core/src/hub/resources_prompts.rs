@@ -141,8 +141,8 @@ impl Hub {
         let id = server.id.to_string();
         let (is_granted, agent) = self.may_read_features(actor, &server).await?;
         if !is_granted {
-            let refused = entry(feature.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
-            self.audit_rejection_later(actor.tenant(), refused);
+            let rejected = entry(feature.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
+            self.audit_rejection_later(actor.tenant(), rejected);
             return Err(Error::not_found(feature.name, shorten(name)));
         }
         self.consume_server_rate_limit(actor, &server, || entry("call.limited", &id)).await?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authenticator::{network, random_secret, unauthenticated};
 use super::hash_queue::QueueOwner;
-use super::login_refusals::{LoginRejectionReason, RejectedLogin};
+use super::login_rejections::{LoginRejectionReason, RejectedLogin};
 use super::login_throttle::AttemptLimit;
 use super::users::{UserRecord, UserView};
 use super::{Hub, document, event_payloads, upsert};
@@ -136,12 +136,12 @@ impl Hub {
         let limits =
             own_user.map_or_else(|| name_limits(tenant, name, source), |user| vec![user_limit(user)]);
         let reason = LoginRejectionReason::WrongPassword;
-        let refused = RejectedLogin { tenant, user: user.as_ref().map(|user| user.id), source, reason };
-        self.count_attempt(&limits, &refused)?;
+        let rejected = RejectedLogin { tenant, user: user.as_ref().map(|user| user.id), source, reason };
+        self.count_attempt(&limits, &rejected)?;
         let record = user.as_ref().and_then(|user| user.password.as_ref());
         let is_match = self.authenticator.verify_password(ticket, record, password).await?;
         let Some(user) = user.filter(|_| is_match) else {
-            self.record_rejected_login(refused);
+            self.record_rejected_login(rejected);
             return Err(unauthenticated(MSG_WRONG_CREDENTIALS));
         };
         self.authenticator.throttle.clear(&limits);
@@ -154,13 +154,13 @@ impl Hub {
     }
 
     /// Counts a password attempt, or rejects it because of earlier failures.
-    pub(super) fn count_attempt(&self, limits: &[AttemptLimit], refused: &RejectedLogin) -> Result<()> {
+    pub(super) fn count_attempt(&self, limits: &[AttemptLimit], rejected: &RejectedLogin) -> Result<()> {
         let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.platform.now()) else {
             return Ok(());
         };
         self.record_rejected_login(RejectedLogin {
             reason: LoginRejectionReason::TooManyAttempts,
-            ..refused.clone()
+            ..rejected.clone()
         });
         let text = format!("too many failed attempts: try again in {} s", error::ceil_seconds(wait));
         Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_tries", text).with_retry_after(wait))

@@ -175,19 +175,19 @@ impl Hub {
 
     /// Authenticates a token. The error is the same for every reason.
     pub async fn authenticate(&self, text: &str) -> Result<Actor> {
-        let refused = || unauthenticated(MSG_INVALID_TOKEN);
-        let (id, digest) = api_token::parse(text).ok_or_else(refused)?;
+        let rejected = || unauthenticated(MSG_INVALID_TOKEN);
+        let (id, digest) = api_token::parse(text).ok_or_else(rejected)?;
         if id == self.authenticator.process.id {
             let is_match = digest_matches(digest, &self.authenticator.process.digest.to_string());
-            return is_match.then(|| Actor::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(refused);
+            return is_match.then(|| Actor::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(rejected);
         }
         let found = self.store.document_in_any_tenant(&DocumentKey::new(DocumentKind::Token, id)).await?;
-        let (tenant, stored) = found.ok_or_else(refused)?;
+        let (tenant, stored) = found.ok_or_else(rejected)?;
         let token: TokenRecord = stored.document.parse_body()?;
         if !digest_matches(digest, &token.digest) || self.platform.now() >= token.expires {
-            return Err(refused());
+            return Err(rejected());
         }
-        let owner: Subject = token.owner.parse().map_err(|_| refused())?;
+        let owner: Subject = token.owner.parse().map_err(|_| rejected())?;
         let is_valid = match owner {
             Subject::User(user) => self.load::<UserRecord>(tenant, DocumentKind::User, user).await?.is_some(),
             Subject::Agent(agent) => self
@@ -196,7 +196,7 @@ impl Hub {
                 .is_some_and(|(agent, _)| agent.enabled),
             Subject::Hub => false,
         };
-        is_valid.then(|| Actor::new(tenant, owner)).ok_or_else(refused)
+        is_valid.then(|| Actor::new(tenant, owner)).ok_or_else(rejected)
     }
 }
 

@@ -67,9 +67,9 @@ impl ToolListing {
             // Redact first: users must review exactly the definition that is pinned.
             let definition = redactor.redact(definition(&tool));
             let size = definition.to_string().len();
-            let refused = self.skip_reason(&tool.name, size, redactor);
+            let rejected = self.skip_reason(&tool.name, size, redactor);
             // A skipped tool must not hide another one of the same name.
-            if let Some(reason) = refused {
+            if let Some(reason) = rejected {
                 self.skip(&tool.name, reason, redactor);
                 continue;
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authenticator::check_name;
 use super::hash_queue::QueueOwner;
-use super::login_refusals::{LoginRejectionReason, RejectedLogin};
+use super::login_rejections::{LoginRejectionReason, RejectedLogin};
 use super::passwords::{self, PasswordHash};
 use super::sessions::{NewSession, RequestClient, user_limit};
 use super::{Hub, LOCAL, LOCAL_USER, delete_children, document, event_payloads, upsert};
@@ -189,15 +189,15 @@ impl Hub {
         let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
         let limits = [user_limit(user.id)];
         let source = session.and_then(RequestClient::source);
-        let refused = RejectedLogin {
+        let rejected = RejectedLogin {
             tenant,
             user: Some(user.id),
             source,
             reason: LoginRejectionReason::WrongOldPassword,
         };
-        self.count_attempt(&limits, &refused)?;
+        self.count_attempt(&limits, &rejected)?;
         if !self.authenticator.verify_password(ticket, Some(stored_hash), old).await? {
-            self.record_rejected_login(refused);
+            self.record_rejected_login(rejected);
             let text = "is not the current password";
             return Err(Error::new(error::ErrorKind::PermissionDenied, "wrong_password", text)
                 .with_field("old_password"));

@@ -1,10 +1,10 @@
 //! Pins of tool definitions: fingerprints of their security-relevant fields. A server may change a tool after a user
 //! has come to trust it; such a tool is quarantined until a user has reviewed the changes.
 
-use linchpin::hidden_characters::is_hidden;
 use serde_json::{Map, Value};
 
 use crate::digest::{Digest, canonical};
+use crate::text::{escape_invisible, is_invisible};
 
 /// Pinned members of a definition: those that models and users rely on. Other members may change.
 const PINNED_MEMBERS: [&str; 7] =
@@ -91,12 +91,6 @@ fn display_value(value: &Value) -> String {
     text
 }
 
-/// Returns whether a character is invisible, changes the text direction, or is a control character other than a line
-/// feed.
-pub fn is_invisible(char: char) -> bool {
-    is_hidden(char) || (char.is_control() && char != '\n')
-}
-
 /// Counts the invisible characters in all strings and member names of a definition. Tabs and line ends do not count.
 pub fn count_invisible(value: &Value) -> usize {
     let count = |text: &str| {
@@ -111,15 +105,6 @@ pub fn count_invisible(value: &Value) -> usize {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
-}
-
-/// Escapes control characters, invisible characters and those that change the text direction.
-pub fn escape_invisible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        if is_invisible(char) { out.extend(char.escape_unicode()) } else { out.push(char) }
-    }
-    out
 }
 
 #[cfg(test)]

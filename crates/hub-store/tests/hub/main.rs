@@ -26,7 +26,7 @@ mod oauth_fixture;
 mod oauth_leases;
 mod oauth_lifecycle;
 mod oauth_misbehavior;
-mod refusals;
+mod rejections;
 mod resources_prompts;
 mod segments;
 mod statuses;

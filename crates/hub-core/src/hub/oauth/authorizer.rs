@@ -12,7 +12,7 @@ use super::grant_status::{GrantStatusStore, ReauthorizationRequired};
 use super::grant_store::GrantStore;
 use super::pending_grant::is_insufficient_scope;
 use crate::lock::lock;
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 pub(super) struct GrantAuthorizer {
     pub(super) oauth: OAuth,
@@ -109,15 +109,15 @@ impl Authorize for GrantAuthorizer {
         })
     }
 
-    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+    fn on_rejected<'a>(&'a self, request: Request<'a>, rejection: AuthRejection) -> AuthFuture<'a, bool> {
         Box::pin(async move {
-            if is_insufficient_scope(&refusal) {
+            if is_insufficient_scope(&rejection) {
                 return Err(self
-                    .insufficient_scope_error(&refusal.challenge.scope.unwrap_or_default())
+                    .insufficient_scope_error(&rejection.challenge.scope.unwrap_or_default())
                     .await);
             }
             let version = self.grants.last_version();
-            match self.oauth.on_rejected(request, refusal).await {
+            match self.oauth.on_rejected(request, rejection).await {
                 Err(error) if error.kind() == AuthErrorKind::SignInRequired => {
                     self.require_reauthorization(version, &error).await
                 }

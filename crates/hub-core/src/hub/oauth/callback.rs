@@ -18,7 +18,7 @@ use crate::hub::{Hub, event_payloads};
 use crate::id::TenantId;
 use crate::secrets::redact::IssuedTokens;
 use crate::server::Server;
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 fn no_pending_sign_in() -> Error {
     let text = "no matching sign-in is pending: start it again in this browser";

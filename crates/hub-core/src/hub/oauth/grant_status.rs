@@ -15,7 +15,7 @@ use crate::hub::{document, upsert};
 use crate::id::SecretId;
 use crate::lock::lock;
 use crate::store::{Batch, DocumentKey, DocumentKind, Store, StoreChange};
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 /// Maximum number of stored trace entries of one grant.
 const MAX_TRACE_ENTRIES: usize = 50;

@@ -51,8 +51,8 @@ impl TokenStore for PendingGrant {
 }
 
 /// Reports whether the server accepts the token but requires more scopes for this request.
-pub(super) fn is_insufficient_scope(refusal: &AuthRejection) -> bool {
-    refusal.status == 403 && refusal.challenge.error.as_deref() == Some("insufficient_scope")
+pub(super) fn is_insufficient_scope(rejection: &AuthRejection) -> bool {
+    rejection.status == 403 && rejection.challenge.error.as_deref() == Some("insufficient_scope")
 }
 
 /// Authorizer that records whether the server accepts the new token. A request for more scopes is not a rejection.
@@ -85,15 +85,15 @@ impl Authorize for TokenProbe {
         self.oauth.credentials(request)
     }
 
-    fn on_rejected<'a>(&'a self, request: Request<'a>, refusal: AuthRejection) -> AuthFuture<'a, bool> {
+    fn on_rejected<'a>(&'a self, request: Request<'a>, rejection: AuthRejection) -> AuthFuture<'a, bool> {
         Box::pin(async move {
-            if is_insufficient_scope(&refusal) {
+            if is_insufficient_scope(&rejection) {
                 let mut required = lock(&self.missing_scopes);
-                let required_scope = refusal.challenge.scope.unwrap_or_default();
+                let required_scope = rejection.challenge.scope.unwrap_or_default();
                 *required = required.iter().chain(required_scope.iter()).collect();
                 return Ok(false);
             }
-            let done = self.oauth.on_rejected(request, refusal).await;
+            let done = self.oauth.on_rejected(request, rejection).await;
             *lock(&self.rejection) = done.as_ref().err().cloned();
             done
         })

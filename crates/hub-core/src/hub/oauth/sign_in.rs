@@ -27,7 +27,7 @@ use crate::platform::random;
 use crate::secrets::redact::IssuedTokens;
 use crate::server::{CredentialMode, Server};
 use crate::store::{Batch, DocumentKind};
-use crate::tool::pin::escape_invisible;
+use crate::text::escape_invisible;
 
 /// Path of the OAuth callback.
 pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";

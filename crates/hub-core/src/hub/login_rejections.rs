@@ -70,9 +70,9 @@ impl RepeatedEvent for RejectedLogin {
 impl Hub {
     /// Counts a rejected login. The first of its kind is written in the background: the response time must not reveal
     /// whether a user has the name.
-    pub(super) fn record_rejected_login(&self, refused: RejectedLogin) {
+    pub(super) fn record_rejected_login(&self, rejected: RejectedLogin) {
         let now = self.platform.now();
-        let (first, Some(count)) = self.authenticator.rejected_logins.count(refused, now) else { return };
+        let (first, Some(count)) = self.authenticator.rejected_logins.count(rejected, now) else { return };
         tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "login rejected");
         let (all, store) = (self.authenticator.rejected_logins.clone(), self.store.clone());
         self.tasks.spawn(async move { all.write(&*store, &first, (now, count)).await });
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::hub::repeated_events::MAX_KINDS;
 
-    fn refused(source: u32) -> RejectedLogin {
+    fn rejected_login(source: u32) -> RejectedLogin {
         let source = Some(IpAddr::V4(source.into()));
         RejectedLogin {
             tenant: TenantId::fixed(1),
@@ -106,22 +106,22 @@ mod tests {
     #[test]
     fn a_flood_of_one_source_is_one_entry_a_minute() {
         let all = RejectedLogins::default();
-        assert_eq!(all.count(refused(1), at(0)).1, Some(1));
+        assert_eq!(all.count(rejected_login(1), at(0)).1, Some(1));
         for second in 0..59 {
-            assert_eq!(all.count(refused(1), at(second)).1, None);
+            assert_eq!(all.count(rejected_login(1), at(second)).1, None);
             assert!(all.take_due(at(second), false).is_empty());
         }
-        assert_eq!(all.take_due(at(60), false), [(refused(1), 59)]);
+        assert_eq!(all.take_due(at(60), false), [(rejected_login(1), 59)]);
         assert!(all.take_due(at(120), false).is_empty());
-        assert_eq!(all.count(refused(1), at(121)).1, Some(1), "it was quiet for a minute");
+        assert_eq!(all.count(rejected_login(1), at(121)).1, Some(1), "it was quiet for a minute");
     }
 
     #[test]
     fn a_flood_of_many_sources_is_bounded() {
         let all = RejectedLogins::default();
-        let written = (0..10_000).filter_map(|source| all.count(refused(source), at(0)).1).count();
+        let written = (0..10_000).filter_map(|source| all.count(rejected_login(source), at(0)).1).count();
         assert_eq!(written, MAX_KINDS + 1);
         let rest = 10_000 - u64::try_from(MAX_KINDS).unwrap() - 1;
-        assert_eq!(all.take_due(at(60), false), [(refused(1).overflow_kind(), rest)]);
+        assert_eq!(all.take_due(at(60), false), [(rejected_login(1).overflow_kind(), rest)]);
     }
 }

@@ -67,7 +67,7 @@ async fn a_refused_call_takes_a_turn_and_its_arguments_are_not_stored() {
 }
 
 #[tokio::test]
-async fn repeated_refusals_are_one_record_with_a_count() {
+async fn repeated_rejections_are_one_record_with_a_count() {
     let stage = Stage::new().await;
     let agent = agent(&stage, json!({})).await;
     let mut ids = Vec::new();
