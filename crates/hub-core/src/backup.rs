@@ -118,8 +118,8 @@ impl<'a, W: Write> BackupWriter<'a, W> {
         self.output.write_all(&text).map_err(|error| write_error(&error))
     }
 
-    /// Adds a record. Sessions, login links, leases and the store id are skipped: they belong to a running hub or to
-    /// this database.
+    /// Adds a record of the store to the backup. Sessions, login links, leases and the store id are skipped: they
+    /// belong to a running hub or to this database.
     pub fn add(&mut self, copied: SnapshotItem) -> Result<()> {
         let is_left_out = |kind| {
             matches!(

@@ -34,20 +34,20 @@ impl Digest {
 }
 
 impl DigestBuilder {
-    /// Adds a part. The length is digested with it, so that parts cannot run into each other.
+    /// Adds a part to the digest. The length is digested with it, so that parts cannot run into each other.
     #[must_use]
     pub fn part(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.add(bytes.as_ref());
         self
     }
 
-    /// Adds a part in place; see [`Self::part`].
+    /// Adds a part to the digest in place; see [`Self::part`].
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
     }
 
-    /// Adds a JSON value in canonical form.
+    /// Adds a JSON value in canonical form to the digest.
     #[must_use]
     pub fn json(self, value: &Value) -> Self {
         self.part(canonical(value))

@@ -26,7 +26,7 @@ pub struct Event {
     pub tenant: TenantId,
     /// Kind of the event, such as `call`.
     pub kind: Cow<'static, str>,
-    /// Body. It contains no secrets.
+    /// Body of the event, as JSON. It contains no secrets.
     pub body: Value,
 }
 
@@ -35,7 +35,7 @@ pub struct Event {
 pub struct NewEvent {
     /// Kind of the event, such as `call`.
     pub kind: &'static str,
-    /// Body of the event.
+    /// Body of the event, as JSON.
     pub body: Value,
 }
 

@@ -140,7 +140,7 @@ impl ObjectReader {
         self
     }
 
-    /// Fails with `why` if one of these members is present.
+    /// Fails with `reason` if one of these members is present.
     pub fn reject_fields(&self, names: &[&str], reason: &str) -> Result<()> {
         let found = names.iter().find(|name| self.members.contains_key(**name));
         found.map_or(Ok(()), |name| Err(self.error(name, reason)))

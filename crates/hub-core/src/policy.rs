@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::tool::ToolRecord;
 use crate::tool::pin::{TrustState, pin};
 
-/// Policy version. It changes with the rules below, so that approvals under other rules become invalid.
+/// Version of the policy rules, which an approval is bound to: a change of the rules invalidates earlier approvals.
 const POLICY_VERSION: &str = "1";
 
 /// Policy decision about a call.
@@ -49,7 +49,7 @@ pub enum PolicyReason {
 }
 
 impl PolicyReason {
-    /// Returns the stable code, for programs and the audit.
+    /// Returns the stable code of the reason, for programs and the audit.
     pub fn code(self) -> &'static str {
         match self {
             PolicyReason::OwnCall => "own_call",

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::error::{Error, ErrorKind, ceil_seconds};
 
-/// Clock difference from which the stored time is discarded as wrong.
+/// How far in the future the last update of a bucket may be. A later one comes from a wrong clock and is ignored.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// Rate limit of calls, as a token bucket.

@@ -80,7 +80,8 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpA
 }
 
 impl Caller {
-    /// Authenticates a request. Returns `None` without a credential or if the session has expired.
+    /// Authenticates the caller of a request by its API token or session cookie. Returns `None` without a credential or
+    /// if the session has expired.
     pub(crate) async fn authenticate(app: &AppState, parts: &Parts) -> Result<Option<Self>> {
         let Some(proof) = find_proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
         let host = host(parts);

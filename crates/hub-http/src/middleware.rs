@@ -79,7 +79,7 @@ fn check_source(app: &AppState, parts: &Parts) -> Result<()> {
     checked.map_err(origin_error)
 }
 
-/// Adds the security headers.
+/// Adds the security headers to a response, such as `Content-Security-Policy` and `nosniff`.
 fn add_security_headers(headers: &mut HeaderMap) {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -122,7 +122,7 @@ impl Route {
         self
     }
 
-    /// Adds query parameters that the route accepts.
+    /// Declares query parameters that the route accepts.
     pub(crate) fn query(mut self, query: &[Parameter]) -> Self {
         self.query.extend(query);
         self
@@ -134,7 +134,7 @@ impl Route {
         self
     }
 
-    /// Adds the query parameters of paging.
+    /// Declares the query parameters for paging of a route that returns a list.
     pub(crate) fn paged(self) -> Self {
         self.query(&PAGING)
     }
@@ -163,12 +163,12 @@ impl Route {
         self
     }
 
-    /// Adds a 200 JSON response.
+    /// Declares a 200 JSON response of the route in the `OpenAPI` document.
     pub(crate) fn returns<T: JsonSchema>(self) -> Self {
         self.responds::<T>(200, "Success", JSON)
     }
 
-    /// Adds a 201 JSON response.
+    /// Declares a 201 JSON response of the route in the `OpenAPI` document.
     pub(crate) fn creates<T: JsonSchema>(self) -> Self {
         self.responds::<T>(201, "Created", JSON)
     }
@@ -184,7 +184,7 @@ impl Route {
         self
     }
 
-    /// Adds a 204 response to the `OpenAPI` document.
+    /// Declares a 204 response of the route in the `OpenAPI` document.
     pub(crate) fn no_content(mut self) -> Self {
         self.responses.push(ResponseSpec { status: 204, description: "Done", content: None });
         self

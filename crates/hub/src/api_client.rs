@@ -68,7 +68,7 @@ impl ApiClient {
         self.send(Method::DELETE, path, None).await
     }
 
-    /// Reads all pages of a list, up to `most` items.
+    /// Reads all pages of a list, up to `max` items.
     pub(crate) async fn list(&self, path: &str, max: usize) -> Result<Vec<Value>, CliError> {
         let (mut all, mut after) = (Vec::new(), String::new());
         loop {

@@ -66,7 +66,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Connects to the server, runs `work` and closes the connection. `dress` adds handlers to the client.
+    /// Connects to the server, runs `work` and closes the connection. `configure` adds handlers to the client.
     pub(crate) async fn with_client<T>(
         self,
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,

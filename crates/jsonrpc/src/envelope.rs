@@ -151,7 +151,7 @@ impl<'a> EnvelopeParts<'a> {
         self.first_error.get_or_insert(ParseError::new(ParseErrorKind::Shape, at, message));
     }
 
-    /// Checks that the object is a message and returns the first error.
+    /// Checks that the members of the object form a JSON-RPC message and returns the first error.
     fn validate(&mut self) -> Result<(), ParseError> {
         if !self.version {
             self.record_error(0, "the member \"jsonrpc\": \"2.0\" is missing");

@@ -79,7 +79,7 @@ pub struct ErrorObject {
     pub code: i64,
     /// Short description of the error.
     pub message: String,
-    /// Additional data.
+    /// Additional data about the error.
     #[serde(default)]
     pub data: Option<serde_json::Value>,
 }

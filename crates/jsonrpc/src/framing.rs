@@ -32,7 +32,7 @@ pub struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// Creates a buffer for lines of at most `cap` bytes.
+    /// Creates a buffer for lines of at most `max_len` bytes.
     pub fn new(max_len: usize) -> Self {
         Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, max_len, skipping: false }
     }

@@ -42,8 +42,8 @@ pub enum TakeOutcome {
 }
 
 impl Outbox {
-    /// Creates a queue that is full above `high_water` bytes. `wake` is called after [`Self::send`] or [`Self::try_send`]
-    /// has appended a line. It must not block.
+    /// Creates a queue that is full above `high_water` bytes. `wake` is called after [`Self::send`] or
+    /// [`Self::try_send`] has appended a line. It must not block.
     pub fn new(high_water: usize, wake: impl Fn() + Send + Sync + 'static) -> Self {
         let outbox = Self::without_callback(high_water);
         outbox.on_send(wake);
@@ -55,7 +55,7 @@ impl Outbox {
         Self { state: Mutex::default(), high_water, space_available: Notify::new(), wake: OnceLock::new() }
     }
 
-    /// Creates a queue for [`Self::poll_take`] with an initial capacity of `room` bytes.
+    /// Creates a queue for [`Self::poll_take`] with an initial capacity of `capacity` bytes.
     pub fn with_capacity(high_water: usize, capacity: usize) -> Self {
         let outbox = Self::without_callback(high_water);
         outbox.state().lines = Vec::with_capacity(capacity);
@@ -123,7 +123,7 @@ impl Outbox {
         self.wake();
     }
 
-    /// Requests that the reader of the queue closes the stream and comes back for further lines after `pause`.
+    /// Requests that the reader of the queue closes the stream and comes back for further lines after `delay`.
     pub fn request_reconnect(&self, delay: Duration) {
         self.state().reconnect_after = Some(delay);
         self.wake();
@@ -166,7 +166,7 @@ impl Outbox {
         }
     }
 
-    /// Moves all queued lines into `into`, which must be empty. The queue reuses the memory of `into`.
+    /// Moves all queued lines into `output`, which must be empty. The queue reuses the memory of `output`.
     pub fn take(&self, output: &mut Vec<u8>) {
         let mut state = self.state();
         let was_full = state.lines.len() > self.high_water;

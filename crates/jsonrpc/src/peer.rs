@@ -105,8 +105,8 @@ struct Waiter {
     state: WaiterState,
     /// Outbox through which the request was sent.
     outbox: Arc<Outbox>,
-    /// Buffer for the response. The caller's thread allocates and frees it: allocators are slow at freeing memory that
-    /// another thread, here the reader, has allocated.
+    /// Buffer that the response of this request is written to. The caller's thread allocates and frees it: allocators
+    /// are slow at freeing memory that another thread, here the reader, has allocated.
     buffer: String,
     sent: Instant,
     /// Deadline of the request. `None` for streams.
@@ -160,7 +160,8 @@ pub struct ResponseTimeout {
     /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the
     /// timeout, as for a stream whose response arrives at its end.
     pub timeout: Duration,
-    /// Maximum total time to which signs of progress ([`Peer::record_progress`]) may extend the timeout. `None`: no extension.
+    /// Maximum total time to which signs of progress ([`Peer::record_progress`]) may extend the timeout. `None`: no
+    /// extension.
     pub extend_to: Option<Duration>,
 }
 
@@ -198,7 +199,7 @@ impl PeerShared {
         is_first
     }
 
-    /// Fails the pending requests selected by `which`.
+    /// Fails the pending requests selected by `predicate`.
     fn fail_matching(&self, error: &CallError, predicate: impl Fn(&Waiter) -> bool) {
         let mut pending = self.lock_pending();
         let open = pending.waiters.values_mut().filter(|waiter| predicate(waiter));
@@ -374,7 +375,7 @@ impl Peer {
         self.outbox.send(|out| write::notification(method, out, params));
     }
 
-    /// Accepts a response. Returns `false` if no request is waiting for it.
+    /// Resolves the waiting request with its response. Returns `false` if no request is waiting for it.
     pub fn accept_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
         self.shared.resolve(id, |mut capacity| match reply {

@@ -59,7 +59,8 @@ pub fn notification(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Ve
     method_and_params(method, out, params);
 }
 
-/// Appends `method` and `params`. The closure appends one JSON object, or nothing to omit `params`.
+/// Appends the members `method` and `params` of a message. The closure appends one JSON object, or nothing to omit
+/// `params`.
 fn method_and_params(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#""method":"#);
     write_string(method, out);

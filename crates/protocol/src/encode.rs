@@ -22,7 +22,7 @@ pub struct Encoder<'a> {
 
 /// Value that can be encoded as JSON of any revision.
 pub trait Encode {
-    /// Appends the value.
+    /// Appends the value as JSON.
     fn encode(&self, to: &mut Encoder<'_>);
 
     /// Reports whether a field with this value is omitted.

@@ -69,7 +69,7 @@ pub enum Error {
         code: i64,
         /// Error message.
         message: String,
-        /// Additional data.
+        /// Additional data of the error object.
         data: Option<Value>,
     },
 }

@@ -254,7 +254,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Appends the path of a part to `path`. Returns `false` if the part is not within `value`.
+/// Appends the JSON pointer of `part` within `value` to `path`. Returns `false` if the part is not within `value`.
 fn find_part(value: &Value, part: &Value, depth: usize, path: &mut String) -> bool {
     if std::ptr::eq(value, part) {
         return true;

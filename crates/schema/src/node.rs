@@ -140,7 +140,7 @@ pub(crate) struct StringKeywords {
 /// Handling of members and items that no other keyword covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RestSchema {
-    /// Allowed, and marked as evaluated.
+    /// The remaining members or items are allowed, and count as evaluated.
     Any,
     Never,
     Each(Id),

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
-/// 2^100. Integers below it fit into an `i128` with room to spare; above it every float is an integer.
+/// Magnitude 2^100, below which integers are stored as `i128`, with room to spare; above it every float is an integer.
 const INTEGER_BOUND: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
-/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`INTEGER_BOUND`] in magnitude.
+/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`INTEGER_BOUND`] in
+/// magnitude.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Integer(i128),

@@ -56,7 +56,7 @@ impl Schemas {
         self.document(revision).map(Document::methods).unwrap_or_default()
     }
 
-    /// Checks a value against a definition. The error contains up to five locations and reasons.
+    /// Checks a value against a definition of the MCP schema. The error contains up to five locations and reasons.
     pub fn check(&self, revision: &str, definition: &str, value: &Value) -> Result<(), String> {
         self.document(revision)?.check(definition, value, Members::Any)
     }

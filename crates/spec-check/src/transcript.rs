@@ -16,7 +16,7 @@ pub struct Conversation {
     requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
     initialize_id: Option<String>,
-    /// All revisions in use, including that of the session.
+    /// Revisions in use in this conversation, including that of the session.
     revisions: Vec<String>,
     session: Option<String>,
     /// Whether the other side has shown that it knows a revision. Until then it may not have read the request yet.
@@ -122,8 +122,8 @@ impl Conversation {
         }
     }
 
-    /// Checks against the revisions in use; one of them must match. Before the other side knows the revision, errors
-    /// have the form of JSON-RPC itself, which only the oldest revisions allow.
+    /// Runs a check of a message for each revision in use; one of them must succeed. Before the other side knows the
+    /// revision, errors have the form of JSON-RPC itself, which only the oldest revisions allow.
     fn check_any_revision(
         &self,
         schemas: Schemas,

@@ -39,7 +39,7 @@ impl AuditEntry {
         AuditEntry { at, actor: actor.to_owned(), action, fields: Map::new() }
     }
 
-    /// Adds a field. Strings are sanitized: one line, no invisible characters, bounded length.
+    /// Adds a field to the audit entry. Strings are sanitized: one line, no invisible characters, bounded length.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
@@ -92,7 +92,7 @@ impl ChainHead {
         ChainHead { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).finish() }
     }
 
-    /// Appends an entry and returns it as stored.
+    /// Appends an entry to the audit chain and returns it as stored.
     pub fn append(&mut self, entry: AuditEntry) -> StoredAuditEntry {
         let AuditEntry { at, actor, action, fields } = entry;
         let mut row = StoredAuditEntry {

@@ -28,7 +28,7 @@ pub struct AuditView {
     pub at: Timestamp,
     /// Subject that acted, or `hub`.
     pub actor: String,
-    /// Action.
+    /// Action of the audit entry, such as `call.intent`.
     pub action: String,
     /// Fields of the action.
     pub fields: Value,

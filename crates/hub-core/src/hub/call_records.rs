@@ -212,7 +212,7 @@ impl Hub {
         Ok(view.with_summary())
     }
 
-    /// Waits until a call has finished; a pending call only until the shutdown begins. `watching` must be created
+    /// Waits until a call has finished; a pending call only until the shutdown begins. `subscription` must be created
     /// before the status of the call is read. The store is polled as well, in case an event was missed.
     pub(super) async fn wait_until_final(
         &self,

@@ -16,7 +16,7 @@ impl Hub {
         self.tasks.run(work).await
     }
 
-    /// Commits a batch, then calls `then` with the result.
+    /// Commits a batch, then calls `on_committed` with the result.
     pub(super) async fn commit_then(
         &self,
         tenant: TenantId,

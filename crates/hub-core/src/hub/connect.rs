@@ -165,7 +165,7 @@ impl Hub {
         Ok(connection)
     }
 
-    /// Returns the connection of a subject to an enabled server. `insist` bypasses the backoff after a failure.
+    /// Returns the connection of a subject to an enabled server. `bypass_backoff` bypasses the backoff after a failure.
     pub(super) async fn acquire_connection(
         &self,
         actor: Actor,

@@ -29,7 +29,7 @@ use crate::text::first_line;
 
 /// Start of an admitted call.
 pub(super) struct CallStart {
-    /// Approval of a pending call.
+    /// Approval that the call consumes, if it required one.
     pub(super) approved: Option<ApprovalUse>,
     /// Reason code of the decision that allows the call.
     pub(super) reason: &'static str,

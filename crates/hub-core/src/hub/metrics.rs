@@ -28,7 +28,7 @@ pub struct DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Adds a call with this duration.
+    /// Counts a call with this duration in the histogram.
     pub fn add(&mut self, millis: u64) {
         self.count += 1;
         self.total_ms += millis;

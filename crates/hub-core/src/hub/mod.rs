@@ -100,9 +100,9 @@ pub use sync::SyncReport;
 pub use tool_listing::usable_tools;
 pub use tools::{ToolFilter, ToolView};
 
-/// Built-in tenant, which exists in every hub.
+/// Id of the built-in tenant, which exists in every hub.
 pub const LOCAL: TenantId = TenantId::fixed(1);
-/// Built-in user of the built-in tenant.
+/// Id of the built-in user of the built-in tenant.
 pub const LOCAL_USER: UserId = UserId::fixed(1);
 
 /// Settings of a hub.

@@ -15,8 +15,8 @@ use crate::server::{ConfiguredServer, ProgramSpec, Transport};
 use crate::store::{Batch, DocumentKind, StoredDocument};
 
 impl Hub {
-    /// Applies the servers of the configuration file. Returns the slugs that were skipped because a server that is not
-    /// from the file has them.
+    /// Adds, updates and removes servers of the hub so that they match the configuration file. Returns the slugs that
+    /// were skipped because a server that is not from the file has them.
     pub async fn apply_config(
         &self,
         tenant: TenantId,

@@ -53,7 +53,7 @@ impl AuditRejection {
         AuditRejection { tenant, entry, details, call }
     }
 
-    /// Adds the error of a rejected call. The record of the first one has the error of all.
+    /// Adds the error of a rejected call to the audit entry. The record of the first one has the error of all.
     pub(super) fn with_error(mut self, error: &str) -> Self {
         self.details.push_str(error);
         self

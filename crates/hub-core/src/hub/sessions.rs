@@ -100,7 +100,8 @@ fn csrf_token(cookie: &Secret) -> Secret {
     Secret::new(Digest::of("linchpin csrf").part(cookie.expose()).finish().to_string())
 }
 
-/// Limits of failed logins without a session: per source, so that others are not locked out, and in total.
+/// Returns the limits of failed logins with a name: per source address, so that others are not locked out, and in
+/// total.
 fn name_limits(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<AttemptLimit> {
     let key = || Digest::of("linchpin sign-in").part(tenant.to_string()).part(name);
     let source = source.map(|source| source.to_string()).unwrap_or_default();
@@ -110,7 +111,7 @@ fn name_limits(tenant: TenantId, name: &str, source: Option<IpAddr>) -> Vec<Atte
     ]
 }
 
-/// Limit of wrong passwords of a logged-in user: a stolen session must not help to guess the password.
+/// Returns the limit of wrong passwords of a logged-in user: a stolen session must not help to guess the password.
 pub(super) fn user_limit(user: UserId) -> AttemptLimit {
     AttemptLimit {
         key: Digest::of("linchpin password").part(user.to_string()).finish(),

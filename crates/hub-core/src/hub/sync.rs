@@ -33,7 +33,7 @@ use crate::tool::{SkippedTool, ToolRecord};
 const MAX_TOOLS: usize = 10_000;
 /// Maximum number of agents whose tools are listed where each has its own credentials.
 const MAX_LISTING_AGENTS: usize = 20;
-/// Attempts to commit a listing.
+/// Maximum number of attempts to commit the listed tools while other writers change the server.
 const MAX_COMMIT_ATTEMPTS: u8 = 5;
 /// Maximum number of tool names in an event.
 const MAX_EVENT_NAMES: usize = 20;

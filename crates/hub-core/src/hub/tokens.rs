@@ -173,7 +173,7 @@ impl Hub {
         *token == self.authenticator.process.secret
     }
 
-    /// Authenticates a token. The error is the same for every reason.
+    /// Verifies an API token and returns its user or agent. The error is the same for every reason.
     pub async fn authenticate(&self, text: &str) -> Result<Actor> {
         let rejected = || unauthenticated(MSG_INVALID_TOKEN);
         let (id, digest) = api_token::parse(text).ok_or_else(rejected)?;

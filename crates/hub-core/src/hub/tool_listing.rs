@@ -57,7 +57,7 @@ impl ToolListing {
         listed
     }
 
-    /// Adds the list of one subject. Tools that others have listed stay.
+    /// Adds the tools that the server lists for one subject. Tools that others have listed stay.
     pub(super) fn add(&mut self, tools: Listing<linchpin::model::Tool>, redactor: &Redactor) {
         for left in tools.skipped {
             self.skip(&left.name, left.reason, redactor);

@@ -126,7 +126,7 @@ impl Hub {
         Ok(tool_view(&server, tool, is_stale))
     }
 
-    /// Trusts a tool as it is now. `seen` is the pin of the definition that the user has reviewed.
+    /// Trusts a tool as it is now. `reviewed_pin` is the pin of the definition that the user has reviewed.
     pub async fn trust_tool(&self, actor: Actor, name: &str, reviewed_pin: &str) -> Result<ToolView> {
         actor.require_user()?;
         let (server, tool, version) = self.find_tool(actor.tenant(), name).await?;

@@ -168,8 +168,8 @@ impl Hub {
         Ok(PasswordChange { user: user.view(), session })
     }
 
-    /// Checks that the change is made by the user, with the old password. A user without one must have a session, which
-    /// comes from a login link.
+    /// Checks that the user makes the password change, with the old password. A user without one must have a session,
+    /// which comes from a login link.
     async fn check_old_password(
         &self,
         tenant: TenantId,

@@ -71,7 +71,7 @@ enum SecretEncoding {
     Hex,
     /// Line of a key file: a peer hub may have added a key that is not known here yet.
     KeyLine,
-    /// Base64 of a text in which the secret starts this many bytes after a multiple of three.
+    /// Base64 form of a secret that starts this many bytes after a multiple of three in the encoded text.
     Base64(usize),
 }
 

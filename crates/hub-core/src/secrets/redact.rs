@@ -42,7 +42,7 @@ pub(crate) struct Redactor {
 pub struct IssuedTokens(Mutex<VecDeque<Redactor>>);
 
 impl IssuedTokens {
-    /// Adds the tokens of a stored grant.
+    /// Adds the tokens of a stored grant to the values to redact.
     pub(crate) fn add(&self, record: &Secret) {
         let Ok(record) = serde_json::from_str::<Value>(record.expose()) else { return };
         let tokens = ["access_token", "refresh_token"].map(|name| record[name].as_str().map(Secret::new));
@@ -132,7 +132,7 @@ impl Redactor {
         value
     }
 
-    /// Changes the value in place, since most values contain nothing to redact.
+    /// Redacts the secrets in a JSON value in place, since most values contain nothing to redact.
     fn redact_value(&self, value: &mut Value, hub_secrets: Option<&SecretSearcher>) {
         match value {
             Value::String(text) => {

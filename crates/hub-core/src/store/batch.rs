@@ -67,7 +67,7 @@ pub enum StoreChange {
     },
     /// Replaces the arguments of a pending call.
     EditArguments {
-        /// Call to edit.
+        /// Pending call whose arguments change.
         call: CallId,
         /// Digest of the new arguments.
         digest: Digest,
@@ -91,9 +91,9 @@ pub enum StoreChange {
     },
     /// Consumes an approval that was granted for exactly this call and has not expired.
     ConsumeApproval {
-        /// Approval to consume.
+        /// Approval to consume, so that it cannot be used for another call.
         approval: ApprovalId,
-        /// Approval binding that the call must have.
+        /// Digest that the approval must be bound to: that of the call to run.
         digest: Digest,
         /// Current time.
         at: Timestamp,
@@ -113,7 +113,7 @@ pub enum StoreChange {
     RemoveSealedEntries {
         /// Number of the first entry, which must be the first in the store.
         first: u64,
-        /// Chain head at the last entry.
+        /// Head of the hash chain at the last removed entry.
         last: ChainHead,
     },
 }
@@ -146,7 +146,7 @@ impl Batch {
         Self::default()
     }
 
-    /// Adds a change of the store.
+    /// Adds a change of the store to the batch.
     #[must_use]
     pub fn change(mut self, change: StoreChange) -> Self {
         self.changes.push(change);

@@ -53,7 +53,7 @@ impl CallStatus {
         }
     }
 
-    /// Finds a status by its name.
+    /// Finds the status of a call by its name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
@@ -169,7 +169,7 @@ impl ApprovalStatus {
         }
     }
 
-    /// Finds a status by its name.
+    /// Finds the status of an approval by its name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|decision| decision.name() == name)
     }

@@ -35,7 +35,7 @@ pub enum DocumentKind {
     Lease,
     /// Audit segment. Its id is the number of the first entry.
     Segment,
-    /// Grant status with its HTTP trace. Its parent is the server.
+    /// Status of an OAuth grant, with its recent HTTP requests. Its parent is the server.
     Trace,
     /// Id of the store, named by the signed audit heads. There is one, in the first tenant.
     StoreId,

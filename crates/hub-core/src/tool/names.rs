@@ -47,7 +47,7 @@ impl Slug {
         (!slug.is_empty()).then(|| Slug(slug.to_owned()))
     }
 
-    /// Appends a number, for a slug that is already in use.
+    /// Appends a number to the slug, because the slug is already in use.
     #[must_use]
     pub fn numbered(&self, number: usize) -> Self {
         let suffix = format!("-{number}");

@@ -116,7 +116,7 @@ impl KeyFile {
         Self::parse(path, &text).map(Some)
     }
 
-    /// Acquires the lock beside the file. Fails with `WouldBlock` if another process holds it.
+    /// Acquires the lock file beside the key file. Fails with `WouldBlock` if another process holds it.
     pub fn lock(&self) -> io::Result<KeyFileLock> {
         let file = lock_file(&self.path)?;
         match file.try_lock() {
@@ -182,7 +182,8 @@ impl KeyFile {
         &self.hub_secrets
     }
 
-    /// Adds a root key, which is used from now on. The previous ones stay as long as they wrap a tenant key.
+    /// Adds a root key to the key file, which is used from now on. The previous ones stay as long as they wrap a tenant
+    /// key.
     pub fn add_root(&mut self, lock: &KeyFileLock, platform: &dyn Platform) -> io::Result<()> {
         let roots = self.roots.iter().cloned().chain([RootKey::new(platform)]).collect();
         self.replace_roots(lock, roots, platform)

@@ -57,7 +57,7 @@ impl ChainLocks {
         Ok(ChainLocks { heads, appended: Vec::new() })
     }
 
-    /// Appends entries in memory; `keep` inserts all of them before the commit.
+    /// Appends entries in memory; `insert_appended` inserts all of them before the commit.
     pub(super) fn append(
         &mut self,
         tenant: TenantId,

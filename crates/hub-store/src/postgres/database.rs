@@ -44,8 +44,8 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the database. With `joins`, the hub is a member of a cluster, and its clock is compared to the database
-    /// clock.
+    /// Opens the database. With `cluster_platform`, the hub is a member of a cluster, and its clock is compared to the
+    /// database clock.
     pub(super) async fn open(
         url: &str,
         durability: Durability,

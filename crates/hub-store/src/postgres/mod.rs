@@ -50,7 +50,7 @@ impl Postgres {
     }
 
     /// Opens the database like [`Self::open_with`] as a member of a cluster: the hubs exchange heartbeats and messages.
-    /// All of them use the database clock, which is compared to the clock of `world`.
+    /// All of them use the database clock, which is compared to the clock of `platform`.
     pub async fn join(url: &str, durability: Durability, platform: Arc<dyn Platform>) -> Result<Self> {
         Ok(Postgres(Database::open(url, durability, Some(platform)).await?))
     }

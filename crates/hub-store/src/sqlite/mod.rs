@@ -45,7 +45,7 @@ impl Sqlite {
         Ok(Self::new(Database::open(path, durability, migrations::migrate)?))
     }
 
-    /// Opens the file like [`Self::open`], and limits its size to `most` bytes.
+    /// Opens the file like [`Self::open`], and limits its size to `max` bytes.
     pub fn open_bounded(path: &Path, max: u64) -> Result<Self> {
         let bound = |db: &mut Connection| {
             migrations::migrate(db)?;

@@ -38,7 +38,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints a list as a table, or the text `none` if it is empty.
+    /// Prints a list as a table, or the text `empty_text` if it is empty.
     pub(crate) fn print_list(self, items: &[Value], columns: &[Column], empty_text: &str) -> io::Result<()> {
         if self.json {
             return self.print_value(&Value::Array(items.to_vec()));

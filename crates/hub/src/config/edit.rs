@@ -17,7 +17,7 @@ const MAX_ATTEMPTS: usize = 10;
 /// Maximum length of a chain of symbolic links, as on Linux.
 const MAX_SYMLINKS: usize = 40;
 
-/// Adds a server with these fields.
+/// Adds a server with these fields to the configuration file.
 pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Result<(), ConfigError> {
     edit(path, |document| {
         let servers = document.entry("servers").or_insert_with(|| {

@@ -16,7 +16,7 @@ use crate::error::{CliError, CliErrorKind};
 /// Fields of a stdio server that an import removes from the configuration file if the imported server lacks them.
 const OPTIONAL_FIELDS: [&str; 4] = ["args", "env", "secrets", "directory"];
 
-/// Imports one server. Sets `is_there` once the server is stored, even if a later step fails.
+/// Imports one server. Sets `is_stored` once the server is stored, even if a later step fails.
 pub(super) async fn apply_server(
     context: &CommandContext,
     api: Option<&ApiClient>,

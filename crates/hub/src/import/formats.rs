@@ -228,7 +228,8 @@ struct SourceFile<'a> {
 }
 
 impl SourceFile<'_> {
-    /// Adds the servers below `at`. An invalid server does not affect the others.
+    /// Adds the servers at the position `at` of a file to import to `found`. An invalid server does not affect the
+    /// others.
     fn collect_servers(
         &self,
         context: &VariableContext,

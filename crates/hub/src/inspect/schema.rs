@@ -25,7 +25,7 @@ pub(super) struct Parameter {
     pub(super) description: String,
 }
 
-/// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `longest` columns.
+/// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `max_width` columns.
 pub(super) fn parameters(schema: &Value, max_width: usize) -> Vec<Parameter> {
     let required: HashSet<&str> = schema["required"]
         .as_array()

@@ -14,7 +14,7 @@ use crate::error::{CliError, CliErrorKind};
 
 /// Address on which the hub listens by default.
 pub(super) const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420);
-/// Any free port of this machine.
+/// Address of this machine with port 0, which selects any free port.
 const ANY_PORT: SocketAddr = SocketAddr::new(DEFAULT_ADDRESS.ip(), 0);
 
 /// Binds the local listener: to the given address, or to the default one, or to any free port if that one is taken.
@@ -33,7 +33,8 @@ pub(super) async fn bind_local(
     bind(address, 1 + usize::from(public.is_some())).await
 }
 
-/// Binds an address. `listeners` is the total number of listeners, which share the connection limit.
+/// Binds a listener of the hub to an address. `listeners` is the total number of listeners, which share the connection
+/// limit.
 async fn bind(address: SocketAddr, listeners: usize) -> Result<Listener, CliError> {
     let listener = Listener::bind(address).await.map_err(|error| CliError::from(to_anyhow(error)))?;
     Ok(listener.max_connections(max_connections(listeners)))
@@ -71,7 +72,7 @@ impl PublicListener {
         }
     }
 
-    /// Binds the listener. An address reachable from the network requires a user with a password.
+    /// Binds the public listener. An address reachable from the network requires a user with a password.
     pub(super) async fn open_listener(&self, hub: &Hub) -> Result<Listener, CliError> {
         if !self.address.ip().is_loopback() && !hub.has_password().await? {
             let text = format!(

@@ -37,8 +37,8 @@ use crate::terminal::{OutputStyle, Style};
 
 /// Poll interval of the configuration file.
 const CONFIG_POLL: Duration = Duration::from_secs(1);
-/// Delay before a failed configuration is applied again. Longer than [`CONFIG_POLL`], because each iteration restarts the
-/// poll.
+/// Delay before a failed configuration is applied again. Longer than [`CONFIG_POLL`], because each iteration restarts
+/// the poll.
 const APPLY_RETRY: Duration = Duration::from_secs(3);
 
 /// Options of `linchpin serve`.
@@ -300,7 +300,7 @@ async fn watch_config(
     }
 }
 
-/// Prints the URL of the hub. A terminal shows `shown`, the URL for browsers, with a one-time login link if possible.
+/// Prints the URL of the hub. A terminal shows the URL for browsers, with a one-time login link if possible.
 /// Other output may be stored, so it contains only `url`.
 async fn print_url(
     hub: &Hub,

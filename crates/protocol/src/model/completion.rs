@@ -15,7 +15,7 @@ model! {
         reference: CompletionReference = "ref",
         /// Argument to complete.
         argument: CompletionArgument = "argument",
-        /// Arguments that are already resolved.
+        /// Values of other arguments, which are already known.
         context: Option<CompletionContext> = "context" since CompletionContext,
         /// Metadata.
         meta: Option<Meta> = "_meta",

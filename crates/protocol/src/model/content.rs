@@ -36,7 +36,7 @@ model! {
     pub struct TextContent {
         /// Text.
         text: String = "text",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
@@ -48,7 +48,7 @@ model! {
         data: String = "data",
         /// MIME type.
         mime_type: String = "mimeType",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
@@ -60,7 +60,7 @@ model! {
         data: String = "data",
         /// MIME type.
         mime_type: String = "mimeType",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
@@ -70,7 +70,7 @@ model! {
     pub struct EmbeddedResource {
         /// Content of the resource.
         resource: ResourceContents = "resource",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
         /// Metadata.
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,

@@ -21,7 +21,7 @@ model! {
         description: Option<String> = "description",
         /// MIME type.
         mime_type: Option<String> = "mimeType",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Annotations> = "annotations",
         /// Size in bytes.
         size: Option<u64> = "size",
@@ -44,7 +44,7 @@ model! {
         description: Option<String> = "description",
         /// MIME type, if all resources of the template have the same one.
         mime_type: Option<String> = "mimeType",
-        /// Audience and priority.
+        /// Audience, priority and time of the last change.
         annotations: Option<Annotations> = "annotations",
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,

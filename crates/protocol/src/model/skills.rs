@@ -100,7 +100,7 @@ pub struct SkillFrontmatter {
     pub name: String,
     /// What the skill does and when to use it.
     pub description: String,
-    /// All other members.
+    /// All other members of the frontmatter.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }

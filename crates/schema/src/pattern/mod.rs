@@ -27,7 +27,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern within `room` bytes, and subtracts the size limit of the program from `room`.
+    /// Compiles a pattern within `bytes_left` bytes, and subtracts the size limit of the program from `bytes_left`.
     pub(crate) fn new(source: &str, bytes_left: &mut usize) -> Result<Self, String> {
         if source.len() > MAX_SOURCE_BYTES {
             return Err(format!("the pattern is longer than {MAX_SOURCE_BYTES} bytes"));

@@ -63,7 +63,7 @@ impl Validation<'_> {
     }
 
     /// Counts the schemas under which a value is valid. Without `marks`, counting stops as soon as the count exceeds
-    /// `most` (default: 0).
+    /// `max_count` (default: 0).
     fn count(
         &mut self,
         ids: &[Id],

@@ -60,8 +60,8 @@ pub trait Authorize: Send + Sync + 'static {
         boxed(async { Ok(false) })
     }
 
-    /// Called with the status and headers of each response. `mark` is the [`mark`](Credentials::generation) of the
-    /// credentials that the request was sent with.
+    /// Receives the status and headers of each response, and the [`generation`](Credentials::generation) of the
+    /// credentials that its request was sent with.
     fn on_response(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
 }
 

@@ -57,7 +57,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Restarts the request timeout on each progress notification, up to `most` in total.
+    /// Restarts the request timeout on each progress notification, up to `max` in total.
     pub fn extend_on_progress(mut self, max: Duration) -> Self {
         self.settings.max_timeout = Some(max);
         self

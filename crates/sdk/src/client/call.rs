@@ -42,7 +42,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Restarts the timeout on each progress notification, up to `most` in total.
+    /// Restarts the timeout on each progress notification, up to `max` in total.
     pub fn extend_on_progress(mut self, max: Duration) -> Self {
         self.request.options.max_timeout = Some(max);
         self
@@ -66,7 +66,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Passes server requests that belong to this call to `answerer` instead of the client's handlers.
+    /// Passes server requests that belong to this call to `handler` instead of the client's handlers.
     pub(crate) fn with_server_request_handler(
         mut self,
         handler: Arc<dyn ServerRequestHandler>,

@@ -317,7 +317,7 @@ pub(crate) struct RequestOptions {
     pub(crate) meta: Option<Box<Meta>>,
     /// Handles the server requests of this call, instead of the client's handlers.
     pub(crate) handler: Option<Arc<dyn ServerRequestHandler>>,
-    /// Capabilities of that handler.
+    /// Client capabilities that `handler` supports, announced with this call.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
     /// Whether to bypass the response cache.
     pub(crate) bypass_cache: bool,

@@ -221,7 +221,7 @@ impl CallDeadline {
     }
 }
 
-/// Builds the parameters of the next round trip, with the input responses.
+/// Builds the parameters of the next round trip of a call, with the responses to the input requests.
 async fn next_round(
     client: &Client,
     request: &RoundRequest,

@@ -24,7 +24,7 @@ use crate::server::spawn;
 const MAX_ATTEMPTS: u32 = 20;
 /// First and longest delay before an attempt to reopen a stream.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
-/// A stream open for this long resets the attempts.
+/// How long a subscription stream must stay open for its count of failed attempts to start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// A subscription. Dropping it ends the notifications.

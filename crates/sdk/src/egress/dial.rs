@@ -187,8 +187,8 @@ impl Dialer {
         Err(last.unwrap_or_else(|| resolve_error(target, "the name has no address")))
     }
 
-    /// Checks a target that is reached through a proxy. Its address is unknown here, so only the name, or the
-    /// address in the URL, is checked.
+    /// Checks a target that is reached through a proxy against the egress policy. Its address is unknown here, so only
+    /// the name, or the address in the URL, is checked.
     fn check_name(&self, target: &Target, trust: UrlSource) -> Result<AddressClass, EgressError> {
         let key = target.key();
         let class = key.host.class_by_name();

@@ -53,7 +53,7 @@ pub struct ParamHeaderCheck {
     pub checked: Result<(), String>,
 }
 
-/// Builds and checks the parameter headers of a call.
+/// Builds the headers that mirror the parameters of a call, and checks them against the same call.
 pub fn param_headers(schema: &Value, arguments: &str) -> Result<ParamHeaderCheck, String> {
     let mirror = ParamHeaders::from_schema(schema)?;
     let headers = mirror.headers(arguments);

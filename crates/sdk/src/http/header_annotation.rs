@@ -147,7 +147,8 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Annotates a parameter of the schema. The error lists the existing parameters.
+/// Annotates a parameter of the input schema with the name of the HTTP header that mirrors it. The error lists the
+/// existing parameters.
 pub(crate) fn annotate(schema: &mut Value, parameter: &str, name: &str) -> Result<(), String> {
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     let parameters: Vec<_> = properties.iter().flat_map(|properties| properties.keys()).cloned().collect();

@@ -101,7 +101,7 @@ impl ParamHeaders {
         })
     }
 
-    /// Calls `visit` with each parameter and its value; `None` if the value is absent or `null`.
+    /// Calls `visit` with each mirrored parameter and its header value; `None` if the argument is absent or `null`.
     fn values(
         &self,
         arguments: &str,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use memchr::{memchr, memchr2};
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
-/// Buffers larger than this are freed after the event.
+/// Size above which the parser frees a buffer after an event, rather than reusing it.
 const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 /// An event of a stream.
@@ -86,7 +86,7 @@ impl SseParser {
         self.retry
     }
 
-    /// Parses the next chunk and calls `on` for each completed event. After an error, all further calls fail.
+    /// Parses the next chunk and calls `on_event` for each completed event. After an error, all further calls fail.
     pub(crate) fn feed(
         &mut self,
         chunk: &[u8],

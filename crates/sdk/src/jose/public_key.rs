@@ -31,9 +31,9 @@ pub(crate) struct PublicKey {
 
 #[derive(Debug, Clone)]
 enum PublicKeyMaterial {
-    /// An uncompressed point.
+    /// An uncompressed point on the curve P-256.
     P256(Vec<u8>),
-    /// An uncompressed point.
+    /// An uncompressed point on the curve P-384.
     P384(Vec<u8>),
     Ed25519(Vec<u8>),
     Rsa(PublicKeyComponents<Vec<u8>>),

@@ -48,7 +48,7 @@ impl Identity {
         self
     }
 
-    /// Adds granted scopes.
+    /// Adds scopes that are granted to the identity.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
@@ -64,7 +64,7 @@ impl Identity {
         self
     }
 
-    /// Adds a claim.
+    /// Adds a claim to the identity.
     #[must_use]
     pub fn with_claim(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.claims.insert(name.into(), value.into());
@@ -144,7 +144,7 @@ pub(crate) fn is_scope(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
 }
 
-/// Checks that a scope can be required by a server.
+/// Checks that a scope is one that a server can require: valid syntax, and not `offline_access`.
 pub(crate) fn check_scope_name(scope: &str) -> Result<(), String> {
     if !is_scope(scope) {
         return Err(format!(

@@ -46,7 +46,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Checks that two frontmatters are equivalent. A null member equals an absent one.
+/// Checks that the frontmatter of `SKILL.md` is equivalent to the one in the skill entry. A null member equals an
+/// absent one.
 pub(crate) fn check_equal(left: &SkillFrontmatter, right: &SkillFrontmatter) -> Result<(), String> {
     let mismatch = |key: &str| format!("`{key}` in its frontmatter differs from the skill entry");
     if left.name != right.name {

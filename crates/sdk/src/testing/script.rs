@@ -93,7 +93,7 @@ impl Script {
         }
     }
 
-    /// Sets the reaction to requests or notifications of one method. `act` receives the whole message. It replaces
+    /// Sets the reaction to requests or notifications of one method. `handler` receives the whole message. It replaces
     /// an earlier reaction to the method.
     pub fn on<R: Into<Reaction>>(
         mut self,

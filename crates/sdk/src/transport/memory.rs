@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::{OpenFuture, Transport, TransportHandle, Wire};
 use crate::server::{Connection, ReplyChannel, Service, spawn};
 
-/// Bytes that may be queued for the client.
+/// Number of bytes queued for the client above which the outbox counts as full.
 const HIGH_WATER: usize = 1 << 20;
 
 /// Transport to a server in this process.

@@ -105,7 +105,7 @@ async fn input_end_or_write_error(
     .await
 }
 
-/// A client that stops reading has disconnected, which is a normal end.
+/// Turns the error of a client that stops reading into success: it has disconnected, which is a normal end.
 fn into_result(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if is_disconnect(error.kind()) => Ok(()),
@@ -179,7 +179,7 @@ struct StdoutState {
     buffer: Vec<u8>,
 }
 
-/// A buffer that grew beyond this is freed.
+/// Size above which the output buffer is freed after a write, rather than reused.
 const MAX_RETAINED_BYTES: usize = 1 << 20;
 
 impl StdoutWriter {

@@ -138,7 +138,7 @@ impl Wire {
         self.outbox.on_send(wake);
     }
 
-    /// Moves all outgoing messages, each with its newline, into `into`, which must be empty.
+    /// Moves all outgoing messages, each with its newline, into `buffer`, which must be empty.
     pub fn take_outgoing(&self, buffer: &mut Vec<u8>) {
         self.outbox.take(buffer);
     }

@@ -188,7 +188,7 @@ impl Hub {
         Ok(AgentView { summary, instructions: agent.instructions, servers: agent.servers })
     }
 
-    /// `known` caches the number of tools per server.
+    /// `tool_counts` caches the number of tools per server.
     async fn agent_summary(
         &self,
         tenant: TenantId,

@@ -84,7 +84,7 @@ impl GrantStatus {
         self.hops.drain(..excess);
     }
 
-    /// Adds scopes that the server requires. Returns whether any was new.
+    /// Adds scopes that the server requires to the missing scopes of the grant. Returns whether any was new.
     pub(super) fn add_missing_scopes<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
         let before = self.wanted.len();
         for scope in scopes {
@@ -115,7 +115,8 @@ pub(super) struct GrantStatusStore {
 }
 
 impl GrantStatusStore {
-    /// Buffers a trace entry. Returns `true` if the buffer was empty, so that the caller must schedule a flush.
+    /// Buffers an entry of the HTTP trace until it is stored with the grant status. Returns `true` if the buffer was
+    /// empty, so that the caller must schedule a flush.
     pub(super) fn buffer_entry(&self, entry: AuthTraceEntry) -> bool {
         let mut buffer = lock(&self.buffer.entries);
         let trace = buffer.entry(self.owner).or_default();

@@ -144,7 +144,8 @@ impl Hub {
         self.view_sign_in(tenant, &id, pending).await
     }
 
-    /// Builds an OAuth client with the previous registration, without tokens. It requests the missing scopes as well.
+    /// Builds the OAuth client of a repeated sign-in: with the previous client registration, but without tokens. It
+    /// requests the missing scopes as well.
     async fn oauth_for_reauthorization(
         &self,
         owner: GrantOwner,
@@ -247,7 +248,8 @@ impl Hub {
         Ok(pending)
     }
 
-    /// Deletes a grant and revokes its tokens, if the authorization server supports it. Returns whether there was a grant.
+    /// Deletes a grant and revokes its tokens, if the authorization server supports it. Returns whether there was a
+    /// grant.
     pub async fn sign_out_of_server(
         self: &Arc<Self>,
         actor: Actor,

@@ -118,7 +118,7 @@ async fn remove_configured(context: &CommandContext, server_arg: &ServerArg) -> 
     Ok(hub.delete_configured(LOCAL, &server_arg.server).await?)
 }
 
-/// Makes the hub reload the configuration file, and waits until the server satisfies `is_so`.
+/// Makes the hub reload the configuration file, and waits until the server satisfies `is_applied`.
 pub(crate) async fn wait_until_applied(
     context: &CommandContext,
     api: &ApiClient,

@@ -78,7 +78,7 @@ impl FlowRequest {
         }
     }
 
-    /// Adds a field with a secret value.
+    /// Adds a form field with a secret value, which traces must not show.
     pub(in crate::auth) fn secret_field(&mut self, name: &str, value: &str) {
         self.field(name, value);
         self.mark_secret(value);

@@ -30,7 +30,7 @@ pub(in crate::auth) enum TokenGrant {
     Refresh(Secret),
     /// Client credentials.
     Credentials,
-    /// Assertion by a party that the authorization server trusts.
+    /// JWT assertion by a party that the authorization server trusts.
     Assertion(Secret),
 }
 

@@ -204,7 +204,7 @@ impl Account {
         Ok(())
     }
 
-    /// Runs an operation on the token, unless another one has completed since `mark`; then returns its result.
+    /// Runs an operation on the token, unless another one has completed since `generation`; then returns its result.
     pub(in crate::auth) async fn run_action(
         self: &Arc<Self>,
         work: TokenAction,
@@ -258,8 +258,8 @@ impl Account {
         challenge.is_insufficient_scope() || *source == Some(TokenOrigin::Refresh) || !can_renew
     }
 
-    /// Returns whether no operation since `mark` counts. A failure for lack of a redirect handler does not count for
-    /// callers that have one.
+    /// Returns whether no operation since `generation` counts. A failure for lack of a redirect handler does not count
+    /// for callers that have one.
     fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
         let involves_user = |error: &AuthError| {
@@ -269,7 +269,7 @@ impl Account {
         live.generation == generation || (may_ask && needed_user)
     }
 
-    /// Records the response to a request that was sent with the token of `mark`.
+    /// Records the response to a request that was sent with the token of `generation`.
     pub(in crate::auth) fn on_response(&self, generation: u64, status: u16, nonce: Option<&str>) {
         let mut live = lock(&self.state);
         if let Some(nonce) = nonce {

@@ -110,9 +110,9 @@ impl RedirectHandler for DetachedRedirect {
 }
 
 impl OAuth {
-    /// Sets a detached redirect handler for a redirect URI of the application. `leave` receives the authorization URL
-    /// and the flow state that [`Self::resume_sign_in`] needs after the redirect. The flow state is secret and can be used
-    /// once.
+    /// Sets a detached redirect handler for a redirect URI of the application. `on_redirect` receives the authorization
+    /// URL and the flow state that [`Self::resume_sign_in`] needs after the redirect. The flow state is secret and can
+    /// be used once.
     pub fn on_detached_redirect<F, Fut>(self, redirect_uri: impl Into<String>, on_redirect: F) -> Self
     where
         F: Fn(String, Secret) -> Fut + Send + Sync + 'static,
@@ -122,7 +122,7 @@ impl OAuth {
         self.redirect_handler(DetachedRedirect { uri: redirect_uri.into(), on_redirect })
     }
 
-    /// Completes a detached sign-in: exchanges the redirect URL `returned` for a token for the server at `url` and
+    /// Completes a detached sign-in: exchanges the redirect URL `redirect_url` for a token for the server at `url` and
     /// stores it.
     pub async fn resume_sign_in(
         &self,

@@ -100,7 +100,7 @@ impl OAuthConfig {
 pub(super) enum GrantType {
     AuthorizationCode,
     ClientCredentials,
-    /// Assertion of a workload platform.
+    /// Assertion that a workload platform issues to the program.
     Workload(Arc<AssertionProvider>),
     Enterprise(Arc<IdentityProvider>),
 }

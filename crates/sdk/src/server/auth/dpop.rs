@@ -18,8 +18,8 @@ const PROOF_SKEW: Duration = Duration::from_mins(1);
 const REPLAY_WINDOW: Duration = Duration::from_secs(125);
 const MAX_JTI_LEN: usize = 512;
 
-/// Accepted algorithms of proofs. All of them, unlike for tokens: clients generate the keys, and most support only one
-/// type.
+/// Signature algorithms accepted in `DPoP` proofs. All of them, unlike for tokens: clients generate the keys, and most
+/// support only one type.
 pub(super) const PROOF_ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
 
 pub(super) struct DpopVerifier(ReplayCache);

@@ -45,7 +45,7 @@ pub(crate) struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// Authenticates the sender of a request. `path` is the request path if it is not that of the endpoint.
+    /// Verifies the access token of a request. `path` is the request path if it is not that of the endpoint.
     pub(crate) async fn authenticate(
         &self,
         parts: &Parts,
@@ -166,7 +166,7 @@ impl ProtectedResource {
         })
     }
 
-    /// Checks that a token has the scopes `more` in addition to those that every request requires.
+    /// Checks that a token has these scopes in addition to those that every request requires.
     pub(crate) fn check_scopes(&self, identity: &Identity, implied: &[String]) -> Result<(), Rejection> {
         if identity.has_all(&self.required_scopes) && identity.has_all(implied) {
             return Ok(());

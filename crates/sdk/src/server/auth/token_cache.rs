@@ -68,7 +68,7 @@ impl TokenCache {
 }
 
 impl CacheTable {
-    /// Evicts expired entries, then the oldest ones until `more` bytes fit.
+    /// Evicts expired entries, then the oldest ones until `needed` bytes fit.
     fn evict(&mut self, now: Instant, needed: usize) {
         while let Some((digest, since, length)) = self.order.front() {
             let is_full = self.entries.len() >= MAX_ENTRIES || self.bytes + needed > MAX_BYTES;

@@ -35,7 +35,7 @@ pub(crate) struct Page<'a, T> {
 }
 
 impl<T: CatalogEntry> CatalogList<T> {
-    /// Adds an item. Fails with its name if the name is already used.
+    /// Adds an item to the list of the catalog. Fails with its name if the name is already used.
     pub(crate) fn insert(&mut self, item: Arc<T>) -> Result<(), Arc<str>> {
         if self.index.contains_key(item.key()) {
             return Err(item.key().clone());

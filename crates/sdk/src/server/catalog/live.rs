@@ -40,7 +40,7 @@ impl LiveCatalog {
         self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the catalog. Requests in flight retain the snapshot that they started with.
+    /// Changes the catalog of the running server. Requests in flight retain the snapshot that they started with.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut catalog))

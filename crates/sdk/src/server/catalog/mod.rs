@@ -27,7 +27,7 @@ pub enum CatalogItem {
 }
 
 impl CatalogItem {
-    /// Adds the types of state that the handler takes.
+    /// Adds types of state that the handler of this item takes, and that the server must have.
     pub(crate) fn require_state(&mut self, required: &[RequiredState]) {
         let list = match self {
             CatalogItem::Tool(entry) => Arc::get_mut(entry).map(|entry| &mut entry.required_state),

@@ -25,7 +25,7 @@ pub(crate) struct Invocation {
     pub(crate) method: String,
     pub(crate) target: Option<Arc<str>>,
     pub(crate) revision: Revision,
-    /// Binding of the request state, if the call may request input between two requests.
+    /// Binding of the request state to this call, if it may request input between two requests.
     pub(crate) binding: Option<StateBinding>,
 }
 

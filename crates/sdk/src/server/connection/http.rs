@@ -80,7 +80,7 @@ impl Connection {
         &self.caller.outbox
     }
 
-    /// Closes the stream of this request, for the client to reopen after `pause`.
+    /// Closes the stream of this request, for the client to reopen after `delay`.
     pub(crate) fn close_stream(&self, delay: Duration) {
         if self.reply_channel == ReplyChannel::Request {
             self.outbox.request_reconnect(delay);
@@ -130,7 +130,7 @@ impl Connection {
         self.http.as_ref().map_or(Ok(()), |http| mirrored_headers::check_version(http, meta))
     }
 
-    /// Checks that the other headers match the body.
+    /// Checks that the headers that mirror the method, name and parameters match the body of the request.
     pub(super) fn check_headers(&self, method: &str, params: &Params<'_>) -> Result<(), ProtocolError> {
         let Some(http) = &self.http else { return Ok(()) };
         mirrored_headers::check(http, method, params, &self.service().catalog())

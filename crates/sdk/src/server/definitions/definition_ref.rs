@@ -5,15 +5,15 @@ use linchpin_protocol::model;
 /// Definition of a tool, resource, template, prompt or skill.
 #[derive(Debug, Clone, Copy)]
 pub enum DefinitionRef<'a> {
-    /// A tool.
+    /// Definition of a tool.
     Tool(&'a model::Tool),
-    /// A resource.
+    /// Definition of a resource.
     Resource(&'a model::Resource),
-    /// A resource template.
+    /// Definition of a resource template.
     ResourceTemplate(&'a model::ResourceTemplate),
-    /// A prompt.
+    /// Definition of a prompt.
     Prompt(&'a model::Prompt),
-    /// A skill. If it is hidden, its files are hidden too.
+    /// Definition of a skill. If it is hidden, its files are hidden too.
     Skill(&'a model::Skill),
 }
 

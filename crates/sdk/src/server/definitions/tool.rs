@@ -154,8 +154,8 @@ impl Tool {
     /// Requires scopes: a call whose identity lacks any of them is rejected before the handler runs, in every revision.
     /// Over HTTP, the challenge names the scopes that the client must request.
     ///
-    /// Applies only to callers with an [`ClientIdentity`](crate::Identity). Callers on stdio and in memory have none and may
-    /// call every tool.
+    /// Applies only to callers with an [`ClientIdentity`](crate::Identity). Callers on stdio and in memory have none
+    /// and may call every tool.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
@@ -355,7 +355,7 @@ impl ToolEntry {
         }))
     }
 
-    /// Checks a result against the output schema.
+    /// Checks a tool result against the output schema of the tool.
     pub(crate) fn check_output(&self, result: &mut CallToolResult) -> Result<()> {
         let Some(schema) = &self.definition.output_schema else { return Ok(()) };
         if result.is_error == Some(true) {

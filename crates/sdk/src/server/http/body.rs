@@ -104,13 +104,13 @@ pub enum BodyReadError {
 pub struct BodyReader(BodyBudget);
 
 impl BodyReader {
-    /// Creates a reader for at most `most` bytes of bodies that are being received or in use. One sender may use at
-    /// most as many bytes as are left for all others, so half of them if no other sender is active.
+    /// Creates a reader for at most `max_bytes` bytes of bodies that are being received or in use. One sender may use
+    /// at most as many bytes as are left for all others, so half of them if no other sender is active.
     pub fn new(max_bytes: usize) -> Self {
         BodyReader(BodyBudget::new(max_bytes))
     }
 
-    /// Reads the body of a request, of at most `most` bytes. The sender is the client address that a
+    /// Reads the body of a request, of at most `max_bytes` bytes. The sender is the client address that a
     /// [`Listener`](super::Listener) adds to the request.
     ///
     /// A body has 10 s, plus 1 s for every 16 KiB received; at most 10 s of unused time accumulate. The budget is
@@ -164,7 +164,7 @@ pub(super) enum Sender {
     Unknown,
     /// Network of a client.
     Address(IpAddr),
-    /// An authenticated subject.
+    /// An authenticated subject, to which the memory of the body is charged.
     Subject(Arc<str>),
 }
 
@@ -267,8 +267,8 @@ pub struct ReadBody<'a> {
     _reservation: BudgetReservation<'a>,
 }
 
-/// Bodies up to this size reserve nothing if they arrive in one piece. Most do, and a shared counter would be written
-/// for each. The default of 16,384 connections times this size is not more than the budget.
+/// Largest body that reserves nothing of the shared memory budget if it arrives in one piece. Most do, and a shared
+/// counter would be written for each. The default of 16,384 connections times this size is not more than the budget.
 const MAX_UNRESERVED_BYTES: usize = 16 << 10;
 
 /// An oversized body is read and discarded up to this multiple of the limit: a client that is cut off while writing
@@ -283,8 +283,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Upper bound of the timeout, so that it can be added to an instant.
 const MAX_BODY_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
-/// Reads a body of at most `cap` bytes. A body that is not available at once has `patience` to arrive, plus the time
-/// earned by received bytes. An oversized body that the client sends only after `100 Continue` is not requested.
+/// Reads a body of at most `max_bytes` bytes. A body that is not available at once has `timeout` to arrive, plus the
+/// time earned by received bytes. An oversized body that the client sends only after `100 Continue` is not requested.
 pub(super) async fn read<'a, B>(
     source: BodySource<'_>,
     body: B,
@@ -318,7 +318,7 @@ where
     }
 }
 
-/// Waits for `reading` until its deadline. Received bytes extend the deadline, to at most `patience` from now: a sender
+/// Waits for `reading` until its deadline. Received bytes extend the deadline, to at most `timeout` from now: a sender
 /// that stalls after a fast start is cut off as soon as one that never started. A second in which less than a second is
 /// earned is reported as slow.
 async fn with_deadline<T>(
@@ -345,7 +345,7 @@ async fn with_deadline<T>(
     Err(BodyReadError::TooSlow)
 }
 
-/// Reads and discards up to `most` bytes.
+/// Reads and discards up to `max_bytes` bytes.
 async fn discard<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, max_bytes: usize) {
     let mut skipped = 0;
     while skipped <= max_bytes
@@ -355,7 +355,7 @@ async fn discard<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, max_bytes: usize
     }
 }
 
-/// Reads up to `cap` bytes and counts the received bytes in `come`.
+/// Reads up to `max_bytes` bytes and counts the received bytes in `received`.
 async fn collect<'a, B>(
     source: BodySource<'_>,
     mut body: Pin<&mut B>,

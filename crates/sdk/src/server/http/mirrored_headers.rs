@@ -57,7 +57,7 @@ pub(crate) fn check_version(parts: &Parts, meta: &RequestMeta) -> HeaderCheck {
     }
 }
 
-/// Checks that the other headers match the body.
+/// Checks that the headers that mirror the method, name and parameters match the body.
 pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &Catalog) -> HeaderCheck {
     match single(parts, &header_names::METHOD)? {
         None => return Err(mismatch("the header Mcp-Method is missing")),

@@ -266,7 +266,7 @@ impl HttpEndpoint {
         Ok(Endpoint::new(service, self.options))
     }
 
-    /// Binds an address; [`BoundEndpoint::run`] serves it. Port 0 selects a free port.
+    /// Binds the endpoint to an address; [`BoundEndpoint::run`] serves it. Port 0 selects a free port.
     pub async fn bind(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<BoundEndpoint> {
         let endpoint = self.endpoint()?;
         BoundEndpoint::new(listener::bind(address).await?, endpoint)

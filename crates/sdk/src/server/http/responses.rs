@@ -66,7 +66,7 @@ pub(super) fn not_found(path: &str) -> HttpResponse {
     reply
 }
 
-/// 405 response.
+/// Builds a 405 response, whose `Allow` header lists the methods of the endpoint.
 pub(super) fn method_not_allowed(allow: &'static str) -> HttpResponse {
     let text = format!("method not allowed: use one of {allow}");
     let mut reply = error(StatusCode::METHOD_NOT_ALLOWED, &text);

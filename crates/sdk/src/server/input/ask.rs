@@ -139,7 +139,7 @@ impl Context {
         }
     }
 
-    /// Checks that a server request can reach the client and its response can come back.
+    /// Checks that a request of the server can reach this client and its response can come back.
     fn check_reachable(&self) -> Result<()> {
         match self.revision().era() {
             Era::Session if self.connection().is_none_or(|connection| connection.is_one_shot()) => {

@@ -180,7 +180,7 @@ impl InputMailbox {
         open.map(|(key, open)| (key.clone(), open.request.to_input_request(revision))).collect()
     }
 
-    /// Checks that responses match the kind of their requests.
+    /// Checks that the input responses of a client match the kinds of the pending requests.
     pub(crate) fn check(&self, responses: &BTreeMap<String, String>) -> Result<(), ProtocolError> {
         let state = self.state();
         for (key, response) in responses {

@@ -30,7 +30,7 @@ pub(crate) fn take_early_responses(
 /// Never used: no call is replayed.
 pub(crate) const CALL_LOST: &str = "";
 
-/// Always `true`: no call is replayed.
+/// Always returns `true`: without the feature `rounds`, no call is replayed.
 pub(crate) fn may_start(_: &RequestScope<'_>, _: &Arc<ToolEntry>) -> bool {
     true
 }

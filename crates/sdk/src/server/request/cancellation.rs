@@ -23,7 +23,7 @@ impl Cancel {
         self.cancel_with(|| ());
     }
 
-    /// Cancels the request, unless it has already ended. Runs `before_notify` before waiters are notified.
+    /// Cancels the request, unless it has already ended, and runs `before_notify` before the waiters are notified.
     pub(crate) fn cancel_with(&self, before_notify: impl FnOnce()) {
         if self.end(CANCELLED) {
             before_notify();

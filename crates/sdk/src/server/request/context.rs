@@ -328,7 +328,7 @@ impl Context {
         self.connection().and_then(|connection| connection.http().cloned())
     }
 
-    /// Closes the HTTP stream of this request while the handler continues: the client reopens it after `pause`, and no
+    /// Closes the HTTP stream of this request while the handler continues: the client reopens it after `delay`, and no
     /// connection is held in between. Has no effect if the client could not resume the stream.
     #[cfg(feature = "http-server")]
     pub fn close_stream(&self, delay: std::time::Duration) {

@@ -70,8 +70,7 @@ pub(crate) fn has_subscriber() -> bool {
     !get_default(Dispatch::is::<NoSubscriber>)
 }
 
-/// Writes a line to standard error. For processes without a subscriber, where `tracing` records events only with its
-/// feature `log`.
+/// Writes a line to standard error, in place of an event that no `tracing` subscriber receives.
 pub(crate) fn print_to_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}"); // a failure cannot be reported anywhere else
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 pub(crate) enum UnencodedResult {
     /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),
-    /// Any other result of the protocol.
+    /// Result of any other standard method.
     Body(Box<dyn ResultBody + Send>),
     /// Result that is already encoded for the revision.
     Ready(Arc<[u8]>),
@@ -30,7 +30,7 @@ impl UnencodedResult {
         if let UnencodedResult::Tool(result) = self { Some(result.to_text()) } else { None }
     }
 
-    /// Appends the result as JSON.
+    /// Appends the result to `out` as JSON for the revision of the request.
     pub(crate) fn encode(&self, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
         match self {
             UnencodedResult::Tool(result) => wire::encode_result(revision, result, identity, out),

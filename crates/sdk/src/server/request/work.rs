@@ -21,9 +21,9 @@ pub(crate) enum RequestFuture {
     ReadyOutcome(Option<Box<RequestOutcome>>),
     /// Tool call; its result is checked when it completes.
     Tool(Arc<ToolEntry>, tool::ToolFuture),
-    /// Any other future.
+    /// A boxed future of any other method that returns a result.
     WithResult(BoxFuture<Result<UnencodedResult>>),
-    /// Any other future that returns its outcome.
+    /// A boxed future of any other method that returns its outcome.
     WithOutcome(BoxFuture<RequestOutcome>),
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| HandlerPanic::from(panic).into())
 }
 
-/// Calls `begin` and turns a panic in it into an error.
+/// Calls `start` and turns a panic in it into an error.
 pub(crate) fn start_catching_panics(start: impl FnOnce() -> RequestFuture) -> RequestFuture {
     catch_panic(start).unwrap_or_else(|panicked| RequestFuture::ready(Err(panicked)))
 }

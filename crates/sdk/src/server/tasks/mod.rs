@@ -128,9 +128,9 @@ pub(crate) fn check_extension(scope: &RequestScope<'_>) -> Result<(), ProtocolEr
 enum TaskMode {
     /// Not as a task.
     Inline,
-    /// As a task with this lifetime.
+    /// The tool call runs as a task with this lifetime.
     Task(Option<Duration>),
-    /// As a task if it does not finish immediately.
+    /// The tool call becomes a task if it does not finish immediately.
     TaskIfSlow,
 }
 

@@ -84,7 +84,7 @@ impl RunningTask {
         }
     }
 
-    /// Changes the status, unless the task has ended.
+    /// Changes the status of the task, unless it has ended.
     fn set_status(
         &self,
         service: &Service,

@@ -9,7 +9,7 @@ macro_rules! switches {
         pub enum Misbehavior { $($(#[$doc])* $name,)* }
 
         impl Misbehavior {
-            /// All variants.
+            /// All misbehaviors of the test authority.
             pub const ALL: &[Misbehavior] = &[$(Misbehavior::$name,)*];
         }
     };
@@ -91,7 +91,7 @@ switches! {
     AuthorizationEndpointFile,
     /// A user name in the authorization endpoint, which makes it look like another host.
     AuthorizationEndpointUserinfo,
-    /// A command instead of the authorization endpoint.
+    /// A command-line option with a shell command in place of the URL of the authorization endpoint.
     AuthorizationEndpointCommand,
     /// Metadata larger than 1 MiB.
     MetadataTooLarge,

@@ -119,7 +119,7 @@ impl Authority {
         Ok(Authority { shared, _shutdown: end })
     }
 
-    /// Changes the behaviour. Issued codes and tokens remain.
+    /// Replaces the behaviour of the running test authority. Issued codes and tokens remain.
     pub fn set_behaviour(&self, behaviour: Behaviour) {
         self.shared.lock().behaviour = behaviour;
     }

@@ -112,7 +112,7 @@ impl IoThread {
         }
     }
 
-    /// Advances through all phases that are due.
+    /// Advances the closing of the child through all phases that are due.
     fn advance(&mut self) -> ClosePhase {
         loop {
             let next = self.next_phase();

@@ -86,13 +86,13 @@ impl Command {
         }
     }
 
-    /// Adds one argument. It is not interpreted by a shell.
+    /// Adds one argument to the command line of the program. It is not interpreted by a shell.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments to the command line of the program.
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self

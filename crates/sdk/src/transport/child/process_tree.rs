@@ -43,7 +43,7 @@ struct TreeEnd {
 }
 
 impl ProcessTree {
-    /// Creates a tree. `mark` is the marker in the environment of the child and its descendants.
+    /// Creates a tree. `marker` is the marker in the environment of the child and its descendants.
     pub(super) fn new(child: Child, marker: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
         let finder = ProcessFinder::new(root, marker);
@@ -128,8 +128,8 @@ impl ProcessTree {
 }
 
 /// Kills all processes that the finder finds, and scans again until there are none. Returns whether none is left.
-/// `unclear` is how often to repeat a scan because of a process in the middle of `exec`; `first` is called after
-/// every scan, before processes are killed.
+/// `max_rescans` is how often to repeat a scan because of a process in the middle of `exec`; `before_kill` is called
+/// after every scan, before processes are killed.
 pub(super) fn kill_all(
     finder: &mut ProcessFinder,
     until: Instant,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use crate::lock::lock;
 use crate::transport::Wire;
 
-/// A buffer that grew beyond this is freed.
+/// Size above which the buffer of unwritten messages is freed after a write, rather than reused.
 const MAX_RETAINED_BYTES: usize = 1 << 20;
 
 pub(super) struct StdinWriter {

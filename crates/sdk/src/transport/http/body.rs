@@ -13,7 +13,7 @@ use crate::egress::ResponseBody;
 
 /// Number of bytes that suffices to detect the kind of a body.
 const DETECTION_BYTES: usize = 8;
-/// Maximum number of bytes inspected for that.
+/// Maximum number of bytes inspected to detect the kind of a body; after that, the content type decides.
 const MAX_DETECTION_BYTES: usize = 1 << 10;
 /// Byte order mark, which may precede the text.
 pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();

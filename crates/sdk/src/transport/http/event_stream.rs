@@ -25,7 +25,7 @@ use crate::transport::Direction;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest delay before a stream is resumed, if the server names none.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A connection open for this long resets the attempts.
+/// How long a stream must stay open for its count of failed reconnects to start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Upper bound of the delay that a server may request.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
@@ -123,7 +123,7 @@ impl ResumeState {
 }
 
 impl HttpConnection {
-    /// Reads a stream until `on` is done, the stream ends, or it fails.
+    /// Reads a stream until `on_event` is done, the stream ends, or it fails.
     pub(super) async fn read_events(
         &self,
         reading: &mut ResponseReader,

@@ -74,7 +74,7 @@ impl HttpConnection {
         self.send_authenticated(HttpSend { headers: &second, ..request }).await
     }
 
-    /// Adds the headers of the provider.
+    /// Adds the headers that the header provider of the application returns.
     async fn provided_headers(
         &self,
         verb: &Verb,

@@ -125,7 +125,7 @@ pub struct Listener {
 type AddressFilter = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 impl Listener {
-    /// Binds an address. Port 0 selects a free port.
+    /// Binds a TCP listener to an address. Port 0 selects a free port.
     pub async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<Self> {
         Self::new(bind(address).await?, ConnectionLimits::default(), DEFAULT_SHUTDOWN_TIMEOUT)
     }
@@ -385,7 +385,7 @@ impl<B> Drop for TrackedBody<B> {
     }
 }
 
-/// Binds an address.
+/// Binds a TCP socket to an address, with a longer accept queue than the default.
 pub(crate) async fn bind(address: impl tokio::net::ToSocketAddrs + Debug) -> Result<TcpListener> {
     let shown = format!("{address:?}");
     let cannot = |error| Error::setup(format!("cannot listen on {}: {error}", shown.trim_matches('"')));

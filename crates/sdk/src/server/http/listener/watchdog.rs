@@ -25,7 +25,7 @@ pub(in crate::server::http) const TICK_INTERVAL: Duration = Duration::from_milli
 const PHASE_NEW: u8 = 0;
 /// Part of the head of a request has arrived.
 const PHASE_HEAD: u8 = 1;
-/// A request is being served.
+/// Phase of a connection: a request is being served.
 const PHASE_BUSY: u8 = 2;
 /// The last request is complete.
 const PHASE_IDLE: u8 = 3;
@@ -166,14 +166,15 @@ struct TrackedConnections {
     connections: HashMap<u64, Arc<ConnectionActivity>>,
     next: u64,
     by_network: HashMap<IpAddr, usize>,
-    /// Number of connections with `is_leaving`: chosen to make room, and neither closed nor found busy since.
+    /// Number of connections with `is_evicted`: chosen to make room, and neither closed nor found busy since.
     evicted_count: usize,
     /// Whether the last search since the last tick found no idle connection.
     no_idle_found: bool,
 }
 
 impl TrackedConnections {
-    /// Removes busy connections from `leaving`. Their request arrived before they were closed and may run for hours.
+    /// Stops the eviction of connections that have become busy. Their request arrived before they were closed and may
+    /// run for hours.
     fn release_busy(&mut self) {
         if self.evicted_count == 0 {
             return;
@@ -226,7 +227,8 @@ impl ConnectionWatchdog {
         })
     }
 
-    /// Admits a connection. At the limit, closes idle connections for it; `None` if there are none.
+    /// Admits a connection, if the limits allow one more from this address. At the limit, closes idle connections for
+    /// it; `None` if there are none.
     pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let network = client_network(address);
         let mut connections = lock(&self.connections);

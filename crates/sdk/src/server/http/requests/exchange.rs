@@ -168,7 +168,7 @@ impl<'a> RequestExchange<'a> {
         self.is_primed().then_some(self.endpoint.options.stream_after)
     }
 
-    /// Builds the response once all messages are in `lines`.
+    /// Builds the HTTP response from the messages of the request in `lines`.
     fn finish(self, mut lines: Vec<u8>) -> HttpResponse {
         if is_single_response(&lines) {
             if let Some(challenge) = self.endpoint.scope_challenge(&self.connection) {

@@ -199,7 +199,7 @@ struct SessionTable {
     by_principal: HashMap<Arc<str>, Vec<SessionId>>,
 }
 
-/// Returns the microseconds since `begun`.
+/// Returns the microseconds since `started`.
 fn elapsed_micros(started: Instant) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }

@@ -24,7 +24,7 @@ pub(in crate::server::http) struct StreamBody {
     resumable: Option<(Arc<SessionStream>, u64)>,
     /// Bytes to send before anything else.
     pending: Vec<u8>,
-    /// Whether the stream ends after `first`.
+    /// Whether the stream ends after `pending`.
     is_last: bool,
     /// When the stream ends, regardless of pending messages.
     deadline: Option<Instant>,
@@ -124,7 +124,7 @@ impl StreamBody {
         self
     }
 
-    /// Ends the response at once and asks the client to reconnect after `pause`.
+    /// Ends the response at once and asks the client to reconnect after `delay`.
     pub(in crate::server::http) fn with_retry(mut self, delay: Duration) -> Self {
         write_retry(delay, &mut self.pending);
         self.is_last = true;
@@ -163,7 +163,7 @@ impl StreamBody {
         self.resumable.as_ref().is_some_and(|(stream, _)| stream.is_primed())
     }
 
-    /// Takes pending messages and frames them into `first`; `None` if another response carries the stream.
+    /// Takes pending messages and frames them into `pending`; `None` if another response carries the stream.
     fn take(&mut self, cx: &Context<'_>) -> Option<Poll<TakeOutcome>> {
         self.buffer.clear();
         if let Some((stream, response_number)) = &self.resumable {

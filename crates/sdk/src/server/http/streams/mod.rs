@@ -94,7 +94,7 @@ impl SessionStream {
         is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == self.last()
     }
 
-    /// Numbers and stores messages; calls `each` with every one.
+    /// Numbers and stores messages; calls `on_event` with every one.
     fn number_events(&self, state: &mut StreamState, lines: &[u8], mut on_event: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
@@ -106,7 +106,7 @@ impl SessionStream {
         }
     }
 
-    /// Appends messages to `out` as events.
+    /// Appends messages to `out` as numbered events of the stream.
     pub(super) fn append(&self, lines: &[u8], out: &mut Vec<u8>) {
         let state = &mut *lock(&self.state);
         self.number_events(state, lines, |number, message| {
@@ -114,8 +114,8 @@ impl SessionStream {
         });
     }
 
-    /// Like [`Self::append`] for the content of the outbox, with `room` as a buffer; `None` if another response carries
-    /// the stream.
+    /// Like [`Self::append`] for the content of the outbox, with `buffer` as a buffer; `None` if another response
+    /// carries the stream.
     pub(super) fn take(
         &self,
         response_number: u64,

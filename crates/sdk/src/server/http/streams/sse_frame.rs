@@ -18,7 +18,7 @@ pub(in crate::server::http) fn write_events(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message as an event. The id consists of the stream and the event number.
+/// Appends a message as a server-sent event. The id consists of the stream and the event number.
 pub(in crate::server::http) fn write_event(id: Option<(u32, u64)>, message: &[u8], out: &mut Vec<u8>) {
     if let Some((stream, number)) = id {
         write_id(stream, number, out);

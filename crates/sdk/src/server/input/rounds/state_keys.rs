@@ -60,7 +60,7 @@ impl StateKeys {
         Self::new(StateKey::random())
     }
 
-    /// Adds an older key, which only opens.
+    /// Adds an older key, which opens existing states but seals no new ones.
     #[must_use]
     pub fn with_older(mut self, older: StateKey) -> Self {
         self.0.push(older);
