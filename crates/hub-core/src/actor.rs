@@ -26,7 +26,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Creates an actor. Only for code that has authenticated the caller.
+    /// Creates an actor: a subject in a tenant. Only for code that has authenticated the caller.
     pub const fn new(tenant: TenantId, subject: Subject) -> Self {
         Actor { tenant, subject }
     }

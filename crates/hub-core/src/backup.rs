@@ -17,7 +17,7 @@ use crate::text::{hex, unhex};
 use crate::vault::KeyFile;
 use crate::vault::key_ring;
 
-/// Format version. It is increased when older hubs cannot read the format any more.
+/// Version of the backup format. It is increased when older hubs cannot read the format any more.
 const FORMAT_VERSION: u32 = 1;
 /// Maximum length of a line: a call may have long arguments and a long result.
 const MAX_LINE_BYTES: u64 = 256 << 20;
@@ -151,7 +151,7 @@ impl<'a, W: Write> BackupWriter<'a, W> {
 }
 
 impl BackupSummary {
-    /// Counts a record. Fails if the key file does not open a tenant key.
+    /// Counts a record of the backup in the summary. Fails if the key file does not open a tenant key.
     fn add(&mut self, copied: &SnapshotItem, file: &KeyFile) -> Result<()> {
         self.records += 1;
         match &copied.what {

@@ -27,7 +27,7 @@ impl Digest {
         &self.0
     }
 
-    /// Creates a digest from its bytes.
+    /// Creates a digest value from its 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Digest(bytes)
     }

@@ -79,8 +79,8 @@ impl EventLog {
         EventLog(Arc::new(Inner { buffer: last, last_number: watch::Sender::new(0), forward, overflowed }))
     }
 
-    /// Creates the log of a hub in a cluster. Published events are sent to the receiver, to be numbered and
-    /// distributed.
+    /// Creates the event log of a hub in a cluster, and the channel of events that the store must number. Published
+    /// events are sent to the receiver, to be numbered and distributed.
     pub fn clustered() -> (Self, mpsc::Receiver<(TenantId, NewEvent)>) {
         let (forward, event) = mpsc::channel(CAPACITY);
         (Self::new(Some(forward)), event)
@@ -158,7 +158,7 @@ pub(crate) struct PublishOnCommit {
 }
 
 impl PublishOnCommit {
-    /// Creates the guard before the commit starts.
+    /// Creates the guard before the commit starts; after a successful commit it publishes these events.
     pub(crate) fn new(log: EventLog, tenant: TenantId, event: Vec<NewEvent>) -> Self {
         PublishOnCommit { log, tenant, event }
     }

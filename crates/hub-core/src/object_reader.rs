@@ -21,7 +21,7 @@ pub struct ObjectReader {
 }
 
 impl ObjectReader {
-    /// Creates a reader. Fails if the value is not an object.
+    /// Creates a reader for the members of a JSON object. Fails if the value is not an object.
     pub fn new(value: Value) -> Result<Self> {
         match value {
             Value::Object(members) => Ok(ObjectReader { path: String::new(), members, accepted: Vec::new() }),
@@ -34,7 +34,7 @@ impl ObjectReader {
         self.members.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Creates an error about a member.
+    /// Creates an error about a member of the object that is read.
     pub fn error(&self, name: &str, text: impl Into<String>) -> Error {
         Error::invalid(format!("{}{name}", self.path), text)
     }

@@ -134,7 +134,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// Creates the temporary file beside this path.
+    /// Creates a temporary file beside this path.
     pub fn new(path: &Path, platform: &dyn Platform) -> io::Result<Self> {
         let folder = parent_folder(path);
         create_private_folder(folder)?;

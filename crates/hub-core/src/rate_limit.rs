@@ -48,7 +48,7 @@ pub fn approvals_limited(max: impl std::fmt::Display) -> Error {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket.
+    /// Creates a full token bucket.
     pub fn full(rate: RateLimit, now: Timestamp) -> Self {
         TokenBucket { tokens: f64::from(rate.burst), updated: now }
     }

@@ -24,7 +24,7 @@ pub struct HttpOptions {
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` header names the client.
     pub proxies: Vec<Network>,
-    /// Current problem of the configuration file.
+    /// Current problem of the configuration file, which the hub status shows.
     pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
 

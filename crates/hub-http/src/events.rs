@@ -20,7 +20,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 /// Interval of heartbeats on an idle stream.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
-/// Events after which the credential of the subscriber is checked again. Every heartbeat also checks it.
+/// Kinds of events after which the credential of the subscriber is checked again. Every heartbeat also checks it.
 const RECHECK_EVENTS: [&str; 4] = ["agent", "session", "token", "user"];
 
 /// Event stream of one subscriber.

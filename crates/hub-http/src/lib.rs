@@ -42,7 +42,7 @@ pub struct HubService {
 }
 
 impl HubService {
-    /// Creates the service for this hub.
+    /// Creates the HTTP service of this hub.
     pub fn new(hub: Arc<Hub>, platform: Arc<dyn Platform>, options: HttpOptions) -> Self {
         let app = AppState::new(hub, platform, options);
         let router = router::router(&app, routes::all_routes());

@@ -40,10 +40,10 @@ pub(crate) struct CliError {
     message: String,
     /// JSON-RPC error code and data returned by the server.
     rpc_error: Option<Box<(i64, Option<Value>)>>,
-    /// HTTP status of the response, and the code of the transport error.
+    /// HTTP status of the response that caused the error.
     status: Option<u16>,
     transport_code: Option<&'static str>,
-    /// Code and field of the hub's problem document.
+    /// Code and field of the problem document that the hub responded with.
     problem: Option<Box<(Option<String>, Option<String>)>>,
     /// Last lines that the server wrote to standard error.
     stderr_tail: Vec<String>,

@@ -57,7 +57,8 @@ struct EnvelopeParts<'a> {
     error: Option<&'a str>,
     /// Whether there is a `result` or an `error`, valid or not.
     has_response: bool,
-    /// First invalid member. It is reported only after the whole line has been checked: syntax errors take precedence.
+    /// First error about a member of the message. It is reported only after the whole line has been checked: syntax
+    /// errors take precedence.
     first_error: Option<ParseError>,
 }
 

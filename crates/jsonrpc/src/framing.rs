@@ -25,7 +25,7 @@ pub struct LineBuffer {
     start: usize,
     /// Offset up to which the current line has been searched for a newline.
     searched: usize,
-    /// End of the bytes read.
+    /// End of the bytes read into the buffer.
     end: usize,
     max_len: usize,
     skipping: bool,

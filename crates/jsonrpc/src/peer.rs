@@ -109,7 +109,7 @@ struct Waiter {
     /// are slow at freeing memory that another thread, here the reader, has allocated.
     buffer: String,
     sent: Instant,
-    /// Deadline of the request. `None` for streams.
+    /// Time at which the request fails if no response has arrived. `None` for streams.
     deadline: Option<Instant>,
     timeout: ResponseTimeout,
     /// Time of the last sign of progress from the peer.

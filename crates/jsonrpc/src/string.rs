@@ -97,7 +97,7 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Copies up to the next backslash. Returns `false` at the end of the text.
+/// Copies the text of a JSON string up to the next backslash. Returns `false` at the end of the text.
 fn copy_plain(rest: &mut &str, text: &mut String) -> bool {
     let plain = memchr::memchr(b'\\', rest.as_bytes()).unwrap_or(rest.len());
     text.push_str(&rest[..plain]);

@@ -11,8 +11,8 @@ use crate::{Limits, uri};
 
 /// Upper bound of `Limits::depth`, since the search for subschemas is recursive.
 const MAX_DEPTH: usize = 256;
-/// Depth up to which paths are determined; deeper locations are reported without a path. Subschemas are up to two
-/// levels apart, and references can lead deeper.
+/// Depth in a schema up to which locations are determined; deeper ones are reported without a path. Subschemas are up
+/// to two levels apart, and references can lead deeper.
 const MAX_PATH_DEPTH: usize = 2 * MAX_DEPTH;
 
 /// Subschema and the resource that it belongs to.

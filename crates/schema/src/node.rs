@@ -30,7 +30,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Completes the node after all keywords have been added.
+    /// Completes a schema node after all its keywords have been added.
     pub(crate) fn finish(mut self) -> Self {
         self.type_only = self.values.is_none()
             && self.number.is_none()

@@ -31,7 +31,7 @@ pub(crate) enum ClientResult {
 }
 
 impl ServerRequest {
-    /// Decodes the request with this method and these parameters.
+    /// Decodes a request of a server to a client with this method and these parameters.
     pub(crate) fn decode(method: &str, params: &str) -> Result<Self, ProtocolError> {
         let invalid = |InvalidValue { path, reason }| ProtocolError::InvalidParams { path, reason };
         match Method::find(method) {
@@ -111,7 +111,7 @@ impl ServerRequest {
         InputRequest { method: self.method().name().to_owned(), params }
     }
 
-    /// Decodes the result for this request.
+    /// Decodes the client's result for this request.
     pub(crate) fn decode_result(&self, result: &str) -> Result<ClientResult, InvalidValue> {
         Ok(match self {
             ServerRequest::Elicit(_) => ClientResult::Elicit(decode(result)?),

@@ -186,8 +186,8 @@ fn merge_all_of(definitions: &Map<String, Value>, definition: &Value) -> Option<
     Some(json!({"type": "object", "properties": members, "required": required}))
 }
 
-/// Forbids undeclared members, recursively. Exceptions: `_meta`, the JSON Schemas of tools, and the parts of an
-/// `allOf`, which share their members.
+/// Changes a schema so that it forbids undeclared members, recursively. Exceptions: `_meta`, the JSON Schemas of tools,
+/// and the parts of an `allOf`, which share their members.
 fn forbid_undeclared(name: &str, schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     if name == "_meta" || name.ends_with("MetaObject") || matches!(name, "inputSchema" | "outputSchema") {

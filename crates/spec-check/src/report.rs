@@ -11,7 +11,8 @@ pub(crate) fn report<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> R
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// Formats an error. Of an `anyOf`, only the branch with the fewest errors is reported.
+/// Formats a schema validation error with its location. Of an `anyOf`, only the branch with the fewest errors is
+/// reported.
 fn describe(error: &ValidationError<'_>) -> String {
     if let ValidationErrorKind::AnyOf { context } = error.kind()
         && let Some(nearest) =

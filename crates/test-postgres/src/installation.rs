@@ -59,7 +59,7 @@ impl ServerUser {
         ServerUser(found)
     }
 
-    /// Creates a folder of the owner. The caller removes it.
+    /// Creates a temporary folder that belongs to the user who runs PostgreSQL. The caller removes it.
     pub(crate) fn create_folder(&self) -> PathBuf {
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap().keep();
         if let Some((user, group)) = self.0 {

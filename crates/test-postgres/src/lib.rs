@@ -15,7 +15,7 @@ use self::watchdog::ServerProcess;
 
 /// Superuser of the test server; it has no password.
 const USER: &str = "tester";
-/// First of the ports to try, which are below the ephemeral ports of the system.
+/// First of the ports that the test server tries, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;
 /// Number of ports to try.
 const PORT_COUNT: u32 = 12_000;
@@ -103,7 +103,7 @@ impl Server {
         self.restart();
     }
 
-    /// Creates a database and returns its name.
+    /// Creates an empty test database and returns its name.
     pub fn create_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
@@ -121,7 +121,8 @@ impl Server {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Executes statements. Returns a line for each row, with `|` between the columns.
+    /// Executes SQL statements in a database of the test server. Returns a line for each row, with `|` between the
+    /// columns.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         let mut psql = Command::new(self.programs.path("psql"));
         psql.args([

@@ -29,12 +29,12 @@ pub struct AuditEntry {
     pub actor: String,
     /// Action, such as `call.intent`.
     pub action: &'static str,
-    /// Further fields by name.
+    /// Further fields of the audit entry, by name.
     pub fields: Map<String, Value>,
 }
 
 impl AuditEntry {
-    /// Creates an entry without fields.
+    /// Creates an audit entry without fields.
     pub fn new(at: Timestamp, actor: &str, action: &'static str) -> Self {
         AuditEntry { at, actor: actor.to_owned(), action, fields: Map::new() }
     }
@@ -71,7 +71,7 @@ pub struct StoredAuditEntry {
     pub actor: String,
     /// Action, such as `call.intent`.
     pub action: String,
-    /// Further fields as JSON. The hash covers this exact text.
+    /// Further fields of the audit entry, as JSON. The hash covers this exact text.
     pub fields: String,
     /// Hash over this entry and all entries before it.
     pub hash: Digest,
@@ -166,7 +166,7 @@ pub struct ChainError {
 }
 
 impl ChainError {
-    /// Creates the error for an entry that was changed or is missing.
+    /// Creates the error for an audit entry that was changed or is missing.
     pub(crate) fn new(number: u64, reason: &'static str) -> Self {
         ChainError { number, kind: Damage::EntryChanged, reason }
     }
@@ -190,7 +190,7 @@ pub struct Checkpoint {
 }
 
 impl AuditSigner {
-    /// Creates a signer from its seed.
+    /// Creates a signer of audit heads from the seed of its Ed25519 key.
     pub fn new(seed: &[u8; 32]) -> Self {
         AuditSigner(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
     }
@@ -254,7 +254,8 @@ impl ChainVerifier {
         self.compare_signed_heads()
     }
 
-    /// Compares the signed heads that were reached. A head within skipped entries cannot be compared.
+    /// Compares the signed heads with the head of the chain at the same entry. A head within skipped entries cannot be
+    /// compared.
     fn compare_signed_heads(&mut self) -> Result<(), ChainError> {
         let head = self.head;
         let differs =
@@ -272,7 +273,7 @@ impl ChainVerifier {
         self.head
     }
 
-    /// Finishes the verification and returns the chain head.
+    /// Finishes the verification of the audit chain and returns its head.
     pub fn finish(self) -> Result<ChainHead, ChainError> {
         if self.expected.is_empty() {
             return Ok(self.head);

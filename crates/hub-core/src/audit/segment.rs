@@ -32,9 +32,9 @@ pub struct Segment {
     pub last: u64,
     /// Number of audit entries in the segment.
     pub count: u64,
-    /// Hash of the entry before the first.
+    /// Hash of the entry before the first entry of the segment.
     pub before: Digest,
-    /// Hash of the last entry.
+    /// Hash of the last entry of the segment.
     pub after: Digest,
     /// Digest of all lines before this one.
     pub digest: Digest,
@@ -49,7 +49,7 @@ struct SegmentEntry {
     at: Timestamp,
     actor: String,
     action: String,
-    /// Exact JSON text of the fields, which the hash covers.
+    /// Exact JSON text of the fields of the audit entry, which the hash covers.
     fields: Box<RawValue>,
     hash: Digest,
 }

@@ -16,8 +16,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_GRACE: Duration = Duration::from_millis(200);
 
 impl Slot {
-    /// Closes the connection when no call uses it any more, or after the limit. Calls that are running then have the
-    /// outcome `unknown`.
+    /// Closes the connection when no call uses it any more, or after the time limit. Calls that are running then have
+    /// the outcome `unknown`.
     async fn close(self: Arc<Self>, limit: Option<Duration>) {
         let all = self.users.acquire_many(MAX_USERS);
         let _all = match limit {
@@ -44,8 +44,9 @@ impl ConnectionPool {
         self.close_where(|key, _| key.tenant == tenant && key.server == server);
     }
 
-    /// Closes all connections to a server before this version; `None` if it was removed. If `is_stopped`, the server
-    /// must not be used any more, and the connection of a stdio server does not wait for its calls.
+    /// Closes all connections to a server that were opened before this version; `None` if the server was removed. If
+    /// `is_stopped`, the server must not be used any more, and the connection of a stdio server does not wait for its
+    /// calls.
     pub fn invalidate(&self, tenant: TenantId, server: ServerId, version: Option<u64>, is_stopped: bool) {
         let mut slots = lock(&self.slots);
         lock(&self.newest_versions).insert((tenant, server), version.unwrap_or(u64::MAX));

@@ -60,8 +60,8 @@ impl ConnectionPool {
         server_slots.find_map(|(key, slot)| Slot::pooled(slot, key))
     }
 
-    /// Handles a failed request. If the server was not reached, the status becomes `error`, and the next use opens
-    /// another connection. Returns whether that is the case.
+    /// Records a failed request of a connection. If the server was not reached, the status becomes `error`, and the
+    /// next use opens another connection. Returns whether that is the case.
     pub(crate) async fn report_failure(&self, connection: &PooledConnection, error: &ClientError) -> bool {
         if !is_unreachable(error) || !lock(&connection.slot.status).is_remote {
             return false;

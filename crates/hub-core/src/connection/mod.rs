@@ -241,7 +241,7 @@ fn is_within(start: Timestamp, now: Timestamp, time: Duration) -> bool {
 }
 
 impl ConnectionPool {
-    /// Creates an empty pool.
+    /// Creates an empty pool of connections to servers.
     pub fn new(
         platform: Arc<dyn Platform>,
         egress: Egress,

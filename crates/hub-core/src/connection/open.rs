@@ -15,7 +15,7 @@ use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
 use crate::text::escape_invisible;
 
-/// First delay before a retry; it doubles.
+/// Delay before the first retry of a request to a server; it doubles with each retry.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// Time that a stdio server has to exit after its input was closed, and again after `SIGTERM`. Two seconds after a

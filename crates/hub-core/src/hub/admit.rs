@@ -281,7 +281,7 @@ impl Hub {
         self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
     }
 
-    /// Evaluates the policy. Returns the decision and the document versions that it is based on.
+    /// Evaluates the policy for a call of a tool. Returns the decision and the document versions that it is based on.
     pub(super) async fn evaluate_policy(
         &self,
         actor: Actor,

@@ -168,7 +168,7 @@ impl Hub {
         self.approval(actor, id).await
     }
 
-    /// Denies a call. The caller receives the reason.
+    /// Denies a call that waits for approval. The caller receives the reason.
     pub async fn deny(&self, actor: Actor, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
         actor.require_user()?;
         let reason = reason.map(first_line).filter(|reason| !reason.is_empty());

@@ -25,7 +25,7 @@ pub(super) struct Heads {
 
 #[derive(Debug, Clone, Copy)]
 enum HeadState {
-    /// Head that this process has signed.
+    /// Last head that this process has signed.
     Signed(ChainHead),
     /// The history does not contain the signed head. The head is not moved.
     Diverged,

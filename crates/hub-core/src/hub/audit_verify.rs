@@ -36,7 +36,7 @@ pub struct AuditVerification {
     pub kind: Option<Damage>,
     /// First entry that is not as it was written.
     pub broken: Option<u64>,
-    /// Error description.
+    /// Description of the damage that was found in the audit.
     pub problem: Option<String>,
 }
 
@@ -156,7 +156,7 @@ impl SignedState {
         self.checkpoint.as_ref().map(|last| last.head).into_iter().chain(head)
     }
 
-    /// Classifies the damage that the verification of the chain found.
+    /// Determines the kind of audit damage from the broken entry, the signed heads and the files.
     fn classify(&self, broken: Option<AuditDamage>, entries: u64, files: &AuditFiles) -> Option<AuditDamage> {
         let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);

@@ -21,13 +21,13 @@ const MAX_NAME_LEN: usize = 100;
 
 pub(super) struct Authenticator {
     queue: HashQueue,
-    /// Failed logins, which slow down further attempts.
+    /// Counter of failed logins, which slow down further attempts.
     pub(super) throttle: LoginThrottle,
     /// Rejected logins that are not in the audit yet.
     pub(super) rejected_logins: Arc<RejectedLogins>,
     /// The token of this process.
     pub(super) process: ProcessToken,
-    /// Dummy hash for unknown names.
+    /// Dummy password hash that is verified for unknown names, so that they take as long as known ones.
     dummy_hash: PasswordHash,
 }
 

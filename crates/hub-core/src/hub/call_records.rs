@@ -287,7 +287,8 @@ impl Hub {
         }
     }
 
-    /// Encrypts the error of a call. Without a text, only a generic one for the status is stored.
+    /// Encrypts the error message of a call for its record. Without a text, only a generic one for the status is
+    /// stored.
     pub(super) async fn sealed_error(
         &self,
         tenant: TenantId,
@@ -312,7 +313,7 @@ impl Hub {
         }
     }
 
-    /// Encrypts a part of a call.
+    /// Encrypts a part of a call record, such as its arguments or result.
     pub(super) async fn seal(
         &self,
         tenant: TenantId,

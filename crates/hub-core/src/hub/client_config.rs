@@ -24,7 +24,7 @@ pub enum ClientApp {
     ClaudeDesktop,
     /// Claude Code.
     ClaudeCode,
-    /// Cursor.
+    /// The editor Cursor.
     Cursor,
     /// VS Code.
     VsCode,
@@ -33,7 +33,7 @@ pub enum ClientApp {
 /// Configuration for a client.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ClientConfig {
-    /// Content of the configuration file.
+    /// Content of the configuration file of the client app.
     pub file: Value,
     /// Notes about servers, including skipped ones.
     pub notes: Vec<String>,

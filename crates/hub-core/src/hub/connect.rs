@@ -40,7 +40,7 @@ pub struct ProbeReport {
     pub tools: Vec<String>,
     /// Tools that the hub cannot use, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
-    /// Duration in milliseconds.
+    /// Duration of the probe in milliseconds.
     pub took_ms: u64,
 }
 

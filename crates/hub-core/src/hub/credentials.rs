@@ -245,7 +245,7 @@ fn derive_secret_id(purpose: &'static str, server: ServerId, agent: Option<Agent
     id_from_digest(Digest::of(purpose).part(server.to_string()).part(owner).finish())
 }
 
-/// Derives a vault id from a digest.
+/// Derives the vault id of a secret from a digest.
 pub(super) fn id_from_digest(digest: Digest) -> SecretId {
     let (id_bytes, _) = digest.bytes().split_at(16);
     SecretId::fixed(id_bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))

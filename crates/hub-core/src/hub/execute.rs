@@ -73,7 +73,7 @@ struct RunningCallGuard {
     hub: Arc<Hub>,
     tenant: TenantId,
     id: CallId,
-    /// Event that is published in this case.
+    /// Event that is published if the outcome of the call remains unknown.
     unknown_event: NewEvent,
     is_started: bool,
 }
@@ -116,7 +116,7 @@ impl Hub {
         running.stop.clone()
     }
 
-    /// Executes a call. The intent is recorded first; if that fails, nothing is sent.
+    /// Executes a planned tool call at its server. The intent is recorded first; if that fails, nothing is sent.
     pub(super) async fn execute(self: Arc<Self>, actor: Actor, plan: PlannedCall, intent: CallStart) {
         let (tenant, stop) = (actor.tenant(), self.register_call(actor, plan.id));
         let unknown = plan.status_event(CallStatus::Unknown);

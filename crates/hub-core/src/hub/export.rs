@@ -13,9 +13,9 @@ use crate::tool::names::{MAX_NAME_LEN, MAX_NAME_LEN_SHORT, Slug, qualified_name}
 pub enum ProviderFormat {
     /// `OpenAI` chat completions.
     OpenAi,
-    /// Anthropic messages.
+    /// Tools of the Anthropic Messages API.
     Anthropic,
-    /// Gemini.
+    /// Function declarations of Gemini.
     Gemini,
 }
 

@@ -28,7 +28,7 @@ const BUSY_RETRY: Duration = Duration::from_secs(2);
 pub(super) enum QueueOwner {
     /// Logged-in user, or user whose password the operator sets.
     User(UserId),
-    /// Client address without credentials.
+    /// Address of a client that has not authenticated yet.
     Source(Option<IpAddr>),
 }
 
@@ -63,8 +63,8 @@ impl HashQueueState {
         self.entries.iter().filter(|entry| is_counted(entry.owner)).count()
     }
 
-    /// Removes the newest waiting place of the source that has the most places. Returns `false` if no source has a waiting
-    /// place beside another one.
+    /// Removes the newest waiting place of the source that has the most places. Returns `false` if no source has a
+    /// waiting place beside another one.
     fn evict(&mut self) -> bool {
         let owner_count = |entry: &QueueEntry| self.count(|owner| owner == entry.owner);
         let waiting_entries = self.entries.iter().enumerate();

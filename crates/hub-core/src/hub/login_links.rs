@@ -48,7 +48,7 @@ struct LoginLinkRecord {
     by_operator: bool,
 }
 
-/// Derives the document id of a link.
+/// Derives the document id of a login link from its secret.
 fn link_id(link: &Secret) -> String {
     Digest::of("linchpin link").part(link.expose()).finish().to_string()
 }
@@ -89,7 +89,7 @@ impl Hub {
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
 
-    /// Deletes expired links, and the oldest ones beyond the limit.
+    /// Deletes expired login links, and the oldest ones beyond the limit.
     async fn prune_login_links(&self, newest: &LoginLinkRecord) -> Result<()> {
         let mut all = self
             .load_all::<LoginLinkRecord>(LOCAL, DocumentKind::Link, Some(&LOCAL_USER.to_string()))

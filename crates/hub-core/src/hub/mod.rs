@@ -356,7 +356,7 @@ impl Hub {
         }
     }
 
-    /// Deletes a document. Succeeds if another caller has deleted it already.
+    /// Deletes a document, if it exists. Succeeds if another caller has deleted it already.
     async fn delete_if_present(&self, tenant: TenantId, key: DocumentKey) -> Result<()> {
         match self.store.commit(tenant, Batch::new().change(StoreChange::Delete(key))).await {
             Err(error) if error.kind() != error::ErrorKind::NotFound => Err(error),
@@ -370,7 +370,7 @@ impl Hub {
     }
 }
 
-/// Creates a document of a kind.
+/// Creates a document of a kind with the serialized body.
 fn document(kind: DocumentKind, id: impl std::fmt::Display, body: &impl Serialize) -> Result<Document> {
     Document::new(DocumentKey::new(kind, id), body)
 }

@@ -26,7 +26,7 @@ const MAX_EGRESS_REASON_LEN: usize = 300;
 pub(super) struct AuditRejection {
     tenant: TenantId,
     entry: AuditEntry,
-    /// Distinguishes kinds of one action: the fields of the entry, and the error of a rejected call.
+    /// Text that distinguishes rejections of one action: the fields of the entry, and the error of a rejected call.
     details: String,
     /// Call record of the first rejection, if it is a call. Not part of the comparison.
     pub(super) call: Option<CallId>,
@@ -119,7 +119,7 @@ impl Hub {
         self.rejections.write_due(&*self.store, self.platform.now(), all).await;
     }
 
-    /// Counts a rejection and waits until the first of its kind is written.
+    /// Counts a rejected request for the audit and waits until the entry of the first of its kind is written.
     pub(super) async fn audit_rejection(&self, tenant: TenantId, entry: AuditEntry) {
         if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
             let entry_to_write = async move {
@@ -130,14 +130,15 @@ impl Hub {
         }
     }
 
-    /// Counts a rejection without waiting: the response time must not reveal whether an entry was written.
+    /// Counts a rejected request for the audit without waiting: the response time must not reveal whether an entry was
+    /// written.
     pub(super) fn audit_rejection_later(&self, tenant: TenantId, entry: AuditEntry) {
         if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
             self.tasks.spawn(entry_to_write);
         }
     }
 
-    /// Counts a rejection. Returns the future that writes the first of its kind.
+    /// Counts a rejected request for the audit. Returns the future that writes the first of its kind.
     fn count_rejection(
         &self,
         tenant: TenantId,

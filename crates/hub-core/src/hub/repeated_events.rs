@@ -39,7 +39,7 @@ pub(super) trait RepeatedEvent: Clone + Eq + Hash {
 
 struct RepeatCount {
     last_written: Timestamp,
-    /// Events that are not in an entry yet.
+    /// Number of events that are not in an audit entry yet.
     pending: u64,
     /// Whether the last entry could not be written. The next event is then written at once.
     write_failed: bool,
@@ -55,8 +55,9 @@ impl<K> Default for RepeatCounter<K> {
 }
 
 impl<K: RepeatedEvent> RepeatCounter<K> {
-    /// Counts an event. Returns the kind of the first one, and, if this event is the first, the number of events for
-    /// its entry: more than one if the previous entry could not be written. The caller writes it with [`Self::commit`].
+    /// Counts an event of a kind that may repeat often. Returns the kind of the first one, and, if this event is the
+    /// first, the number of events for its entry: more than one if the previous entry could not be written. The caller
+    /// writes it with [`Self::commit`].
     pub(super) fn count(&self, kind: K, now: Timestamp) -> (K, Option<u64>) {
         let mut all = lock(&self.0);
         let is_known = all.contains_key(&kind);
@@ -74,8 +75,8 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
         (kind, Some(lost + 1))
     }
 
-    /// Commits the batch with the entry of `count` events. If that fails, the next event of the kind counts as the
-    /// first again, and its entry includes these events.
+    /// Commits the batch with the audit entry of `count` events. If that fails, the next event of the kind counts as
+    /// the first again, and its entry includes these events.
     pub(super) async fn commit(
         &self,
         store: &dyn Store,

@@ -90,7 +90,7 @@ pub struct ServerView {
 pub struct ServerFilter {
     /// Whether the server is enabled.
     pub enabled: Option<bool>,
-    /// Connection status.
+    /// Only servers with this connection status.
     pub status: Option<ConnectionStatus>,
     /// Part of the name, slug or description.
     pub q: Option<String>,

@@ -380,7 +380,7 @@ pub(super) fn ensure_declared(server: &Server) -> Result<()> {
     Err(Error::new(error::ErrorKind::Conflict, NOT_IN_FILE, text))
 }
 
-/// Derives a free slug from a name.
+/// Derives a slug that no other server uses from a server name.
 fn free_slug(name: &str, used_slugs: &[Slug]) -> Slug {
     let preferred =
         Slug::from_name(name).or_else(|| Slug::from_name("server")).unwrap_or_else(|| unreachable!());

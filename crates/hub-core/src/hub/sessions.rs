@@ -90,7 +90,7 @@ impl BrowserSessionRecord {
     }
 }
 
-/// Derives the document id of a session.
+/// Derives the document id of a session from its cookie.
 pub(super) fn session_id(cookie: &Secret) -> String {
     Digest::of("linchpin session").part(cookie.expose()).finish().to_string()
 }
@@ -270,7 +270,7 @@ impl Hub {
         found.map(|(tenant, stored)| Ok((tenant, stored.document.parse_body()?, stored.version))).transpose()
     }
 
-    /// Ends a session. Succeeds if it has already ended.
+    /// Ends the browser session of this cookie. Succeeds if it has already ended.
     pub async fn log_out(&self, cookie: &Secret) -> Result<()> {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
         let entry = self.entry(Actor::new(tenant, Subject::User(session.user)), "session.ended");

@@ -50,7 +50,7 @@ pub(super) struct ToolListing {
 }
 
 impl ToolListing {
-    /// Creates the list of one subject.
+    /// Creates the tool listing of one subject.
     pub(super) fn from_listing(tools: Listing<linchpin::model::Tool>, redactor: &Redactor) -> Self {
         let mut listed = ToolListing::default();
         listed.add(tools, redactor);

@@ -49,9 +49,9 @@ pub enum ChangedBy<'a> {
     Operator,
     /// The user whose password is changed.
     User {
-        /// Current password. Absent for a user without one.
+        /// Current password, as entered by the user. Absent for a user without one.
         old_password: Option<&'a Secret>,
-        /// Client, if it is a browser with a session.
+        /// Browser in whose session the user changes the password, if there is one.
         session: Option<&'a RequestClient>,
     },
 }

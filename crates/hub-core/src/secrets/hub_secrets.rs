@@ -34,7 +34,7 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
 pub(crate) struct HubSecrets(Mutex<Arc<SecretSearcher>>);
 
 impl HubSecrets {
-    /// Creates the set with these keys.
+    /// Creates the set of secrets to search for with these keys.
     pub(crate) fn new<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Self {
         HubSecrets(Mutex::new(Arc::new(SecretSearcher::new(key_encodings(keys)))))
     }
@@ -58,7 +58,7 @@ pub(crate) struct SecretSearcher {
     matcher: AhoCorasick,
     /// Number of patterns of `matcher` that are blocks of keys.
     blocks: usize,
-    /// Every key in every encoding.
+    /// Every key to search for, in every encoding.
     keys: Vec<Zeroizing<String>>,
     /// Prefixes of tokens and of key file lines, in every encoding.
     formats: Vec<(String, SecretEncoding)>,
@@ -154,8 +154,8 @@ impl SecretSearcher {
     }
 }
 
-/// Compares characters of a key with a text that may contain line ends anywhere. Returns the number of equal
-/// characters, and the length of the text that they span.
+/// Compares the start of a key with the start of a text that may contain line ends anywhere. Returns the number of
+/// equal characters, and the length of the text that they span.
 fn common_prefix<'a>(
     key: impl Iterator<Item = &'a u8>,
     text: impl Iterator<Item = &'a u8>,

@@ -86,7 +86,7 @@ pub enum Transport {
     Stdio(ProgramSpec),
     /// Streamable HTTP.
     Http(RemoteEndpoint),
-    /// HTTP+SSE.
+    /// HTTP+SSE, the predecessor of Streamable HTTP.
     Sse(RemoteEndpoint),
 }
 

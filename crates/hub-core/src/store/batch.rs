@@ -39,7 +39,7 @@ pub enum StoreChange {
         bucket: String,
         /// Rate limit of the bucket.
         rate: RateLimit,
-        /// Current time.
+        /// Current time of the hub.
         at: Timestamp,
     },
     /// Requires that fewer calls than the limit are in this scope.
@@ -95,7 +95,7 @@ pub enum StoreChange {
         approval: ApprovalId,
         /// Digest that the approval must be bound to: that of the call to run.
         digest: Digest,
-        /// Current time.
+        /// Current time of the hub, compared with the expiry of the approval.
         at: Timestamp,
     },
     /// Deletes the oldest calls that finished before `before`, with their approvals.
@@ -141,7 +141,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Creates an empty batch.
+    /// Creates an empty batch of store changes.
     pub fn new() -> Self {
         Self::default()
     }

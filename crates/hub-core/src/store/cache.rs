@@ -28,8 +28,8 @@ pub struct CachedStore {
     inner: Arc<dyn Store>,
     cache: Arc<Mutex<CacheState>>,
     events: EventLog,
-    /// Commits that change cached documents. They finish even if the caller stops waiting: until then the store may
-    /// hold either version, so that neither may be cached.
+    /// Running commits that change cached documents. They finish even if the caller stops waiting: until then the store
+    /// may hold either version, so that neither may be cached.
     commits: Arc<TaskSet>,
 }
 
@@ -39,8 +39,8 @@ struct CacheState {
     ids: HashMap<(TenantId, DocumentKind, String), String>,
     /// Number of changes. A document that was read before a change is not cached after it.
     changes: u64,
-    /// Documents that are being changed, with the number of commits. They are not cached before the last commit has
-    /// finished.
+    /// Documents that are being changed, with the number of running commits. They are not cached before the last commit
+    /// has finished.
     changing: HashMap<(TenantId, CacheScope), usize>,
 }
 

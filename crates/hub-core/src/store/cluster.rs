@@ -48,7 +48,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Creates the cluster with its event log.
+    /// Creates the cluster state of a hub with its event log.
     pub fn new(events: EventLog, event_log_id: String) -> Self {
         Cluster { events, event_log_id, listeners: Mutex::default() }
     }

@@ -65,7 +65,7 @@ impl DocumentKind {
         matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent)
     }
 
-    /// Finds a kind by its stored name.
+    /// Finds a kind of documents by its stored name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }

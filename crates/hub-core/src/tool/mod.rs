@@ -43,7 +43,7 @@ pub struct SkippedTool {
 }
 
 impl SkippedTool {
-    /// Creates a skipped tool. Both texts may come from the server.
+    /// Creates the entry of a tool that the hub skips, with the reason. Both texts may come from the server.
     pub(crate) fn new(name: &str, reason: &str) -> Self {
         SkippedTool { name: first_line(name).chars().take(100).collect(), reason: first_line(reason) }
     }

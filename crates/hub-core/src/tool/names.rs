@@ -32,7 +32,7 @@ impl Slug {
         Err(Error::invalid("slug", rule))
     }
 
-    /// Derives a slug from a name. Returns `None` for a name without ASCII letters and digits.
+    /// Derives the slug of a server from its name. Returns `None` for a name without ASCII letters and digits.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut slug = String::new();
         for char in name.chars().flat_map(char::to_lowercase) {

@@ -51,7 +51,7 @@ pub enum KeyFileError {
     InsecureParent {
         /// Path of the key file.
         path: PathBuf,
-        /// Folder that is not safe.
+        /// Folder above the key file that other users can change, with the reason.
         reason: private_file::InsecureParent,
     },
     /// The file is not a key file.
@@ -251,12 +251,12 @@ fn key_bytes(roots: &[RootKey]) -> impl Iterator<Item = &[u8; 32]> {
     roots.iter().map(|root| root.key.bytes())
 }
 
-/// Encodes a key, in memory that is wiped on drop.
+/// Encodes a key for the key file, in memory that is wiped on drop.
 fn encode_key(key: &[u8; 32]) -> Zeroizing<String> {
     Zeroizing::new(hex(key))
 }
 
-/// Decodes a key, in memory that is wiped on drop.
+/// Decodes a hexadecimal key of the key file, in memory that is wiped on drop.
 fn decode_key(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let bytes = Zeroizing::new(unhex(text)?);
     Some(Zeroizing::new(bytes.as_slice().try_into().ok()?))

@@ -113,7 +113,7 @@ impl TenantKey {
         self.key.seal(platform, &self.binding_bytes(label), secret)
     }
 
-    /// Decrypts a secret. Fails if the binding is not the one that it was encrypted with.
+    /// Decrypts a secret with this tenant key. Fails if the binding is not the one that it was encrypted with.
     pub fn open(&self, label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         self.key.open(&self.binding_bytes(label), sealed).ok_or_else(|| {
             let text = format!("the {} for {} cannot be decrypted: set it again", label.kind, label.bound_to);

@@ -211,7 +211,7 @@ fn call_row(html: &mut Html, call: &CallView) {
     html.markup("</td></tr>");
 }
 
-/// Formats a time with seconds.
+/// Formats a time for a page as day and time of day in UTC, with seconds.
 fn format_time(time: Timestamp) -> String {
     let text = time.to_string();
     let (day, rest) = text.split_once('T').unwrap_or((&text, ""));

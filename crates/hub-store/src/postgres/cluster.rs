@@ -22,25 +22,26 @@ use crate::common::hub_id;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Timeout of the work of one heartbeat.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Heartbeats between two deletions of old rows.
+/// Number of heartbeats between two deletions of old rows.
 const HEARTBEATS_PER_PRUNE: u64 = 60;
-/// Clock difference in milliseconds that is ignored.
+/// Clock difference between hub and database, in milliseconds, that is ignored.
 const CLOCK_TOLERANCE_MS: i64 = 20;
-/// Change of the clock difference in milliseconds above which a warning is logged.
+/// Change of the clock difference between hub and database, in milliseconds, above which a warning is logged.
 const CLOCK_WARNING_MS: i64 = 2_000;
 /// Maximum duration in milliseconds of a heartbeat query that is used to compare the clocks.
 const MAX_CLOCK_QUERY_MS: i64 = 500;
 
-/// Heartbeat. A hub that missed 3 seconds counts as new: after an outage of the database, the peers have time to send
-/// their heartbeats before this hub considers them gone.
+/// SQL statement of a heartbeat: updates the time at which this hub was last seen. A hub that missed 3 seconds counts
+/// as new: after an outage of the database, the peers have time to send their heartbeats before this hub considers them
+/// gone.
 const UPSERT_HEARTBEAT: &str = "INSERT INTO hubs (id, since, seen) VALUES ($1, clock_timestamp(), clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET seen = excluded.seen,
         since = CASE WHEN hubs.seen < excluded.seen - INTERVAL '3 seconds' THEN excluded.seen ELSE hubs.since END
     RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT";
 const DELETE_OLD_HUBS: &str = "DELETE FROM hubs WHERE seen < now() - INTERVAL '1 hour'";
 
-/// Condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new or
-/// late considers no listed peer gone.
+/// SQL condition: the call was running at a hub that is gone, as seen by the hub `$2`. A hub whose own heartbeat is new
+/// or late considers no listed peer gone.
 pub(super) const ABANDONED_CONDITION: &str =
     "status = 'running' AND (hub IS NULL OR hub IS DISTINCT FROM $2) AND NOT EXISTS (
     SELECT 1 FROM hubs WHERE hubs.id = calls.hub AND (hubs.seen > now() - INTERVAL '10 seconds'

@@ -38,7 +38,7 @@ const MAX_LISTED_CHANGES: usize = 200;
 #[derive(Default)]
 pub(super) struct ClusterMessages {
     changes: BTreeSet<(TenantId, CacheScope)>,
-    /// Events that were published without a batch.
+    /// Events that were published without a batch of store changes.
     pub(super) events: Vec<(TenantId, NewEvent)>,
     /// Events of the batches of this commit.
     batch_events: Vec<(TenantId, NewEvent)>,
@@ -176,7 +176,7 @@ impl ClusterLogReader {
     }
 }
 
-/// Deletes rows older than 5 minutes, which all hubs have read.
+/// Deletes rows of the cluster log that are older than 5 minutes, which all hubs have read.
 pub(super) async fn prune(db: &DbConnection) -> Result<()> {
     db.execute(DELETE_OLD_MESSAGES, &[]).await.map(drop)
 }

@@ -166,7 +166,7 @@ impl ReconnectingConnection {
         }
     }
 
-    /// Drops a connection that does not work.
+    /// Drops a database connection that does not work, so that the next use connects again.
     pub(super) async fn discard(&self, failed_connection: &Arc<DbConnection>) {
         self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, failed_connection));
     }

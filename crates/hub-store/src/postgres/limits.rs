@@ -50,7 +50,7 @@ pub(super) async fn require_concurrency(
     if count < i64::from(max) { Ok(()) } else { Err(limit_exceeded(bucket_key, max).into()) }
 }
 
-/// Deletes the buckets that were last used before `before`: they are full again by now.
+/// Deletes the rate-limit buckets that were last used before `before`: they are full again by now.
 pub(super) async fn prune_buckets(db: &DbConnection, tenant: TenantId, before: Timestamp) -> Result<()> {
     let sql = "DELETE FROM buckets WHERE tenant = $1 AND at < $2";
     db.execute(sql, &[&tenant.to_string(), &to_millis(before)]).await.map(drop)

@@ -43,7 +43,7 @@ pub(super) struct Writer {
     cluster: Option<Arc<ClusterMember>>,
     /// Receives events of this hub to store for the cluster.
     events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
-    /// Events that are not stored yet.
+    /// Events that are not stored in the cluster log yet.
     pending_events: Vec<(TenantId, NewEvent)>,
     /// Whether events of this hub were dropped.
     has_lost_events: bool,
@@ -100,8 +100,8 @@ impl Writer {
         is_open
     }
 
-    /// Commits a group. Batches that were certainly not committed are retried: one by one after a conflict, because two
-    /// groups that lock the same rows in another order would conflict again.
+    /// Commits a group of batches. Batches that were certainly not committed are retried: one by one after a conflict,
+    /// because two groups that lock the same rows in another order would conflict again.
     async fn write_group(&mut self, group: &[WriteRequest]) -> Vec<Result<()>> {
         if group.is_empty() && !self.pending_events.is_empty() {
             let _ = self.write_batches(group).await; // on failure they stay queued

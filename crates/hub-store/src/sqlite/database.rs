@@ -38,7 +38,7 @@ pub(super) struct Database {
     read_queue: Option<mpsc::Sender<ReadJob>>,
     writer: Option<JoinHandle<()>>,
     reader: Option<JoinHandle<()>>,
-    /// Disk failure after which nothing is written any more.
+    /// Channel with the disk failure after which nothing is written any more.
     disk_failure: watch::Receiver<Option<Error>>,
 }
 

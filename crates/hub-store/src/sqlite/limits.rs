@@ -61,7 +61,7 @@ pub(super) fn require_concurrency(
     }
 }
 
-/// Deletes the buckets that were last used before `before`: they are full again by now.
+/// Deletes the rate-limit buckets that were last used before `before`: they are full again by now.
 pub(super) fn prune_buckets(db: &Connection, tenant: TenantId, before: Timestamp) -> Result<()> {
     let sql = "DELETE FROM buckets WHERE tenant = ?1 AND at < ?2";
     let done = db

@@ -92,7 +92,7 @@ async fn call(
     })
 }
 
-/// Finds a tool by name. The error suggests similar names, since most unknown names are misspelt.
+/// Finds a tool of the server by name. The error suggests similar names, since most unknown names are misspelt.
 async fn find_tool(client: &Client, name: &str) -> Result<Tool, CliError> {
     if client.capabilities().tools.is_none() {
         return Err(CliError::new(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::terminal::{OutputStyle, Style, one_line, sanitize};
 
-/// Formats a result. Structured content is shown only if there is no text.
+/// Formats the result of a tool call for the terminal. Structured content is shown only if there is no text.
 pub(super) fn format_result(result: &CallToolResult, style: OutputStyle) -> String {
     let has_text =
         result.content.iter().any(|content| content.as_text().is_some_and(|text| !text.is_empty()));

@@ -11,12 +11,13 @@ use crate::terminal::{Cell, OutputStyle, Style, one_line, sanitize, table};
 /// used if the first one has no value.
 pub(crate) struct Column(&'static str, [&'static str; 2], Style);
 
-/// Creates a column for the value at this JSON pointer.
+/// Creates a table column that shows the value at this JSON pointer.
 pub(crate) const fn column(heading: &'static str, pointer: &'static str) -> Column {
     Column(heading, [pointer, pointer], Style::Plain)
 }
 
-/// Creates a column for the first of these JSON pointers that has a value, for example a name or else an id.
+/// Creates a table column that shows the first of these JSON pointers that has a value, for example a name or else an
+/// id.
 pub(crate) const fn column_or(
     heading: &'static str,
     pointer: &'static str,

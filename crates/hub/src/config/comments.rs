@@ -26,7 +26,7 @@ pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     Some(())
 }
 
-/// Collects a table and its subtables that have their own heading.
+/// Collects a TOML table and its subtables that have their own heading.
 fn collect_tables<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
     let Some(table) = table else { return };
     tables.extend(table.position().map(|_| table));
@@ -57,7 +57,7 @@ fn insert_before_next_table(document: &mut DocumentMut, position: Option<isize>,
     document.set_trailing(end);
 }
 
-/// Finds the table at a position.
+/// Finds the TOML table with this position in the file.
 fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
     if table.position() == Some(position) {
         return Some(table);

@@ -57,7 +57,7 @@ pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), ConfigError> {
     edit(path, |document| comments::remove(document, slug).ok_or_else(|| unknown_server(slug))).map(drop)
 }
 
-/// Enables or disables a server.
+/// Enables or disables a server in the configuration file.
 pub(crate) fn set_enabled(path: &Path, slug: &str, is_enabled: bool) -> Result<(), ConfigError> {
     let changes = Map::from_iter([("enabled".to_owned(), is_enabled.into())]);
     update(path, slug, &changes).map(drop)
@@ -78,7 +78,7 @@ pub(crate) fn update(path: &Path, slug: &str, changes: &Map<String, Value>) -> R
     })
 }
 
-/// Enables or disables the demo server.
+/// Enables or disables the demo server in the configuration file.
 pub(crate) fn set_demo_enabled(path: &Path, is_enabled: bool) -> Result<(), ConfigError> {
     edit(path, |document| {
         set_value(document.as_table_mut(), "demo", is_enabled.into());

@@ -47,7 +47,7 @@ pub(crate) struct LocationArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubPaths {
     data: PathBuf,
-    /// Configuration file.
+    /// Path of the configuration file.
     pub(crate) config: PathBuf,
     /// Key file.
     pub(crate) keys: PathBuf,
@@ -158,7 +158,7 @@ impl HubPaths {
         self.data.join("hub.db")
     }
 
-    /// Describes the store for error messages.
+    /// Describes the store of the hub for error messages.
     pub(crate) fn describe_store(&self) -> String {
         match self.database {
             Some(_) => "the database".to_owned(),

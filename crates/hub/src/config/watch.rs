@@ -14,9 +14,9 @@ pub(crate) struct WatchedConfig {
     path: PathBuf,
     state: Mutex<WatchState>,
     reload: Notify,
-    /// Configuration at the start of the hub.
+    /// Configuration that the hub started with.
     initial: Arc<Config>,
-    /// First problem of the file, for subscribers.
+    /// Sender of the first problem of the configuration file, for subscribers.
     problem_sender: watch::Sender<Option<String>>,
 }
 

@@ -86,7 +86,7 @@ fn record_program(address: &TargetServer, trace: &Trace) {
     }
 }
 
-/// Finds a program the way the system does.
+/// Finds a program like the operating system: as a path, or in the folders of `PATH`.
 fn find_program(program: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
     let path = std::path::Path::new(program);
     if path.components().count() > 1 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::trace::DoctorStep;
 use crate::terminal::{OutputStyle, Style, sanitize, wrap};
 
-/// Column at which the text of a step starts.
+/// Column at which the text of a doctor step starts.
 const INDENT: usize = 18;
 
 pub(super) fn render(server: &str, steps: &[DoctorStep], look: OutputStyle) -> String {

@@ -208,7 +208,7 @@ impl Trace {
         }
     }
 
-    /// Describes the session of the transport, derived from its diagnostics.
+    /// Describes how the connection uses sessions, derived from the diagnostics of the transport.
     pub(crate) fn describe_session(&self, revision: Revision) -> &'static str {
         let state = self.state();
         let contains = |text: &str| state.diagnostics.iter().any(|line| line.contains(text));

@@ -62,7 +62,7 @@ impl Field {
         }
     }
 
-    /// Describes the accepted values.
+    /// Describes the accepted values of a form field.
     pub(super) fn describe_values(&self) -> String {
         let format_range = |min: Option<String>, max: Option<String>| match (min, max) {
             (Some(min), Some(max)) => format!(" from {min} to {max}"),

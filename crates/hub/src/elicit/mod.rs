@@ -29,7 +29,7 @@ pub(crate) struct TerminalElicitor {
     /// Whether standard input is a terminal.
     is_terminal: bool,
     server: OnceLock<String>,
-    /// Field, value and usage flag of each `--answer`.
+    /// Values of the `--answer` options: field, value, and whether it was used.
     answers: StdMutex<Vec<(String, String, bool)>>,
     lines: Mutex<LineReader>,
 }
@@ -177,7 +177,8 @@ impl TerminalElicitor {
         }
     }
 
-    /// Handles a URL elicitation: asks the user for consent. The user opens the URL; this command never does.
+    /// Handles an elicitation in URL mode: asks the user for consent to open the URL. The user opens the URL; this
+    /// command never does.
     pub(crate) async fn url(self: Arc<Self>, request: ElicitParams) -> Result<ElicitResult> {
         let mut lines = self.lines.lock().await;
         let _held = self.screen.hide_bar();

@@ -149,7 +149,7 @@ fn servers_with_home(
     Ok(found)
 }
 
-/// Detects the client of a file from its name and content.
+/// Detects the client app of a file to import from its name and content.
 fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> {
     let name = path.file_name()?.to_str()?;
     let parent_path = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());

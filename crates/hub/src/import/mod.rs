@@ -45,10 +45,10 @@ pub(crate) struct ImportOptions {
 #[derive(Debug)]
 struct FoundServer {
     name: String,
-    /// File and path of the server in it.
+    /// File that contains the server, and its path in this file.
     location: String,
     position: Position,
-    /// Environment variables that it refers to and that are set.
+    /// Environment variables that the server refers to and that are set.
     references: Vec<String>,
     imported: Result<server::ImportedServer, String>,
 }

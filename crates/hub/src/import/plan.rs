@@ -30,12 +30,12 @@ pub(super) type Change = (String, String, String);
 /// Server of a file and its planned action.
 pub(super) struct PlanEntry {
     pub(super) name: String,
-    /// File and path of the server in it.
+    /// File that contains the server, and its path in this file.
     pub(super) location: String,
     pub(super) position: Position,
     pub(super) slug: Option<Slug>,
     pub(super) action: PlanAction,
-    /// Environment variables that it refers to.
+    /// Environment variables that the server refers to.
     pub(super) references: Vec<String>,
     pub(super) imported: Option<ImportedServer>,
     pub(super) changes: Vec<Change>,
@@ -344,7 +344,7 @@ fn uses_authentication(authentication: &Value) -> bool {
     authentication["type"] != "none"
 }
 
-/// Compares two servers field by field. Values that look secret are redacted.
+/// Compares the fields of two server configurations and lists the changes. Values that look secret are redacted.
 fn differences(before: &Map<String, Value>, after: &Map<String, Value>) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, new) in after {

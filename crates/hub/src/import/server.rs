@@ -17,7 +17,7 @@ use crate::config::env_variable;
 const MAX_ITEMS: usize = 1_000;
 /// Maximum length of a text in an imported entry; the limits of the hub are lower.
 const MAX_TEXT_LEN: usize = 100_000;
-/// Fields that are imported, or ignored without a note.
+/// Fields of a server in a client's configuration that are imported, or ignored without a note.
 const KNOWN_FIELDS: [&str; 9] =
     ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
 /// Name of the only secret of a remote server.
@@ -26,7 +26,7 @@ pub(super) const CREDENTIAL: &str = "credential";
 /// Server that was read from the configuration of an MCP client.
 #[derive(Debug, Clone)]
 pub(super) struct ImportedServer {
-    /// Fields of the server. The configuration file and the API use the same names.
+    /// Fields of the server for the hub. The configuration file and the API use the same names.
     pub(super) fields: Map<String, Value>,
     pub(super) is_stdio: bool,
     /// Secrets for the vault, by variable; a secret without a value must be entered by a user.
@@ -48,7 +48,7 @@ impl EntryError {
         EntryError { field: field.to_owned(), reason: reason.into() }
     }
 
-    /// Formats the error, with the field below the path `at`.
+    /// Formats the error of an imported server, with its field below the path `at`.
     pub(super) fn with_path(self, at: &str) -> String {
         let dot = if self.field.is_empty() { "" } else { "." };
         format!("`{at}{dot}{}`: {}", self.field, self.reason)
@@ -153,7 +153,7 @@ struct EntryReader<'a> {
 type Secrets = BTreeMap<String, Option<Secret>>;
 
 impl EntryReader<'_> {
-    /// Expands a text that must not contain a recognizable secret.
+    /// Expands variable references in a text that must not contain a recognizable secret.
     fn expand_plain(&self, field: &str, text: &str) -> Result<String, EntryError> {
         match self.expand(field, text)? {
             Expansion::Resolved(text, false) if !contains_secret(&text) => Ok(text),

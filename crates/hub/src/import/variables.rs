@@ -61,7 +61,7 @@ pub(super) enum Expansion {
 }
 
 impl VariableContext {
-    /// Expands the references of a text in the syntax of this client.
+    /// Expands the variable references of a text in the syntax of this client app.
     pub(super) fn expand(&self, format: ClientFormat, text: &str) -> Result<Expansion, String> {
         let (mut out, mut is_secret, mut rest) = (String::new(), false, text);
         if format == ClientFormat::ClaudeDesktop {

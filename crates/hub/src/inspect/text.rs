@@ -180,7 +180,7 @@ fn short_name(name: &str) -> String {
     truncate(&one_line(name), MAX_NAME_WIDTH)
 }
 
-/// Formats a title that differs from the name.
+/// Formats the title of a listed item, if it differs from the name.
 fn title(name: &str, title: Option<&str>) -> String {
     let title = title.map(short_name).filter(|title| !title.is_empty() && title != name);
     title.map(|title| format!("  {title}")).unwrap_or_default()

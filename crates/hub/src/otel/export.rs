@@ -118,7 +118,7 @@ impl Exporter {
     }
 }
 
-/// Fills a batch. Cancel safe: received spans stay in the batch.
+/// Fills a batch of spans for the next export. Cancel safe: received spans stay in the batch.
 async fn fill_batch(spans: &mut mpsc::Receiver<Value>, batch: &mut Vec<Value>) {
     while batch.len() < MAX_BATCH {
         if spans.recv_many(batch, MAX_BATCH - batch.len()).await == 0 {

@@ -63,7 +63,7 @@ pub(crate) struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Fills unset options from `before`.
+    /// Returns these options, with unset ones taken from `before`.
     pub(crate) fn or_from(self, before: Self) -> Self {
         ServeOptions {
             listen: self.listen.or(before.listen),

@@ -43,7 +43,7 @@ model! {
     /// Sampling features that a client supports.
     #[derive(Default)]
     pub struct SamplingCapability {
-        /// Context inclusion.
+        /// Context inclusion: the server may ask for context of MCP servers in the prompt.
         context: Option<Value> = "context" since SamplingTools,
         /// Tool use.
         tools: Option<Value> = "tools" since SamplingTools,

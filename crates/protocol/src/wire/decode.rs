@@ -12,7 +12,7 @@ pub struct InvalidValue {
     pub reason: String,
 }
 
-/// Decodes `text`. The scanner must have accepted it.
+/// Decodes JSON text into a value of the protocol. The scanner must have accepted it.
 pub fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidValue> {
     from_checked(text).map_err(|error| locate_error(text, error))
 }

@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::node::{Contains, Counts, Node, RestSchema};
 
 impl Compiler<'_> {
-    /// Compiles an array keyword. Returns `false` for other keywords.
+    /// Compiles a keyword for arrays into the node of its schema. Returns `false` for other keywords.
     pub(super) fn array_keyword(
         &mut self,
         node: &mut Node,
@@ -56,7 +56,7 @@ impl Compiler<'_> {
         Ok(true)
     }
 
-    /// Compiles the subschema for the remaining members or items.
+    /// Compiles the subschema for the members or items that no other keyword covers.
     pub(super) fn rest(&self, value: &Value) -> Result<RestSchema, String> {
         Ok(match value {
             Value::Bool(true) => RestSchema::Any,

@@ -61,7 +61,7 @@ pub(super) fn types(value: &Value) -> Result<Types, String> {
     }
 }
 
-/// Copies a value if it is nested at most `depth` levels.
+/// Copies the JSON value of a keyword if it is nested at most `depth` levels.
 pub(super) fn value(value: &Value, depth: usize) -> Result<Value, String> {
     fn is_bounded(value: &Value, depth: usize) -> bool {
         match value {

@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::node::{Dependent, Member, Node};
 
 impl Compiler<'_> {
-    /// Compiles an object keyword. Other keywords are ignored.
+    /// Compiles a keyword for objects into the node of its schema. Other keywords are ignored.
     pub(super) fn object_keyword(&mut self, node: &mut Node, key: &str, value: &Value) -> Result<(), String> {
         let old = self.index.dialect == Dialect::Draft07;
         match key {

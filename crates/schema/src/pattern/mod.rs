@@ -22,7 +22,7 @@ const CACHE_BYTES: usize = 1 << 18;
 pub(crate) struct Pattern {
     pub(crate) source: Box<str>,
     regex: Regex,
-    /// Cost per byte of text.
+    /// Cost of matching the pattern, per byte of text.
     pub(crate) weight: u64,
 }
 

@@ -62,8 +62,8 @@ impl Validation<'_> {
         Ok(())
     }
 
-    /// Counts the schemas under which a value is valid. Without `marks`, counting stops as soon as the count exceeds
-    /// `max_count` (default: 0).
+    /// Counts the subschemas that accept a value, for `anyOf` and `oneOf`. Without `marks`, counting stops as soon
+    /// as the count exceeds `max_count` (default: 0).
     fn count(
         &mut self,
         ids: &[Id],

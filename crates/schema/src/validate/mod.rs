@@ -270,7 +270,8 @@ fn type_message(types: Types, value: &Value) -> String {
     }
 }
 
-/// Formats the error for `enum`. Names up to three options; of more options, the first two.
+/// Formats the error of a value that is not one of the options of `enum`. Names up to three options; of more options,
+/// the first two.
 fn enum_message(options: &[Value], value: &Value) -> String {
     let value = display_value(value);
     let named: Vec<String> = options.iter().take(3).map(display_value).collect();

@@ -12,7 +12,7 @@ pub(super) fn append(form: &mut String, name: &str, value: &str) {
     encode_into(form, value);
 }
 
-/// Encodes a value.
+/// Encodes a value for a URL-encoded form.
 pub(super) fn encode_value(value: &str) -> String {
     let mut out = String::new();
     encode_into(&mut out, value);

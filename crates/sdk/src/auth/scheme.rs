@@ -32,7 +32,7 @@ pub struct Request<'a> {
 /// Headers that authenticate one request to a server.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Headers to add. Mark their values as sensitive.
+    /// Headers to add to the request. Mark their values as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Identifies these credentials in a later [`AuthRejection`].
     pub generation: u64,
@@ -55,7 +55,8 @@ pub trait Authorize: Send + Sync + 'static {
     /// Returns the credentials for this request.
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials>;
 
-    /// Handles the rejection of a request. Returns whether to resend it; a request is resent a few times at most.
+    /// Handles the rejection of a request by the server, for example by refreshing a token. Returns whether to resend
+    /// it; a request is resent a few times at most.
     fn on_rejected<'a>(&'a self, _request: Request<'a>, _refusal: AuthRejection) -> AuthFuture<'a, bool> {
         boxed(async { Ok(false) })
     }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Creates a secret.
+    /// Creates a secret, whose text `Debug` does not show.
     pub fn new(text: impl Into<String>) -> Self {
         Secret(Zeroizing::new(text.into()))
     }

@@ -99,7 +99,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Erases the transport type.
+    /// Erases the type of the transport, so that builders of different transports have the same type.
     pub fn boxed(self) -> ClientBuilder {
         let ClientBuilder { transport, settings, handlers, revision_cache } = self;
         ClientBuilder { transport: Box::new(transport), settings, handlers, revision_cache }

@@ -45,7 +45,7 @@ pub(crate) struct Handlers {
     pub(crate) list_changed: Option<NotificationCallback<ListChanged>>,
     pub(crate) resource_updated: Option<NotificationCallback<String>>,
     pub(crate) notification: Option<AnyNotificationCallback>,
-    /// Forwards server requests to the caller whose call caused them.
+    /// Whether to forward server requests to the caller whose call caused them.
     pub(crate) forward: bool,
     /// Whether to declare the tasks capability.
     pub(crate) tasks: bool,

@@ -314,7 +314,7 @@ impl ClientCore {
     }
 }
 
-/// Guesses the request that an unreadable message responds to, so that this request fails at once.
+/// Guesses the id of the request that an unreadable message responds to, so that this request fails at once.
 fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     let text = std::str::from_utf8(message).ok()?.trim_start();
     let contains_member = |member: &str| text.contains(member);

@@ -44,7 +44,7 @@ pub trait Item: Sized + Send {
     const MEMBER: &'static str;
     #[doc(hidden)]
     fn into_parts(page: Self::Page) -> (Vec<Self>, Option<String>);
-    /// Decodes one entry of a list.
+    /// Decodes one entry of a list from its JSON text.
     #[doc(hidden)]
     fn decode_entry(text: &str) -> Result<Self, InvalidValue>;
     #[doc(hidden)]
@@ -67,7 +67,7 @@ pub struct SkippedEntry {
 }
 
 impl SkippedEntry {
-    /// Creates a skipped entry. Names are truncated to 200 characters.
+    /// Creates the entry of a list item that the client skips, with the reason. Names are truncated to 200 characters.
     pub fn new(name: &str, reason: impl Into<String>) -> Self {
         SkippedEntry { name: name.chars().take(MAX_NAME_CHARS).collect(), reason: reason.into() }
     }
@@ -330,7 +330,7 @@ impl<T: Item> Pages<T> {
         Ok(text)
     }
 
-    /// Decodes a page. If that fails, decodes each entry separately and skips the malformed ones.
+    /// Decodes a page of a list. If that fails, decodes each entry separately and skips the malformed ones.
     fn decode(&self, text: &str) -> Result<Page<T>, ClientError> {
         let method = T::METHOD.name();
         let malformed = match decode_result(method, text) {

@@ -19,7 +19,7 @@ pub struct RevisionCache(Arc<Mutex<HashMap<u64, Revision>>>);
 static PROCESS_CACHE: LazyLock<RevisionCache> = LazyLock::new(RevisionCache::default);
 
 impl RevisionCache {
-    /// Creates an empty cache.
+    /// Creates an empty revision cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +33,7 @@ impl RevisionCache {
         lock(&self.0).iter().map(|(server, revision)| (*server, *revision)).collect()
     }
 
-    /// Creates a cache from persisted entries.
+    /// Creates a revision cache from persisted entries.
     pub fn from_entries(entries: impl IntoIterator<Item = (u64, Revision)>) -> Self {
         RevisionCache(Arc::new(Mutex::new(entries.into_iter().take(MAX_SERVERS).collect())))
     }

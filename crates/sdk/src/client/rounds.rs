@@ -139,7 +139,7 @@ fn is_task_result(text: &str) -> bool {
     Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
 }
 
-/// Handles a failed tool call whose tool definition may be stale. A call rejected for mismatched headers was not
+/// Retries a failed tool call whose tool definition may be stale. A call rejected for mismatched headers was not
 /// executed: refresh the tool list and send it once more.
 async fn retry_stale_tool(
     client: &Client,

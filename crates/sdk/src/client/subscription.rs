@@ -30,7 +30,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// A subscription. Dropping it ends the notifications.
 #[must_use = "dropping the subscription ends it"]
 pub struct Subscription {
-    /// Dropping it closes the stream.
+    /// Open subscription stream; dropping it closes the stream.
     _stream: Option<oneshot::Sender<()>>,
     resource: Option<(Arc<ClientCore>, String)>,
 }

@@ -137,8 +137,8 @@ impl TaskHandle {
         })
     }
 
-    /// Converts the error of a request about the task. The error does not describe the call, which may have run: the
-    /// returned error names the task and its last known status.
+    /// Converts the error of a request about the task into one that names the task. The error does not describe the
+    /// call, which may have run: the returned error names the task and its last known status.
     fn unfinished_error(&self, error: ClientError, status: TaskStatus) -> ClientError {
         match error {
             ClientError::Call(CallError::TimedOut(_)) => error,
@@ -179,7 +179,7 @@ impl TaskHandle {
         }
     }
 
-    /// Handles input requests of the task.
+    /// Handles input requests of the task and sends the responses to the server.
     async fn send_input(
         &self,
         requests: BTreeMap<String, InputRequest>,

@@ -157,7 +157,7 @@ impl HttpBody for ResponseBody {
 }
 
 impl Drop for ResponseBody {
-    /// Drains a few frames: often the rest has already arrived.
+    /// Reads a few more frames of the body: often the rest has already arrived, and the connection can be reused.
     fn drop(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..MAX_DRAINED_FRAMES {

@@ -105,7 +105,7 @@ impl EgressBuilder {
         self.error.get_or_insert(error);
     }
 
-    /// Creates the egress.
+    /// Creates the HTTP client pool with these settings.
     ///
     /// # Errors
     ///

@@ -63,7 +63,7 @@ impl Policy {
         self
     }
 
-    /// Denies a network. This takes precedence over everything else.
+    /// Denies connections to a network. This takes precedence over everything else.
     #[must_use]
     pub fn deny(mut self, network: Network) -> Self {
         self.denied.push(network);
@@ -130,7 +130,7 @@ impl Policy {
 pub struct PolicyViolation {
     /// Address that the policy denies.
     pub address: IpAddr,
-    /// Class of that address.
+    /// Class of the denied address.
     pub class: AddressClass,
     pub(super) reason: ViolationReason,
 }

@@ -67,7 +67,7 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// Creates an egress with the default settings.
+    /// Creates an HTTP client pool with the default egress settings.
     pub fn new() -> Self {
         EgressBuilder::default().into_egress()
     }
@@ -376,7 +376,7 @@ impl Pool {
     }
 }
 
-/// Closes old connections periodically. Finishes with the last connection, or with the pool.
+/// Closes expired idle connections periodically. Finishes with the last connection, or with the pool.
 async fn run_reaper(mut guard: ReaperGuard, idle_timeout: Duration) {
     let interval = (idle_timeout / 2).max(Duration::from_millis(1));
     loop {

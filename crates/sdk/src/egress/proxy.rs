@@ -150,7 +150,7 @@ impl HttpProxy {
     }
 }
 
-/// Decodes `%40` and the like in a user name or password.
+/// Decodes percent-encoded characters in a user name or password of a proxy URL.
 fn percent_decode(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

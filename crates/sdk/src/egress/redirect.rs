@@ -17,12 +17,12 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// Follows at most `most` redirects, all within the origin of the first request.
+    /// Follows at most `max` redirects, all within the origin of the first request.
     pub fn same_origin(max: usize) -> Self {
         Redirects { max, cross_origin: false }
     }
 
-    /// Follows at most `most` redirects, to any URL that the policy allows for discovered URLs.
+    /// Follows at most `max` redirects, to any URL that the policy allows for discovered URLs.
     pub fn any_origin(max: usize) -> Self {
         Redirects { max, cross_origin: true }
     }

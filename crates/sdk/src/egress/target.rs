@@ -33,7 +33,8 @@ const MAX_URL_LEN: usize = 8 * 1024;
 pub struct Target {
     key: Arc<ConnectionKey>,
     path: PathAndQuery,
-    /// Class at which the configured URL was reached. Shared by all targets discovered from it.
+    /// Address class at which the configured URL was reached, such as loopback or public. Shared by all targets
+    /// discovered from it.
     reached_class: Arc<ReachedClass>,
 }
 

@@ -35,19 +35,19 @@ pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: us
     parsed
 }
 
-/// Encodes text as a header value.
+/// Encodes a parameter as the text of an HTTP header value.
 pub fn encode_header(text: &str) -> String {
     header_value::encode(text).into_owned()
 }
 
-/// Decodes the text of a header value.
+/// Decodes the text of a header value that mirrors a parameter.
 pub fn decode_header(value: &[u8]) -> Option<String> {
     header_value::decode(value).map(std::borrow::Cow::into_owned)
 }
 
 /// Parameter headers of a call.
 pub struct ParamHeaderCheck {
-    /// Headers that a client sends.
+    /// Headers that a client sends for the call.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Outcome of the server's check.
     pub checked: Result<(), String>,

@@ -15,7 +15,7 @@ pub(crate) mod param_headers;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub(crate) mod sse;
 
-/// Decodes a JSON string.
+/// Decodes a JSON string literal.
 pub(crate) fn decode_string(json: &str) -> Option<std::borrow::Cow<'_, str>> {
     match json.strip_prefix('"')?.strip_suffix('"')? {
         plain if !plain.contains('\\') => Some(plain.into()),

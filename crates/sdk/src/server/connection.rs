@@ -51,7 +51,7 @@ pub(crate) struct Connection {
     /// HTTP request that is being served.
     #[cfg(feature = "http-server")]
     http: Option<Arc<::http::request::Parts>>,
-    /// Code of the error response, or zero.
+    /// Code of the error response to the request; zero if there was none.
     failure: AtomicI64,
     /// Whether the request was rejected before its handler ran.
     is_rejected: AtomicBool,
@@ -169,8 +169,8 @@ impl Connection {
         }
     }
 
-    /// Handles one message. Immediate responses are in the outbox afterwards; a returned future is the remaining work
-    /// and must be driven.
+    /// Handles one received message of the client. Immediate responses are in the outbox afterwards; a returned future
+    /// is the remaining work and must be driven.
     pub(crate) fn receive(self: &Arc<Self>, line: &[u8]) -> Option<BoxFuture<()>> {
         match parse(line, self.caller.service.settings().limits) {
             Ok(message) => self.handle_message(&message),
@@ -361,7 +361,7 @@ impl Connection {
         }
     }
 
-    /// Handles the end of the input: closes streams gracefully and answers every accepted request.
+    /// Handles the end of the input: closes streams gracefully and responds to every accepted request.
     pub(crate) async fn finish(&self, timeout: Duration) {
         self.caller.close_peer("the client has ended its input");
         self.caller.streams.close();

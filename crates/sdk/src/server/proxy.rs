@@ -40,9 +40,9 @@ const FORWARDED_CALL_TIMEOUT: Duration = Duration::from_hours(24);
 pub(crate) struct RemoteProxy {
     client: Client,
     prefix: String,
-    /// Definitions that are registered for it, by kind.
+    /// Definitions that this proxy has registered for the remote server, by kind.
     registered: Mutex<BTreeMap<ListKind, Vec<RegisteredItem>>>,
-    /// Held while a list is fetched, so that an older list never replaces a newer one.
+    /// Lock held while a list is fetched, so that an older list never replaces a newer one.
     refresh_lock: tokio::sync::Mutex<()>,
     /// Bit set of the lists that have changed since they were fetched.
     stale_lists: AtomicU8,
@@ -74,7 +74,7 @@ impl RemoteProxy {
         Ok(())
     }
 
-    /// Fetches a list and replaces the registered definitions.
+    /// Fetches a list of the remote server and replaces the registered definitions.
     async fn refresh(self: &Arc<Self>, kind: ListKind, live: &Arc<LiveCatalog>) -> Result<()> {
         let _turn = self.refresh_lock.lock().await;
         self.stale_lists.fetch_and(!(1 << kind as u8), Ordering::AcqRel);
@@ -250,7 +250,7 @@ fn capabilities(cx: &Context) -> ClientCapabilities {
     }
 }
 
-/// Connects a forwarded call to the caller's request: timeout, server requests, progress.
+/// Connects a call to the remote server with the request of the caller: timeout, server requests, progress.
 fn forward_call<T>(call: Call<T>, cx: &Context) -> Call<T> {
     let call = call
         .timeout(FORWARDED_CALL_TIMEOUT)
@@ -259,7 +259,7 @@ fn forward_call<T>(call: Call<T>, cx: &Context) -> Call<T> {
     if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
 }
 
-/// Converts an error of the remote server for the caller's revision.
+/// Converts an error of the remote server into one that the revision of the caller allows.
 fn remote_error(error: ClientError, cx: &Context) -> Error {
     match error {
         ClientError::Call(CallError::Rejected(error))

@@ -26,8 +26,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Encodes a relative path as part of a URI. Empty segments, `.` and `..` are rejected, so the path stays below its
-/// root.
+/// Encodes the relative path of a skill file as part of a URI. Empty segments, `.` and `..` are rejected, so the path
+/// stays below its root.
 pub(crate) fn encode_path(path: &str) -> Result<String, String> {
     let mut encoded = String::with_capacity(path.len());
     for (index, segment) in path.split('/').enumerate() {

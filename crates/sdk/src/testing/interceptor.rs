@@ -42,7 +42,7 @@ impl Endpoints {
         self.client.is_ended()
     }
 
-    /// Ends the connection for both ends.
+    /// Closes the intercepted connection at the client and at the server.
     pub(super) fn close(&self, reason: &str) {
         self.client.report_closed(reason);
         self.server.close();
@@ -79,7 +79,7 @@ pub(super) async fn open<B: Interceptor>(
 struct InterceptedConnection<B> {
     interceptor: B,
     endpoints: Arc<Endpoints>,
-    /// Held while messages of the client are passed on, so that they stay in order.
+    /// Lock held while messages of the client are passed on, so that they stay in order.
     outgoing_lock: Mutex<()>,
 }
 

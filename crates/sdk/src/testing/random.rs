@@ -6,7 +6,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a generator with this seed.
+    /// Creates a random number generator with this seed.
     pub fn new(seed: u64) -> Self {
         Random(seed)
     }

@@ -144,7 +144,7 @@ impl RawClient {
         Value::Object(params)
     }
 
-    /// Ends the input, and returns all remaining messages of the server.
+    /// Ends the input of the server, and returns all its remaining messages.
     pub async fn close(mut self) -> Vec<Value> {
         self.connection.finish(self.service.settings().shutdown_timeout).await;
         let mut rest = Vec::new();

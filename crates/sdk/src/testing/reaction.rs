@@ -90,7 +90,7 @@ impl Reaction {
         self.push(ReactionStep::Wait(time))
     }
 
-    /// Closes the connection.
+    /// Adds a step that closes the connection.
     pub fn close(self, reason: &str) -> Self {
         self.push(ReactionStep::Close(reason.to_owned()))
     }

@@ -60,15 +60,15 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Creates a server without methods. Each request fails until [`Self::on`] adds a handler.
+    /// Creates a scripted server without methods. Each request fails until [`Self::on`] adds a handler.
     pub fn new() -> Self {
         let record: Arc<ScriptRecord> = Arc::default();
         let name = format!("a script ({:p})", Arc::as_ptr(&record));
         Script { name, handlers: HashMap::new(), on_open: Reaction::new(), on_response: None, record }
     }
 
-    /// Creates a server that supports one revision, declares all capabilities, and handles only the opening of a
-    /// connection.
+    /// Creates a scripted server that supports one revision, declares all capabilities, and handles only the opening of
+    /// a connection.
     pub fn with_revision(revision: Revision) -> Self {
         let capabilities = json!({
             "tools": { "listChanged": true },

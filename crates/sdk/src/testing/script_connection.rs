@@ -15,15 +15,16 @@ use crate::server::spawn;
 use crate::transport::memory::deliver_all;
 use crate::transport::{TransportHandle, Wire};
 
-/// A connection to a script.
+/// Connection of a client to a scripted server.
 struct ScriptConnection {
     script: Script,
     wire: Wire,
     runtime: Handle,
-    /// Held while messages of the client are passed on, so that they stay in order.
+    /// Lock held while messages of the client are passed on, so that they stay in order.
     outgoing_lock: Mutex<()>,
     output: Mutex<VecDeque<ScriptOutput>>,
-    /// Held while output is passed on: a client that responds at once calls back into this connection.
+    /// Buffer of output lines, locked while output is passed on: a client that responds at once calls back into this
+    /// connection.
     line_buffer: Mutex<LineBuffer>,
 }
 
@@ -32,7 +33,7 @@ enum ScriptOutput {
     End(String),
 }
 
-/// Connects a client to a script.
+/// Connects a client to a scripted server.
 pub(super) fn open(script: Script, wire: Wire, first: Reaction) -> Box<dyn TransportHandle> {
     let line_buffer = Mutex::new(LineBuffer::new(wire.max_message()));
     let (turn_lock, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());

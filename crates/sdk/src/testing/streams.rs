@@ -25,8 +25,8 @@ pub struct StreamTransport {
 }
 
 impl StreamTransport {
-    /// Creates a transport. For each connection, `open` returns a new pair of streams: input to read from, and
-    /// output to write to.
+    /// Creates a transport over byte streams. For each connection, `open` returns a new pair of streams: input to read
+    /// from, and output to write to.
     pub fn new<R, W>(
         name: impl Into<String>,
         open: impl Fn() -> io::Result<(R, W)> + Send + Sync + 'static,

@@ -18,7 +18,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Creates a transcript of `transport`.
+    /// Creates a transport that records the messages of `transport`.
     pub fn new(transport: impl Transport) -> Self {
         Transcript { transport: Arc::new(transport), lines: Arc::default() }
     }

@@ -32,7 +32,7 @@ struct MemoryLink {
     to_client: Arc<Outbox>,
     connection: Arc<Connection>,
     runtime: Handle,
-    /// Held while messages are passed on, so that they stay in order.
+    /// Lock held while messages are passed on, so that they stay in order.
     upstream: Mutex<()>,
     downstream: Mutex<()>,
 }

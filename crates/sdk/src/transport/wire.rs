@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 /// Receiver of the messages that a transport reads.
 pub(crate) trait Receiver: Send + Sync {
-    /// Handles one message, without its newline. Returns whether it was a valid message.
+    /// Handles one received message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
     /// Reports a skipped message that was longer than [`Wire::max_message`].
     fn too_long(&self);
@@ -85,7 +85,8 @@ impl Wire {
         self.outbox.close();
     }
 
-    /// Fails one request; everything else continues. Does nothing if the request already has its response.
+    /// Fails one request with this error; the connection continues. Does nothing if the request already has its
+    /// response.
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         self.receiver.fail(id, error);
     }
@@ -161,7 +162,7 @@ pub struct OutgoingMessages {
 }
 
 impl OutgoingMessages {
-    /// Creates the only reader of `outbox`.
+    /// Creates the wire that is the only reader of `outbox`.
     pub(crate) fn from_outbox(outbox: Arc<Outbox>) -> Self {
         let ready = Arc::new(Notify::new());
         let wake = ready.clone();

@@ -50,7 +50,7 @@ pub struct AgentSummary {
 /// Agent with instructions and tool selection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AgentView {
-    /// Fields that lists show as well.
+    /// Fields of the agent that lists show as well.
     #[serde(flatten)]
     pub summary: AgentSummary,
     /// System instructions.

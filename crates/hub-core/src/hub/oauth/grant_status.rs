@@ -23,7 +23,7 @@ const MAX_TRACE_ENTRIES: usize = 50;
 const MAX_TRACE_TEXT_LEN: usize = 600;
 /// Missing scopes stored per grant.
 const MAX_MISSING_SCOPES: usize = 100;
-/// Commit attempts while other hubs change the same document.
+/// Maximum number of attempts to commit the grant status while other hubs change it.
 const MAX_COMMIT_ATTEMPTS: usize = 20;
 
 /// One OAuth request of a sign-in or refresh.
@@ -40,7 +40,7 @@ pub struct AuthTraceEntry {
     pub status: Option<u16>,
     /// Error, if no response arrived.
     pub error: Option<String>,
-    /// Duration in milliseconds.
+    /// Duration of the request in milliseconds.
     pub took_ms: u64,
 }
 

@@ -217,14 +217,14 @@ impl KeyRing {
         }
     }
 
-    /// Encrypts with the newest key of a tenant.
+    /// Encrypts a secret with the newest key of a tenant.
     pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
         let keys = self.tenant_key(tenant).await?;
         let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
         Ok(newest.seal(&*self.platform, label, text))
     }
 
-    /// Decrypts with the key of the tenant that was used for encryption.
+    /// Decrypts a secret with the key of the tenant that was used for encryption.
     pub async fn decrypt(
         &self,
         tenant: TenantId,
@@ -283,7 +283,7 @@ pub(crate) fn verify_opens(file: &KeyFile, tenant: TenantId, stored: StoredDocum
     unwrap_key(file, &from_document(tenant, stored)?.0).map(drop)
 }
 
-/// Decrypts with the newest matching key.
+/// Decrypts a secret with the newest matching key.
 fn decrypt(keys: &[TenantKey], label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
     let mut opened = Err(damaged_error("a tenant key"));
     for key in keys.iter().rev() {

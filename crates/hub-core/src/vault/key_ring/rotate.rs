@@ -154,7 +154,7 @@ impl KeyRing {
         Ok(Some(keys))
     }
 
-    /// Encrypts a secret with the last of these keys. Returns `false` if it was removed.
+    /// Encrypts a stored secret again, with the last of these keys. Returns `false` if it was removed.
     async fn encrypt_again(
         &self,
         tenant: TenantId,
@@ -215,7 +215,7 @@ impl<'a> RotationLease<'a> {
         Ok(lease)
     }
 
-    /// Extends the lease after half of its time.
+    /// Extends the lease of the key rotation once half of its time has passed.
     async fn renew(&mut self) -> Result<()> {
         let now = self.keys.platform.now();
         if now < self.expires_at.saturating_sub(LEASE_TTL / 2).unwrap_or(now) {

@@ -83,7 +83,7 @@ pub(in crate::auth) struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Creates a client that was not registered dynamically.
+    /// Creates the identity of an OAuth client that was not registered dynamically.
     pub(in crate::auth) fn new(id: &str, secret: Option<Secret>, method: ClientAuthMethod) -> Self {
         ClientIdentity {
             id: id.to_owned(),

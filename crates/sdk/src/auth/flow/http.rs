@@ -54,7 +54,7 @@ impl FlowRequest {
         FlowRequest { purpose, url: url.into(), is_configured: false, headers, body: None, secrets }
     }
 
-    /// Creates a form; [`Self::field`] adds its fields.
+    /// Creates a form request; [`Self::field`] adds its fields.
     pub(in crate::auth) fn form(purpose: Purpose, url: impl Into<String>) -> Self {
         let body = Some(("application/x-www-form-urlencoded", Secret::default()));
         FlowRequest { body, ..Self::get(purpose, url) }

@@ -49,7 +49,7 @@ use crate::jose::SigningKey;
 pub(super) enum FlowAction {
     /// Send the request and report the response.
     Send(FlowRequest),
-    /// Determine the redirect URI of the client and report it.
+    /// The caller must determine the redirect URI of the client and report it.
     GetRedirectUri,
     /// Redirect the user to this URL and report the URL of the redirect back.
     RedirectUser(String),
@@ -195,7 +195,7 @@ impl Flow {
         }
     }
 
-    /// Handles an unreachable URL: tries the alternatives, if there are any.
+    /// Continues the flow after an unreachable URL: tries the alternatives, if there are any.
     fn on_unreachable(&mut self, error: AuthError, now: u64) -> Result<FlowAction, AuthError> {
         match std::mem::replace(&mut self.step, FlowStep::Done) {
             FlowStep::ResourceMetadata { next_urls, .. } => {

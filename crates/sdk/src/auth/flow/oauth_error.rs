@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::http::FlowResponse;
 use crate::auth::error::sanitize;
 
-/// Error codes of transient failures.
+/// OAuth error codes of transient failures, after which a request may be repeated.
 const TRANSIENT_CODES: [&str; 3] = ["temporarily_unavailable", "server_error", "slow_down"];
 
 /// Returns whether the body is an HTML page.

@@ -43,9 +43,9 @@ pub(in crate::auth) struct AccountLocks {
 pub(in crate::auth) struct Account {
     pub(in crate::auth) key: String,
     pub(in crate::auth) state: Mutex<TokenState>,
-    /// Held while the token changes, but not while a user signs in.
+    /// Lock held while the token changes, but not while a user signs in.
     pub(in crate::auth) update_lock: AccountMutex,
-    /// Held while a user signs in.
+    /// Lock held while a user signs in, so that only one sign-in runs.
     pub(in crate::auth) sign_in_lock: AccountMutex,
     /// Number of requests that wait for a token.
     pub(in crate::auth) waiters: watch::Sender<usize>,
@@ -90,8 +90,8 @@ pub(in crate::auth) enum TokenOrigin {
 pub(in crate::auth) enum TokenAction {
     Load,
     Refresh,
-    /// Handles a challenge of the server. The second field is the origin of the rejected token, if no server accepted
-    /// it before.
+    /// Obtains another token after a challenge of the server. The second field is the origin of the rejected token, if
+    /// no server accepted it before.
     HandleChallenge(Challenge, Option<TokenOrigin>),
 }
 

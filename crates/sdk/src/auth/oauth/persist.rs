@@ -18,7 +18,7 @@ const MAX_IDLE_ATTEMPTS: u32 = 30;
 
 /// Marker of a token that could not be stored.
 pub(in crate::auth) struct UnsavedToken {
-    /// Content of the store at that time.
+    /// Content of the token store when saving the token failed.
     stored: Option<Secret>,
 }
 

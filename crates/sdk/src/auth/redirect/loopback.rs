@@ -35,7 +35,8 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Creates a handler. `show` receives the URL that the user has to open. Never pass the URL to a shell.
+    /// Creates a redirect handler that listens on a loopback port. `show` receives the URL that the user has to open.
+    /// Never pass the URL to a shell.
     pub fn new(show: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Loopback { show: Box::new(show), port: 0, listeners: Mutex::default() }
     }

@@ -20,7 +20,7 @@ pub trait TokenStore: Send + Sync + 'static {
     /// usable once, and its predecessor is invalid.
     fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()>;
 
-    /// Deletes the record of a key.
+    /// Deletes the stored token record of a key.
     fn remove<'a>(&'a self, key: &'a str) -> AuthFuture<'a, ()>;
 
     /// Locks a key against other processes until the returned guard is dropped. Stores of a single process need no

@@ -54,7 +54,7 @@ pub(in crate::auth) struct GrantOrigin {
 }
 
 impl TokenRecord {
-    /// Creates a record without tokens.
+    /// Creates a token record of a grant that has no tokens yet.
     pub(in crate::auth) fn new(origin: GrantOrigin, requested: &Scopes, key: Option<SigningKey>) -> Self {
         let stored = key.as_ref().and_then(SigningKey::to_pkcs8_der);
         TokenRecord {

@@ -129,7 +129,7 @@ impl LoadedSkill {
     }
 }
 
-/// Extracts the contents of a file as bytes.
+/// Extracts the contents of a skill file as bytes from the result of `resources/read`.
 fn extract_file(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
     let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
     let (Some(file), None) = (contents.next(), contents.next()) else {

@@ -120,7 +120,8 @@ impl IssuerKeys {
         }
     }
 
-    /// Fetches in a separate task, so that other callers still get the keys if this request is cancelled.
+    /// Fetches the keys of the issuer in a separate task, so that other callers still get them if this request is
+    /// cancelled.
     fn start_fetch(&self) {
         let mut guard =
             FetchGuard { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };

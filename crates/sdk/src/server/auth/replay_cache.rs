@@ -15,7 +15,7 @@ const MAX_PROOFS: usize = 1 << 19;
 
 pub(super) struct ReplayCache {
     generations: Mutex<Generations>,
-    /// How long a proof can be accepted.
+    /// How long a proof can be accepted, and therefore has to be remembered.
     window: Duration,
     max_proofs: usize,
 }

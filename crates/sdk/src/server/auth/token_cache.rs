@@ -44,7 +44,7 @@ pub(super) struct TokenCache(Mutex<CacheTable>);
 #[derive(Default)]
 struct CacheTable {
     entries: HashMap<TokenDigest, (VerifiedToken, Instant)>,
-    /// Entries in insertion order, with the length of the token.
+    /// Cached tokens in insertion order: digest, time, and length of the token.
     order: VecDeque<(TokenDigest, Instant, usize)>,
     bytes: usize,
 }

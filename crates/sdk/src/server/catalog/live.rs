@@ -46,7 +46,7 @@ impl LiveCatalog {
         change(Arc::make_mut(&mut catalog))
     }
 
-    /// Holds a value for as long as the server lives.
+    /// Retains a value for as long as the server lives.
     pub(crate) fn retain(&self, value: Arc<dyn Any + Send + Sync>) {
         lock(&self.held_values).push(value);
     }

@@ -24,7 +24,7 @@ pub(super) enum Admitted {
 }
 
 impl Connection {
-    /// Determines the revision and the sender of a request.
+    /// Determines the protocol revision and the sender of a request before it is dispatched.
     pub(super) fn admit(
         &self,
         id: &Id<'_>,

@@ -78,7 +78,8 @@ impl ClientState {
         })
     }
 
-    /// Delivers a response of the client. Returns `false` if no request waits for it.
+    /// Delivers a response of the client to the server request that waits for it. Returns `false` if no request waits
+    /// for it.
     pub(super) fn deliver_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
         self.peer.get().is_some_and(|peer| peer.accept_response(id, reply))
     }

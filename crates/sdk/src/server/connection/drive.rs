@@ -84,7 +84,7 @@ impl Connection {
         Ok(InFlight { caller: self.caller.clone(), id: id.clone() })
     }
 
-    /// Drives a request that did not finish immediately.
+    /// Runs a request that did not finish immediately, and sends its response.
     pub(super) fn drive(
         self: Arc<Self>,
         id: Id<'static>,

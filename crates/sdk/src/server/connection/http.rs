@@ -25,7 +25,7 @@ impl Connection {
         Arc::new(Connection { http: Some(http), ..part })
     }
 
-    /// Creates a separate connection for one request.
+    /// Creates a separate connection for one HTTP request.
     pub(crate) fn for_request(
         service: Service,
         outbox: Arc<Outbox>,
@@ -102,7 +102,7 @@ impl Connection {
         self.caller.close_peer(reason);
     }
 
-    /// Closes the stream of this request. The client may still be reachable on other streams.
+    /// Closes the outbox of this request, which ends its stream. The client may still be reachable on other streams.
     pub(crate) fn close_outbox(&self) {
         self.outbox.close();
     }

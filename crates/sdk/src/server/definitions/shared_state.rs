@@ -33,7 +33,7 @@ pub struct State<T> {
 }
 
 impl<T: Send + Sync + 'static> State<T> {
-    /// Gets the value from a context.
+    /// Gets the state value of this type from the context of a request.
     pub fn from_context(cx: &Context) -> Result<Self, Error> {
         cx.get().map(|value| State { value }).ok_or_else(|| {
             let name = type_name::<T>();

@@ -34,12 +34,12 @@ pub(crate) struct StringArgs {
 }
 
 impl StringArgs {
-    /// Creates the decoder for a schema. Fails if one of its fields cannot be parsed from a string.
+    /// Creates the decoder of string arguments for a schema. Fails if one of its fields cannot be parsed from a string.
     pub(crate) fn new(derived: &DerivedSchema) -> Result<Self, String> {
         Ok(StringArgs { fields: fields(&derived.schema)?, validator: Validator::for_typed(derived)? })
     }
 
-    /// Decodes strings into the type.
+    /// Decodes string arguments into the argument type of a handler.
     pub(crate) fn decode<T: DeserializeOwned>(
         &self,
         texts: &BTreeMap<String, String>,

@@ -175,7 +175,8 @@ impl Tool {
         self.finish(Box::new(handler_entry), input, output)
     }
 
-    /// Does everything that does not depend on the type of the handler, so that it is compiled once.
+    /// Builds the catalog item: all steps that do not depend on the type of the handler, so that they are compiled
+    /// once.
     fn finish(
         mut self,
         call: Box<dyn ToolHandler>,

@@ -173,7 +173,7 @@ pub(super) enum Sender {
 #[derive(Clone, Copy)]
 pub(super) struct BodySource<'a> {
     pub(super) parts: &'a Parts,
-    /// Connection of the request. Default: the one among the extensions.
+    /// Connection that the request arrived on. Default: the one among the extensions.
     pub(super) origin: Option<&'a RequestOrigin>,
     /// Authenticated subject of the request.
     pub(super) subject: Option<&'a Arc<str>>,
@@ -262,7 +262,7 @@ impl Drop for BudgetReservation<'_> {
 
 /// Received request body with its reserved memory budget.
 pub struct ReadBody<'a> {
-    /// Content of the body.
+    /// Bytes of the request body.
     pub bytes: Bytes,
     _reservation: BudgetReservation<'a>,
 }

@@ -129,7 +129,7 @@ fn is_reserved_name(name: &str) -> bool {
 }
 
 impl InputMailbox {
-    /// Creates the state of a replayed call.
+    /// Creates the input state of a replayed call.
     pub(crate) fn from_log(log: ReplayLog) -> Self {
         let answered_keys = log.answers.keys().cloned().collect();
         InputMailbox(Mutex::new(MailboxState {
@@ -195,7 +195,7 @@ impl InputMailbox {
         self.state().log.clone()
     }
 
-    /// Delivers responses; those without an open request are ignored.
+    /// Delivers the input responses of the client; those without an open request are ignored.
     pub(crate) fn deliver(&self, responses: BTreeMap<String, String>) {
         let mut state = self.state();
         for (key, response) in responses {

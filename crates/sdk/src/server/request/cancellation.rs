@@ -31,7 +31,8 @@ impl Cancel {
         }
     }
 
-    /// Claims the right to respond. Returns `false` if the request has already ended.
+    /// Claims the right to send the response of the request, so that only one is sent. Returns `false` if the request
+    /// has already ended.
     pub(crate) fn claim_response(&self) -> bool {
         self.end(RESPONDED)
     }

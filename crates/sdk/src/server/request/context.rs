@@ -121,7 +121,7 @@ impl Context {
         lock(&self.0.current_request).clone()
     }
 
-    /// Continues with another request of the same client.
+    /// Moves the call to another request of the same client, through which it continues.
     pub(crate) fn continue_with(&self, route: CurrentRequest) {
         *lock(&self.0.current_request) = route;
         self.0.progress.store(f64::NEG_INFINITY.to_bits(), Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Context {
         let _ = self.0.task.set(id.into());
     }
 
-    /// Copies the values of another context of the same request.
+    /// Copies the request-scoped values from another context of the same request.
     pub(crate) fn copy_values(&self, other: &Context) {
         let values = lock(&other.0.values).clone();
         *lock(&self.0.values) = values;

@@ -79,7 +79,7 @@ pub struct Next {
 }
 
 impl Next {
-    /// Continues with the request.
+    /// Continues with the next layer, and finally the handler.
     pub async fn run(self, request: Request) -> Result<Response> {
         let service = request.cx.service().clone();
         if let Some(layer) = service.settings().layers.get(self.index) {

@@ -18,7 +18,7 @@ pub struct RequestEvent<'a> {
     pub method: &'a str,
     /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
     pub target: Option<&'a str>,
-    /// Code of the error response, if it was one.
+    /// Error code, if the response was an error.
     pub error: Option<i64>,
     /// Whether a tool failed with an error that the model sees.
     pub tool_error: bool,

@@ -15,9 +15,9 @@ use linchpin_protocol::model::{CallToolResult, Content};
 
 /// Future that computes the result of a request.
 pub(crate) enum RequestFuture {
-    /// Completed immediately.
+    /// Request that completed immediately, with its result.
     Ready(Option<Result<UnencodedResult>>),
-    /// Completed immediately, with its outcome.
+    /// Request that completed immediately, with its outcome.
     ReadyOutcome(Option<Box<RequestOutcome>>),
     /// Tool call; its result is checked when it completes.
     Tool(Arc<ToolEntry>, tool::ToolFuture),
@@ -100,7 +100,7 @@ pub(crate) async fn run_unit_catching_panics(work: BoxFuture<()>) -> Result<()> 
 /// Outcome of a request: the response and the details that must not be sent.
 pub(crate) struct RequestOutcome {
     pub(crate) result: Result<UnencodedResult, linchpin_protocol::Error>,
-    /// Error for the error hook.
+    /// Error whose details are not sent to the client, for the error hook of the server.
     pub(crate) internal_error: Option<Error>,
     /// Whether a tool failed with an error that the model sees.
     pub(crate) tool_error: bool,

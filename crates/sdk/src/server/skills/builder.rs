@@ -29,13 +29,13 @@ pub struct Skill {
     prefix: String,
     files: BTreeMap<String, SkillFileSource>,
     enumerated: bool,
-    /// First misuse of the builder.
+    /// First misuse of the builder, reported when the skill is added.
     first_error: Option<String>,
 }
 
 /// Where the `SKILL.md` of a skill comes from.
 enum Source {
-    /// Generated from this frontmatter and body.
+    /// `SKILL.md` generated from this frontmatter and body.
     Parts { head: Vec<(String, Value)>, body: String },
     /// This text, unchanged.
     Text(String),

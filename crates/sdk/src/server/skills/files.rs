@@ -12,9 +12,9 @@ use crate::server::request::scope::RequestScope;
 
 /// Where the contents of one file of a skill come from.
 pub(super) enum SkillFileSource {
-    /// Fixed contents.
+    /// Fixed contents of the file.
     Bytes(Vec<u8>),
-    /// Generated when it is read.
+    /// Contents that a handler generates when the file is read.
     Generated(Arc<dyn ResourceHandler>),
 }
 

@@ -159,7 +159,7 @@ enum TaskWake {
     Cancelled,
 }
 
-/// Drives a task to its end.
+/// Runs the handler of a task to its end, and stores the outcome.
 pub(super) async fn run(service: Service, running: Arc<RunningTask>, work: RequestFuture) {
     let ttl = running.record().ttl;
     running.context.cancellation().reopen(); // a task may share the cancellation of its request, which was answered

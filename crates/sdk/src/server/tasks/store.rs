@@ -50,7 +50,7 @@ pub struct TaskRecord {
 pub enum TaskOutcome {
     /// Result, as JSON of the revision of the request.
     Result(String),
-    /// Error that the request would have returned.
+    /// Error that the request would have returned without a task.
     Error(ErrorObject),
 }
 

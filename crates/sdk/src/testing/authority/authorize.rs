@@ -95,7 +95,8 @@ fn issue_code(
     Ok(code)
 }
 
-/// Checks the `resource` parameter. It is required, except in the modes without resource metadata.
+/// Checks that the `resource` parameter of a request names the protected resource. It is required, except in the modes
+/// without resource metadata.
 pub(super) fn check_resource(
     shared: &AuthorityShared,
     state: &AuthorityState,

@@ -21,7 +21,7 @@ impl Redirect {
         form::find(&self.parameters, name)
     }
 
-    /// Follows the redirect like a browser, and returns the page.
+    /// Requests the redirect target like a browser, and returns the page.
     pub async fn follow(&self) -> Result<String> {
         let (_, _, body) = get(&self.url).await?;
         Ok(body)

@@ -33,7 +33,7 @@ impl OAuthFault {
     }
 }
 
-/// Finds a client: preregistered, dynamically registered, or with a metadata document at its URL.
+/// Finds an OAuth client: preregistered, dynamically registered, or with a metadata document at its URL.
 pub(super) fn find(state: &AuthorityState, issuer: TestIssuer, id: &str) -> Option<RegisteredClient> {
     if let Some(client) = state.clients.get(&(issuer, id.to_owned())) {
         return Some(client.clone());

@@ -39,8 +39,8 @@ pub(super) fn add_nonce(state: &AuthorityState, reply: &mut AuthorityReply) {
     }
 }
 
-/// Checks the proof of a request to `url`, and returns the thumbprint of its key; `None` if there is no proof and
-/// none is required. `token` is the access token of the request.
+/// Checks the `DPoP` proof of a request to `url`, and returns the thumbprint of its key; `None` if there is no proof
+/// and none is required. `token` is the access token of the request.
 pub(super) fn check_proof(
     state: &mut AuthorityState,
     request: &RecordedRequest,

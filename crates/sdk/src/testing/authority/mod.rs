@@ -264,7 +264,8 @@ impl Authority {
     }
 }
 
-/// Derives a client secret from the key, so that each authority has different ones.
+/// Derives the secret of a preregistered client from the key of this test authority, so that each authority has
+/// different ones.
 fn secret(shared: &AuthorityShared, client: KnownClient) -> String {
     let key = shared.client_key.pem();
     jwt::digest(&format!("{} {key}", client.id()))

@@ -17,7 +17,7 @@ use crate::{HttpService, Result, Server};
 /// The tool that requires the second scope.
 const PRIVILEGED: &str = "write";
 
-/// Creates the server behind the token check.
+/// Creates the MCP server that the test authority protects.
 pub(super) fn server() -> Result<HttpService> {
     Server::new("protected", "1.0.0")
         .tool("greet", "Greets; `read` is enough", || async { "hello" })

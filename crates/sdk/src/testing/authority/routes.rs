@@ -14,7 +14,7 @@ const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Represents all metadata paths.
 const METADATA_ENDPOINT: &str = "metadata";
 
-/// Handles a request; `None` if there must be no response.
+/// Handles an HTTP request to the test authority; `None` if there must be no response.
 pub(super) async fn route(
     shared: &AuthorityShared,
     request: &RecordedRequest,

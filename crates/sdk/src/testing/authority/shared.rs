@@ -186,7 +186,7 @@ impl AuthorityShared {
 }
 
 impl AuthorityState {
-    /// Creates a random secret, and records it.
+    /// Creates a random secret, and records it so that tests can search for it.
     pub(super) fn new_secret(&mut self) -> String {
         let secret = random_id();
         self.secrets.push(secret.clone());

@@ -187,7 +187,7 @@ fn grant_client_credentials(
     grant_to_client(state, request, client, resource, request.parameter("scope"))
 }
 
-/// Handles an assertion of another authority about a user or a workload.
+/// Grants access for an assertion of another authority about a user or a workload.
 fn grant_assertion(
     state: &mut AuthorityState,
     request: &TokenRequest<'_>,

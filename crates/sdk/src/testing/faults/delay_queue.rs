@@ -78,7 +78,7 @@ impl DelayQueue {
         });
     }
 
-    /// Delivers all due messages, and schedules the rest.
+    /// Delivers all delayed messages that are due, and schedules the rest.
     fn drain(self: Arc<Self>) {
         loop {
             let message = {

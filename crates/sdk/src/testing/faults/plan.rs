@@ -25,13 +25,13 @@ const NOISE_LINES: [&str; 8] = [
 pub enum Fault {
     /// The message is delivered unchanged.
     None,
-    /// Delayed, together with all later messages.
+    /// The message is delayed, together with all later messages.
     Delay(Duration),
     /// The message is lost.
     Drop,
     /// The message is delivered twice.
     Duplicate,
-    /// Delivered after the next message.
+    /// The message is delivered after the next one.
     Reorder,
     /// One byte of the message is changed.
     Corrupt {
@@ -40,11 +40,11 @@ pub enum Fault {
         /// New value of the byte.
         byte: u8,
     },
-    /// Truncated to this many bytes.
+    /// The message is truncated to this many bytes.
     Truncate(usize),
     /// The message is preceded by this line.
     Noise(&'static str),
-    /// Lost, and the connection is cut.
+    /// The message is lost, and the connection is cut.
     Cut,
 }
 

@@ -53,7 +53,7 @@ impl ChildState {
 /// Handle to a child process. Dropping it kills the child and everything it started.
 pub(super) struct ChildHandle {
     shared: Arc<ChildState>,
-    /// Closed when the I/O thread has finished.
+    /// Channel that closes when the I/O thread has finished.
     io_thread_finished: watch::Receiver<()>,
 }
 

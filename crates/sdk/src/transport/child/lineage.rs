@@ -11,8 +11,8 @@ use crate::server::random_id;
 
 /// Environment variable with the markers of connections and lineages of a process, separated by colons.
 pub(super) const LINEAGE_VARIABLE: &str = "LINCHPIN_LINEAGE";
-/// How often to repeat a scan because of a process in the middle of `exec`. More often than for a connection, since
-/// the process may be the start of a server.
+/// Maximum number of repeated scans because of a process in the middle of `exec`. More often than for a connection,
+/// since the process may be the start of a server.
 const MAX_RESCANS: usize = 100;
 
 /// Marker shared by several servers, set with [`Command::lineage`]. A connection ends what its server has started; a

@@ -48,8 +48,8 @@ enum Membership {
 }
 
 impl ProcessFinder {
-    /// Creates a finder for a child. `root` must not have been waited for: until then, its pid and its process group
-    /// cannot be reused.
+    /// Creates a finder for the processes that a child has started. `root` must not have been waited for: until then,
+    /// its pid and its process group cannot be reused.
     pub(super) fn new(root: Pid, marker: &str) -> Self {
         let root = root.as_raw_pid();
         let root_start = proc_table::find(root).map_or(0, |process| process.start);

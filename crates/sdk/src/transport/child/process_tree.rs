@@ -19,7 +19,7 @@ use crate::lock::lock;
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of scans. After each scan all found processes are killed.
 const MAX_SCANS: usize = 50;
-/// How often to repeat a scan because of a process in the middle of `exec`.
+/// Maximum number of repeated scans because of a process in the middle of `exec`.
 const MAX_RESCANS: usize = 2;
 const RESCAN_DELAY: Duration = Duration::from_millis(1);
 
@@ -43,7 +43,7 @@ struct TreeEnd {
 }
 
 impl ProcessTree {
-    /// Creates a tree. `marker` is the marker in the environment of the child and its descendants.
+    /// Creates the process tree of a child. `marker` is the marker in the environment of the child and its descendants.
     pub(super) fn new(child: Child, marker: &str, control: Option<Control>) -> Self {
         let root = Pid::from_child(&child);
         let finder = ProcessFinder::new(root, marker);

@@ -82,7 +82,7 @@ impl StdinWriter {
         lock(&self.pipe).stdin.clone()
     }
 
-    /// Continues writing when there may be room again.
+    /// Continues writing queued messages when the pipe may have room again.
     pub(super) fn resume(&self, wire: &Wire) {
         if !self.write(&mut lock(&self.pipe)).is_blocked() {
             self.flush(wire);

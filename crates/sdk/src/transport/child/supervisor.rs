@@ -181,7 +181,7 @@ fn reap(server: Pid) -> i32 {
     }
 }
 
-/// Ends the processes that have outlived the server.
+/// Terminates and then kills the processes that have outlived the server.
 fn end_descendants() {
     terminate_all();
     std::thread::sleep(TERM_TIMEOUT);

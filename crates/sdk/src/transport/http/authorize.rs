@@ -79,7 +79,7 @@ fn auth_rejection(response: &Response<ResponseBody>, generation: u64) -> Option<
     Some(AuthRejection { status: status.as_u16(), challenge, generation })
 }
 
-/// Describes the challenge, without values that the server chooses.
+/// Describes an authentication challenge for diagnostics, without values that the server chooses.
 fn describe_challenge(refusal: &AuthRejection) -> &'static str {
     match refusal.challenge.error.as_deref() {
         Some("insufficient_scope") => "the token lacks a scope",

@@ -177,7 +177,7 @@ fn kind(read: &[u8], is_event_stream: bool, is_end: bool) -> Option<ResponseBody
 }
 
 impl ResponseError {
-    /// Converts it into the error of the request.
+    /// Converts the error of reading a body into the error of the request.
     pub(super) fn into_error(self, limit: usize) -> CallError {
         match self {
             ResponseError::ConnectionLost(reason) => CallError::Lost(reason.into()),

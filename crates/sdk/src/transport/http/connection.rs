@@ -34,11 +34,11 @@ pub(super) struct HttpConnection {
     pub(super) url: Arc<str>,
     pub(super) runtime: Handle,
     pub(super) state: Mutex<HttpState>,
-    /// Held while a new session replaces a lost one.
+    /// Lock held while a new session replaces a lost one.
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     pub(super) send_queue: SendQueue,
     pub(super) tool_headers: ToolHeaderMap,
-    /// Held while outgoing messages are taken, so that they stay in order.
+    /// Lock held while outgoing messages are taken, so that they stay in order.
     outgoing_lock: Mutex<()>,
 }
 
@@ -189,7 +189,7 @@ impl HttpConnection {
         lock(&self.state).redact(text)
     }
 
-    /// Ends the session, if there is one.
+    /// Ends the MCP session at the server with a DELETE request, if there is one.
     async fn end_session(self: Arc<Self>) {
         let session = {
             let state = lock(&self.state);

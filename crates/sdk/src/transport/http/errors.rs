@@ -97,7 +97,7 @@ pub(super) fn not_a_message(content_type: Option<&HeaderValue>, status: StatusCo
     transport_error(CONTENT_TYPE, Some(status), message)
 }
 
-/// Creates the error for an error status. `body` is the response body, without secrets.
+/// Creates the error for a response with an error status. `body` is the response body, without secrets.
 pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: &str) -> CallError {
     let scheme = challenge.and_then(|value| value.to_str().ok()).and_then(scheme);
     let (code, message) = match status {

@@ -14,7 +14,7 @@ use crate::http::header_names;
 use crate::server::BoxFuture;
 use crate::transport::{Direction, OpenFuture, Transport, TransportHandle, Wire};
 
-/// Headers set by the transport.
+/// Headers that the transport sets itself; options cannot set them.
 const TRANSPORT_HEADERS: [HeaderName; 11] = [
     header::ACCEPT,
     header::CONNECTION,
@@ -63,7 +63,7 @@ pub struct HttpTransport {
     pub(super) max_reconnects: usize,
     pub(super) on_message: Option<Arc<OnMessage>>,
     pub(super) on_diagnostic: Option<Arc<OnDiagnostic>>,
-    /// First invalid option.
+    /// First invalid option of the builder, which connecting reports.
     invalid_option: Option<String>,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct HttpState {
     pub(super) in_flight: HashMap<Id<'static>, Option<AbortHandle>>,
     /// Task of the standalone stream.
     pub(super) listen_task: Option<AbortHandle>,
-    /// Consecutive reconnects of that stream without a message, carried over to the next session.
+    /// Consecutive reconnects of the event stream without a message, carried over to the next session.
     pub(super) reconnects: usize,
     /// Whether a stream of changes was opened.
     pub(super) has_listened: bool,

@@ -17,7 +17,7 @@ pub struct Audio(pub Vec<u8>, pub String);
     note = "return String, a number, bool, Image, Audio, ResourceLink, ResourceContents, serde_json::Value or Content"
 )]
 pub trait IntoContent {
-    /// Converts into the content block.
+    /// Converts the value into a content block.
     fn into_content(self) -> Content;
 }
 

@@ -12,7 +12,7 @@ use crate::{Error, Result};
             Result<_, linchpin::Error>"
 )]
 pub trait IntoPrompt {
-    /// Converts into the messages of the prompt.
+    /// Converts the value into the messages of the prompt.
     fn into_prompt(self) -> Result<GetPromptResult>;
 }
 

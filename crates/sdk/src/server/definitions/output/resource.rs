@@ -16,10 +16,10 @@ use crate::{Error, Result};
             contents, model::ReadResourceResult, or Result<_, linchpin::Error>"
 )]
 pub trait IntoResource {
-    /// Converts into the contents of `uri`; `mime_type` is the registered MIME type.
+    /// Converts the value into the contents of `uri`; `mime_type` is the registered MIME type.
     fn into_contents(self, uri: &str, mime_type: Option<&str>) -> Result<Vec<ResourceContents>>;
 
-    /// Converts into the whole result, including cache hints and metadata.
+    /// Converts the value into the whole result of `resources/read`, including cache hints and metadata.
     #[doc(hidden)]
     fn into_result(self, uri: &str, mime_type: Option<&str>) -> Result<ReadResourceResult>
     where

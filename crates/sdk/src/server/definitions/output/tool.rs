@@ -18,7 +18,7 @@ use crate::{Error, Result};
             a Vec or Option of these, (content, Json<T>), serde_json::Value, ToolOutput, or Result<_, linchpin::Error>"
 )]
 pub trait IntoToolOutput {
-    /// Converts into the result of the call.
+    /// Converts the value into the result of the tool call.
     fn into_output(self) -> Result<CallToolResult>;
 
     /// Returns the schema of the structured content, if there is any.

@@ -117,7 +117,7 @@ pub struct Listener {
     address: SocketAddr,
     limits: ConnectionLimits,
     shutdown_timeout: Duration,
-    /// Filter of client addresses.
+    /// Filter of client addresses; connections from other addresses are closed.
     address_filter: Option<AddressFilter>,
     tls: Option<Tls>,
 }
@@ -182,7 +182,7 @@ impl Listener {
         self
     }
 
-    /// Enables TLS. The handshake has to complete within the time for the head of a request.
+    /// Enables TLS on the listener. The handshake has to complete within the time for the head of a request.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: &Tls) -> Self {
         self.tls = Some(tls.clone());

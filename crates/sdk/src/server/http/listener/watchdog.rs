@@ -32,9 +32,9 @@ const PHASE_IDLE: u8 = 3;
 /// The body of a request arrives too slowly.
 const PHASE_SLOW_BODY: u8 = 4;
 
-/// Close the connection at once.
+/// Close mode of a connection: close it at once.
 const CLOSE_NOW: u8 = 1;
-/// Close the connection unless it has a request by now.
+/// Close mode of a connection: close it unless it has a request by now.
 const CLOSE_IF_UNUSED: u8 = 2;
 
 /// Activity of one HTTP connection, from which the watchdog sees that it is late.
@@ -140,8 +140,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// Closes the connection to make room. An idle one is closed gracefully, since its next request may be arriving,
-    /// unless the client does not read the response.
+    /// Closes this connection so that a new one can be accepted. An idle one is closed gracefully, since its next
+    /// request may be arriving, unless the client does not read the response.
     fn close_to_make_room(&self) {
         self.is_evicted.store(true, Ordering::Relaxed);
         if self.write_blocked_since.load(Ordering::Relaxed) != 0 {

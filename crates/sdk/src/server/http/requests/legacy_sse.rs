@@ -33,7 +33,7 @@ struct LegacySession {
 }
 
 impl LegacySessions {
-    /// Ends all streams once their running requests are done.
+    /// Ends all HTTP+SSE streams once their running requests are done.
     pub(in crate::server::http) fn close(&self, timeout: Duration) {
         let lines: Vec<_> = lock(&self.0).values().cloned().collect();
         for line in lines {
@@ -104,7 +104,7 @@ pub(in crate::server::http) fn open(
     })))
 }
 
-/// Handles a message; its response is sent on the stream.
+/// Handles a message that was posted to an HTTP+SSE session; its response is sent on the stream.
 pub(in crate::server::http) fn post(
     endpoint: &Endpoint,
     name: &str,

@@ -69,7 +69,7 @@ where
     request.serve().await
 }
 
-/// Checks the headers before the body is read.
+/// Checks the headers of a POST request before its body is read.
 fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Option<HttpResponse> {
     // Exactly this type: browsers send other types cross-origin without a preflight request.
     let is_json = |content: &HeaderValue| {

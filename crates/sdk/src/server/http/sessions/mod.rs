@@ -28,9 +28,9 @@ pub(super) struct HttpSession {
     pub(super) connection: Arc<Connection>,
     /// The standalone stream, and the streams of requests.
     streams: Mutex<Vec<Arc<SessionStream>>>,
-    /// Held during updates of the store, so that the last change is stored last.
+    /// Lock held during updates of the session store, so that the last change is stored last.
     store_lock: Mutex<()>,
-    /// First number of streams and events; no other process has used numbers from here on.
+    /// Offset of the numbers of streams and events; no other process has used numbers from here on.
     number_offset: u32,
     next_stream: AtomicU32,
     /// When the session was last used, in microseconds of the registry's clock.

@@ -81,7 +81,7 @@ pub(in crate::server::http) async fn save_changes(endpoint: &Endpoint, message: 
     });
 }
 
-/// Ends a session, here and in the store.
+/// Ends a session, in this process and in the session store.
 pub(in crate::server::http) fn end(endpoint: &Endpoint, id: &SessionId) {
     let key = id.key();
     let end = || {

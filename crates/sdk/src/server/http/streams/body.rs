@@ -50,7 +50,7 @@ impl StreamBody {
         }
     }
 
-    /// Creates a resumable stream. The response that carried it before ends.
+    /// Creates the body of a response that carries a resumable stream. The response that carried it before ends.
     pub(in crate::server::http) fn resumable(stream: Arc<SessionStream>, quiet: Duration) -> Self {
         let response_number = stream.attach();
         Self::with_stream(stream, response_number, quiet)

@@ -163,8 +163,8 @@ impl SessionStream {
         Some(response_number)
     }
 
-    /// Detaches the response with this turn. From now on messages are stored for resumption. The standalone stream
-    /// needs no help: its outbox is small and waits for the next response.
+    /// Detaches the response with this number from the stream. From now on messages are stored for resumption. The
+    /// standalone stream needs no help: its outbox is small and waits for the next response.
     pub(super) fn detach(self: Arc<Self>, response_number: u64) {
         {
             let mut state = lock(&self.state);

@@ -173,7 +173,8 @@ impl ParkedCalls {
         slot.changed.notify_waiters();
     }
 
-    /// Handles a call that was taken and ended without a response. Its state is used up, unless it may be replayed.
+    /// Discards the parked state of a call that ended without a response. Its state is used up, unless it may be
+    /// replayed.
     pub(crate) fn drop_call(&self, id: u128, round: u32, may_replay: bool) {
         let mut table = lock(&self.0);
         let found = table.find(id, round).is_some();
@@ -188,7 +189,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Drops all parked calls.
+    /// Drops all parked calls of the server.
     pub(crate) fn clear(&self) {
         let mut table = lock(&self.0);
         table.order.clear();

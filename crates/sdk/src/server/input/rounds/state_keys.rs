@@ -19,7 +19,8 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    /// Creates a key from bytes. Instances with the same key can open each other's state.
+    /// Creates a key for sealing request states from its bytes. Instances with the same key can open each other's
+    /// state.
     pub fn new(bytes: &[u8; 32]) -> Self {
         let digest = Sha256::new().chain_update(b"linchpin key id").chain_update(bytes).finalize();
         let mut id = [0; KEY_ID_LEN];
@@ -27,7 +28,7 @@ impl StateKey {
         StateKey { cipher: XChaCha20Poly1305::new(bytes.into()), id }
     }
 
-    /// Creates a random key, which is lost when the process ends.
+    /// Creates a random key for sealing request states, which is lost when the process ends.
     pub fn random() -> Self {
         Self::new(&random())
     }
@@ -51,7 +52,7 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 pub struct StateKeys(Vec<StateKey>);
 
 impl StateKeys {
-    /// Creates a set of keys that seals with `newest`.
+    /// Creates a key set that seals request states with `newest`.
     pub fn new(newest: StateKey) -> Self {
         StateKeys(vec![newest])
     }
