@@ -134,7 +134,7 @@ impl<'a, W: Write> BackupWriter<'a, W> {
         self.write_line(&BackupLine::Kept(copied))
     }
 
-    /// Returns the number of records so far.
+    /// Returns the number of records written to the backup so far.
     pub fn records(&self) -> u64 {
         self.contents.records
     }
@@ -231,7 +231,7 @@ impl<R: BufRead> BackupReader<R> {
         self.header.keys.as_deref()
     }
 
-    /// Returns the next record, or `None` after a valid footer signed with these keys.
+    /// Returns the next record of the backup, or `None` after a valid footer signed with these keys.
     pub fn next(&mut self, keys: &KeyFile) -> Result<Option<SnapshotItem>> {
         self.lines.read_line()?;
         let end = match self.lines.parse()? {

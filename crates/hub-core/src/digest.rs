@@ -53,7 +53,7 @@ impl DigestBuilder {
         self.part(canonical(value))
     }
 
-    /// Returns the digest of all parts.
+    /// Returns the SHA-256 digest of all parts added so far.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }

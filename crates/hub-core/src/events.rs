@@ -117,7 +117,7 @@ impl EventLog {
         self.push(&mut lock(&self.0.buffer), event);
     }
 
-    /// Resets the log to this number. Earlier events are not available here.
+    /// Empties the event log and continues after the event with this number. Earlier events are not available here.
     pub fn reset_to(&self, number: u64) {
         let mut last = lock(&self.0.buffer);
         *last = EventBuffer { events: VecDeque::new(), first_available: number };

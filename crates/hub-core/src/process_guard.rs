@@ -84,7 +84,7 @@ impl Drop for ProcessGuard {
 }
 
 impl GuardPipe {
-    /// Restarts the guard whenever it ends.
+    /// Restarts the guard process whenever it ends.
     fn respawn_loop(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
         loop {
             let started = Instant::now();

@@ -43,13 +43,13 @@ pub(crate) struct Caller {
     host: String,
 }
 
-/// Returns the host of a request. A session is valid for one host.
+/// Returns the host name that a request addresses, from the `Host` header or the URI. A session is valid for one host.
 fn host(parts: &Parts) -> String {
     let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     named.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Returns address, host and user of a request.
+/// Returns client address, `Host` and user of a request, for the audit.
 pub(crate) fn remote(app: &AppState, parts: &Parts, caller: Option<&Caller>) -> RequestClient {
     let peer = parts.extensions.get::<ConnectionAddresses>().map(|addresses| addresses.peer.ip());
     let address = peer.map(|peer| client_address(peer, &parts.headers, &app.proxies));
@@ -166,7 +166,8 @@ pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> O
     Some(header)
 }
 
-/// Returns the credential of a request. A token together with a cookie is rejected: the caller would be ambiguous.
+/// Returns the session cookie or API token of a request. A token together with a cookie is rejected: the caller would
+/// be ambiguous.
 fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerCredential>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =

@@ -31,7 +31,7 @@ impl Metrics {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a finished request.
+    /// Counts a finished HTTP request by route and status, and adds its duration.
     pub(crate) fn record_request(&self, route: &str, status: StatusCode, time: Duration) {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut counted = self.counters();

@@ -65,7 +65,7 @@ impl Parameter {
         Parameter { name, description, kind: ParameterType::OneOf(values) }
     }
 
-    /// Returns the schema for the `OpenAPI` document.
+    /// Returns the JSON Schema of the query parameter for the `OpenAPI` document.
     pub(crate) fn schema(&self) -> Value {
         match self.kind {
             ParameterType::Text => json!({"type": "string"}),

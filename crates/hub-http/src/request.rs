@@ -41,7 +41,7 @@ impl ApiRequest {
         &self.app.hub
     }
 
-    /// Returns the caller, or the 401 problem.
+    /// Returns the authenticated caller; a 401 problem if there is none.
     pub(crate) fn caller(&self) -> Result<&Caller> {
         self.caller.as_ref().ok_or_else(Problem::unauthenticated)
     }

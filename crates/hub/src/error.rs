@@ -132,7 +132,7 @@ impl CliError {
         }
     }
 
-    /// Returns the error as JSON.
+    /// Returns the error as JSON for `--json`: kind, message and details.
     pub(crate) fn to_json(&self) -> Value {
         let kind = match self.kind {
             CliErrorKind::Usage => "usage",

@@ -32,7 +32,7 @@ use linchpin_hub_core::process_guard;
 
 use self::error::{CliError, CliErrorKind};
 
-/// Returns memory to the system when sessions and connections end.
+/// Allocator that returns memory to the system when sessions and connections end.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -10,7 +10,7 @@ use crate::{Id, Params};
 /// Decoded message. All parts borrow from the line.
 #[derive(Debug, Clone)]
 pub enum Message<'a> {
-    /// Request; expects a response.
+    /// Request, which expects a response.
     Request {
         /// Id chosen by the sender.
         id: Id<'a>,
@@ -30,7 +30,7 @@ pub enum Message<'a> {
     Response {
         /// Id of the request. May be absent in an error response.
         id: Option<Id<'a>>,
-        /// Result or error.
+        /// Result or error of the response.
         reply: ResponsePayload<'a>,
     },
     /// Batch: several messages in one line. Each element is valid JSON; its keys and members are checked when it is

@@ -24,7 +24,8 @@ struct OutboxState {
     closed: bool,
     /// The last line has been appended.
     complete: bool,
-    /// Requests that the reader of the queue closes the stream and comes back for further lines after this delay.
+    /// Delay after which the reader of the queue should come back for further lines, if it was asked to close the
+    /// stream.
     reconnect_after: Option<Duration>,
     /// Waker of the task that polls.
     waker: Option<Waker>,
@@ -123,7 +124,7 @@ impl Outbox {
         self.wake();
     }
 
-    /// Requests that the reader of the queue closes the stream and comes back for further lines after `delay`.
+    /// Asks the reader of the queue to close the stream and to come back for further lines after `delay`.
     pub fn request_reconnect(&self, delay: Duration) {
         self.state().reconnect_after = Some(delay);
         self.wake();

@@ -136,7 +136,7 @@ impl Waiter {
         matches!(self.state, WaiterState::Pending(_))
     }
 
-    /// Returns the later deadline granted by the last sign of progress or by a pause.
+    /// Returns the later deadline of a request after reported progress, or while timeouts are paused.
     fn extension(&self, now: Instant, paused: bool) -> Option<Instant> {
         if paused && now < self.sent + MAX_PAUSED_AGE {
             return now.checked_add(self.timeout.timeout);
@@ -176,7 +176,7 @@ impl PeerShared {
         if self.string_ids { Id::String(number.to_string().into()) } else { Id::Number(number) }
     }
 
-    /// Returns the number of the request that has this id.
+    /// Returns the request number that a JSON-RPC id stands for.
     fn number(&self, id: &Id<'_>) -> Option<i64> {
         match id {
             Id::Number(number) if !self.string_ids => Some(*number),
@@ -290,7 +290,7 @@ impl Peer {
         Self { shared, outbox }
     }
 
-    /// Returns a handle to the same peer that sends through another outbox.
+    /// Returns a handle to this peer that sends through another outbox.
     #[must_use]
     pub fn with_outbox(&self, outbox: Arc<Outbox>) -> Self {
         Self { shared: self.shared.clone(), outbox }
@@ -363,7 +363,7 @@ impl Peer {
         self.shared.paused.load(Ordering::Relaxed) > 0
     }
 
-    /// Records a sign of progress for a request.
+    /// Records that progress on a request was reported, which extends its timeout.
     pub fn record_progress(&self, id: i64) {
         if let Some(waiter) = self.shared.lock_pending().waiters.get_mut(&id) {
             waiter.last_progress = Some(Instant::now());
@@ -450,7 +450,7 @@ impl Call {
         self.shared.id(self.id)
     }
 
-    /// Returns the number of the request.
+    /// Returns the number that identifies the request, which its JSON-RPC id is made of.
     pub fn number(&self) -> i64 {
         self.id
     }

@@ -67,7 +67,8 @@ impl AttributeOptions {
 }
 
 impl OptionValueKind {
-    /// Returns the argument of the builder method. The value can be any expression; a literal must have the right type.
+    /// Returns the argument that an option of the attribute passes to its builder method. The value can be any
+    /// expression; a literal must have the right type.
     fn value(self, name: &Ident, value: Option<&Expr>) -> Result<TokenStream> {
         let literal = if let Some(Expr::Lit(value)) = value { Some(&value.lit) } else { None };
         let example = match (self, value, literal) {

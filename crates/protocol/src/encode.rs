@@ -71,7 +71,7 @@ pub struct Fields<'a, 'b> {
 }
 
 impl<'b> Fields<'_, 'b> {
-    /// Returns the revision that is being written.
+    /// Returns the protocol revision that the message is encoded for.
     pub fn revision(&self) -> Revision {
         self.encoder.revision
     }
@@ -286,7 +286,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Returns the string on the wire.
+            /// Returns the JSON string for this value.
             pub const fn as_str(self) -> &'static str {
                 match self { $( $name::$variant => $word ),* }
             }

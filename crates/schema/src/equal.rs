@@ -39,7 +39,7 @@ fn is_equal_object(left: &Map<String, Value>, right: &Map<String, Value>, work: 
     })
 }
 
-/// Returns the cost of reading every byte of a string.
+/// Returns the cost of reading a string, to be charged to the work budget.
 pub(crate) fn text_cost(text: &str) -> u64 {
     text.len() as u64 / 64
 }

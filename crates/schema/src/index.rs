@@ -72,8 +72,8 @@ impl<'a> Index<'a> {
         self.by_value.get(&std::ptr::from_ref(value)).copied()
     }
 
-    /// Returns the location of a part of the document as a JSON pointer. It is computed only for errors: the paths of
-    /// all subschemas together may be far longer than the document.
+    /// Returns the location of a subschema in the document as a JSON pointer. It is computed only for errors: the paths
+    /// of all subschemas together may be far longer than the document.
     pub(crate) fn path(&self, part: &Value) -> String {
         let mut path = String::new();
         find_part(self.document, part, 0, &mut path);
@@ -204,7 +204,8 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// Resolves a reference. Returns its target and the resource that the target belongs to.
+    /// Resolves a `$ref` to a subschema of the same document. Returns its target and the resource that the target
+    /// belongs to.
     pub(crate) fn resolve(&self, reference: &str, resource: u32) -> Result<(&'a Value, u32), String> {
         let missing = || format!("{reference:?} cannot be resolved in this schema");
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));

@@ -91,7 +91,7 @@ impl Types {
         self.0 & bit != 0
     }
 
-    /// Returns the names of the allowed types. `integer` is omitted if `number` is allowed.
+    /// Returns the JSON Schema names of the allowed types. `integer` is omitted if `number` is allowed.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         let has_bits = move |bits: u8| self.0 & bits == bits;
         NAMES

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Resolves a reference against a base. Neither has a fragment.
+/// Resolves a URI reference against a base URI. Neither has a fragment.
 pub(crate) fn resolve(base: &str, reference: &str) -> String {
     if scheme_length(reference) > 0 {
         return reference.to_owned();

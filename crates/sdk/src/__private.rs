@@ -13,7 +13,7 @@ pub use crate::auth::fuzzing as auth;
 
 use crate::Result;
 
-/// Records the state types that the handler of an item requires.
+/// Records the types of shared state that the handler of a tool, resource or prompt requires.
 pub fn with_state(item: Result<CatalogItem>, required: &[RequiredState]) -> Result<CatalogItem> {
     item.map(|mut item| {
         item.require_state(required);

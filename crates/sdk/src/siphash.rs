@@ -1,8 +1,8 @@
 //! SipHash-2-4 with a zero key, for hashes that leave the process. Unlike the hasher of the standard library, it
 //! does not change with the compiler. The hashes are identifiers, not a security mechanism.
 
-/// Returns the hash of several parts. Each part is prefixed with its length, so that different lists never produce
-/// the same input.
+/// Returns a SipHash of several byte strings that is the same in every build and process. Each part is prefixed with
+/// its length, so that different lists never produce the same input.
 pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();
     for part in parts {

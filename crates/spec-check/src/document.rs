@@ -51,7 +51,8 @@ impl Document {
         }
     }
 
-    /// Returns a definition or a part of one. The path consists of member names separated by slashes.
+    /// Returns a definition of the specification schema, or a part of one. The path consists of member names separated
+    /// by slashes.
     pub(crate) fn find(&self, path: &str) -> Option<&Value> {
         let (name, rest) = path.split_once('/').unwrap_or((path, ""));
         let mut found = self.definitions.get(name)?;

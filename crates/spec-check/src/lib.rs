@@ -25,12 +25,13 @@ pub struct Schemas {
 }
 
 impl Schemas {
-    /// Returns the schemas beside the checkout. If they are missing, a note is written to standard error once.
+    /// Loads the MCP specification schemas, which are beside the checkout. If they are missing, a note is written to
+    /// standard error once.
     pub fn find() -> Option<Schemas> {
         schema_files::documents().map(|documents| Schemas { documents })
     }
 
-    /// Returns the revisions, oldest first.
+    /// Returns the protocol revisions that have a schema, oldest first.
     pub fn revisions(&self) -> impl Iterator<Item = &'static str> {
         self.documents.keys().map(String::as_str)
     }
@@ -40,8 +41,8 @@ impl Schemas {
         schema_files::examples(revision)
     }
 
-    /// Reports whether the revision has a definition. As in all methods, `definition` may be a path, such as
-    /// `CallToolRequest/properties/params`.
+    /// Reports whether the specification schema of a revision contains a definition. As in all methods, `definition`
+    /// may be a path, such as `CallToolRequest/properties/params`.
     pub fn has_definition(&self, revision: &str, definition: &str) -> bool {
         self.document(revision).is_ok_and(|document| document.find(definition).is_some())
     }

@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use crate::document::{Document, Members};
 
-/// Reports whether a revision supports the extension.
+/// Reports whether a revision supports the tasks extension.
 pub(crate) fn is_supported(document: &Document) -> bool {
     document.find("InputRequiredResult").is_some() && document.find("Task").is_none()
 }
 
-/// Reports whether a method belongs to the extension.
+/// Reports whether a method belongs to the tasks extension.
 pub(crate) fn has_method(method: &str) -> bool {
     matches!(method, "tasks/get" | "tasks/update" | "tasks/cancel" | "notifications/tasks")
 }

@@ -29,7 +29,7 @@ impl Conversation {
         Self::default()
     }
 
-    /// Records sent lines. They may be invalid.
+    /// Adds lines that were sent over a connection to the transcript. They may be invalid.
     pub fn record_sent(&mut self, lines: impl AsRef<[u8]>) {
         for line in lines.as_ref().split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {
@@ -150,7 +150,7 @@ impl Conversation {
     }
 }
 
-/// Returns the revision in the metadata of a request.
+/// Returns the protocol revision in the `_meta` of a message.
 fn own_revision(message: &Value) -> Option<String> {
     let declared = message.pointer("/params/_meta/io.modelcontextprotocol~1protocolVersion");
     declared.and_then(Value::as_str).map(str::to_owned)

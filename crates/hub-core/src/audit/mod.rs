@@ -87,7 +87,7 @@ pub struct ChainHead {
 }
 
 impl ChainHead {
-    /// Returns the head before the first entry of a tenant.
+    /// Returns the chain head of an empty audit log of a tenant.
     pub fn start(tenant: TenantId) -> Self {
         ChainHead { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).finish() }
     }
@@ -268,7 +268,7 @@ impl ChainVerifier {
         Ok(())
     }
 
-    /// Returns the chain head at the last verified entry.
+    /// Returns the audit chain head at the last verified entry.
     pub fn head(&self) -> ChainHead {
         self.head
     }

@@ -55,12 +55,12 @@ struct SegmentEntry {
 }
 
 impl Segment {
-    /// Returns the chain head before the first entry.
+    /// Returns the chain head before the first entry of the segment.
     pub fn start_head(&self) -> ChainHead {
         ChainHead { number: self.first.saturating_sub(1), hash: self.before }
     }
 
-    /// Returns the chain head after the last entry.
+    /// Returns the chain head after the last entry of the segment.
     pub fn end_head(&self) -> ChainHead {
         ChainHead { number: self.last, hash: self.after }
     }
@@ -157,7 +157,7 @@ impl SegmentBuilder {
         SegmentBuilder { start, head: start, text: Vec::new() }
     }
 
-    /// Returns the number of the next entry.
+    /// Returns the number of the next audit entry of the segment.
     pub(crate) fn next_number(&self) -> u64 {
         self.head.number + 1
     }

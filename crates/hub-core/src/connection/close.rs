@@ -62,8 +62,8 @@ impl ConnectionPool {
         self.remove(&mut lock(&self.slots), false, is_closed);
     }
 
-    /// Removes connections, so that no further call uses them. Each is closed when its last call has finished, or after
-    /// `CALL_GRACE` if it belongs to a stdio server and `is_stopped`.
+    /// Removes the matching connections from the pool, so that no further call uses them. Each is closed when its last
+    /// call has finished, or after `CALL_GRACE` if it belongs to a stdio server and `is_stopped`.
     pub(super) fn remove(
         &self,
         slots: &mut Slots,

@@ -180,7 +180,7 @@ impl Slot {
         self.users.clone().try_acquire_owned().map_err(busy)
     }
 
-    /// Returns the open connection, unless another task is opening it.
+    /// Returns the open connection of the slot, unless another task is opening it.
     fn pooled(slot: &Arc<Self>, key: &ConnectionKey) -> Option<PooledConnection> {
         let line = slot.state.try_lock().ok()?;
         let client = line.client.clone().filter(|client| !client.is_closed())?;
@@ -218,7 +218,7 @@ struct SlotStatus {
 }
 
 impl SlotState {
-    /// Records a failure and doubles the backoff.
+    /// Records a failed connection attempt and doubles the delay before the next one.
     fn failed(&mut self, error: Error, now: Timestamp) {
         let delay = RECONNECT_BACKOFF.0.saturating_mul(1 << self.failures.min(10)).min(RECONNECT_BACKOFF.1);
         let until = now.saturating_add(delay).unwrap_or(Timestamp::MAX);
@@ -275,8 +275,8 @@ impl ConnectionPool {
         ConnectionPool { on_denied: denied, ..self }
     }
 
-    /// Returns the connection of this subject to this server, and opens it if necessary. Fails during the backoff after
-    /// a failed attempt, unless the caller bypasses it.
+    /// Returns the pooled connection of this subject to this server, and opens it if necessary. Fails during the
+    /// backoff after a failed attempt, unless the caller bypasses it.
     pub(crate) async fn acquire(
         &self,
         actor: Actor,
@@ -365,7 +365,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Returns the slot for a key. Slots of the same subject and server with another version or credential are closed.
+    /// Returns the connection slot for a key, and a permit to use it. Slots of the same subject and server with another
+    /// version or credential are closed.
     fn slot(&self, key: &ConnectionKey) -> Result<(Arc<Slot>, OwnedSemaphorePermit)> {
         let mut slots = lock(&self.slots);
         self.require_newest(&slots, key)?;
@@ -445,7 +446,8 @@ impl ConnectionPool {
         self.egress.on_denied(move |denied| callback(actor, server, denied))
     }
 
-    /// Replaces the egress policy. Connections that it denies are closed, and the backoff of failed ones ends.
+    /// Replaces the egress policy of the connection pool. Connections that it denies are closed, and the backoff of
+    /// failed ones ends.
     pub(crate) fn change_egress(&self, egress: &Egress) {
         self.egress.reconfigure(egress);
         self.close_where(|_, slot| {

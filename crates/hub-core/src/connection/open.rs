@@ -173,7 +173,7 @@ fn network_of(address: IpAddr) -> String {
 }
 
 impl ConnectionPool {
-    /// Returns the error of a server whose URL has an address that the egress policy denies.
+    /// Returns the connection error if the egress policy denies the address of the server's URL.
     pub(crate) fn egress_error(&self, server: &Server) -> Option<Error> {
         let target = Target::configured(&server.transport.remote()?.url).ok()?;
         let error = self.egress.check(&target).err()?;

@@ -100,7 +100,7 @@ pub(super) struct PlannedCall {
 }
 
 impl PlannedCall {
-    /// Returns the digest of the arguments.
+    /// Returns the digest of the tool arguments, for the audit.
     pub(super) fn digest(&self) -> Digest {
         Digest::of("linchpin arguments").json(&self.arguments).finish()
     }
@@ -137,12 +137,12 @@ impl PlannedCall {
         }
     }
 
-    /// Returns the event for subscribers.
+    /// Returns the event that reports a status of this call to subscribers.
     pub(super) fn status_event(&self, status: CallStatus) -> NewEvent {
         event_payloads::call(self.id, self.server.id, &self.tool.name, status)
     }
 
-    /// Returns the digest that an approval is bound to.
+    /// Returns the digest of caller, server, tool definition and arguments that an approval of this call is bound to.
     pub(super) fn binding(&self, actor: Actor) -> Digest {
         policy::approval_binding(actor.subject(), self.server.id, &self.tool.definition, &self.arguments)
     }
@@ -256,7 +256,7 @@ impl Hub {
         Ok(is_done)
     }
 
-    /// Resolves the tool and evaluates the policy.
+    /// Resolves the tool of a call and evaluates the policy.
     async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let (server, tool, version) = match request.tool {
             ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.refused").await?,
@@ -326,8 +326,8 @@ impl Hub {
         Err(concurrency_limited(MAX_RUNNING_CALLS))
     }
 
-    /// Rejects a call. The first rejection of its kind (subject, tool, reason and text) is stored without the
-    /// arguments; repetitions within a minute are counted and refer to its record.
+    /// Ends a call with a rejection and records it. The first rejection of its kind (subject, tool, reason and text) is
+    /// stored without the arguments; repetitions within a minute are counted and refer to its record.
     async fn record_rejection(
         self: &Arc<Self>,
         actor: Actor,

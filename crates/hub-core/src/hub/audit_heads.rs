@@ -141,8 +141,8 @@ impl Hub {
         file.find(id.as_deref(), tenant, self.signer.public_key())
     }
 
-    /// Reports whether the history up to `now` contains a head. One entry suffices: each includes the digest of all
-    /// before it.
+    /// Reports whether the audit chain that ends at `now` contains the chain head `head`. One entry suffices: each
+    /// includes the digest of all before it.
     async fn contains(&self, tenant: TenantId, now: ChainHead, head: ChainHead) -> Result<bool> {
         let Some(before) = head.number.checked_sub(1) else { return Ok(true) };
         if now.number <= head.number {

@@ -150,7 +150,7 @@ impl SignedState {
         Ok(SignedState { checkpoint, unsigned, head, is_same_store: is_own_store })
     }
 
-    /// Returns the heads that the chain must contain.
+    /// Returns the chain heads of the checkpoint and the head file, which an undamaged audit chain contains.
     fn expected(&self) -> impl Iterator<Item = ChainHead> {
         let head = self.head.as_ref().filter(|_| self.is_same_store).map(|signed| signed.head);
         self.checkpoint.as_ref().map(|last| last.head).into_iter().chain(head)

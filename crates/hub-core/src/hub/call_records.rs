@@ -48,7 +48,7 @@ pub struct CallView {
     pub arguments: Option<Value>,
     /// Originally requested arguments, if a user has edited them.
     pub asked: Option<Value>,
-    /// Result, if there is one and it is stored.
+    /// Result of the tool, if the call has ended with one and it is stored.
     pub result: Option<Value>,
     /// Text of the result.
     pub summary: Option<String>,

@@ -123,7 +123,8 @@ impl EntryWriter<'_> {
         }
     }
 
-    /// Returns a text that the client takes literally. Fails if it contains a secret or a placeholder.
+    /// Returns a text for the client's configuration file that the client uses without expansion. Fails if it contains
+    /// a secret or a placeholder.
     fn literal(&self, field: &str, text: &str) -> Result<Value, String> {
         if contains_secret(text) {
             return Err(format!("{field} contains a secret"));

@@ -156,7 +156,8 @@ impl Hub {
         self.server(actor, name).await
     }
 
-    /// Returns the connection of a subject to a server for a request. Schedules a sync if the connection is new.
+    /// Returns the connection of a user or agent to a server, to send a request. Schedules a sync if the connection is
+    /// new.
     pub(super) async fn connection_for(&self, actor: Actor, server: &Server) -> Result<PooledConnection> {
         let connection = self.acquire_connection(actor, server, false).await?;
         if connection.is_new {
@@ -165,7 +166,8 @@ impl Hub {
         Ok(connection)
     }
 
-    /// Returns the connection of a subject to an enabled server. `bypass_backoff` bypasses the backoff after a failure.
+    /// Returns the connection of a user or agent to an enabled server; fails if the server is disabled. `insist`
+    /// bypasses the backoff after a failure.
     pub(super) async fn acquire_connection(
         &self,
         actor: Actor,

@@ -133,7 +133,7 @@ impl Hub {
         self.commit_server(tenant, batch, (id, Some(version + 1)), is_enabled).await
     }
 
-    /// Returns the credential for requests of a subject to a server.
+    /// Loads the credential with which a user or agent connects to a server.
     pub(super) async fn load_credential(
         &self,
         actor: Actor,

@@ -31,11 +31,11 @@ use crate::text::first_line;
 pub(super) struct CallStart {
     /// Approval that the call consumes, if it required one.
     pub(super) approved: Option<ApprovalUse>,
-    /// Reason code of the decision that allows the call.
+    /// Reason code of the policy or user decision that allows the call, for the audit.
     pub(super) reason: &'static str,
-    /// Receives the result of recording the intent.
+    /// Channel that reports to the caller whether the start of the call was stored.
     pub(super) started: oneshot::Sender<Result<()>>,
-    /// Receives the outcome of the call.
+    /// Channel for the outcome of the call, which the waiting caller receives.
     pub(super) finished: oneshot::Sender<CallView>,
 }
 
@@ -107,7 +107,7 @@ impl Drop for RunningCallGuard {
 }
 
 impl Hub {
-    /// Registers a running call. Returns its stop signal.
+    /// Registers a running call, so that it can be cancelled. Returns its stop signal.
     fn register_call(&self, actor: Actor, id: CallId) -> Arc<Notify> {
         let mut running = lock(&self.running_calls);
         let new = || RunningCall { subject: actor.subject(), stop: Arc::default(), attempts: 0 };
@@ -248,7 +248,7 @@ impl Hub {
         outcome_data
     }
 
-    /// Returns the result, or `None` after the timeout, which includes tasks and server requests.
+    /// Sends a call and returns its result; `None` after the timeout, which includes tasks and server requests.
     async fn send_once(
         &self,
         actor: Actor,

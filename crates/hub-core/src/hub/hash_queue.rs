@@ -63,8 +63,8 @@ impl HashQueueState {
         self.entries.iter().filter(|entry| is_counted(entry.owner)).count()
     }
 
-    /// Removes the newest waiting place of the source that has the most places. Returns `false` if no source has a
-    /// waiting place beside another one.
+    /// Removes the newest waiting entry of the client address that has the most entries, to make room. Returns `false`
+    /// if no source has a waiting place beside another one.
     fn evict(&mut self) -> bool {
         let owner_count = |entry: &QueueEntry| self.count(|owner| owner == entry.owner);
         let waiting_entries = self.entries.iter().enumerate();

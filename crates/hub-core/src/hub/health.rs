@@ -26,7 +26,7 @@ impl Hub {
         }
     }
 
-    /// Returns the number of audit entries.
+    /// Returns the number of entries in the audit log of the tenant.
     pub async fn audit_entries(&self, actor: Actor) -> Result<u64> {
         actor.require_user()?;
         Ok(self.store.audit_head(actor.tenant()).await?.number)

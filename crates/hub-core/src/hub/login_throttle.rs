@@ -76,7 +76,7 @@ impl LoginThrottle {
     }
 }
 
-/// Returns the attempts of one key, reset if they are too old to count.
+/// Returns the failed login attempts of one key, reset if they are too old to count.
 fn load_attempts(all: &mut HashMap<Digest, Attempts>, key: Digest, now: Timestamp) -> &mut Attempts {
     if all.len() >= MAX_TRACKED_KEYS && !all.contains_key(&key) {
         all.retain(|_, attempts| elapsed_since(attempts.last, now) < RESET_AFTER);

@@ -112,7 +112,7 @@ pub struct HubOptions {
     pub result_limit: usize,
     /// Time that a user has to decide about a call.
     pub approval_lifetime: Duration,
-    /// Retention at startup.
+    /// Retention of call history and audit entries at startup.
     pub retention: Retention,
     /// Interval between periodic syncs of all servers.
     pub sync_interval: Duration,
@@ -253,13 +253,13 @@ impl Hub {
         self.shutdown_started.send_replace(Some(Instant::now()));
     }
 
-    /// Replaces the egress policy. Connections that the new policy would not have opened are closed once they are
-    /// unused.
+    /// Replaces the egress policy for connections to servers. Connections that the new policy would not have opened are
+    /// closed once they are unused.
     pub fn change_egress(&self, egress: &Egress) {
         self.connections.change_egress(egress);
     }
 
-    /// Returns the event log.
+    /// Returns the event log, to which clients of the hub subscribe.
     pub fn events(&self) -> &EventLog {
         &self.events
     }

@@ -22,18 +22,19 @@ pub(super) trait RepeatedEvent: Clone + Eq + Hash {
     /// Tenant of the audit entry.
     fn tenant(&self) -> TenantId;
 
-    /// Reports whether both kinds use the same share of [`MAX_KINDS`]. Default: kinds of the same tenant do.
+    /// Reports whether two kinds of events count against the same share of [`MAX_KINDS`]. Default: kinds of the same
+    /// tenant do.
     fn has_same_share(&self, other: &Self) -> bool {
         self.tenant() == other.tenant()
     }
 
-    /// Returns the kind for all events of its share beyond [`MAX_KINDS`].
+    /// Returns the kind under which all events beyond [`MAX_KINDS`] are counted.
     fn overflow_kind(&self) -> Self;
 
     /// Creates the audit entry of `count` events.
     fn entry(&self, at: Timestamp, count: u64) -> AuditEntry;
 
-    /// Removes the reference to the record of the first event, which could not be stored.
+    /// Clears the reference to the stored record of the first event if that record could not be stored.
     fn drop_record(&mut self) {}
 }
 
@@ -105,8 +106,8 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
         }
     }
 
-    /// Returns the repeated kinds that are due, or all, with their counts. Drops kinds that were not repeated for a
-    /// minute.
+    /// Returns the kinds of events whose repetitions have to be recorded now, or all kinds, with their counts. Drops
+    /// kinds that were not repeated for a minute.
     pub(super) fn take_due(&self, now: Timestamp, all: bool) -> Vec<(K, u64)> {
         let mut due = Vec::new();
         lock(&self.0).retain(|kind, count| {

@@ -25,9 +25,9 @@ const MAX_URI_LEN: usize = 8_192;
 /// List of a server other than its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureList {
-    /// Resources.
+    /// List of resources.
     Resources,
-    /// Resource templates.
+    /// List of resource templates.
     Templates,
     /// Prompts.
     Prompts,
@@ -187,7 +187,7 @@ impl Hub {
         }
     }
 
-    /// Redacts a result and enforces the size limit.
+    /// Redacts secrets in a resource or prompt of a server and enforces the size limit.
     fn bounded(&self, redactor: &Redactor, result: Value) -> Result<Value> {
         let result = redactor.redact(result);
         let (size, limit) = (result.to_string().len(), self.options.result_limit);

@@ -397,7 +397,7 @@ pub(super) fn origin(transport: &Transport) -> Option<String> {
 }
 
 impl Server {
-    /// Returns the form that describes this server.
+    /// Returns the settings and transport of this server as JSON, in the form that the API accepts.
     fn to_form(&self) -> Map<String, Value> {
         let mut form = match serde_json::to_value(&self.settings) {
             Ok(Value::Object(form)) => form,

@@ -39,7 +39,7 @@ pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchp
 /// Tools that a server lists.
 #[derive(Default)]
 pub(super) struct ToolListing {
-    /// Redacted definitions by name. If agents see different ones, all of them.
+    /// Tool definitions with secrets redacted, by tool name. If agents see different ones, all of them.
     pub(super) tools: BTreeMap<String, Vec<Value>>,
     skipped: BTreeSet<SkippedTool>,
     size: usize,

@@ -197,8 +197,8 @@ impl Hub {
         Ok(batch)
     }
 
-    /// Resolves a qualified name to a server and a tool. For an agent, a tool that it was not granted does not exist;
-    /// the attempt is recorded in the audit with this action.
+    /// Resolves the qualified name of a tool that the caller may see to its server and tool record. For an agent, a
+    /// tool that it was not granted does not exist; the attempt is recorded in the audit with this action.
     pub(super) async fn visible_tool(
         &self,
         actor: Actor,
@@ -253,7 +253,7 @@ impl Hub {
         Ok(may)
     }
 
-    /// Resolves a qualified name to a server and a tool.
+    /// Resolves the qualified name of a tool to its server and tool record, without checking grants.
     pub(super) async fn find_tool(&self, tenant: TenantId, name: &str) -> Result<(Server, ToolRecord, u64)> {
         let (slug, rest) = require_parts(name)?;
         let server = self.find_server(tenant, slug).await.map_err(|error| as_missing_tool(error, name))?;
@@ -342,7 +342,7 @@ impl Hub {
     }
 }
 
-/// Returns the slug in a qualified name.
+/// Returns the server slug in the qualified name of a tool.
 pub(super) fn slug_in(name: &str) -> Option<&str> {
     Some(split_name(name)?.0)
 }

@@ -231,7 +231,7 @@ impl Hub {
         self.commit_subject(tenant, batch, Subject::User(user)).await
     }
 
-    /// Reports whether a user of the local tenant has a password.
+    /// Reports whether any user of the local tenant has a password.
     pub async fn has_password(&self) -> Result<bool> {
         let all = self.load_all::<UserRecord>(LOCAL, DocumentKind::User, None).await?;
         Ok(all.iter().any(|(user, _)| user.password.is_some()))

@@ -138,7 +138,7 @@ impl SecretSearcher {
             .or_else(|| find_token_end(text.as_bytes(), floor, at + 2))
     }
 
-    /// Returns the longest part of a key that has one of its blocks at this position.
+    /// Finds the longest part of a hub key in a text, given that one block of the key is at this position.
     fn find_key_part(&self, text: &[u8], floor: usize, at: usize) -> Option<Range<usize>> {
         let (before, rest) = (&text[floor..at], &text[at..]);
         let parts = self.keys.iter().flat_map(|key| {
@@ -175,8 +175,7 @@ fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// Returns the end of a token whose start is missing: the last of its digits, `_` at this position, and the check
-/// digits.
+/// Finds the last part of an API token whose start is missing: secret digits, `_` at this position, and check digits.
 fn find_token_end(text: &[u8], floor: usize, underscore: usize) -> Option<Range<usize>> {
     let (digits, rest) = (text.get(floor..underscore)?, &text[underscore..]);
     let check = rest.strip_prefix(b"_")?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -186,7 +185,7 @@ fn find_token_end(text: &[u8], floor: usize, underscore: usize) -> Option<Range<
     is_token.then_some(underscore - digits..underscore + 1 + check)
 }
 
-/// Returns the digits from this position, with the position after each of them. Line ends are skipped.
+/// Returns up to `count` digits from this offset of a text, with the offset after each of them. Line ends are skipped.
 fn read_digits(text: &str, offset: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
     let bytes = text.bytes().enumerate().skip(offset).filter(|(_, byte)| !is_line_end(*byte));
     let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
@@ -194,7 +193,7 @@ fn read_digits(text: &str, offset: usize, count: usize, is_digit: fn(u8) -> bool
 }
 
 impl SecretEncoding {
-    /// Returns the end of the token or line that starts here, if one does.
+    /// Returns the end of the API token or encoded line that starts at this offset, if one does.
     fn find_end(self, text: &str, offset: usize) -> Option<usize> {
         match self {
             SecretEncoding::Plain => {

@@ -31,7 +31,7 @@ pub struct ConfiguredServer {
 }
 
 impl ConfiguredServer {
-    /// Reads the table of a server. Default of `name`: the slug.
+    /// Reads the settings of one server from its table in the configuration file. Default of `name`: the slug.
     pub fn read(slug: &str, value: Value) -> Result<Self> {
         let slug = Slug::new(slug)?;
         let mut form = ObjectReader::new(value)?;

@@ -34,7 +34,7 @@ const MSG_STORE_SECRET: &str = "and store the secret with `linchpin server crede
 /// Remote server to be added, with a name and a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerDraft {
-    /// Requested slug. Default: derived from the name.
+    /// Slug that the user requested for the server, if any. Default: derived from the name.
     pub slug: Option<Slug>,
     /// Settings of the server.
     pub settings: ServerSettings,
@@ -148,7 +148,7 @@ impl ServerDraft {
 }
 
 impl Transport {
-    /// Reads the transport of a remote server.
+    /// Reads the URL, transport kind and headers of a remote server from the members of an API or configuration object.
     pub(super) fn read_remote(form: &mut ObjectReader) -> Result<Self> {
         let kind = form.string("transport", 20)?;
         let remote = RemoteEndpoint::read(form)?;

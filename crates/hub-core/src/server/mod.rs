@@ -191,7 +191,7 @@ impl Transport {
         }
     }
 
-    /// Returns the program, if the server is a stdio server.
+    /// Returns the command that starts the server, if it is a stdio server.
     pub fn into_program(self) -> Option<ProgramSpec> {
         match self {
             Transport::Stdio(program) => Some(program),

@@ -22,7 +22,7 @@ pub enum StoreChange {
     },
     /// Requires that a document exists, such as the parent of a new one.
     RequireExists(DocumentKey),
-    /// Requires that documents still have these versions, on which a decision is based.
+    /// Requires that the documents that a decision was based on still have these versions.
     RequireVersions(Vec<(DocumentKey, u64)>),
     /// Deletes a document. It must exist.
     Delete(DocumentKey),

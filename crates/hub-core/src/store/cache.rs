@@ -168,7 +168,7 @@ impl CachedStore {
         &self.events
     }
 
-    /// Returns the commits that finish even if their callers stop waiting.
+    /// Returns the set of commit tasks, which finish even if their callers stop waiting.
     pub(crate) fn commits(&self) -> &Arc<TaskSet> {
         &self.commits
     }

@@ -40,7 +40,7 @@ impl CallStatus {
         CallStatus::Unknown,
     ];
 
-    /// Returns the stored name.
+    /// Returns the name of the call status in the store and the API.
     pub fn name(self) -> &'static str {
         match self {
             CallStatus::Pending => "pending",
@@ -157,7 +157,7 @@ impl ApprovalStatus {
         ApprovalStatus::Withdrawn,
     ];
 
-    /// Returns the stored name.
+    /// Returns the name of the approval status in the store and the API.
     pub const fn name(self) -> &'static str {
         match self {
             ApprovalStatus::Open => "open",

@@ -70,7 +70,7 @@ impl DocumentKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the name of the kind in the store.
+    /// Returns the name of the document kind in the store.
     pub fn name(self) -> &'static str {
         match self {
             DocumentKind::Server => "server",

@@ -124,7 +124,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns whether there are calls that finished before `before`.
     async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool>;
 
-    /// Returns the cluster, or `None` if only one hub uses this store.
+    /// Returns the cluster of hubs that share this store; `None` if only one hub uses it.
     fn shared(&self) -> Option<&Cluster> {
         None
     }

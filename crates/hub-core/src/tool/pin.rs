@@ -23,7 +23,7 @@ pub enum TrustState {
     Changed,
 }
 
-/// Returns the pin of a tool definition.
+/// Returns the pin of a tool definition: the digest that shows whether it has changed.
 pub fn pin(definition: &Value) -> Digest {
     let pinned: Map<_, _> = PINNED_MEMBERS
         .iter()

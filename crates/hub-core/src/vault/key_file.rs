@@ -162,7 +162,7 @@ impl KeyFile {
         Ok(Self::new(path.to_owned(), audit, roots))
     }
 
-    /// Returns the root key in use.
+    /// Returns the root key in use, which encrypts the keys of tenants.
     pub fn root(&self) -> &RootKey {
         self.roots.last().expect("a key file has a root key")
     }

@@ -121,7 +121,8 @@ impl TenantKey {
         })
     }
 
-    /// Returns the binding as bytes. Each part has its length before it, since callers choose some of the parts.
+    /// Returns the binding of a secret as bytes, which the encryption authenticates. Each part has its length before
+    /// it, since callers choose some of the parts.
     fn binding_bytes(&self, label: &SecretBinding) -> Vec<u8> {
         let (tenant, id, number) = (self.tenant.to_string(), label.id.to_string(), self.number.to_string());
         let parts = ["linchpin secret 1", &tenant, &id, &label.kind, &label.bound_to, &number];

@@ -17,7 +17,7 @@ use crate::response::{json, respond_with};
 
 pub(crate) const POSITION_PARAMETER: [Parameter; 1] = [PAGING[0]];
 
-/// Returns the position: the number of the last entry of the previous page.
+/// Returns the audit position of a page request: the number of the last entry of the previous page.
 fn position(request: &ApiRequest) -> Result<u64> {
     let Some(after) = request.query.text("after") else { return Ok(0) };
     let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
@@ -52,7 +52,7 @@ pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
     Ok(respond_with(StatusCode::OK, "application/jsonl", chunked(export, next_chunk)))
 }
 
-/// Returns the next entries, one per line.
+/// Returns the next part of an audit export: entries as JSON, one per line.
 async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
     let entries = export.hub.audit(export.scope, export.after, MAX_PAGE_SIZE).await?;
     let Some(last) = entries.last() else { return Ok(None) };

@@ -111,7 +111,8 @@ fn call_path(call: &CallView) -> String {
     format!("{API}/calls/{}", call.id)
 }
 
-/// Returns the server of the filter. A removed server can be given by id only.
+/// Returns the id of the server in the query parameter `server`, if there is one. A removed server can be given by id
+/// only.
 async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
     let Some(name) = request.query.text("server") else { return Ok(None) };
     match name.parse() {

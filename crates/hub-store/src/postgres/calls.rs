@@ -296,7 +296,7 @@ pub(super) async fn insert_approval(db: &DbConnection, tenant: TenantId, approva
     Err(conflict("approval_exists", format!("approval {} already exists", approval.id)))
 }
 
-/// Returns the reason why an approval cannot be decided or used.
+/// Returns the error that explains why an approval cannot be decided or used.
 fn approval_state_conflict(id: ApprovalId, found: Option<&Approval>, at: Timestamp) -> StoreFailure {
     match found {
         None => Error::not_found("approval", id).into(),

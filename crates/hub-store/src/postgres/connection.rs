@@ -134,8 +134,8 @@ impl ReconnectingConnection {
         self.notified.clone()
     }
 
-    /// Returns the connection, and establishes it if necessary. During the backoff after a failure, the last error is
-    /// returned at once.
+    /// Returns the database connection, and establishes it if necessary. During the backoff after a failure, the last
+    /// error is returned at once.
     pub(super) async fn get(&self) -> Result<Arc<DbConnection>> {
         let mut state = self.state.lock().await;
         state.connected.take_if(|connected| connected.client.is_closed());

@@ -90,7 +90,7 @@ impl Database {
         })
     }
 
-    /// Returns the connection for snapshots.
+    /// Returns the database connection that is reserved for backup snapshots.
     pub(super) async fn snapshot_connection(&self) -> Result<Arc<DbConnection>> {
         self.snapshots.get().await
     }

@@ -89,7 +89,7 @@ pub(super) fn insert(db: &Connection, hub: &str, tenant: TenantId, call: &CallRe
     change_one(db, &sql, values, || Ok(conflict("call_exists", format!("call {} already exists", call.id))))
 }
 
-/// Returns the reason why a call cannot make the requested transition.
+/// Returns the error that explains why a call cannot make the requested transition.
 fn call_state_conflict(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
     Ok(match get(db, tenant, call)? {
         None => Error::not_found("call", call),
@@ -288,7 +288,7 @@ pub(super) fn insert_approval(db: &Connection, tenant: TenantId, approval: &Appr
     change_one(db, &sql, values, exists)
 }
 
-/// Returns the reason why an approval cannot be decided or used.
+/// Returns the error that explains why an approval cannot be decided or used.
 fn approval_state_conflict(
     db: &Connection,
     tenant: TenantId,

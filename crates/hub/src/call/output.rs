@@ -52,7 +52,7 @@ fn format_resource(resource: &ResourceContents, style: OutputStyle) -> String {
     }
 }
 
-/// Removes control characters for a terminal. Piped output stays unchanged, byte for byte.
+/// Removes control characters from output to a terminal. Piped output stays unchanged, byte for byte.
 fn clean_for_terminal(text: &str, style: OutputStyle) -> String {
     if style.is_terminal { sanitize(text) } else { text.to_owned() }
 }

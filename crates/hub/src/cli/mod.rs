@@ -213,8 +213,8 @@ impl CommandContext {
 }
 
 impl Cli {
-    /// Returns the log filter. `inspect`, `call` and `doctor` print the errors of a server themselves, so they log
-    /// errors only.
+    /// Returns the log filter for the command and the number of `-v` options. `inspect`, `call` and `doctor` print the
+    /// errors of a server themselves, so they log errors only.
     pub(crate) fn log_level(&self) -> &'static str {
         match (self.verbose, &self.command) {
             (0, Some(Command::Inspect(_) | Command::Call { .. } | Command::Doctor(_))) => "error",

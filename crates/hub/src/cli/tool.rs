@@ -157,7 +157,8 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the pin of a tool. A changed tool is printed and fails: the user must review it first.
+/// Returns the pin of the current tool definition, unless the tool has changed. A changed tool is printed and fails:
+/// the user must review it first.
 fn reviewed_pin(context: &CommandContext, mut tool: Value) -> Result<Value, CliError> {
     if tool["state"] != "changed" {
         return Ok(tool["pin"].take());

@@ -37,7 +37,7 @@ impl From<Durability> for linchpin_hub_store::Durability {
 pub(crate) struct AuditConfig {
     /// Durability of call and audit records.
     pub(crate) durability: Option<Durability>,
-    /// Retention of entries in the store, in days.
+    /// Retention of audit entries in the store, in days.
     pub(crate) days: Option<u64>,
     /// Folder for the segments of entries that have left the store.
     pub(crate) folder: Option<PathBuf>,

@@ -3,7 +3,7 @@
 
 use toml_edit::{Decor, DocumentMut, Item, Table};
 
-/// Removes a server. Returns `None` if the file has no such server.
+/// Removes a server from the configuration document. Returns `None` if the file has no such server.
 pub(super) fn remove(document: &mut DocumentMut, slug: &str) -> Option<()> {
     let position = document.get("servers").and_then(Item::as_table).and_then(Table::position);
     let servers = document.get_mut("servers")?.as_table_like_mut()?;

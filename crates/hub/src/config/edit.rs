@@ -52,7 +52,7 @@ fn to_toml(value: &Value) -> Option<toml_edit::Value> {
     })
 }
 
-/// Removes a server and the comments directly above it.
+/// Removes a server, and the comments directly above it, from the configuration file.
 pub(crate) fn remove(path: &Path, slug: &str) -> Result<(), ConfigError> {
     edit(path, |document| comments::remove(document, slug).ok_or_else(|| unknown_server(slug))).map(drop)
 }

@@ -85,7 +85,7 @@ impl ProxyConfig {
         Ok(ProxyConfig { url, user, password_variable: password })
     }
 
-    /// Returns the URL with credentials.
+    /// Returns the proxy URL with user name and password.
     fn url_with_credentials(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<String> {
         let (Some(user), Some(name)) = (&self.user, &self.password_variable) else {
             return Ok(self.url.clone());

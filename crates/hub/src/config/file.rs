@@ -24,7 +24,7 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     Some(Stamp(metadata.ino(), metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
 }
 
-/// Reads the text of the file; `None` if it does not exist.
+/// Reads the configuration file as text; `None` if it does not exist.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
     let failed = |error: io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
     // Without O_NONBLOCK, opening a pipe blocks until a writer opens it.

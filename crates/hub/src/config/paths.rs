@@ -76,7 +76,7 @@ pub(crate) fn own_directory(
 }
 
 impl HubPaths {
-    /// Resolves all paths. Creates nothing.
+    /// Determines the paths of the local hub from the command line, environment and platform. Creates nothing.
     pub(crate) fn resolve(location: &LocationArgs, variables: Variables<'_>) -> Result<Self, CliError> {
         let named = location.data_dir.clone().or_else(|| variables("LINCHPIN_DATA_DIR").map(PathBuf::from));
         let (data, keys) = if let Some(data) = named {
@@ -119,7 +119,7 @@ impl HubPaths {
         })
     }
 
-    /// Returns the shell command that addresses this hub.
+    /// Returns the `linchpin` command line that uses this data directory, for messages.
     pub(crate) fn shell_command(&self) -> String {
         let default_dir = own_directory(&env_variable, "XDG_DATA_HOME", ".local/share");
         if default_dir.is_ok_and(|default_dir| default_dir == self.data) {
@@ -243,7 +243,7 @@ impl HubPaths {
     }
 }
 
-/// Returns host, port and name of a database URL, without user and password.
+/// Returns host, port and database name of a database URL, without user and password.
 fn database_name(url: &str) -> String {
     if let Some((_, rest)) = url.split_once("://") {
         let rest = rest.split(['?', '#']).next().unwrap_or_default();

@@ -111,7 +111,7 @@ impl Trace {
         }
     }
 
-    /// Records a failed sign-in, and the number of steps when it started.
+    /// Records why a sign-in failed, and at which step it started, so that its failed step can be found later.
     pub(crate) fn record_sign_in_failure(&self, kind: AuthErrorKind, first_step: usize) {
         self.state().sign_in_failure = Some((kind, first_step));
     }
@@ -222,7 +222,7 @@ impl Trace {
     }
 }
 
-/// Returns the step that a kind of failure belongs to; `None` means the last step.
+/// Returns the diagnostic step that a kind of sign-in failure belongs to; `None` means the last step.
 fn failing_step(kind: AuthErrorKind) -> Option<&'static str> {
     match kind {
         AuthErrorKind::Metadata | AuthErrorKind::Unreachable => None,

@@ -37,7 +37,7 @@ impl LineReader {
         }
     }
 
-    /// Returns the next line, trimmed; `None` at the end of the input.
+    /// Returns the next line that the user typed, trimmed; `None` at the end of the input.
     pub(super) async fn next(&mut self) -> Option<String> {
         if !self.is_waiting {
             self.requests.try_send(()).ok()?;

@@ -149,7 +149,7 @@ async fn confirm_variables(row: &PlanEntry, can_prompt: bool) -> Result<BTreeSet
     Ok(names)
 }
 
-/// Returns a REST client if a hub runs or was named.
+/// Returns a REST client if a local hub runs or `--hub` names one.
 fn api_if_running(context: &CommandContext) -> Result<Option<ApiClient>, CliError> {
     let is_stored = context.hub.is_some() || context.paths()?.running().is_some();
     is_stored.then(|| context.api()).transpose()

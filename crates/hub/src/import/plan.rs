@@ -45,7 +45,7 @@ pub(super) struct PlanEntry {
     pub(super) missing_secrets: Vec<String>,
     /// Whether a user has approved the server at the terminal.
     pub(super) is_confirmed: bool,
-    /// Reason why it is not imported, or not completely.
+    /// Reason why the server is not imported, or imported only in part.
     pub(super) reason: Option<String>,
 }
 
@@ -212,7 +212,7 @@ impl ImportedServer {
         self
     }
 
-    /// Returns the fields in normal form, for comparison.
+    /// Returns the imported fields in normal form, for comparison with an existing server.
     fn normalized(&self) -> Result<Map<String, Value>, CliError> {
         let fields = Value::Object(self.fields.clone());
         if self.is_stdio {

@@ -15,7 +15,7 @@ impl PlanAction {
         }
     }
 
-    /// Returns the action for the text form.
+    /// Returns the verb for an import action in the text output: `add`, or `would add` for a dry run.
     fn verb(self, is_dry: bool) -> &'static str {
         match (self, is_dry) {
             (PlanAction::Add, true) => "would add",
@@ -59,7 +59,7 @@ pub(super) fn render_text(rows: &[PlanEntry], is_dry: bool, style: OutputStyle) 
     table(&lines, 0, style)
 }
 
-/// Returns the detail lines of a server, each with whether its spaces must be preserved.
+/// Returns the lines below a server in the import plan, each with whether its spaces must be preserved.
 fn details(row: &PlanEntry) -> Vec<(String, bool)> {
     let mut details = Vec::new();
     details.extend(row.reason.iter().map(|reason| (one_line(reason), false)));
@@ -145,7 +145,7 @@ fn transport(row: &PlanEntry) -> &str {
     imported.map_or("", |imported| if imported.is_stdio { "stdio" } else { transport_name.unwrap_or("http") })
 }
 
-/// Returns the plan as JSON.
+/// Returns the import plan as JSON.
 pub(super) fn render_json(rows: &[PlanEntry], is_dry: bool) -> Value {
     let row = |row: &PlanEntry| {
         let change = |(field, before, after): &(String, String, String)| json!({ "field": field, "before": before, "after": after });

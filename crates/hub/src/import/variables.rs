@@ -56,7 +56,8 @@ pub(super) enum Expansion {
     Resolved(String, bool),
     /// A reference has no value here: the reason, and whether the value is secret.
     Unresolved(String, bool),
-    /// Refers to this environment variable, which no user has confirmed; and whether its name is secret.
+    /// Text that refers to this environment variable, whose import the user has not confirmed; `true` if it looks
+    /// secret.
     Unconfirmed(String, bool),
 }
 

@@ -85,7 +85,7 @@ fn resolve<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> &'a Value {
     }
 }
 
-/// Returns a short name of the type.
+/// Returns a short name of the type that a JSON Schema describes, for display.
 fn type_name(schema: &Value, root: &Value, depth: usize) -> String {
     let schema = resolve(schema, root, depth);
     let Some(depth) = depth.checked_sub(1) else { return "any".into() };

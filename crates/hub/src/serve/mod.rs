@@ -251,7 +251,7 @@ async fn start_guard(paths: &HubPaths) -> Result<ProcessGuard, CliError> {
     started.map_err(|error| CliError::from(error).context("failed to start the process guard"))
 }
 
-/// Returns how the hub starts stdio servers.
+/// Returns the process settings with which the hub starts stdio servers: lineage and supervisor.
 fn processes(guard: &ProcessGuard) -> io::Result<Processes> {
     Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_executable()?) })
 }

@@ -79,7 +79,7 @@ impl Screen {
         PromptGuard(self)
     }
 
-    /// Removes the progress bar.
+    /// Removes the progress bar from the terminal.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         if state.bar.take().is_some() && state.open_prompts == 0 {

@@ -88,8 +88,8 @@ model! {
 }
 
 impl ElicitParams {
-    /// Returns the default values of the form by field name: the initial values for the user, and the values sent for
-    /// unchanged fields.
+    /// Returns the default values of the elicitation form by field name: the initial values for the user, and the
+    /// values sent for unchanged fields.
     pub fn defaults(&self) -> Map<String, Value> {
         let fields = self.requested_schema.iter().flat_map(|schema| &schema.properties);
         fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect()

@@ -45,9 +45,9 @@ model! {
         name: String = "name",
         /// Argument values by name.
         arguments: Option<BTreeMap<String, String>> = "arguments",
-        /// Responses to the input requests of an earlier result.
+        /// Responses to the input requests of an earlier `input_required` result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// Request state of that result, sent back unchanged.
+        /// Request state of the earlier `input_required` result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
         /// Metadata.
         meta: Option<Meta> = "_meta",

@@ -56,9 +56,9 @@ model! {
     pub struct ReadResourceParams {
         /// URI of the resource.
         uri: String = "uri",
-        /// Responses to the input requests of an earlier result.
+        /// Responses to the input requests of an earlier `input_required` result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// Request state of that result, sent back unchanged.
+        /// Request state of the earlier `input_required` result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
         /// Metadata.
         meta: Option<Meta> = "_meta",

@@ -12,7 +12,7 @@ pub trait ResultBody {
     /// Returns the metadata of the result.
     fn meta(&self) -> Option<&Meta>;
 
-    /// Returns the `resultType` in the stateless era.
+    /// Returns the `resultType` that the result has in the stateless era.
     fn result_type(&self) -> &'static str {
         "complete"
     }

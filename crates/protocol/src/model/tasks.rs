@@ -324,7 +324,8 @@ impl RawTask {
         })
     }
 
-    /// Returns the details for the status. Members that belong to another status are ignored.
+    /// Returns the input requests, result or error that belong to the task status. Members that belong to another
+    /// status are ignored.
     fn detail(&mut self) -> Option<TaskDetail> {
         match self.status? {
             TaskStatus::InputRequired => self.input_requests.take().map(TaskDetail::InputRequests),

@@ -49,9 +49,9 @@ model! {
         name: String = "name",
         /// Arguments of the tool.
         arguments: Option<Map<String, Value>> = "arguments",
-        /// Responses to the input requests of an earlier result.
+        /// Responses to the input requests of an earlier `input_required` result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
-        /// Request state of that result, sent back unchanged.
+        /// Request state of the earlier `input_required` result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
         /// Requests that the server runs the call as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,

@@ -181,7 +181,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Returns the next member of a class, or `None` at its end.
+    /// Returns the next member of a character class of a regular expression, or `None` at its end.
     fn class_atom(&mut self) -> Result<Option<Atom>, String> {
         match self.rest.next() {
             None => Err("has an unterminated class".into()),

@@ -52,7 +52,7 @@ pub struct AuthRejection {
 
 /// Authorization scheme of a client. Implemented by [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`].
 pub trait Authorize: Send + Sync + 'static {
-    /// Returns the credentials for this request.
+    /// Returns the headers that authenticate this request, for example `Authorization`.
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials>;
 
     /// Handles the rejection of a request by the server, for example by refreshing a token. Returns whether to resend

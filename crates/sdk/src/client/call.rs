@@ -42,7 +42,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Restarts the timeout on each progress notification, up to `max` in total.
+    /// Restarts the timeout of this call on each progress notification, up to `max` in total.
     pub fn extend_on_progress(mut self, max: Duration) -> Self {
         self.request.options.max_timeout = Some(max);
         self

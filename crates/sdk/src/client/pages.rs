@@ -177,7 +177,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-/// Returns a name for a malformed entry.
+/// Returns a name for a malformed list entry, for error messages.
 fn entry_name(entry: &RawValue, index: usize) -> String {
     let entry: Value = serde_json::from_str(entry.get()).unwrap_or_default();
     let name = ["name", "uri", "uriTemplate"].iter().find_map(|key| entry.get(key)?.as_str());

@@ -52,13 +52,14 @@ impl RevisionCache {
         entries.insert(server_hash(server), revision);
     }
 
-    /// Removes a server from the cache.
+    /// Removes the cached protocol revision of a server.
     pub fn remove(&self, server: &str) {
         lock(&self.0).remove(&server_hash(server));
     }
 }
 
-/// Returns the hash of a server name. It may be persisted, so it must be the same in every build.
+/// Returns the hash of a server name, which is the cache key. It may be persisted, so it must be the same in every
+/// build.
 fn server_hash(server: &str) -> u64 {
     stable_hash(&[server.as_bytes()])
 }

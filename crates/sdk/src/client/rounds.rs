@@ -36,7 +36,7 @@ pub(crate) struct RoundRequest {
     /// The tool, if this is a tool call.
     pub(crate) tool: Option<String>,
     pub(crate) options: RequestOptions,
-    /// Requested TTL of a task in milliseconds, if the call should run as a task.
+    /// Requested TTL of the task in milliseconds, if the call should run as a task.
     pub(crate) ttl: Option<u64>,
 }
 
@@ -186,7 +186,7 @@ fn into_client_error(request: &RoundRequest, error: CallError, has_started: bool
     }
 }
 
-/// Returns the `resultType` of a stateless-era result.
+/// Returns the `resultType` of a stateless-era result; default: `complete`.
 pub(super) fn result_type(text: &str) -> Cow<'static, str> {
     if text.starts_with(r#"{"resultType":"complete""#) {
         return Cow::Borrowed("complete");

@@ -9,7 +9,7 @@ use linchpin_protocol::model::{SetLevelParams, SubscribeParams};
 use super::core::{ClientCore, RequestOptions};
 use crate::lock::lock;
 
-/// Restores the log level and the resource subscriptions.
+/// Sets the log level and resource subscriptions again in a new session.
 pub(super) async fn restore(core: Arc<ClientCore>) {
     let level = *lock(&core.log_level);
     if let Some(level) = level {

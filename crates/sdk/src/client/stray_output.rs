@@ -30,7 +30,8 @@ struct StrayState {
 }
 
 impl StrayOutput {
-    /// Records a stray line. Returns whether it is one of the first, which are logged.
+    /// Records a line of standard output that is not a JSON-RPC message, to quote it if the connection fails. Returns
+    /// whether it is one of the first, which are logged.
     pub(crate) fn record_line(&self, line: &[u8]) -> bool {
         let mut state = lock(&self.state);
         if state.has_message {

@@ -85,7 +85,7 @@ impl TaskHandle {
         to_vec(&TaskParams { task_id: self.id.clone(), meta: None }, self.client.revision())
     }
 
-    /// Returns the status of the task.
+    /// Requests the current status of the task from the server.
     pub async fn get(&self) -> Result<GetTaskResult, ClientError> {
         self.request(Method::GetTask, &self.params(), None).await
     }

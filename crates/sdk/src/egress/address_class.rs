@@ -22,7 +22,7 @@ pub enum AddressClass {
 }
 
 impl AddressClass {
-    /// Returns the class of an address.
+    /// Returns the class of an IP address: public, private, loopback and so on.
     pub fn classify(address: IpAddr) -> AddressClass {
         match address {
             IpAddr::V4(address) => classify_v4(address),

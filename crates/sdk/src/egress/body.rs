@@ -79,7 +79,7 @@ impl ResponseBody {
         body
     }
 
-    /// Returns the next chunk; `None` at the end.
+    /// Returns the next chunk of the response body; `None` at its end.
     pub async fn chunk(&mut self) -> Option<Result<Bytes, EgressError>> {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await?;
@@ -115,7 +115,7 @@ impl ResponseBody {
         EgressError::new(EgressErrorKind::TooLarge, text)
     }
 
-    /// Returns the connection to the pool, if it can be reused.
+    /// Returns the HTTP connection to the pool once the body is read, if it can be reused.
     fn release(&mut self) {
         if let Some(line) = self.connection.take() {
             self.pool.put(&self.key, line);

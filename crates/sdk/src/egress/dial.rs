@@ -122,8 +122,8 @@ impl Dialer {
         outcome
     }
 
-    /// Returns the addresses that may be dialled. They are all of one class: if a name has public and other
-    /// addresses, the others are an attack or a mistake.
+    /// Returns the resolved addresses that the egress policy allows for this target. They are all of one class: if a
+    /// name has public and other addresses, the others are an attack or a mistake.
     fn select_addresses(
         &self,
         target: &Target,

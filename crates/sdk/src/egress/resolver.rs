@@ -7,7 +7,7 @@ use super::BoxFuture;
 
 /// Name resolver. Replaceable for tests and for programs with their own resolver.
 pub trait Resolver: Send + Sync {
-    /// Returns the addresses of a name, best first. It is never called with an address.
+    /// Resolves a host name to its IP addresses, best first. It is never called with an address.
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
 }
 

@@ -145,8 +145,8 @@ impl Target {
         self.key.https || self.key.host.class_by_name() == AddressClass::Loopback
     }
 
-    /// Returns the current source of the URL. For a discovered URL it includes the class at which the configured URL
-    /// was reached.
+    /// Returns whether the URL was configured or discovered, which determines the addresses that it may have. For a
+    /// discovered URL it includes the class at which the configured URL was reached.
     pub fn source(&self) -> UrlSource {
         if self.key.is_configured {
             UrlSource::Configured
@@ -175,12 +175,13 @@ impl Target {
         uri.unwrap_or_else(|_| self.request_uri()) // cannot fail: host and port come from a URL
     }
 
-    /// Returns the class at which the configured URL was reached.
+    /// Returns the address class (public, private, …) at which the configured URL was reached.
     pub(super) fn reached_class(&self) -> Option<AddressClass> {
         self.reached_class.get()
     }
 
-    /// Records a connection. Only configured URLs determine the class.
+    /// Records the address class (public, private, …) of an opened connection. Only configured URLs determine the
+    /// class.
     pub(super) fn record_reached(&self, class: AddressClass) {
         if self.key.is_configured {
             self.reached_class.record(class);
@@ -217,7 +218,7 @@ impl Hash for ConnectionKey {
 }
 
 impl Host {
-    /// Returns the class of a host without resolving it.
+    /// Returns the address class of a host without resolving its name.
     pub(super) fn class_by_name(&self) -> AddressClass {
         let name = match self {
             Host::Address(address) => return AddressClass::classify(*address),

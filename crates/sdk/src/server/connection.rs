@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Returns a connection of the same client that collects the responses of a batch.
+    /// Returns a connection that shares the client state and collects the responses of a JSON-RPC batch.
     pub(super) fn batch_part(&self, batch_outbox: Arc<Outbox>) -> Arc<Self> {
         let part = Self::with_state(self.caller.clone(), self.outbox.clone(), ReplyChannel::Batch);
         Arc::new(Connection { responses: batch_outbox, ..part.with_http_of(self) })
@@ -115,7 +115,7 @@ impl Connection {
         self.caller.name.get_or_init(super::random_id)
     }
 
-    /// Returns the peer that sends requests to the client on the stream of this request.
+    /// Returns the peer that sends server requests to the client on the stream of this request.
     pub(crate) fn peer(&self) -> Peer {
         self.caller.peer().with_outbox(self.outgoing().clone())
     }
@@ -286,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// Responds with `input_required` if the call waits for input, and drives it otherwise.
+    /// Responds with `input_required` if the call waits for input; otherwise returns the future that runs it.
     pub(super) fn pending(
         self: &Arc<Self>,
         id: Id<'static>,
@@ -346,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// Records the code of an error response.
+    /// Records the JSON-RPC code of an error response, from which the HTTP status is derived.
     pub(super) fn record_failure(&self, code: i64) {
         self.failure.store(code, Ordering::Release);
     }

@@ -138,7 +138,7 @@ impl Service {
         Service { parking_enabled: false, ..self.clone() }
     }
 
-    /// Returns the same server without the guard of the parked calls, for use inside a call.
+    /// Returns a handle to the same server that does not hold the guard of parked calls, for use inside a call.
     pub(crate) fn without_parked_guard(&self) -> Service {
         Service { _parked_guard: None, ..self.clone() }
     }
@@ -147,7 +147,7 @@ impl Service {
         self.principal.as_deref()
     }
 
-    /// Returns the identity of the clients, if it is the same for all requests.
+    /// Returns the identity that all clients of this service have, if it was set with `for_identity`.
     pub(crate) fn client_identity(&self) -> Option<&Arc<Identity>> {
         self.client_identity.as_ref()
     }
@@ -268,7 +268,7 @@ impl Service {
         }
     }
 
-    /// Reports a finished request to the hooks.
+    /// Reports method, duration and outcome of a finished request to the registered hooks.
     pub(crate) fn observe(
         &self,
         method: &str,

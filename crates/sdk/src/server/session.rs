@@ -95,7 +95,7 @@ impl Session {
         self.0.log_level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Returns `false` if the client already has the maximum number of subscriptions.
+    /// Subscribes the client to a resource; `false` if it already has the maximum number of subscriptions.
     pub(crate) fn subscribe(&self, uri: String) -> bool {
         let mut subscriptions = lock(&self.0.subscriptions);
         if subscriptions.len() >= MAX_SUBSCRIPTIONS && !subscriptions.contains(&uri) {

@@ -62,7 +62,7 @@ pub(crate) type OnError = Box<dyn Fn(&ErrorReport<'_>) + Send + Sync>;
 pub(crate) type VisibilityFilter = Box<dyn Fn(DefinitionRef<'_>, &Context) -> bool + Send + Sync>;
 
 impl ServerSettings {
-    /// Returns the first hook that wraps handlers and so prevents mounting.
+    /// Returns the first setting that prevents mounting this server in another one, such as layers or hooks.
     pub(crate) fn hook(&self) -> Option<&'static str> {
         let hooks = [
             ("layers", !self.layers.is_empty()),

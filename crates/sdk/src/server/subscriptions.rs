@@ -78,7 +78,8 @@ pub(crate) const fn change_method(kind: ListKind) -> Method {
 }
 
 impl SubscriptionStreams {
-    /// Returns the open streams. The lock is released before sending, because in memory that runs the client.
+    /// Returns the open streams of `subscriptions/listen` requests. The lock is released before sending, because in
+    /// memory that runs the client.
     fn open_streams(&self) -> Vec<Arc<SubscriptionStream>> {
         lock(&self.streams).clone()
     }

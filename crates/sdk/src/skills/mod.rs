@@ -20,7 +20,7 @@ pub(crate) const MAX_FILES: usize = 512;
 /// Maximum size of all files of a skill in bytes, with the same effect.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
-/// Returns the digest of a file in its text form.
+/// Returns the SHA-256 digest of a file in the form `sha256:…`.
 pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}"); // writing to a string cannot fail

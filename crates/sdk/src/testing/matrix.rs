@@ -58,7 +58,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns the revision of the case.
+    /// Returns the protocol revision of the test case.
     pub fn revision(&self) -> Revision {
         self.revision
     }
@@ -68,7 +68,7 @@ impl Case {
         self.transport
     }
 
-    /// Returns the round mode of the case.
+    /// Returns how the test case handles calls that wait for input: parked or replayed.
     pub fn rounds(&self) -> InputMode {
         self.rounds
     }

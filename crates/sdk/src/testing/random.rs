@@ -11,7 +11,7 @@ impl Random {
         Random(seed)
     }
 
-    /// Returns the next number.
+    /// Returns the next pseudo-random number.
     #[expect(clippy::should_implement_trait, reason = "it never ends, so it is not a useful iterator")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);

@@ -138,7 +138,7 @@ impl Script {
         messages
     }
 
-    /// Returns the number of connections so far.
+    /// Returns the number of clients that have connected to the scripted server.
     pub fn connections(&self) -> usize {
         *lock(&self.record.connections)
     }
@@ -160,7 +160,7 @@ impl Script {
         self.record.changed.notify_waiters();
     }
 
-    /// Returns the reaction to a message.
+    /// Returns the scripted reaction to a message of the client.
     pub(super) fn reaction(&self, message: &Value) -> Reaction {
         let Some(method) = message["method"].as_str() else {
             return self.on_response.as_ref().map(|handler| handler(message)).unwrap_or_default();

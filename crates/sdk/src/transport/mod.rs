@@ -29,8 +29,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Opens one connection. It may be called again after that connection has ended.
     fn open(&self, wire: Wire) -> OpenFuture<'_>;
 
-    /// Returns the key for cached knowledge about the server. It must be the same for all connections to the same
-    /// server.
+    /// Returns a name of the server, under which knowledge about it is cached. It must be the same for all connections
+    /// to the same server.
     fn name(&self) -> String;
 }
 

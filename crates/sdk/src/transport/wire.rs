@@ -13,7 +13,7 @@ pub(crate) trait Receiver: Send + Sync {
     fn receive(&self, message: &[u8]) -> bool;
     /// Reports a skipped message that was longer than [`Wire::max_message`].
     fn too_long(&self);
-    /// Reports the end of the connection.
+    /// Called by the transport when the connection has ended, with the reason.
     fn on_closed(&self, reason: &str);
     /// Returns the negotiated protocol revision, once known.
     fn revision(&self) -> Option<Revision> {
@@ -31,21 +31,21 @@ pub(crate) trait Receiver: Send + Sync {
     fn is_waiting(&self, _: &Id<'_>) -> bool {
         false
     }
-    /// Reports that a new session replaced the old one.
+    /// Reports to the client that the transport has replaced a lost session, so that its state is restored.
     fn session_renewed(&self) {}
     /// Pauses the timeouts of all pending requests until the returned guard is dropped.
     fn pause_timeouts(&self) -> Box<dyn Send> {
         Box::new(())
     }
-    /// Registers the per-request part of the transport.
+    /// Registers the interface of a transport that can lose a single request without losing the others.
     fn set_per_request(&self, _: Weak<dyn PerRequestTransport>) {}
 }
 
 /// Extension for transports that send each request separately and can lose one without losing the others. A lost
 /// read-only request is sent once more; tool calls are never repeated.
 pub trait PerRequestTransport: Send + Sync {
-    /// Registers a listed tool. A tool that cannot be called over this transport is skipped; the error is the
-    /// reason.
+    /// Checks that a tool of the server's list can be called over this transport, and prepares its header annotations.
+    /// A tool that cannot be called over this transport is skipped; the error is the reason.
     fn accept_tool(&self, tool: &Tool) -> Result<(), String>;
 }
 

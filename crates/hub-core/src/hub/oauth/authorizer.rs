@@ -22,7 +22,7 @@ pub(super) struct GrantAuthorizer {
     pub(super) slug: String,
     pub(super) sign_in_command: String,
     pub(super) url: String,
-    /// Rejection of the stored grant, as far as this hub knows it.
+    /// Last known rejection of the stored grant, after which requests fail until a user signs in again.
     pub(super) rejection: Mutex<Option<ReauthorizationRequired>>,
 }
 

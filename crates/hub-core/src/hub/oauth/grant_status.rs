@@ -61,9 +61,9 @@ impl AuthTraceEntry {
 /// Status of an OAuth grant as stored: trace, rejection and missing scopes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct GrantStatus {
-    /// Recent trace entries, oldest first.
+    /// Recent OAuth requests for this grant, oldest first, for troubleshooting.
     pub(super) hops: VecDeque<AuthTraceEntry>,
-    /// Rejection of the grant: a user has to sign in again.
+    /// Reason why the server rejected the grant, if a user has to sign in again.
     pub(super) again: Option<ReauthorizationRequired>,
     /// Scopes that the server requires and the grant lacks.
     pub(super) wanted: Vec<String>,

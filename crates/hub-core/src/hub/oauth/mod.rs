@@ -93,8 +93,8 @@ pub struct GrantStatusView {
 }
 
 impl Hub {
-    /// Returns the credential of a subject for a server with OAuth. A missing grant is reported only when the
-    /// credential is used.
+    /// Returns the OAuth credential with which a user or agent connects to a server. A missing grant is reported only
+    /// when the credential is used.
     pub(super) async fn oauth_credential(
         &self,
         actor: Actor,

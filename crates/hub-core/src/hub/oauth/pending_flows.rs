@@ -51,7 +51,7 @@ pub(super) struct PendingSignIn {
     pub(super) progress: SignInStatus,
     /// Why the sync after the sign-in failed.
     pub(super) sync_error: Option<String>,
-    /// Redirect that the callback has to match. Removed when a callback consumes it.
+    /// Redirect of the browser that the OAuth callback has to match. Removed when a callback consumes it.
     pub(super) away: Option<PendingRedirect>,
 }
 

@@ -74,7 +74,7 @@ impl TokenProbe {
         required.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
     }
 
-    /// Returns the error of the rejected token.
+    /// Returns the error with which the server rejected the new token, if it did.
     pub(super) fn rejection(&self) -> Option<AuthError> {
         lock(&self.rejection).clone()
     }

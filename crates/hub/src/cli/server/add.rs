@@ -57,7 +57,8 @@ pub(crate) struct Add {
 }
 
 impl Add {
-    /// Returns the given fields. The configuration file and the API use the same names.
+    /// Returns all server fields given to `linchpin server add` as JSON. The configuration file and the API use the
+    /// same names.
     fn to_json(&self) -> Map<String, Value> {
         let list = |list: &[String]| (!list.is_empty()).then(|| json!(list));
         let (command, args) = self.command.split_first().unzip();

@@ -57,7 +57,8 @@ pub(crate) struct ServerFieldArgs {
 }
 
 impl ServerFieldArgs {
-    /// Returns the given fields. The configuration file and the API use the same names.
+    /// Returns the server fields given as options of `linchpin server add` or `server update` as JSON. The
+    /// configuration file and the API use the same names.
     pub(super) fn to_json(&self) -> Map<String, Value> {
         let authentication = self.auth.as_ref().map(|kind| {
             json_object([
@@ -84,7 +85,7 @@ impl ServerFieldArgs {
     }
 }
 
-/// Returns the members that have a value.
+/// Converts the pairs that have a value into a JSON object.
 pub(super) fn present_members<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

@@ -134,7 +134,8 @@ impl Flow {
         }
     }
 
-    /// Requests authorization once the client is registered.
+    /// Starts the grant of the profile once the client is registered: redirects the user, requests a token or gets an
+    /// assertion.
     fn authorize(&mut self, now: u64) -> Result<FlowAction, AuthError> {
         let profile = self.input.profile.clone();
         match &profile.grant {

@@ -51,7 +51,8 @@ impl ClientAuthMethod {
         .find(|method| method.name() == name)
     }
 
-    /// Returns the first wanted method that the server supports. A server that lists none is assumed to support all.
+    /// Returns the first preferred client authentication method that the authorization server supports. A server that
+    /// lists none is assumed to support all.
     pub(in crate::auth) fn choose(
         preferred: &[ClientAuthMethod],
         server: &ServerMetadata,

@@ -104,7 +104,7 @@ impl FlowRequest {
         self.headers.push((name, value.into()));
     }
 
-    /// Returns the purpose of the request.
+    /// Returns the purpose of the request, such as fetching metadata or a token.
     pub(in crate::auth) fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -125,12 +125,12 @@ impl FlowRequest {
         self.is_configured
     }
 
-    /// Returns the request-specific headers.
+    /// Returns the headers that this request needs in addition to the usual ones.
     pub(in crate::auth) fn headers(&self) -> impl Iterator<Item = (&'static str, &Secret)> {
         self.headers.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns the content type and the body.
+    /// Returns the content type and body of the request.
     pub(in crate::auth) fn body(&self) -> Option<(&'static str, &Secret)> {
         self.body.as_ref().map(|(content_type, body)| (*content_type, body))
     }

@@ -63,7 +63,7 @@ pub(in crate::auth) struct TokenState {
     pub(in crate::auth) unverified_origin: Option<TokenOrigin>,
     /// Number of completed operations on the token.
     pub(in crate::auth) generation: u64,
-    /// Result of the latest operation on the token.
+    /// Result of the latest sign-in, refresh or step-up.
     last_result: Result<(), AuthError>,
     /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.
@@ -120,13 +120,13 @@ impl Account {
         }
     }
 
-    /// Returns the stored token and the number of completed operations.
+    /// Returns the current token record and its generation: the number of completed token operations.
     pub(in crate::auth) fn current(&self) -> (Option<Arc<TokenRecord>>, u64) {
         let live = lock(&self.state);
         (live.record.clone(), live.generation)
     }
 
-    /// Returns the credentials for a request.
+    /// Returns the `Authorization` header, and `DPoP` proof if needed, for a request.
     pub(in crate::auth) fn credentials(
         &self,
         request: Request<'_>,
@@ -269,7 +269,7 @@ impl Account {
         live.generation == generation || (may_ask && needed_user)
     }
 
-    /// Records the response to a request that was sent with the token of `generation`.
+    /// Records the status and `DPoP` nonce of a response to a request that was sent with the token of `generation`.
     pub(in crate::auth) fn on_response(&self, generation: u64, status: u16, nonce: Option<&str>) {
         let mut live = lock(&self.state);
         if let Some(nonce) = nonce {

@@ -54,7 +54,8 @@ impl Account {
         lock(&self.state).unsaved.as_ref().is_some_and(|unsaved| unsaved.stored.as_ref() == stored)
     }
 
-    /// Retries to store the token of `attempt`, unless an operation is running. A token stored by another process wins.
+    /// Makes one attempt to store the token of generation `attempt`, unless a token operation is running. A token
+    /// stored by another process wins.
     async fn retry_save_once(&self, attempt: u64, profile: &OAuthConfig) -> Result<(), AuthError> {
         let _lease = profile.store.lock(&self.key).await?;
         let Ok(_turn) = self.update_lock.try_lock() else { return Ok(()) };
@@ -76,7 +77,8 @@ impl Account {
     }
 }
 
-/// Releases the locks and retries until the token is stored. The next operation on the token takes precedence.
+/// Releases the token locks and retries to store the new token until it succeeds. The next operation on the token takes
+/// precedence.
 pub(in crate::auth) async fn retry_save(
     account: Arc<Account>,
     locks: AccountLocks,

@@ -8,7 +8,7 @@ use super::{AuthFuture, boxed};
 
 /// Redirect handler, which sends a user to the authorization server.
 pub trait RedirectHandler: Send + Sync + 'static {
-    /// Returns the redirect URI. Called just before [`Self::redirect`].
+    /// Returns the redirect URI to send in the next authorization request. Called just before [`Self::redirect`].
     fn redirect_uri(&self) -> AuthFuture<'_, String>;
 
     /// Sends the user to `url`, waits for the redirect, and returns the URL of the redirect unchanged.

@@ -13,7 +13,7 @@ use crate::lock::lock;
 /// Store for tokens, so that users do not have to sign in again. Records are secret and must be encrypted at rest. Keys
 /// name a server and an account; they are not secret.
 pub trait TokenStore: Send + Sync + 'static {
-    /// Returns the record of a key.
+    /// Returns the stored token record of a key, if any.
     fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>>;
 
     /// Stores a record and replaces the previous one. The record must be durable when this returns: a refresh token is

@@ -81,7 +81,7 @@ impl LoadedSkill {
         &self.entry
     }
 
-    /// Returns the name, which need not be unique.
+    /// Returns the name of the skill, which need not be unique.
     pub fn name(&self) -> &str {
         &self.entry.frontmatter.name
     }

@@ -27,7 +27,7 @@ pub enum DirectoryEntry {
 }
 
 impl DirectoryEntry {
-    /// Returns the resource of the entry.
+    /// Returns the resource that describes this file or directory.
     pub fn resource(&self) -> &Resource {
         let (DirectoryEntry::File(resource) | DirectoryEntry::Directory(resource)) = self;
         resource

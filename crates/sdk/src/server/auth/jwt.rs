@@ -132,7 +132,7 @@ fn identity(claims: &Claims) -> ClaimResult<Identity> {
     Ok(claims.iter().fold(identity, |identity, (name, value)| identity.with_claim(name, value.clone())))
 }
 
-/// Returns `scope` (RFC 9068), or `scp`, which some issuers use instead.
+/// Returns the scopes of a token: claim `scope` (RFC 9068), or `scp`, which some issuers use instead.
 fn scopes(claims: &Claims) -> ClaimResult<Vec<&str>> {
     let last_error = || Cow::from("the scopes of the token must be strings");
     match claims.get("scope").or_else(|| claims.get("scp")) {

@@ -199,7 +199,7 @@ impl ProtectedResource {
         &self.metadata_paths
     }
 
-    /// Returns the accepted authentication schemes.
+    /// Returns the accepted HTTP authentication schemes, such as `Bearer` and `DPoP`.
     pub(super) fn schemes(&self) -> &'static [Scheme] {
         match self.dpop {
             None => &[Scheme::Bearer],

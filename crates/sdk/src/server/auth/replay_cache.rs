@@ -41,7 +41,7 @@ impl ReplayCache {
         ReplayCache { generations: Mutex::new(generations), window, max_proofs: MAX_PROOFS }
     }
 
-    /// Records the use of a proof by this key.
+    /// Records that a `DPoP` proof with this key and `jti` was used, and fails if it was used before.
     pub(super) fn record(&self, key: &str, id: &str) -> Result<(), ReplayError> {
         let digest: TokenDigest = token_digest(&format!("{key}.{id}"));
         let mut short = [0; 16];

@@ -59,7 +59,8 @@ impl LiveCatalog {
         lock(&self.clients).insert(address(caller), Arc::downgrade(caller));
     }
 
-    /// Removes a client that is gone. A remaining weak pointer would hold its memory.
+    /// Removes a disconnected client from the list of clients that receive change notifications. A remaining weak
+    /// pointer would hold its memory.
     pub(crate) fn remove_client(&self, caller: &ClientState) {
         let mut callers = lock(&self.clients);
         callers.remove(&address(caller));

@@ -44,7 +44,7 @@ impl CatalogItem {
 
 /// Completed tool, resource, template, prompt or skill.
 pub trait Register {
-    /// Returns the completed item, or the error in its definition.
+    /// Returns the tool, resource or prompt that the attribute macro has defined, or the error in its definition.
     #[doc(hidden)]
     fn register(self) -> Result<CatalogItem>;
 }
@@ -59,7 +59,7 @@ pub trait Register {
             Prompt with `.handler(…)`"
 )]
 pub trait Addable<Form> {
-    /// Returns the completed item, or the error in its definition.
+    /// Returns the completed tool, resource, prompt or skill, or the error in its definition.
     #[doc(hidden)]
     fn into_item(self) -> Result<CatalogItem>;
 }

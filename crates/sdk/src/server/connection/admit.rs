@@ -77,7 +77,7 @@ impl Connection {
         tool.map_or(Ok(()), |tool| check_scopes(self.identity().map(|identity| &**identity), &tool.scopes))
     }
 
-    /// Returns the identity of the sender, if known.
+    /// Returns the authenticated identity of the client on this connection, if known.
     pub(crate) fn identity(&self) -> Option<&Arc<Identity>> {
         self.http_identity().or_else(|| self.service().client_identity())
     }

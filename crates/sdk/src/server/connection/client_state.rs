@@ -29,7 +29,7 @@ pub(crate) struct ClientState {
     pub(super) name: OnceLock<String>,
     pub(super) session: OnceLock<Session>,
     pub(super) streams: SubscriptionStreams,
-    /// Requests in flight, for cancellation.
+    /// Requests that are being handled, by id, so that a notification can cancel them.
     pub(super) in_flight: Mutex<HashMap<Id<'static>, PendingRequest>>,
     /// Number of futures that are being driven.
     pub(super) active: AtomicUsize,

@@ -19,7 +19,7 @@ impl Connection {
         Connection { http: other.http.clone(), ..self }
     }
 
-    /// Returns a connection of the same client for one request.
+    /// Returns a connection for one HTTP request that shares the client state of the session.
     pub(crate) fn request_part(&self, outbox: Arc<Outbox>, http: Arc<Parts>) -> Arc<Self> {
         let part = Self::with_state(self.caller.clone(), outbox, ReplyChannel::Request);
         Arc::new(Connection { http: Some(http), ..part })
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Returns the code of the error response.
+    /// Returns the JSON-RPC code of the error response that was sent, if any.
     pub(crate) fn failure(&self) -> Option<i64> {
         Some(self.failure.load(Ordering::Acquire)).filter(|code| *code != 0)
     }
@@ -107,7 +107,7 @@ impl Connection {
         self.outbox.close();
     }
 
-    /// Returns the revision that the headers name.
+    /// Returns the revision in the `MCP-Protocol-Version` header.
     fn named_revision(&self) -> Option<Revision> {
         let version = self.http.as_ref()?.headers.get(&header_names::PROTOCOL_VERSION)?;
         Revision::find(version.to_str().ok()?)

@@ -18,8 +18,8 @@ pub enum DefinitionRef<'a> {
 }
 
 impl<'a> DefinitionRef<'a> {
-    /// Returns its identifier: the name of a tool or prompt, the URI of a resource or skill, the URI template of a
-    /// template.
+    /// Returns the identifier of the definition: name of a tool or prompt, URI of a resource or skill, URI template of
+    /// a template.
     pub fn name(&self) -> &'a str {
         match self {
             DefinitionRef::Tool(tool) => &tool.name,

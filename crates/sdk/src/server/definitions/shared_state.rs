@@ -41,7 +41,7 @@ impl<T: Send + Sync + 'static> State<T> {
         })
     }
 
-    /// Returns the shared value. This is not a method, so that it hides none of the value's own methods.
+    /// Returns the shared state value. This is not a method, so that it hides none of the value's own methods.
     pub fn into_inner(this: Self) -> Arc<T> {
         this.value
     }

@@ -61,7 +61,7 @@ impl StringArgs {
     }
 }
 
-/// Returns the fields of an object schema.
+/// Returns the properties of an object schema, whose values arrive as strings.
 fn fields(schema: &Value) -> Result<Vec<Field>, String> {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|item| item == name));

@@ -238,7 +238,7 @@ impl Tool {
     }
 }
 
-/// Returns the parameters that clients mirror into headers, or none if a remote tool declares them wrongly.
+/// Returns the tool parameters that clients mirror into headers, or none if a remote tool declares them wrongly.
 #[cfg(feature = "http-server")]
 fn mirror(definition: &model::Tool) -> crate::http::param_headers::ParamHeaders {
     crate::http::param_headers::ParamHeaders::from_schema(&definition.input_schema).unwrap_or_default()

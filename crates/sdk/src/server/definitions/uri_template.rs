@@ -76,7 +76,7 @@ impl UriTemplate {
         Ok(name.to_owned())
     }
 
-    /// Returns the names of all variables.
+    /// Returns the names of all variables of the URI template.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().filter_map(|part| match part {
             Part::Variable { name, .. } => Some(&**name),

@@ -223,7 +223,7 @@ struct BudgetReservation<'a> {
 }
 
 impl BudgetReservation<'_> {
-    /// Reserves more bytes, if afterwards at least as much is left for others as the sender holds.
+    /// Reserves budget for more body bytes, if at least as much stays free for other senders as this sender uses.
     fn reserve(&mut self, source: BodySource<'_>, bytes: usize) -> Result<(), BodyReadError> {
         if self.bytes == 0 {
             self.sender = source.sender();
@@ -355,7 +355,7 @@ async fn discard<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, max_bytes: usize
     }
 }
 
-/// Reads up to `max_bytes` bytes and counts the received bytes in `received`.
+/// Reads a request body of at most `max_bytes` bytes, and counts the received bytes in `received`.
 async fn collect<'a, B>(
     source: BodySource<'_>,
     mut body: Pin<&mut B>,

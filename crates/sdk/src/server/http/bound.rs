@@ -37,7 +37,7 @@ impl BoundEndpoint {
         })
     }
 
-    /// Returns the bound address.
+    /// Returns the socket address that the server is bound to.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }

@@ -168,7 +168,7 @@ impl Endpoint {
         responses::empty(StatusCode::NO_CONTENT)
     }
 
-    /// Returns the service bound to this principal.
+    /// Returns the service for requests of this principal.
     pub(super) fn service_for(&self, principal: Option<&Arc<str>>) -> Service {
         principal
             .map_or_else(|| self.service.clone(), |principal| self.service.for_principal(principal.clone()))

@@ -25,7 +25,7 @@ fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderVa
     Ok(first)
 }
 
-/// Returns the revision that the request names, if any.
+/// Returns the revision that the headers of the request name, if any.
 pub(super) fn named_revision(
     parts: &Parts,
     supported: &[Revision],

@@ -26,11 +26,12 @@ use crate::{Error, Result};
 pub(crate) struct ReplayLog {
     /// Fingerprint of each server request, by its key: a replayed call must send the same requests.
     pub(crate) asked: BTreeMap<String, u64>,
-    /// Responses as JSON, by the keys of the server requests.
+    /// Responses to server requests as JSON, by request key.
     pub(crate) answers: BTreeMap<String, String>,
-    /// Results of steps as JSON, by their names.
+    /// Results of completed steps as JSON, by step name.
     pub(crate) steps: BTreeMap<String, String>,
-    /// Responses that came with the call itself; a server request takes the response of its name.
+    /// Input responses that arrived with a new call, before any server request; each is used for the request of the
+    /// same name.
     #[serde(skip)]
     pub(crate) offered: BTreeMap<String, String>,
     /// Tool that the call ran, if known. Set when the call is replayed.
@@ -71,8 +72,8 @@ struct OpenServerRequest {
 }
 
 impl MailboxState {
-    /// Returns the key of a server request. A replayed call may reach its requests in another order: a request that was
-    /// sent before retains its key.
+    /// Returns the key of a server request that the handler has not named. A replayed call may reach its requests in
+    /// another order: a request that was sent before retains its key.
     fn unnamed_key(&mut self, request: &ServerRequest) -> String {
         let request_fingerprint = fingerprint(request);
         let is_same = |key: &String| {
@@ -85,7 +86,8 @@ impl MailboxState {
         key
     }
 
-    /// Returns the key of a named server request, or `None` if the name cannot be used.
+    /// Returns the key of a server request that the handler has named, or `None` if the name is reserved or already
+    /// used.
     fn named_key(&mut self, name: &str, request: &ServerRequest) -> Option<String> {
         if is_reserved_name(name) || !self.used_keys.insert(name.to_owned()) {
             return None;
@@ -102,7 +104,7 @@ impl MailboxState {
         Some(name.to_owned())
     }
 
-    /// Records a step that ran or was found in the log.
+    /// Records the name of a step that the handler ran, or whose result was in the replay log.
     fn record_step(&mut self, name: &str) {
         self.used_steps.insert(name.to_owned());
         self.tool_has_steps |= !self.tool_has_ended;
@@ -316,7 +318,8 @@ fn malformed_response(key: &str, InvalidValue { path, reason }: InvalidValue) ->
     ProtocolError::invalid(format!("/inputResponses/{key}{path}"), reason)
 }
 
-/// Returns the fingerprint of a server request. It is part of the sealed state, so every build must compute the same.
+/// Returns a hash that identifies a server request when its call is replayed. It is part of the sealed state, so every
+/// build must compute the same.
 fn fingerprint(request: &ServerRequest) -> u64 {
     stable_hash(&[request.method().name().as_bytes(), &to_vec(request, Revision::LATEST)])
 }

@@ -116,7 +116,7 @@ impl Context {
         scope
     }
 
-    /// Returns the request that is being served now.
+    /// Returns the request that the call serves now; a call that waited for input continues with a later one.
     pub(crate) fn current_request(&self) -> CurrentRequest {
         lock(&self.0.current_request).clone()
     }
@@ -179,7 +179,7 @@ impl Context {
         self.0.identity.as_deref()
     }
 
-    /// Returns the registered name of the called definition, once resolved.
+    /// Returns the registered name or URI of the called tool, prompt or resource, once it is resolved.
     pub(crate) fn target(&self) -> Option<&str> {
         self.0.target.get().map(|target| &**target)
     }
@@ -369,7 +369,7 @@ impl Progress {
         Progress { done, total, message }
     }
 
-    /// Returns the amount of work done.
+    /// Returns the amount of work done, as a progress notification reports it.
     pub fn done(&self) -> f64 {
         self.done
     }

@@ -30,7 +30,7 @@ impl Request {
         &self.method
     }
 
-    /// Returns the parameters of the request.
+    /// Returns the parameters of the request as JSON.
     pub fn params(&self) -> Value {
         serde_json::from_str(&self.params).unwrap_or_default()
     }
@@ -50,7 +50,7 @@ impl Request {
         self.params().get(key)?.as_str().map(str::to_owned)
     }
 
-    /// Returns the context of the request.
+    /// Returns the context of the request, which the handler receives, too.
     pub fn context(&self) -> &Context {
         &self.cx
     }
@@ -65,7 +65,7 @@ impl Response {
         Ok(Response(UnencodedResult::Custom(serde_json::value::to_raw_value(value)?)))
     }
 
-    /// Returns the result as JSON of the newest revision.
+    /// Returns the result as JSON, encoded for the newest revision.
     pub fn to_json(&self) -> Value {
         let mut out = Vec::new();
         self.0.encode(linchpin_protocol::Revision::LATEST, b"", &mut out);

@@ -16,7 +16,7 @@ pub(crate) enum UnencodedResult {
     Body(Box<dyn ResultBody + Send>),
     /// Result that is already encoded for the revision.
     Ready(Arc<[u8]>),
-    /// Result of a custom method.
+    /// Result of a custom method, as JSON.
     Custom(Box<RawValue>),
 }
 

@@ -30,11 +30,11 @@ pub struct RequestScope<'a> {
     pub(crate) state: OnceCell<Arc<StateMap>>,
     pub(crate) cancel: OnceCell<Arc<Cancel>>,
     pub(crate) context: OnceCell<Context>,
-    /// Registered name of the called definition, for hooks.
+    /// Name of the called tool or prompt, or URI of the resource, as registered; reported to hooks.
     pub(crate) target: OnceCell<Arc<str>>,
     /// Tool that is called.
     pub(crate) tool: OnceCell<Arc<ToolEntry>>,
-    /// Replay log of a replayed call.
+    /// Replay log with the earlier responses and steps, if this request replays an interrupted call.
     pub(crate) log: Cell<Option<ReplayLog>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> RequestScope<'a> {
         RequestScope::with(connection, id, method, revision, client, meta, meta_text)
     }
 
-    /// Returns the scope of a request that already has a context, for layers.
+    /// Returns the request scope for a layer's request, which already has a context.
     pub(crate) fn from_context(
         cx: &'a Context,
         connection: &'a Arc<Connection>,
@@ -102,7 +102,7 @@ impl<'a> RequestScope<'a> {
         )
     }
 
-    /// Returns the identity of the sender, if known.
+    /// Returns the authenticated identity of the client that sent the request, if known.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         self.connection.identity().map(|identity| &**identity)
     }
@@ -115,13 +115,13 @@ impl<'a> RequestScope<'a> {
         self.context.get_or_init(|| Context::new(self)).clone()
     }
 
-    /// Returns the name of the called definition, if it is registered.
+    /// Returns the name or URI of the called tool, prompt or resource, if it is registered.
     pub(crate) fn target(&self) -> Option<&str> {
         let own_target = self.target.get().map(|target| &**target);
         own_target.or_else(|| self.context.get().and_then(Context::target))
     }
 
-    /// Returns the called tool, once resolved.
+    /// Returns the called tool, once its name is resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.tool.get().or_else(|| self.context.get().and_then(Context::tool))
     }

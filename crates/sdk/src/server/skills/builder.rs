@@ -131,7 +131,7 @@ impl Skill {
         self
     }
 
-    /// Returns a name for error messages, before the real name is known.
+    /// Returns a description of the skill for error messages, before its real name is known.
     fn label(&self) -> String {
         match &self.source {
             Source::Parts { head, .. } => head[0].1.as_str().unwrap_or_default().to_owned(),

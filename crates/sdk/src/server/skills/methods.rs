@@ -137,7 +137,8 @@ fn children(
     children
 }
 
-/// Returns one page of children. The cursor is the name of the last child of the previous page.
+/// Returns one page of the files and folders in a skill folder. The cursor is the name of the last child of the
+/// previous page.
 fn page(
     scope: &RequestScope<'_>,
     children: BTreeMap<String, Resource>,

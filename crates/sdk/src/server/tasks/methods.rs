@@ -50,7 +50,7 @@ impl TaskRegistry {
     }
 }
 
-/// Returns a stored task that does not run here.
+/// Loads a task that does not run in this process from the task store.
 async fn find_stored(service: &Service, id: &str) -> Result<TaskRecord> {
     let record = service.tasks().store.find(id).await?;
     let record = record.filter(|record| record.principal.as_deref() == service.principal());

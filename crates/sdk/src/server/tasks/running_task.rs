@@ -75,7 +75,8 @@ impl RunningTask {
         given_up
     }
 
-    /// Returns the keys of its open input requests; session-era server requests are sent separately and have no key.
+    /// Returns the keys of the task's open input requests; session-era server requests are sent separately and have no
+    /// key.
     fn open_input_keys(&self) -> Option<Vec<String>> {
         let mailbox = self.context.mailbox();
         match self.context.revision().era() {
@@ -184,7 +185,7 @@ pub(super) async fn run(service: Service, running: Arc<RunningTask>, work: Reque
     lock(&service.tasks().running).remove(&running.record().id);
 }
 
-/// Returns `false` if the task was cancelled.
+/// Runs the handler of a task until it ends; `false` if the task was cancelled.
 async fn drive(service: &Service, running: &RunningTask, mut work: RequestFuture) -> bool {
     let (context, mut open_keys) = (&running.context, None);
     let mut cancelled = std::pin::pin!(context.cancellation().cancelled_unobserved());

@@ -48,7 +48,7 @@ pub struct TaskRecord {
 /// Outcome of a task that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskOutcome {
-    /// Result, as JSON of the revision of the request.
+    /// Result as JSON, encoded for the protocol revision of the request.
     Result(String),
     /// Error that the request would have returned without a task.
     Error(ErrorObject),

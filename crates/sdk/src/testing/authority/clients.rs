@@ -54,7 +54,7 @@ pub(super) fn find(state: &AuthorityState, issuer: TestIssuer, id: &str) -> Opti
     Some(RegisteredClient { proof, redirect_uris: strings(&document["redirect_uris"]) })
 }
 
-/// Returns the strings of a list.
+/// Returns the strings in a JSON array.
 pub(super) fn strings(list: &Value) -> Vec<String> {
     let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_owned).collect()

@@ -78,7 +78,7 @@ pub enum KnownClient {
 }
 
 impl KnownClient {
-    /// Returns the `client_id` of the client.
+    /// Returns the `client_id` with which this client is preregistered.
     pub fn id(self) -> &'static str {
         match self {
             KnownClient::Public => "public-client",
@@ -130,7 +130,7 @@ impl Authority {
         self.shared.mcp_url()
     }
 
-    /// Returns the issuer that clients use first.
+    /// Returns the issuer URL of the simulated authorization server that clients use first.
     pub fn issuer(&self) -> String {
         self.shared.issuer(TestIssuer::Tenant)
     }
@@ -167,7 +167,7 @@ impl Authority {
         self.sign("JWT", claims)
     }
 
-    /// Returns a token of a platform about a workload, for the authority.
+    /// Returns a signed token that identifies a workload, to exchange at the simulated authorization server.
     pub fn workload_token(&self) -> Result<String> {
         let claims = json!({ "iss": self.shared.workload(), "sub": "a-program", "aud": self.issuer() });
         self.sign("JWT", claims)
@@ -194,7 +194,7 @@ impl Authority {
         self.shared.key.jwk()
     }
 
-    /// Returns the recorded requests and counters.
+    /// Returns the requests that the simulated servers received, and counters of registrations, tokens and revocations.
     pub fn observations(&self) -> Observations {
         self.shared.lock().observed.clone()
     }
@@ -211,7 +211,7 @@ impl Authority {
         }
     }
 
-    /// Returns the address of one of its servers.
+    /// Returns the socket address of the simulated protected server or authorization server.
     pub fn address(&self, host: AuthorityHost) -> SocketAddr {
         let [resource, authority] = self.shared.addresses;
         if host == AuthorityHost::Resource { resource } else { authority }
@@ -258,7 +258,7 @@ impl Authority {
         self.shared.lock().families.fill(true);
     }
 
-    /// Requires a new nonce from now on.
+    /// Changes the `DPoP` nonce, so that clients have to use a new one.
     pub fn rotate_nonce(&self) {
         self.shared.lock().nonce = random_id();
     }

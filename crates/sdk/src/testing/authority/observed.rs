@@ -35,7 +35,7 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// Returns a header; an empty string if it is missing.
+    /// Returns the value of a request header; an empty string if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl RecordedRequest {
 /// Requests that the test authority received, and counters.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
-    /// Requests, in order of arrival.
+    /// HTTP requests that the simulated servers received, in order of arrival.
     pub requests: Vec<Arc<RecordedRequest>>,
     /// Number of client registrations.
     pub registrations: usize,
@@ -82,7 +82,7 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Returns the requests with a path suffix: `/register`, `/authorize`, `/token`.
+    /// Returns the recorded requests whose path ends with a suffix: `/register`, `/authorize`, `/token`.
     pub fn with_path<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a RecordedRequest> {
         self.requests.iter().map(|request| &**request).filter(move |request| request.path.ends_with(path))
     }

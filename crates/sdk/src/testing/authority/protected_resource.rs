@@ -109,7 +109,7 @@ fn challenge(
     reply
 }
 
-/// Returns the metadata URL of the challenge.
+/// Returns the `resource_metadata` URL of the authentication challenge.
 fn metadata_link(shared: &AuthorityShared, behaviour: &Behaviour) -> Option<String> {
     if behaviour.is_enabled(Misbehavior::ChallengeElsewhere) {
         return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary_url));

@@ -11,7 +11,7 @@ use super::shared::{AuthorityShared, TestIssuer};
 use super::{authorize, idp, metadata, protected_resource, register, revoke, token};
 
 const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
-/// Represents all metadata paths.
+/// Route name that stands for every path of the authorization server metadata.
 const METADATA_ENDPOINT: &str = "metadata";
 
 /// Handles an HTTP request to the test authority; `None` if there must be no response.
@@ -46,7 +46,7 @@ pub(super) async fn route(
     }
 }
 
-/// Returns the issuer and its endpoint for a path.
+/// Returns which simulated issuer serves a path, and the endpoint name within it.
 fn find_endpoint<'a>(shared: &AuthorityShared, host: AuthorityHost, path: &'a str) -> (TestIssuer, &'a str) {
     let is_own_authority = shared.lock().behaviour.is_any_enabled([NoResourceMetadata, NoMetadata]);
     let serves_path = |issuer: &TestIssuer| match issuer {

@@ -95,7 +95,7 @@ pub(super) struct AuthorityShared {
     pub(super) authority: String,
     /// Origin that clients must never connect to.
     pub(super) canary_url: String,
-    /// Real addresses of the servers.
+    /// Socket addresses of the simulated protected server and authorization server.
     pub(super) addresses: [SocketAddr; 2],
     /// Notified when the authority has received a request.
     pub(super) changed: tokio::sync::Notify,
@@ -193,7 +193,7 @@ impl AuthorityState {
         secret
     }
 
-    /// Records a secret.
+    /// Records a secret that was issued or received, so that tests can check that it is not leaked.
     pub(super) fn record_secret(&mut self, secret: Option<&str>) {
         self.secrets.extend(secret.filter(|secret| !secret.is_empty()).map(str::to_owned));
     }

@@ -19,7 +19,7 @@ pub(super) struct IssuedGrant {
     pub(super) refresh: bool,
 }
 
-/// Returns a response that ignores the request, if a misbehaviour requires it.
+/// Returns the token response that an enabled misbehaviour prescribes, whatever the request contains.
 pub(super) fn misbehaving_response(
     state: &mut AuthorityState,
     request: &TokenRequest<'_>,

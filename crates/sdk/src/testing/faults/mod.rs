@@ -91,7 +91,7 @@ impl Faults {
         self
     }
 
-    /// Returns the faults of all messages so far.
+    /// Returns the faults that were injected so far.
     pub fn log(&self) -> Vec<FaultEvent> {
         lock(&self.state).log.clone()
     }

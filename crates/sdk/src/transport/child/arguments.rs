@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
             `Client::command(Command::new(program).args(iterator))`"
 )]
 pub trait Arguments {
-    /// Returns the arguments, in order.
+    /// Returns the command-line arguments in order.
     #[doc(hidden)]
     fn into_arguments(self) -> Vec<OsString>;
 }

@@ -180,7 +180,8 @@ impl IoThread {
         [stdout, stderr, wakeup, exit, stdin_writable]
     }
 
-    /// Returns the poll entry of a descriptor. An absent one is replaced by the wake-up socket without events.
+    /// Returns the `poll(2)` entry of a file descriptor. An absent one is replaced by the wake-up socket without
+    /// events.
     fn poll_fd<'a>(&'a self, descriptor: Option<BorrowedFd<'a>>, flags: PollFlags) -> PollFd<'a> {
         match descriptor {
             Some(descriptor) => PollFd::from_borrowed_fd(descriptor, flags),
@@ -297,7 +298,8 @@ fn receive(shared: &ChildState, hook: Option<&Hook>, line: &[u8]) {
     shared.wire.receive(line);
 }
 
-/// Returns the number of bytes read, 0 at the end, `None` if nothing is available. A failed stream counts as ended.
+/// Reads from a non-blocking stream: the number of bytes, 0 at its end, `None` if nothing is available. A failed stream
+/// counts as ended.
 fn read(stream: &mut impl Read, buffer: &mut [u8]) -> Option<usize> {
     loop {
         match stream.read(buffer) {

@@ -172,7 +172,8 @@ impl Transport for Command {
         })
     }
 
-    /// Returns program, arguments and directory. The environment is omitted, since it may contain secrets.
+    /// Returns program, arguments and directory of the stdio server, for messages. The environment is omitted, since it
+    /// may contain secrets.
     #[expect(
         clippy::unnecessary_debug_formatting,
         reason = "quoted, so that arguments with spaces are unambiguous"

@@ -153,7 +153,7 @@ impl ProcessFinder {
         descriptor.ok()
     }
 
-    /// Returns the number of killed processes.
+    /// Returns the number of processes that this finder has killed.
     pub(super) fn killed_count(&self) -> usize {
         self.killed.len()
     }

@@ -68,7 +68,7 @@ impl ProcessTree {
         state.end.is_some() || !matches!(waitid(WaitId::Pid(self.root), look), Ok(None))
     }
 
-    /// Records the descendants of the child while their parents still exist as evidence.
+    /// Finds the descendants of the child process while their parents still run and link them to the child.
     pub(super) fn record_descendants(&self) {
         let mut state = lock(&self.state);
         if state.end.is_none() && self.control.is_none() {

@@ -74,7 +74,7 @@ impl StdinWriter {
         WriteProgress::Complete
     }
 
-    /// Returns the pipe, if bytes wait for room in it.
+    /// Returns the pipe to the child's standard input, if bytes wait for room in it.
     pub(super) fn blocked_pipe(&self) -> Option<Arc<ChildStdin>> {
         if !self.is_blocked.load(Ordering::Acquire) {
             return None;

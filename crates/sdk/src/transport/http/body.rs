@@ -48,7 +48,7 @@ impl ResponseReader {
         ResponseReader { body, buffered: Bytes::new(), idle_timeout }
     }
 
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes of the response body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ResponseError> {
         if !self.buffered.is_empty() {
             return Ok(Some(std::mem::take(&mut self.buffered)));

@@ -175,7 +175,7 @@ impl HttpConnection {
         }
     }
 
-    /// Reports a line to the diagnostic callback.
+    /// Passes a line about the HTTP connection, with secrets redacted, to the diagnostic callback.
     pub(super) fn report_diagnostic(&self, line: impl FnOnce() -> String) {
         if let Some(callback) = &self.http.on_diagnostic {
             let line = line().replace(['\r', '\n'], " ");

@@ -127,7 +127,7 @@ fn scheme(challenge: &str) -> Option<&str> {
     (!scheme.is_empty() && scheme.len() <= 32 && scheme.bytes().all(token)).then_some(scheme)
 }
 
-/// Returns the start of a text on one line. HTML pages are omitted.
+/// Returns the start of an error response body on one line, for messages. HTML pages are omitted.
 fn excerpt(body: &str) -> String {
     let body = body.trim();
     if body.starts_with('<') {

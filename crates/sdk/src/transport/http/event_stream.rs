@@ -78,7 +78,7 @@ impl ResumeState {
         self.reconnects
     }
 
-    /// Returns the id to resume from, if the stream can be resumed.
+    /// Returns the event id to resume the stream from, if it can be resumed.
     pub(super) fn last_id(&self) -> Option<HeaderValue> {
         HeaderValue::from_bytes(self.last_id.as_ref()?.as_bytes()).ok()
     }

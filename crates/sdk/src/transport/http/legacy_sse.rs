@@ -103,8 +103,8 @@ impl HttpConnection {
         }
     }
 
-    /// Returns the endpoint named by an event. It must have the origin of the stream: a server must not redirect the
-    /// client, with its credentials, to another host.
+    /// Returns the endpoint for messages that the first event of an HTTP+SSE stream names. It must have the origin of
+    /// the stream: a server must not redirect the client, with its credentials, to another host.
     fn endpoint(&self, event: &SseEvent<'_>) -> Result<Target, CallError> {
         if event.event != "endpoint" || event.data.trim().is_empty() {
             return Err(CallError::Malformed("the first event of the stream must be an endpoint".into()));

@@ -219,7 +219,7 @@ impl Transport for HttpTransport {
         Box::pin(self.connect(wire))
     }
 
-    /// Returns the URL without the parts that may be secret.
+    /// Returns the URL of the server for messages, without the parts that may be secret.
     fn name(&self) -> String {
         self.target().map_or_else(|_| "a remote server".to_owned(), |target| target.to_string())
     }

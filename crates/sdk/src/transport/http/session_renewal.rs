@@ -129,7 +129,7 @@ impl Drop for NewSessionGuard {
     }
 }
 
-/// Returns the result of the request, if the message is its response.
+/// Returns the result or error if the message is the response to the request with this id.
 fn parse_result(message: &[u8], id: &Id<'_>) -> Option<Result<String, CallError>> {
     match parse(message, INITIALIZE_LIMITS) {
         Ok(Message::Response { id: Some(response_id), reply }) if response_id == *id => Some(match reply {

@@ -16,7 +16,7 @@ use crate::http::header_names;
 const MIN_SECRET_LEN: usize = 8;
 /// Maximum number of remembered secrets; older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
-/// Replacement for a secret in a text.
+/// Text that replaces a session id in logs and errors.
 const REDACTED_SESSION: &str = "[session]";
 
 /// Which of the two HTTP transports the server uses.
@@ -86,14 +86,14 @@ impl HttpState {
         self.session.as_ref()
     }
 
-    /// Replaces or removes the session.
+    /// Replaces or removes the MCP session id that requests carry.
     pub(super) fn set_session(&mut self, session: Option<HeaderValue>) {
         self.session = session;
         self.generation += 1;
         self.session_headers = None;
     }
 
-    /// Redacts this secret from now on.
+    /// Adds a secret that [`Self::redact`] replaces from now on.
     pub(super) fn add_secret(&mut self, secret: &str) {
         if secret.len() >= MIN_SECRET_LEN && !self.secrets.iter().any(|existing| existing == secret) {
             self.secrets.truncate(MAX_SECRETS - 1);
@@ -101,7 +101,7 @@ impl HttpState {
         }
     }
 
-    /// Redacts the secrets in a text.
+    /// Redacts the session ids and other known secrets in a text.
     pub(super) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.secrets.iter().fold(Cow::Borrowed(text), |text, secret| {
             if text.contains(secret) { Cow::Owned(text.replace(secret, REDACTED_SESSION)) } else { text }
@@ -125,7 +125,7 @@ impl HttpState {
         headers
     }
 
-    /// Returns the headers for the current phase of the connection.
+    /// Returns the headers of a request, before or after the negotiation of the revision.
     pub(super) fn current_headers(&mut self, revision: Option<Revision>) -> HeaderMap {
         match revision {
             Some(revision) => self.headers(revision),

@@ -142,7 +142,7 @@ impl Listener {
         })
     }
 
-    /// Returns the bound address.
+    /// Returns the socket address that the listener is bound to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

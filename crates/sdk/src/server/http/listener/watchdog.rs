@@ -114,8 +114,8 @@ impl ConnectionActivity {
 const SLOW_AFTER_MS: u64 = 1_000;
 
 impl ConnectionActivity {
-    /// Returns since when the connection is idle or slow; `None` if it must not be closed to make room. The longest
-    /// idle is closed first.
+    /// Returns when the connection became idle or slow; `None` if it must not be closed to make room. The longest idle
+    /// is closed first.
     pub(in crate::server::http) fn idle_since(&self) -> Option<u64> {
         let slow = |since| {
             (self.clock.load(Ordering::Relaxed).saturating_sub(since) > SLOW_AFTER_MS).then_some(since)

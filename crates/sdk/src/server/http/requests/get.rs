@@ -92,7 +92,7 @@ fn standalone_stream(endpoint: &Endpoint, session: &HttpSession) -> Arc<SessionS
     session.standalone_stream(make)
 }
 
-/// Resumes a stream after an event; `None` if that is not possible without a gap.
+/// Resumes an SSE stream after the event `number`; `None` if that is not possible without a gap.
 async fn resume(endpoint: &Endpoint, session: &HttpSession, stream: u32, number: u64) -> Option<StreamBody> {
     let quiet = endpoint.options.keep_alive;
     let events = &endpoint.options.events;

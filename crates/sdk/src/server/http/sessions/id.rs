@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
-    /// Returns the bytes, for a store.
+    /// Returns the session key as bytes, for a session store.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

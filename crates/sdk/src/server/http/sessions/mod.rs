@@ -77,7 +77,7 @@ impl HttpSession {
         self.connection.session().is_some_and(|session| session.revision().has(Feature::PrimedStreams))
     }
 
-    /// Returns how the events of its streams are stored.
+    /// Returns the store settings with which the events of the session's streams are saved for resumption.
     pub(super) fn retention(&self, store: &Arc<dyn EventStore>) -> StreamRetention {
         StreamRetention { store: store.clone(), session: self.key, is_primed: self.is_primed() }
     }
@@ -116,7 +116,7 @@ impl HttpSession {
         update_store()
     }
 
-    /// Returns since when the session is idle; `None` while it is in use.
+    /// Returns when the session became idle; `None` while it is in use.
     fn idle_since(&self) -> Option<u64> {
         let is_idle = self.users.load(Ordering::Acquire) & !NOT_IN_IDLE_ORDER == 0;
         is_idle.then(|| self.last_used.load(Ordering::Relaxed))

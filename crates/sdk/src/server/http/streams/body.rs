@@ -174,7 +174,7 @@ impl StreamBody {
         Some(found)
     }
 
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes of the SSE response body; `None` at its end.
     pub(in crate::server::http) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
             if !self.pending.is_empty() {

@@ -78,7 +78,7 @@ impl SessionStream {
         lock(&self.state).done
     }
 
-    /// Returns the number of the last event.
+    /// Returns the number of the last event of the stream.
     pub(super) fn last(&self) -> u64 {
         lock(&self.state).last
     }

@@ -68,7 +68,8 @@ enum ResumeOutcome {
 }
 
 impl Connection {
-    /// Returns the binding of the request state, if the call may request input between two requests.
+    /// Returns the client and request that the request state is bound to, if the call may request input between two
+    /// requests.
     pub(in crate::server) fn binding(
         &self,
         scope: &RequestScope<'_>,
@@ -130,7 +131,7 @@ impl Connection {
         outcome
     }
 
-    /// Returns the response to a request of a call that has finished.
+    /// Caches the response of a finished call, for a repeated request, and returns it.
     pub(in crate::server) fn finish_round(
         &self,
         outcome: RequestOutcome,
@@ -159,7 +160,7 @@ impl Connection {
         RequestOutcome { result: Ok(UnencodedResult::Ready(json.into())), ..outcome }
     }
 
-    /// Resumes a call with the input responses of its client; `Err` if the request carries no state.
+    /// Resumes an `input_required` call with the input responses of its client; `Err` if the request carries no state.
     pub(in crate::server) fn resume(
         self: &Arc<Self>,
         retry: &RetryRequest<'_>,
@@ -384,7 +385,7 @@ pub(crate) fn may_start(scope: &RequestScope<'_>, tool: &ToolEntry) -> bool {
     scope.context.get().is_none_or(|context| context.mailbox().may_start(tool))
 }
 
-/// Returns the outcome of a call that cannot be resumed.
+/// Returns the outcome of a call that cannot be resumed: a failed tool result, or an internal error.
 fn failure_outcome(method: &str, reason: &str) -> RequestOutcome {
     match Method::find(method) {
         Some(Method::CallTool) => RequestOutcome::from(Ok(tool_failure(reason.to_owned()))),

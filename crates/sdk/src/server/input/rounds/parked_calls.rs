@@ -33,7 +33,7 @@ struct ParkedTable {
 struct Slot {
     round: u32,
     call: ParkedState,
-    /// Response of an earlier round trip.
+    /// Response of an earlier round trip, resent if the client repeats its request.
     cached: Option<CachedResponse>,
     changed: Arc<Notify>,
 }
@@ -227,7 +227,7 @@ impl ParkedTable {
         Some(slot)
     }
 
-    /// Returns the call if it is in this round trip.
+    /// Returns the call with this id if it is in the round trip `round`.
     fn find(&mut self, id: u128, round: u32) -> Option<&mut Slot> {
         self.slots.get_mut(&id).filter(|slot| slot.round == round)
     }

@@ -21,7 +21,7 @@ const MAX_LOG_BYTES: usize = 64 << 10;
 /// State of a call between two round trips.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RequestState {
-    /// Request that the state is bound to.
+    /// Client and request (method, name and arguments) that the state is valid for.
     pub(crate) binding: StateBinding,
     /// Expiry in seconds since the Unix epoch.
     pub(crate) expires: u64,
