@@ -36,7 +36,7 @@ impl Actor {
         self.tenant
     }
 
-    /// Returns the subject that acts.
+    /// Returns the subject that acts: a user, an agent or the hub.
     pub fn subject(self) -> Subject {
         self.subject
     }

@@ -36,11 +36,11 @@ pub struct Agent {
     pub id: AgentId,
     /// Display name.
     pub name: String,
-    /// System instructions.
+    /// System instructions for the model of the agent.
     pub instructions: String,
     /// Model, if the hub runs the agent.
     pub model: Option<String>,
-    /// Servers that the agent may use, with the selected part of each.
+    /// Servers that the agent may use, each with the selected tools.
     pub servers: BTreeMap<ServerId, ToolSelection>,
     /// Approval mode.
     pub approval: ApprovalMode,

@@ -17,7 +17,8 @@ pub struct Digest([u8; 32]);
 pub struct DigestBuilder(Sha256);
 
 impl Digest {
-    /// Starts a digest. `purpose` separates domains: digests of different purposes never match.
+    /// Starts the computation of a SHA-256 digest. `purpose` separates domains: digests of different purposes never
+    /// match.
     pub fn of(purpose: &str) -> DigestBuilder {
         DigestBuilder(Sha256::new()).part(purpose)
     }

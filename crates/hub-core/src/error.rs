@@ -10,7 +10,7 @@ use crate::text::shorten;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The input is invalid.
+    /// A field of the request is invalid.
     Invalid,
     /// The caller is not authenticated.
     Unauthenticated,

@@ -99,7 +99,7 @@ impl EventLog {
         self.push(&mut last, Event { number, tenant, kind: kind.into(), body });
     }
 
-    /// Returns whether an event was dropped since the last call.
+    /// Returns whether the event log has dropped an event since the last call of this function.
     pub fn take_overflowed(&self) -> bool {
         self.0.overflowed.swap(false, Ordering::SeqCst)
     }

@@ -28,7 +28,7 @@ macro_rules! ids {
         }
 
         impl $name {
-            /// Returns the time of creation.
+            /// Returns the creation time that the id contains.
             pub fn made(self) -> Option<jiff::Timestamp> {
                 let millis = i64::try_from(self.0 >> 80).ok()?;
                 jiff::Timestamp::from_millisecond(millis).ok()

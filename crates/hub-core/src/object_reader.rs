@@ -44,12 +44,12 @@ impl ObjectReader {
         self.members.remove(name).filter(|value| !value.is_null())
     }
 
-    /// Takes a member of any type.
+    /// Takes a member of any type from the object.
     pub fn value(&mut self, name: &'static str) -> Option<Value> {
         self.take(name)
     }
 
-    /// Takes a string with a maximum length in characters, without NUL characters.
+    /// Takes a string from the object, with a maximum length in characters and without NUL characters.
     pub fn string(&mut self, name: &'static str, max_len: usize) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
@@ -62,7 +62,7 @@ impl ObjectReader {
         }
     }
 
-    /// Takes an integer in a range.
+    /// Takes an integer in a range from the object.
     pub fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let in_range = value.as_u64().filter(|number| range.contains(number));
@@ -70,13 +70,13 @@ impl ObjectReader {
         in_range.map(Some).ok_or_else(|| self.error(name, text()))
     }
 
-    /// Takes the boolean field `name`.
+    /// Takes the boolean member `name` from the object.
     pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>> {
         let Some(value) = self.take(name) else { return Ok(None) };
         value.as_bool().map(Some).ok_or_else(|| self.error(name, "must be true or false"))
     }
 
-    /// Takes the field `name`, an object.
+    /// Takes the member `name`, which must be an object.
     pub fn object(&mut self, name: &'static str) -> Result<Option<ObjectReader>> {
         match self.take(name) {
             None => Ok(None),
@@ -89,7 +89,7 @@ impl ObjectReader {
         }
     }
 
-    /// Takes all members, each of which must be an object.
+    /// Takes all members of the object, each of which must be an object.
     pub fn objects(self) -> Result<Vec<(String, ObjectReader)>> {
         let path = self.path.clone();
         let read = |(name, value): (String, Value)| match value {
@@ -102,7 +102,7 @@ impl ObjectReader {
         self.members.into_iter().map(read).collect()
     }
 
-    /// Takes a list of strings, with a maximum number of strings and of characters in each.
+    /// Takes a list of strings from the object, with a maximum number of strings and of characters in each.
     pub fn strings(&mut self, name: &'static str, max_items: usize, max_len: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
         let in_range =
@@ -114,7 +114,7 @@ impl ObjectReader {
         read.ok_or_else(|| self.error(name, text()))
     }
 
-    /// Takes an object of strings, with a maximum number of members and of characters in each.
+    /// Takes an object of strings from the object, with a maximum number of members and of characters in each.
     pub fn string_map(
         &mut self,
         name: &'static str,

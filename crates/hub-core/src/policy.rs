@@ -64,7 +64,7 @@ impl PolicyReason {
         }
     }
 
-    /// Returns the text for users and models.
+    /// Returns the reason of a policy decision as text for users and models.
     pub fn text(self) -> &'static str {
         match self {
             PolicyReason::OwnCall => "called by a user",

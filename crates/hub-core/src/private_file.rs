@@ -110,7 +110,7 @@ fn check_folder(folder: &Path) -> Result<(), InsecureParent> {
     Ok(())
 }
 
-/// Returns whether the owner is neither this user nor root.
+/// Returns whether the owner of a file is neither this user nor root.
 #[cfg(unix)]
 fn is_owned_by_other(found: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
@@ -146,7 +146,7 @@ impl AtomicFile {
         Ok(AtomicFile { file: options.open(&temp_path)?, temp_path, path: path.to_owned() })
     }
 
-    /// Syncs the file and moves it to its path.
+    /// Syncs the temporary file to disk and moves it to its final path.
     pub fn commit(self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temp_path, &self.path)?;

@@ -35,7 +35,7 @@ pub struct ProcessGuard {
 }
 
 struct GuardPipe {
-    /// Standard input of the guard, which waits until it is closed. `None` when the guard has to stop.
+    /// Standard input of the guard process, which waits until this pipe is closed. `None` when the guard has to stop.
     stdin: Mutex<Option<ChildStdin>>,
     stopped: Condvar,
 }

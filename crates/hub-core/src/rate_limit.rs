@@ -53,7 +53,7 @@ impl TokenBucket {
         TokenBucket { tokens: f64::from(rate.burst), updated: now }
     }
 
-    /// Takes a token, or returns the time to wait for one.
+    /// Takes a token from the bucket, or returns the time to wait for one.
     pub fn take(&mut self, rate: RateLimit, now: Timestamp) -> Result<(), Duration> {
         let per_second = f64::from(rate.per_minute) / 60.0;
         // A time far in the future comes from a wrong clock, and must not block until then.

@@ -21,7 +21,7 @@ impl Default for TaskSet {
 }
 
 impl TaskSet {
-    /// Spawns a task. After the shutdown it is dropped instead.
+    /// Spawns a task that the set tracks, so that shutdown waits for it. After the shutdown it is dropped instead.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(set) = &mut *lock(&self.0) {
             while set.try_join_next().is_some() {} // removes finished tasks

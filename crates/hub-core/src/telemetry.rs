@@ -1,5 +1,6 @@
 //! Tracing target of exported spans. Spans name the called server and the outcome, and contain no arguments and no
 //! results.
 
-/// Target of the exported spans. They cost nothing unless a subscriber enables this target.
+/// `tracing` target of the spans that are exported to OpenTelemetry. They cost nothing unless a subscriber enables this
+/// target.
 pub const TARGET: &str = "linchpin::spans";

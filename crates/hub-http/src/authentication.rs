@@ -122,7 +122,8 @@ impl Caller {
         matches!(&self.proof, CallerCredential::Token(token) if app.hub.is_process_token(token))
     }
 
-    /// Returns whether the credential is still valid. Fails if the store cannot be read.
+    /// Returns whether the caller's session or token is still valid, for open streams. Fails if the store cannot be
+    /// read.
     pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
         let session = match &self.proof {
             CallerCredential::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),

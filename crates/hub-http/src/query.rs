@@ -76,7 +76,7 @@ impl Parameter {
         }
     }
 
-    /// Returns why a value is invalid.
+    /// Returns why the value of a query parameter is invalid, or `None` if it is valid.
     fn invalid_reason(&self, value: &str) -> Option<String> {
         match self.kind {
             ParameterType::Text => {

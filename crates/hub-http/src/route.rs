@@ -157,7 +157,7 @@ impl Route {
         self
     }
 
-    /// Sets the maximum body size in bytes.
+    /// Sets the maximum size of the request body in bytes.
     pub(crate) fn max_body(mut self, max: usize) -> Self {
         self.max_body = max;
         self

@@ -44,7 +44,7 @@ pub(crate) fn build_page<T>(mut items: Vec<T>, limit: usize, name: impl Fn(&T) -
     Page { items, next }
 }
 
-/// Tests whether the database contains any data.
+/// SQL query that returns whether the database contains any data.
 pub(crate) const SELECT_HAS_DATA: &str =
     "SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM calls)
     OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM checkpoints)";

@@ -11,7 +11,7 @@ pub use sqlite::Sqlite;
 /// Durability of a committed batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Survives a crash of the hub process.
+    /// Commits survive a crash of the hub process, but not a power failure.
     #[default]
     Process,
     /// Also survives power loss: each group of batches waits for the disk.

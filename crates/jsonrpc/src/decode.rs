@@ -183,7 +183,7 @@ impl<'de> Decoder<'de> {
         Ok(())
     }
 
-    /// Returns the text of the value at the current position.
+    /// Returns the JSON text of the value at the current position.
     fn raw_value(&mut self) -> Result<&'de str> {
         self.peek()?;
         let mut scan = Scan::new(&self.text[self.at..], Limits::default());

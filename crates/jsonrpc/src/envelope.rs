@@ -41,9 +41,9 @@ pub enum Message<'a> {
 /// Result or error of a response, as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponsePayload<'a> {
-    /// The `result` member.
+    /// Text of the `result` member of the response.
     Result(&'a str),
-    /// The `error` member.
+    /// Text of the `error` member of the response.
     Error(&'a str),
 }
 

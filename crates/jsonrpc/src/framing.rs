@@ -21,7 +21,7 @@ pub enum FramedLine<'a> {
 #[derive(Debug)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Start of the current line.
+    /// Offset of the current line in the buffer.
     start: usize,
     /// Offset up to which the current line has been searched for a newline.
     searched: usize,

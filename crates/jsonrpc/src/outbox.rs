@@ -63,7 +63,8 @@ impl Outbox {
         outbox
     }
 
-    /// Sets the wake callback, unless one is set already. It is called immediately if the queue is not empty.
+    /// Sets the callback that is called when a line is queued, unless one is set already. It is called immediately if
+    /// the queue is not empty.
     pub fn on_send(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
         if !self.is_empty() {
@@ -178,8 +179,8 @@ impl Outbox {
         }
     }
 
-    /// Takes lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while the queue
-    /// is open and empty and no hang-up is requested.
+    /// Takes queued lines like [`Self::take`], for tasks that poll instead of using [`Self::on_send`]. Pending while
+    /// the queue is open and empty and no hang-up is requested.
     pub fn poll_take(&self, output: &mut Vec<u8>, cx: &Context<'_>) -> Poll<TakeOutcome> {
         let mut state = self.state();
         let found = if state.complete || state.closed {

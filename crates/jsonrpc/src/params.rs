@@ -41,7 +41,7 @@ impl<'a> Params<'a> {
         Ok(params)
     }
 
-    /// Returns the whole object as JSON text, or `None` if the message has no `params`.
+    /// Returns the `params` object as JSON text, or `None` if the message has none.
     pub fn text(&self) -> Option<&'a str> {
         self.text
     }

@@ -124,7 +124,8 @@ enum WaiterState {
 }
 
 impl Waiter {
-    /// Stores the response. Returns whether it is the first one, and the waker of the caller.
+    /// Stores the response for the caller that waits for it. Returns whether it is the first one, and the waker of the
+    /// caller.
     fn resolve(&mut self, result: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
         let WaiterState::Pending(waker) = &mut self.state else { return (false, None) };
         let waker = waker.take();
@@ -312,8 +313,8 @@ impl Peer {
         }
     }
 
-    /// Sends a request. Await the returned [`Call`] for the response, or drop it to abandon the request. `params` is
-    /// called with the number of the request, which is also its id.
+    /// Sends a JSON-RPC request and returns a future for its response. Await the returned [`Call`] for the response, or
+    /// drop it to abandon the request. `params` is called with the number of the request, which is also its id.
     pub fn request(
         &self,
         method: &str,
@@ -370,7 +371,7 @@ impl Peer {
         }
     }
 
-    /// Sends a notification.
+    /// Sends a JSON-RPC notification to the peer.
     pub fn notify(&self, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
         self.outbox.send(|out| write::notification(method, out, params));
     }

@@ -33,8 +33,8 @@ fn descend(scan: &mut Scan<'_>, at: usize, path: &mut String) {
     }
 }
 
-/// Skips one value. If `at` is inside it, appends `name` to the path, descends into the value and returns an error,
-/// which ends the search.
+/// Skips one JSON value while searching for the value at a byte offset. If `at` is inside it, appends `name` to the
+/// path, descends into the value and returns an error, which ends the search.
 fn step(
     scan: &mut Scan<'_>,
     at: usize,

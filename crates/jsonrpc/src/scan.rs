@@ -87,7 +87,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips one value and returns its text.
+    /// Skips one JSON value and returns its text.
     pub(crate) fn value(&mut self, depth: u32) -> Result<&'a str> {
         let first = self.peek();
         let start = self.at;
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Skips one object. `member` is called after each key and must skip the value.
+    /// Skips one JSON object. `member` is called after each key and must skip the value.
     pub(crate) fn object(
         &mut self,
         depth: u32,
@@ -165,7 +165,7 @@ impl<'a> Scan<'a> {
         self.elements(depth, |_| ())
     }
 
-    /// Skips one array and calls `element` with the text of each element.
+    /// Skips one JSON array and calls `element` with the text of each element.
     pub(crate) fn elements(&mut self, depth: u32, mut element: impl FnMut(&'a str)) -> Result<()> {
         self.check_depth(depth)?;
         self.at += 1;
@@ -193,7 +193,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Skips one string. The scanner must be at its opening quote.
+    /// Skips one JSON string. The scanner must be at its opening quote.
     pub(crate) fn string(&mut self) -> Result<RawString<'a>> {
         self.at += 1;
         let start = self.at;

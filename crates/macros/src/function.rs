@@ -158,7 +158,7 @@ pub(crate) struct Parameters {
     fields: Vec<TokenStream>,
     /// Types of the parameters marked `#[args]`.
     structs: Vec<Type>,
-    /// Statements that get state from the context.
+    /// Generated statements that get shared state from the context.
     states: Vec<TokenStream>,
     /// Types of the required state, for `Server::build`.
     required: Vec<TokenStream>,

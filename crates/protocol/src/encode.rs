@@ -16,7 +16,7 @@ use crate::version::{Feature, Revision};
 pub struct Encoder<'a> {
     /// Output buffer.
     pub out: &'a mut Vec<u8>,
-    /// Revision to write.
+    /// Revision that messages are encoded for.
     pub revision: Revision,
 }
 
@@ -291,7 +291,7 @@ macro_rules! words {
                 match self { $( $name::$variant => $word ),* }
             }
 
-            /// Returns the value with this string.
+            /// Returns the value that this JSON string stands for.
             pub fn find(word: &str) -> Option<Self> {
                 match word { $( $word => Some($name::$variant), )* _ => None }
             }

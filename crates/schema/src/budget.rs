@@ -28,7 +28,7 @@ impl WorkBudget {
         self.error
     }
 
-    /// Spends work. Returns `false` if less is left.
+    /// Charges steps to the work budget. Returns `false` if less is left.
     pub(crate) fn spend(&mut self, steps: u64) -> bool {
         if let Some(left) = self.steps_left.checked_sub(steps) {
             self.steps_left = left;

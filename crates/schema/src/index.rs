@@ -240,7 +240,8 @@ impl<'a> Index<'a> {
         Ok((value, owner))
     }
 
-    /// Returns the target of a dynamic anchor in every resource. Empty if the reference is not dynamic.
+    /// Returns the target of a `$dynamicRef` in every schema resource that has its dynamic anchor. Empty if the
+    /// reference is not dynamic.
     pub(crate) fn dynamic_targets(&self, reference: &str, initial: &Value, owner: u32) -> Vec<(u32, Id)> {
         let name = uri::decode(reference.split_once('#').map_or("", |(_, name)| name));
         let dynamic_anchor = self.resources[owner as usize].dynamic.get(&*name);

@@ -17,7 +17,7 @@ pub(crate) struct Node {
     pub(crate) types: Types,
     /// Whether `type` is the only assertion.
     pub(crate) type_only: bool,
-    /// Schema resource that the node belongs to.
+    /// Index of the schema resource (`$id`) that the node belongs to.
     pub(crate) resource: u32,
     pub(crate) values: Option<Box<Values>>,
     pub(crate) number: Option<Box<NumberKeywords>>,

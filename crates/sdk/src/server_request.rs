@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(crate) enum ServerRequest {
     /// Elicitation: a form or a URL for the user.
     Elicit(Box<ElicitParams>),
-    /// Sampling: a prompt for the client's model.
+    /// Sampling request: a prompt for the client's model.
     Sample(Box<CreateMessageParams>),
     /// The list of the client's roots.
     Roots,

@@ -37,7 +37,7 @@ pub fn server() -> &'static Server {
 }
 
 impl Server {
-    /// Starts a separate server, for a test that stops it.
+    /// Starts a separate PostgreSQL server, for a test that stops it.
     pub fn start() -> Self {
         static NEXT_TURN: AtomicU32 = AtomicU32::new(0);
         let (programs, owner) = (Installation::find(), ServerUser::find());
@@ -83,12 +83,12 @@ impl Server {
         ServerProcess::start(&self.owner, &self.programs.path("postgres"), &self.folder, self.port)
     }
 
-    /// Stops the server. Its files stay.
+    /// Stops the PostgreSQL server. Its files stay.
     pub fn stop(&self) {
         self.process.lock().unwrap().take().unwrap().stop();
     }
 
-    /// Starts the server again.
+    /// Starts the stopped PostgreSQL server again.
     pub fn restart(&self) {
         *self.process.lock().unwrap() = Some(self.run().unwrap());
     }

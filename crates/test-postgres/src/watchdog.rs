@@ -12,7 +12,8 @@ use crate::installation::ServerUser;
 /// Timeout of the start of a server.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 const READY_MESSAGE: &str = "database system is ready to accept connections";
-/// Stops the server after a line of input, or at the end of the input; in the latter case the files are removed, too.
+/// Shell script that stops the PostgreSQL server after a line of input or at the end of the input, and then also
+/// removes its files.
 const SCRIPT: &str = r#"
 folder=$1; shift
 "$@" </dev/null 2>&1 & server=$!
@@ -27,7 +28,7 @@ wait $server
 pub(crate) struct ServerProcess(Child);
 
 impl ServerProcess {
-    /// Starts the server. On failure returns its output.
+    /// Starts the PostgreSQL server below a shell that stops it when this process ends. On failure returns its output.
     pub(crate) fn start(
         owner: &ServerUser,
         postgres: &Path,
@@ -69,7 +70,7 @@ impl ServerProcess {
         }
     }
 
-    /// Stops the server; its files stay.
+    /// Stops the PostgreSQL server; its files stay.
     pub(crate) fn stop(mut self) {
         self.0.stdin.as_mut().unwrap().write_all(b"stay\n").unwrap();
         self.0.wait().unwrap();

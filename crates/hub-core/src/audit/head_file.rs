@@ -18,7 +18,7 @@ use crate::id::TenantId;
 use crate::platform::Platform;
 use crate::private_file;
 
-/// Size from which the file is rewritten with the last lines only.
+/// Size from which the head file is rewritten with only the last line for each location and tenant.
 const MAX_BYTES: u64 = 256 << 10;
 
 /// File of signed heads, and the location of the store of this hub.
@@ -39,7 +39,7 @@ pub struct SignedHead {
     pub store: String,
     /// Location of that store: the data directory, or the name of the database.
     pub place: String,
-    /// Tenant of the audit.
+    /// Tenant whose audit chain head is signed.
     pub tenant: TenantId,
     /// Number and hash of the last audit entry.
     pub head: ChainHead,
@@ -62,7 +62,7 @@ impl SignedHead {
 }
 
 impl HeadFile {
-    /// Signs the chain head of a tenant.
+    /// Signs the audit chain head of a tenant for the head file.
     pub fn sign(
         &self,
         signer: &AuditSigner,
@@ -122,7 +122,7 @@ impl HeadFile {
         options.open(&self.path)?.write_all(line.as_bytes())
     }
 
-    /// Rewrites the file with the last line for each location and tenant.
+    /// Rewrites the head file with only the last line for each location and tenant.
     fn compact(&self, platform: &dyn Platform) -> io::Result<()> {
         let mut last = BTreeMap::new();
         for (index, line) in self.read_lines()?.into_iter().enumerate() {

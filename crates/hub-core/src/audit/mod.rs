@@ -67,7 +67,7 @@ pub struct StoredAuditEntry {
     pub number: u64,
     /// Time of the action.
     pub at: Timestamp,
-    /// Subject that acted.
+    /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
     /// Action, such as `call.intent`.
     pub action: String,
@@ -178,7 +178,7 @@ pub struct AuditSigner(Ed25519KeyPair);
 /// Checkpoint of an audit chain: a signed chain head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Tenant of the chain.
+    /// Tenant whose audit chain head is signed.
     pub tenant: TenantId,
     /// Number and hash of the last audit entry.
     pub head: ChainHead,
@@ -217,7 +217,7 @@ pub(crate) fn is_signed(public_key: &[u8], text: &[u8], signature: &[u8]) -> boo
 }
 
 impl Checkpoint {
-    /// Returns whether the signature is valid under this public key.
+    /// Returns whether the signature of the checkpoint is valid under this public key.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
         is_signed(public_key, &signing_text(self.tenant, self.head, self.at), &self.signature)
     }
@@ -236,7 +236,8 @@ pub struct ChainVerifier {
 }
 
 impl ChainVerifier {
-    /// Starts before the first entry. The chain must contain the given heads; the caller has verified their signatures.
+    /// Creates a verifier that starts before the first audit entry of a tenant. The chain must contain the given heads;
+    /// the caller has verified their signatures.
     pub fn new(tenant: TenantId, signed: impl IntoIterator<Item = ChainHead>) -> Self {
         let expected = signed.into_iter().filter(|head| head.number > 0).collect();
         ChainVerifier { head: ChainHead::start(tenant), expected }
@@ -248,7 +249,7 @@ impl ChainVerifier {
         self.compare_signed_heads()
     }
 
-    /// Skips entries that are not available. `head` is their signed end.
+    /// Continues after audit entries that are not available. `head` is their signed end.
     pub fn skip_to(&mut self, head: ChainHead) -> Result<(), ChainError> {
         self.head = head;
         self.compare_signed_heads()

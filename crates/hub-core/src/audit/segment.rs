@@ -24,7 +24,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 pub struct Segment {
     /// Number of the segment in its tenant, from 1.
     pub segment: u64,
-    /// Tenant of the entries.
+    /// Tenant of the audit entries in the segment.
     pub tenant: TenantId,
     /// Number of the first entry.
     pub first: u64,
@@ -70,7 +70,8 @@ impl Segment {
         format!("{}{:012}.jsonl", file_prefix(self.tenant, self.first), self.last)
     }
 
-    /// Returns whether the signature is valid under this public key and the numbers are consistent.
+    /// Returns whether the signature of the audit segment is valid under this public key and its numbers are
+    /// consistent.
     pub fn is_signed_by(&self, public_key: &[u8]) -> bool {
         let is_consistent =
             self.first > 0 && self.last >= self.first && self.count == self.last - self.first + 1;
@@ -152,7 +153,7 @@ pub(crate) struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// Starts after this chain head.
+    /// Creates a builder of an audit segment whose entries start after this chain head.
     pub(crate) fn new(start: ChainHead) -> Self {
         SegmentBuilder { start, head: start, text: Vec::new() }
     }
@@ -179,7 +180,7 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    /// Signs the segment. Returns it with the contents of its file.
+    /// Completes and signs the audit segment. Returns it with the contents of its file.
     pub(crate) fn seal(
         mut self,
         signer: &AuditSigner,

@@ -31,7 +31,7 @@ fn is_unreachable(error: &ClientError) -> bool {
 }
 
 impl PooledConnection {
-    /// Returns the tenant and the server of the connection.
+    /// Returns the tenant and the server that the connection belongs to.
     pub(crate) fn upstream(&self) -> (TenantId, ServerId) {
         (self.key.tenant, self.key.server)
     }

@@ -59,7 +59,7 @@ pub struct ConnectionCredential {
     pub id: SecretId,
     /// Version, increased by each change.
     pub version: u64,
-    /// Secret or OAuth grant itself.
+    /// Secret or OAuth grant that authenticates the connection.
     pub proof: AuthMaterial,
 }
 
@@ -100,7 +100,7 @@ pub type OnDenied = Arc<dyn Fn(Actor, ServerId, &Denial<'_>) + Send + Sync>;
 pub struct Processes {
     /// Lineage that all processes carry.
     pub lineage: Option<Lineage>,
-    /// Supervisor program of each process.
+    /// Program that supervises each stdio server and ends its descendants.
     pub supervisor: Option<PathBuf>,
 }
 
@@ -130,7 +130,8 @@ struct Slot {
     status: Mutex<SlotStatus>,
     /// One permit per user of the connection. Closing it waits for all permits.
     users: Arc<Semaphore>,
-    /// Semaphore without permits. It is closed when the connection must end although it is in use.
+    /// Signal that forces the connection to close although it is in use. It is closed when the connection must end
+    /// although it is in use.
     force_close: Semaphore,
 }
 
@@ -393,7 +394,7 @@ impl ConnectionPool {
         (*newest_version == key.version).then_some(()).ok_or_else(server_changed_error)
     }
 
-    /// Sets the status of a slot. A slot that was removed concurrently is ignored.
+    /// Sets the connection status of a slot. A slot that was removed concurrently is ignored.
     fn set_status(&self, key: &ConnectionKey, slot: &Arc<Slot>, status: ConnectionStatus) {
         let slots = lock(&self.slots);
         if slots.get(key).is_some_and(|current| Arc::ptr_eq(current, slot)) {
@@ -401,8 +402,8 @@ impl ConnectionPool {
         }
     }
 
-    /// Sets the status and publishes an event. The caller locks `slots`, so that events are in the order of the
-    /// changes.
+    /// Sets the status of a connection and publishes an event if it has changed. The caller locks `slots`, so that
+    /// events are in the order of the changes.
     fn publish_status(&self, key: &ConnectionKey, slot: &Slot, status: ConnectionStatus) {
         if std::mem::replace(&mut lock(&slot.status).status, status) != status {
             let body = json!({"server": key.server, "subject": key.subject.to_string(), "status": status});

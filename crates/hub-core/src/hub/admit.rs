@@ -50,7 +50,7 @@ pub enum ToolRef {
     Qualified(String),
     /// Upstream name at a server.
     Upstream {
-        /// Server id or slug.
+        /// Id or slug of the server that has the tool.
         server: String,
         /// Upstream name of the tool.
         tool: String,

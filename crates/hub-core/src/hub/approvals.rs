@@ -33,9 +33,9 @@ pub struct ApprovalView {
     /// Approval id.
     #[schemars(with = "String")]
     pub id: ApprovalId,
-    /// The call, with its exact arguments. In lists, those of more than 4 KiB are left out.
+    /// Call to approve, with its exact arguments. In lists, those of more than 4 KiB are left out.
     pub call: CallView,
-    /// Status of the request.
+    /// Status of the approval: open, approved, denied and so on.
     pub decision: ApprovalStatus,
     /// Who decided: `user:` and an id, or `hub`.
     pub decided_by: Option<String>,

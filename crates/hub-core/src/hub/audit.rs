@@ -26,7 +26,7 @@ pub struct AuditView {
     /// Time.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// Subject that acted, or `hub`.
+    /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
     /// Action of the audit entry, such as `call.intent`.
     pub action: String,
@@ -71,7 +71,7 @@ impl Hub {
         verify(&*self.store, actor.tenant(), self.signer.public_key(), &files).await
     }
 
-    /// Signs the chain head if it has moved since the last checkpoint.
+    /// Signs the audit chain head of a tenant if it has moved since the last checkpoint.
     pub(super) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
         let head = self.store.audit_head(tenant).await?;
         let last = self.store.checkpoint(tenant).await?;

@@ -27,7 +27,7 @@ pub(super) struct Heads {
 enum HeadState {
     /// Last head that this process has signed.
     Signed(ChainHead),
-    /// The history does not contain the signed head. The head is not moved.
+    /// The audit chain does not contain the signed head. The head is not moved.
     Diverged,
 }
 
@@ -42,8 +42,8 @@ fn key() -> DocumentKey {
 }
 
 impl Hub {
-    /// Signs the audit of all tenants. Must run before the hub serves requests: from then on, a history without a
-    /// checkpoint or a head has lost entries.
+    /// Signs the audit chain heads of all tenants. Must run before the hub serves requests: from then on, a history
+    /// without a checkpoint or a head has lost entries.
     pub async fn sign_audit(&self) -> Result<()> {
         if self.options.heads.as_ref().is_some_and(|file| file.is_in_data_dir) {
             tracing::warn!(
@@ -57,7 +57,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs the history of all tenants as it is, even if it does not contain the signed head, and records that.
+    /// Signs the current audit chain of all tenants, even if it does not contain the signed head, and records that in
+    /// the audit.
     pub async fn accept_audit(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
             let entry = AuditEntry::new(self.platform.now(), "hub", "audit.accepted");
@@ -74,7 +75,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Signs the history of a tenant as it is.
+    /// Signs the current chain head of a tenant without checking that the chain contains the previous signed head.
     pub(super) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
         let mut heads = self.heads.heads.lock().await;

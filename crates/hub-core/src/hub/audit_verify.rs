@@ -239,7 +239,7 @@ struct VerificationRun<'a> {
     public_key: &'a [u8],
     check: ChainVerifier,
     segments: u64,
-    /// Segments whose files are not available.
+    /// Numbers of the audit segments whose files are not available.
     missing_segments: Vec<u64>,
 }
 

@@ -58,7 +58,7 @@ impl Authenticator {
         }
     }
 
-    /// Takes a place in the queue of hashes, or fails at once.
+    /// Takes a place in the queue for password hashing, or fails at once.
     pub(super) fn enqueue(&self, owner: QueueOwner) -> Result<QueueTicket> {
         self.queue.enqueue(owner)
     }

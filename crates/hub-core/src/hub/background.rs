@@ -80,7 +80,8 @@ impl Hub {
         }
     }
 
-    /// Runs the jobs of one tick. A failure for one tenant affects neither the other tenants nor the other jobs.
+    /// Runs the periodic background jobs of the hub once. A failure for one tenant affects neither the other tenants
+    /// nor the other jobs.
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.start_due_syncs();
         self.resolve_uncertain_starts().await;

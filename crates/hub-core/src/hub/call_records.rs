@@ -31,10 +31,10 @@ pub struct CallView {
     pub id: CallId,
     /// Qualified name of the tool. Absent if the server was removed.
     pub name: Option<String>,
-    /// Server id.
+    /// Id of the server whose tool was called.
     #[schemars(with = "String")]
     pub server_id: ServerId,
-    /// Slug of the server. Absent if it was removed.
+    /// Slug of the server whose tool was called. Absent if it was removed.
     pub server: Option<String>,
     /// Upstream name of the tool.
     pub tool: String,
@@ -50,7 +50,7 @@ pub struct CallView {
     pub asked: Option<Value>,
     /// Result of the tool, if the call has ended with one and it is stored.
     pub result: Option<Value>,
-    /// Text of the result.
+    /// Text form of the result, for display.
     pub summary: Option<String>,
     /// What was left out of the result, and whether a user has edited the arguments.
     pub warning: Option<String>,

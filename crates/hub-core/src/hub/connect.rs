@@ -45,7 +45,8 @@ pub struct ProbeReport {
 }
 
 impl Hub {
-    /// Tests a server configuration without saving it. The form may contain a `secret` beside the server fields.
+    /// Tests the configuration of a new server by connecting to it, without saving it. The form may contain a `secret`
+    /// beside the server fields.
     pub async fn test_draft(&self, actor: Actor, mut form: Value) -> Result<ProbeReport> {
         actor.require_user()?;
         let secret = match form.as_object_mut().and_then(|form| form.remove("secret")) {
@@ -73,7 +74,7 @@ impl Hub {
         self.probe(actor, &server, secret.map(AuthMaterial::Secret).as_ref(), now).await
     }
 
-    /// Tests a server with a separate connection.
+    /// Tests a server by opening a separate connection and listing its tools.
     pub async fn test_server(&self, actor: Actor, name: &str) -> Result<ProbeReport> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;

@@ -24,7 +24,7 @@ const MAX_SECRET_LEN: usize = 16_384;
 const KIND_GRANT: &str = "oauth";
 /// Kind of an OAuth client secret in the vault.
 const KIND_CLIENT_SECRET: &str = "oauth-client";
-/// Separates origin and client in the binding of an OAuth secret.
+/// Text between origin and client in the binding of an OAuth secret.
 const CLIENT_SEPARATOR: &str = " as ";
 
 /// Credential metadata, without the secret.
@@ -72,7 +72,8 @@ impl Hub {
         }
     }
 
-    /// Stores a credential in place of the previous one. It is bound to the current origin of the server.
+    /// Stores the credential of a server, shared or of an agent, in place of the previous one. It is bound to the
+    /// current origin of the server.
     pub async fn set_credential(
         &self,
         actor: Actor,

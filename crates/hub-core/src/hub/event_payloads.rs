@@ -35,7 +35,7 @@ pub(super) fn user(id: UserId) -> NewEvent {
     NewEvent::new("user", json!({ "user": id }))
 }
 
-/// Sessions of a user have ended: open streams check whether theirs is one of them.
+/// Creates the event that sessions of a user have ended: open streams check whether theirs is one of them.
 pub(super) fn sessions(user: UserId) -> NewEvent {
     NewEvent::new(SESSION_EVENT, json!({ "user": user }))
 }

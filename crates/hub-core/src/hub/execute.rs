@@ -201,7 +201,7 @@ impl Hub {
         started_sender
     }
 
-    /// Sends the call, once, with the credentials of the subject.
+    /// Sends the call to the server, once, with the credentials of the caller.
     async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
         let redactor = match self.redactor_for(actor, &plan.server).await {
             Ok(redactor) => redactor,

@@ -111,8 +111,8 @@ impl HashQueue {
         HashQueue { permits: Arc::new(Semaphore::new(MAX_RUNNING)), state: Arc::default() }
     }
 
-    /// Takes a place, or fails at once. If the queue is full, a source without a place takes over a waiting place of
-    /// the source that has the most.
+    /// Takes a place in the queue for password hashing, or fails at once. If the queue is full, a source without a
+    /// place takes over a waiting place of the source that has the most.
     pub(super) fn enqueue(&self, owner: QueueOwner) -> Result<QueueTicket> {
         let mut state = lock(&self.state);
         let all = state.count(|other| other.is_source() == owner.is_source());
@@ -131,8 +131,8 @@ impl HashQueue {
         Ok(QueueTicket { state: self.state.clone(), number, evicted })
     }
 
-    /// Runs the work on a blocking thread, in order of arrival. Work that has started finishes and holds its place,
-    /// even if the caller is dropped.
+    /// Runs password hashing on a blocking thread, in order of arrival. Work that has started finishes and holds its
+    /// place, even if the caller is dropped.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         ticket: QueueTicket,

@@ -34,7 +34,7 @@ impl Attempts {
     }
 }
 
-/// Returns the time since `last`. A clock that was set back counts as no time.
+/// Returns the time from `last` to `now`. A clock that was set back counts as no time.
 fn elapsed_since(last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(last)).unwrap_or_default()
 }

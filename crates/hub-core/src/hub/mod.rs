@@ -282,7 +282,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Rotates the root key, and with `data` the tenant keys as well. Finishes even if the caller is dropped.
+    /// Rotates the root key of the hub, and with `data` also the tenant keys, which encrypt secrets. Finishes even if
+    /// the caller is dropped.
     pub async fn rotate_keys(self: &Arc<Self>, actor: Actor, data: bool) -> Result<RotationSummary> {
         actor.require_user()?;
         if actor.tenant() != LOCAL {

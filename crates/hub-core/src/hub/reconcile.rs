@@ -207,7 +207,7 @@ impl Hub {
         }
     }
 
-    /// Sets the program of a stdio server. Returns the previous one.
+    /// Sets or removes the configured program of a stdio server, which is in memory only. Returns the previous one.
     pub(super) fn set_program(
         &self,
         tenant: TenantId,

@@ -65,8 +65,8 @@ impl RepeatedEvent for AuditRejection {
         self.tenant
     }
 
-    /// Returns whether both have the same subject. Each subject has its own share of the audit, so that none hides the
-    /// rejections of others.
+    /// Returns whether two rejections have the same subject and so count against the same share of the audit. Each
+    /// subject has its own share of the audit, so that none hides the rejections of others.
     fn has_same_share(&self, other: &Self) -> bool {
         (self.tenant, &self.entry.actor) == (other.tenant, &other.entry.actor)
     }

@@ -157,8 +157,8 @@ impl Hub {
         Ok(server)
     }
 
-    /// Sends a read-only request. Retries transient failures after a backoff, up to the configured attempts of the
-    /// server.
+    /// Sends a read-only request, such as `resources/read`, to a server. Retries transient failures after a backoff, up
+    /// to the configured attempts of the server.
     async fn send_read<T, F: Future<Output = Result<T, ClientError>>>(
         &self,
         actor: Actor,

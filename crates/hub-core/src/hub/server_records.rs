@@ -47,7 +47,7 @@ pub(super) struct ServerContact {
     pub(super) of: u64,
     /// Number of tools.
     pub(super) tools: usize,
-    /// Skipped tools of the last sync. Absent in records of older versions.
+    /// Tools that the last sync has skipped. Absent in records of older versions.
     #[serde(default)]
     pub(super) left_out: Vec<SkippedTool>,
 }

@@ -15,10 +15,10 @@ use crate::tool::SkippedTool;
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the REST API")]
 pub struct ServerView {
-    /// Server id.
+    /// Id of the server.
     #[schemars(with = "String")]
     pub id: ServerId,
-    /// Slug. It cannot be changed.
+    /// Slug of the server: its unique short name in commands and tool names. It cannot be changed.
     pub slug: String,
     /// Display name.
     pub name: String,
@@ -60,7 +60,7 @@ pub struct ServerView {
     pub enabled: bool,
     /// Whether arguments and results of its calls are stored.
     pub keep_history: bool,
-    /// Status of its connections, or `disabled`.
+    /// Status of the connections to the server, or `disabled`.
     pub status: ConnectionStatus,
     /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
     pub error: Option<String>,

@@ -167,7 +167,7 @@ impl Hub {
         Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_tries", text).with_retry_after(wait))
     }
 
-    /// Starts a session, together with the changes that permit it.
+    /// Creates a browser session for a user, together with the changes that permit it.
     pub(super) async fn start_session(
         &self,
         tenant: TenantId,

@@ -70,7 +70,8 @@ impl SyncLocks {
 }
 
 impl Hub {
-    /// Syncs the tools of a server now. With an agent, lists them with the credentials of that agent.
+    /// Updates the stored tools of a server from its tool list now. With an agent, lists them with the credentials of
+    /// that agent.
     pub async fn sync_server(&self, actor: Actor, name: &str, agent: Option<AgentId>) -> Result<SyncReport> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;
@@ -89,7 +90,7 @@ impl Hub {
         self.sync_queue.add((tenant, server));
     }
 
-    /// Syncs the tools of a server and records the error if it fails.
+    /// Lists the tools of a server and stores them, or records the error.
     pub(super) async fn sync(
         &self,
         actor: Actor,

@@ -37,7 +37,8 @@ impl SyncQueue {
         self.wakeup.notify_one();
     }
 
-    /// Starts the syncs that are due. The others stay queued until the next call.
+    /// Marks the queued syncs that are due as started and returns a ticket for each. The others stay queued until the
+    /// next call.
     pub(super) fn start_due(self: &Arc<Self>) -> Vec<SyncTicket> {
         self.take_ready().into_iter().map(|key| SyncTicket { queue: self.clone(), key }).collect()
     }

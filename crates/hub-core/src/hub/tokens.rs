@@ -163,7 +163,8 @@ impl Hub {
             .await
     }
 
-    /// Returns the token of the local user for this process. It is not stored and is valid until the process ends.
+    /// Returns the API token of the local user that is valid for this process only. It is not stored and is valid until
+    /// the process ends.
     pub fn process_token(&self) -> Secret {
         self.authenticator.process.secret.clone()
     }

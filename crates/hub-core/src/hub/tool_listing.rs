@@ -85,7 +85,7 @@ impl ToolListing {
         }
     }
 
-    /// Returns why a tool cannot be used.
+    /// Returns why the hub skips a listed tool, or `None` if it can be used.
     fn skip_reason(&self, name: &str, size: usize, redactor: &Redactor) -> Option<String> {
         if name.chars().count() > MAX_TOOL_NAME_LEN {
             return Some(format!("its name has more than {MAX_TOOL_NAME_LEN} characters"));

@@ -59,7 +59,7 @@ pub struct ToolView {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {
-    /// Server id or slug.
+    /// Lists only tools of this server, given by id or slug.
     pub server: Option<String>,
     /// Trust state.
     pub state: Option<TrustState>,
@@ -351,7 +351,7 @@ fn tool_not_found(name: &str) -> Error {
     Error::not_found("tool", shorten(name))
 }
 
-/// Splits a qualified name into slug and rest.
+/// Splits the qualified name of a tool into server slug and rest.
 fn split_name(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("mcp_")?.split_once("__")
 }

@@ -33,7 +33,7 @@ pub(crate) struct Redactor {
     patterns: Vec<Zeroizing<String>>,
     /// OAuth tokens, which change while the connection is open.
     tokens: Option<Arc<IssuedTokens>>,
-    /// Secrets of the hub itself.
+    /// Keys and tokens of the hub itself, which are redacted in every text.
     hub_secrets: Option<Arc<HubSecrets>>,
 }
 

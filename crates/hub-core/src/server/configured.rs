@@ -22,7 +22,7 @@ const MAX_VARIABLE_NAME_LEN: usize = 128;
 pub struct ConfiguredServer {
     /// Slug of the server.
     pub slug: Slug,
-    /// Settings of the server.
+    /// Settings of the server in the configuration file.
     pub settings: ServerSettings,
     /// Transport to the server.
     pub transport: Transport,

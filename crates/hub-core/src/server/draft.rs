@@ -36,7 +36,7 @@ const MSG_STORE_SECRET: &str = "and store the secret with `linchpin server crede
 pub struct ServerDraft {
     /// Slug that the user requested for the server, if any. Default: derived from the name.
     pub slug: Option<Slug>,
-    /// Settings of the server.
+    /// Settings of the new server.
     pub settings: ServerSettings,
     /// Transport: Streamable HTTP or HTTP+SSE.
     pub transport: Transport,

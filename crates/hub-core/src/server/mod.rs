@@ -30,9 +30,9 @@ pub use draft::{ServerDraft, TIMEOUT_RANGE_MS};
 pub struct Server {
     /// Id of the server.
     pub id: ServerId,
-    /// Slug, which is immutable.
+    /// Slug of the server, which is immutable.
     pub slug: Slug,
-    /// Settings, which can be changed.
+    /// Settings of the server, which users can change.
     pub settings: ServerSettings,
     /// Transport to the server.
     pub transport: Transport,
@@ -84,7 +84,7 @@ pub struct ServerSettings {
 pub enum Transport {
     /// Process on this machine, over standard input and output.
     Stdio(ProgramSpec),
-    /// Streamable HTTP.
+    /// Remote server over Streamable HTTP.
     Http(RemoteEndpoint),
     /// HTTP+SSE, the predecessor of Streamable HTTP.
     Sse(RemoteEndpoint),
@@ -147,7 +147,7 @@ pub enum Authentication {
         /// one, is the credential of the server.
         #[serde(default)]
         client_id: Option<String>,
-        /// Scopes to request. Default: the scopes that the server names.
+        /// OAuth scopes to request for this server. Default: the scopes that the server names.
         #[serde(default)]
         scopes: Vec<String>,
         /// Issuer of the authorization server at which the hub is registered.

@@ -33,7 +33,7 @@ pub enum StoreChange {
         /// Id of their parent.
         parent: String,
     },
-    /// Takes a token from a rate limit. If there is none, the error contains the time to wait.
+    /// Takes a token from the bucket of a rate limit. If there is none, the error contains the time to wait.
     ConsumeRate {
         /// Name of the token bucket.
         bucket: String,
@@ -55,7 +55,7 @@ pub enum StoreChange {
     StartCall {
         /// Call to mark as running.
         call: CallId,
-        /// Start time.
+        /// Time at which the call starts.
         at: Timestamp,
     },
     /// Finishes a pending or running call.
@@ -82,7 +82,7 @@ pub enum StoreChange {
         approval: ApprovalId,
         /// Decision: approved, denied, expired or withdrawn.
         decision: ApprovalStatus,
-        /// Subject that decided.
+        /// Subject that approved or denied the call.
         decided_by: String,
         /// Time of the decision.
         at: Timestamp,

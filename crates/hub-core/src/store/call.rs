@@ -58,7 +58,7 @@ impl CallStatus {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Returns whether the status is final.
+    /// Returns whether the call status is final.
     pub fn is_final(self) -> bool {
         !matches!(self, CallStatus::Pending | CallStatus::Running)
     }
@@ -69,11 +69,11 @@ impl CallStatus {
 pub struct CallRecord {
     /// Id of the call.
     pub id: CallId,
-    /// Server that is called.
+    /// Id of the server whose tool is called.
     pub server: ServerId,
     /// Upstream name of the tool.
     pub tool: String,
-    /// Subject of the caller.
+    /// Caller: `user:ID` or `agent:ID`.
     pub subject: String,
     /// Status of the call.
     pub status: CallStatus,

@@ -11,7 +11,7 @@ use crate::error::{self, Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DocumentKind {
-    /// Server. Its name is its slug.
+    /// Configuration of an MCP server. Its name is its slug.
     Server,
     /// Tool record. Its parent is the server.
     Tool,
@@ -60,7 +60,7 @@ impl DocumentKind {
         DocumentKind::StoreId,
     ];
 
-    /// Returns whether hubs cache such documents: every call reads them.
+    /// Returns whether hubs cache documents of this kind, which every call reads.
     pub fn is_cached(self) -> bool {
         matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent)
     }
@@ -123,7 +123,7 @@ pub struct Document {
 /// Document with its version, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredDocument {
-    /// The document itself.
+    /// Document, without its version.
     pub document: Document,
     /// Version, from 1, increased by each change.
     pub version: u64,
@@ -142,14 +142,14 @@ impl Document {
         Ok(Document { key, name: None, parent: None, body })
     }
 
-    /// Sets the name of the document.
+    /// Sets the name of the document, by which it can be found instead of its id.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the parent of the document.
+    /// Sets the parent of the document, such as the server of a tool.
     #[must_use]
     pub fn with_parent(mut self, parent: impl std::fmt::Display) -> Self {
         self.parent = Some(parent.to_string());

@@ -9,7 +9,7 @@ use crate::id::TenantId;
 /// Record of a store snapshot, with its tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotItem {
-    /// Tenant of the record.
+    /// Tenant that the record belongs to.
     pub tenant: TenantId,
     /// The record itself.
     pub what: SnapshotValue,

@@ -14,7 +14,7 @@ use crate::text::first_line;
 /// Tool record of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
-    /// Server that lists the tool.
+    /// Id of the server that lists the tool.
     pub server: ServerId,
     /// Upstream name.
     pub name: String,

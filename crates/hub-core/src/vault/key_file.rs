@@ -68,7 +68,7 @@ pub enum KeyFileError {
 #[derive(Clone)]
 pub struct KeyFile {
     path: PathBuf,
-    /// Seed of the key that signs checkpoints.
+    /// Seed of the key that signs audit checkpoints, chain heads and backups.
     pub audit: Zeroizing<[u8; 32]>,
     /// Root keys, the oldest first; the last one is in use.
     roots: Vec<RootKey>,
@@ -221,7 +221,7 @@ impl KeyFile {
         private_file::write(&self.path, self.text().as_bytes(), platform)
     }
 
-    /// Returns the text of the file.
+    /// Returns the key file as text, with all keys, for writing it.
     pub fn text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(format!("{HEADER}\naudit {}\n", *encode_key(&self.audit)));
         for root in &self.roots {

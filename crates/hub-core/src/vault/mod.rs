@@ -34,7 +34,7 @@ pub struct RootKey {
 /// Tenant key, wrapped with a root key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedTenantKey {
-    /// Tenant of the key.
+    /// Tenant that the key belongs to.
     pub tenant: TenantId,
     /// Number of the key within its tenant.
     pub number: u32,

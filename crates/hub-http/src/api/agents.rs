@@ -23,7 +23,7 @@ pub(crate) const FILTERS: [Parameter; 3] = [
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 struct AgentFields {
-    /// System instructions.
+    /// System instructions for the model of the agent.
     #[schemars(length(max = 100_000))]
     instructions: Option<String>,
     /// Model that the agent uses, if the hub runs it.

@@ -40,7 +40,7 @@ pub(crate) const FILTERS: [Parameter; 6] = [
 pub(crate) struct NewCall {
     /// Qualified name of the tool.
     tool: Option<String>,
-    /// Server id or slug.
+    /// Id or slug of the server whose tool is called, together with `name`; alternative to `tool`.
     server: Option<String>,
     /// Upstream name of the tool.
     name: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
     run_call(&request, tool_ref, arguments).await
 }
 
-/// Takes the arguments from a form; an empty object if they are missing.
+/// Takes the tool arguments from a request body; an empty object if they are missing.
 pub(super) fn take_arguments(form: &mut ObjectReader) -> Value {
     form.value("arguments").unwrap_or_else(|| Map::new().into())
 }

@@ -20,7 +20,7 @@ use crate::response::{json, json_with_status, no_content};
 /// Authenticated caller.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CallerView {
-    /// Subject: `user:ID` or `agent:ID`.
+    /// Subject of the caller: `user:ID` or `agent:ID`.
     subject: String,
     /// The user, if the caller is one.
     user: Option<UserView>,

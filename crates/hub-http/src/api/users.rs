@@ -61,7 +61,8 @@ pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
     Ok(no_content())
 }
 
-/// Sets a password. Ends all sessions and tokens of the user; the browser that makes the change gets a new session.
+/// Sets the password of a user. Ends all sessions and tokens of the user; the browser that makes the change gets a new
+/// session.
 pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let missing = || Error::invalid("password", "must be the new password");

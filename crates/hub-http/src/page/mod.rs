@@ -78,7 +78,7 @@ pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
     }
 }
 
-/// Shows the login form again, with the reason.
+/// Shows the login form again, with the reason why the login failed.
 fn login_failed(problem: Problem) -> Result<Response> {
     let status = problem.status();
     let is_internal_error = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;

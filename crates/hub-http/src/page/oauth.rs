@@ -90,7 +90,8 @@ fn is_sign_in_cookie(name: &str) -> bool {
     name.strip_prefix("__Host-").unwrap_or(name).starts_with(COOKIE_PREFIX)
 }
 
-/// Sets or removes a sign-in cookie. `SameSite=Lax`, because the callback is a navigation from another site.
+/// Sets or removes the cookie that binds a sign-in to the browser. `SameSite=Lax`, because the callback is a navigation
+/// from another site.
 fn set_cookie(response: &mut Response, name: &str, proof: Option<&str>, is_secure: bool) {
     let (value, age, secure) = (
         proof.unwrap_or_default(),

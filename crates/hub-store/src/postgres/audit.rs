@@ -27,7 +27,7 @@ const SELECT_HEADS: &str =
 const SELECT_SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = $1 AND number = $2 AND hash = $3
     AND EXISTS (SELECT 1 FROM audit WHERE tenant = $1 AND number > $2)";
 const DELETE_SEALED: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $2";
-/// The last checkpoint stays, even if it covers a sealed entry.
+/// SQL that deletes the checkpoints of sealed entries, except the last checkpoint.
 const DELETE_CHECKPOINTS: &str = "DELETE FROM checkpoints WHERE tenant = $1 AND number <= $2
     AND number < (SELECT max(number) FROM checkpoints WHERE tenant = $1)";
 

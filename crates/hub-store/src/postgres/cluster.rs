@@ -82,7 +82,7 @@ impl ClusterMember {
         SignedDuration::from_millis(self.clock_offset_ms.load(Ordering::Relaxed))
     }
 
-    /// Sends a heartbeat, and compares the clocks.
+    /// Records in the database that this hub is alive, and compares the database clock with the local clock.
     async fn heartbeat(&self, db: &DbConnection) -> Result<(), StoreFailure> {
         let before = self.platform.now().as_millisecond();
         let found = db.query(UPSERT_HEARTBEAT, &[&self.hub]).await?;

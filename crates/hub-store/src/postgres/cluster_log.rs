@@ -21,7 +21,7 @@ const INSERT_MESSAGES: &str = "INSERT INTO news (number, hub, tenant, kind, body
     SELECT nextval('news_number'), $1, tenant, kind, body
     FROM unnest($2::TEXT[], $3::TEXT[], $4::TEXT[]) WITH ORDINALITY AS all_of (tenant, kind, body, place) ORDER BY place";
 const NOTIFY: &str = "SELECT pg_notify('linchpin_news', '')";
-/// Session setup of a connection that reads the log.
+/// SQL statement with which a connection subscribes to notifications about new messages of the cluster log.
 pub(super) const LISTEN: &str = "LISTEN linchpin_news";
 const SELECT_MESSAGES: &str =
     "SELECT number, hub, tenant, kind, body FROM news WHERE number >= $1 ORDER BY number LIMIT $2";
@@ -104,8 +104,8 @@ pub(super) struct ClusterLogReader {
 }
 
 impl ClusterLogReader {
-    /// Starts as far back as events are retained, for subscribers that resume from another hub. The log is never empty:
-    /// the hub first adds a row of its own.
+    /// Creates a reader of the cluster log that starts as far back as events are retained, for subscribers that resume
+    /// from another hub. The log is never empty: the hub first adds a row of its own.
     pub(super) async fn start(db: &DbConnection, hub: &str, shared: &Cluster) -> Result<Self> {
         db.run("BEGIN").await?;
         db.execute(LOCK_LOG, &[]).await?;

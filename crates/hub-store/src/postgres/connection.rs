@@ -223,7 +223,7 @@ impl DbConnection {
         Ok(self.client.execute(&self.prepare(sql).await?, values).await?)
     }
 
-    /// Runs statements without parameters.
+    /// Runs SQL statements without parameters.
     pub(super) async fn run(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
         self.client.batch_execute(sql).await
     }

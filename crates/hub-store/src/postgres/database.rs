@@ -32,7 +32,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) struct Database {
     write_queue: mpsc::Sender<WriteRequest>,
     readers: Vec<ReconnectingConnection>,
-    /// Round-robin counter of the readers.
+    /// Round-robin counter that selects the database connection for the next read.
     next_reader: AtomicUsize,
     /// Task that executes all writes.
     writer_task: JoinSet<()>,

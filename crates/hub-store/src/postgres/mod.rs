@@ -72,7 +72,7 @@ enum StoreFailure {
 }
 
 impl StoreFailure {
-    /// Returns whether the connection is lost.
+    /// Returns whether the error means that the database connection is lost.
     fn is_connection_lost(&self) -> bool {
         matches!(self, StoreFailure::Database(error) if is_lost(error))
     }

@@ -12,7 +12,7 @@ use crate::common::{SELECT_HAS_DATA, snapshot_incomplete, snapshot_receiver_gone
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
-/// Rows per fetch, and audit entries per insert.
+/// Number of snapshot rows per fetch, and of audit entries per insert.
 const CHUNK_SIZE: usize = 200;
 /// Other connections can read; writers wait.
 const LOCK_TABLES: &str =

@@ -163,7 +163,7 @@ fn commit_uncertain() -> Error {
     Error::new(error::ErrorKind::Unavailable, "store_unavailable", text)
 }
 
-/// Runs the transaction of some batches. A batch that fails is rolled back alone.
+/// Commits several batches in one transaction. A batch that fails is rolled back alone.
 async fn transact(
     db: &DbConnection,
     hub: Option<&str>,

@@ -171,7 +171,8 @@ fn run_reader(db: &Connection, mut reads: mpsc::Receiver<ReadJob>) {
     }
 }
 
-/// Runs the writer thread. After a disk failure the content of the disk is unknown, so later writes fail at once.
+/// Executes write requests on the writer thread, several per transaction, until all senders are gone. After a disk
+/// failure the content of the disk is unknown, so later writes fail at once.
 fn run_writer(
     db: &Connection,
     mut writes: mpsc::Receiver<WriteRequest>,

@@ -93,7 +93,8 @@ fn database_error(error: &rusqlite::Error) -> Error {
     Error::new(error::ErrorKind::Unavailable, code, text)
 }
 
-/// Returns the variant name of an error. The rest of its debug form may contain data of the database.
+/// Returns the variant name of an `SQLite` error, for logs. The rest of its debug form may contain data of the
+/// database.
 fn variant_name(error: &rusqlite::Error) -> String {
     format!("{error:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
 }

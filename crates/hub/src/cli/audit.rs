@@ -133,7 +133,7 @@ pub(super) fn audit_files(paths: &HubPaths, config: &Config) -> AuditFiles {
     AuditFiles { checkpoints, heads: Some(paths.head_file(config)), segments }
 }
 
-/// Signs the current chain head while no hub runs.
+/// Signs the current audit chain heads while no hub runs (`linchpin audit accept`).
 async fn accept(context: &CommandContext) -> Result<(), CliError> {
     if context.hub.is_some() {
         let text = "--hub is not supported: run `linchpin audit accept` on the machine of the hub";

@@ -234,7 +234,7 @@ fn with_file(file: &Path, failure: CliError) -> CliError {
     failure.context(&format!("`{}`", file.display()))
 }
 
-/// Shows the progress on a terminal.
+/// Shows the progress of a backup or restore on a terminal.
 fn show_progress(context: &CommandContext, screen: &Screen, done: u64, total: Option<u64>, label: &str) {
     if screen.style.is_terminal && !context.output.json {
         let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));

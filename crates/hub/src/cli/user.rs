@@ -73,7 +73,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
     Ok(())
 }
 
-/// Sets a password. Asks for the current one only if the hub requires it.
+/// Prompts for a new password of a user and sets it at the hub. Asks for the current one only if the hub requires it.
 async fn set_password(api: &ApiClient, user_arg: &UserArg) -> Result<Value, CliError> {
     let path = user_arg.path(api, "/password").await?;
     let given = secret_input::read_secret(&format!("New password of `{}`", user_arg.user)).await?;

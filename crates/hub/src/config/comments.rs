@@ -35,7 +35,7 @@ fn collect_tables<'a>(table: Option<&'a Table>, tables: &mut Vec<&'a Table>) {
     }
 }
 
-/// Returns the text above an item up to the last empty line.
+/// Returns the comments above an item up to the last empty line, which do not belong to the item.
 fn detached_comments(decor: &Decor) -> String {
     let comments_above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let lines: Vec<_> = comments_above.split_inclusive('\n').collect();

@@ -87,7 +87,7 @@ pub(crate) fn set_demo_enabled(path: &Path, is_enabled: bool) -> Result<(), Conf
     .map(drop)
 }
 
-/// Sets a value and preserves the whitespace and comments around it.
+/// Sets a value in the configuration file and preserves the whitespace and comments around it.
 fn set_value(table: &mut dyn TableLike, key: &str, new: toml_edit::Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

@@ -24,7 +24,7 @@ impl ConfigError {
         ConfigError { field: Some(field.into()), ..self }
     }
 
-    /// Sets the position from a byte range of the text.
+    /// Sets line and column of the error from a byte range of the configuration file.
     pub(crate) fn at_span(self, text: &str, span: Option<Range<usize>>) -> Self {
         let position = span.and_then(|span| text.get(..span.start)).map(|before| {
             let line = before.rsplit('\n').next().unwrap_or_default();

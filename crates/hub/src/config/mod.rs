@@ -41,7 +41,7 @@ const HISTORY_DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 /// Public HTTPS URL of the hub or of its TLS proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicUrl {
-    /// The URL in lower case, without a trailing slash and without port 443.
+    /// Public URL in lower case, without a trailing slash and without port 443.
     pub(crate) url: String,
     /// Host and origin check that accepts this URL.
     pub(crate) guard: OriginGuard,

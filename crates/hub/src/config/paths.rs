@@ -177,7 +177,7 @@ impl HubPaths {
         Ok(Arc::new(Sqlite::open_with(&path, durability.into()).map_err(|error| with_path(&path, error))?))
     }
 
-    /// Returns whether the store exists.
+    /// Returns whether the database of the hub exists.
     pub(crate) fn has_store(&self) -> bool {
         self.database.is_some() || self.database_path().exists()
     }

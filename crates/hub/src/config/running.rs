@@ -59,8 +59,8 @@ impl HubPaths {
         private_file::check_private(&std::fs::metadata(self.running_file()).ok()?).err()
     }
 
-    /// Returns the hub that runs on this directory. The file of a dead hub is ignored, since another process may listen
-    /// on its address now: a running hub holds the lock.
+    /// Returns URL and token of the hub that runs on this data directory, if one does. The file of a dead hub is ignored,
+    /// since another process may listen on its address now: a running hub holds the lock.
     pub(crate) fn running(&self) -> Option<RunningHub> {
         let running = RunningHub::read(&self.running_file())?;
         let file = File::open(self.data().join("hub.lock")).ok()?;

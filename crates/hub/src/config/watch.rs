@@ -59,7 +59,7 @@ impl WatchedConfig {
         self.state().config.clone()
     }
 
-    /// Subscribes to the current problem of the file.
+    /// Subscribes to the current problem of the configuration file.
     pub(crate) fn subscribe_problem(&self) -> watch::Receiver<Option<String>> {
         self.problem_sender.subscribe()
     }

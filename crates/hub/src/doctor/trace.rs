@@ -32,7 +32,7 @@ impl DoctorStep {
         DoctorStep { ok: false, advice, ..Self::passed(name, text) }
     }
 
-    /// Step for a listed tool that cannot be used. It is not a failure, since other tools can.
+    /// Creates the step that reports a listed tool that cannot be used. It is not a failure, since other tools can.
     pub(super) fn skipped_tool(tool: &str, reason: &str) -> Self {
         let text = format!("`{}`: {}", one_line(tool), one_line(reason));
         let advice = "the tool cannot be used until its server lists it correctly".to_owned();

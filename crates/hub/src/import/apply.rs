@@ -104,7 +104,7 @@ async fn write_configured(
     Ok(())
 }
 
-/// Stores secrets in the vault.
+/// Stores the secrets of an imported server in the vault.
 async fn store_secrets(
     api: Option<&ApiClient>,
     slug: &str,

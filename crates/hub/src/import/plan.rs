@@ -84,7 +84,7 @@ impl PlanEntry {
 pub(super) struct ExistingServers<'a> {
     /// Configured servers; `None` if the configuration file is on another machine.
     pub(super) file: Option<Vec<ConfiguredServer>>,
-    /// Servers of the hub; `None` if no hub runs.
+    /// Servers that the running hub manages; `None` if no hub runs.
     pub(super) hub: Option<Vec<Value>>,
     pub(super) api: Option<&'a ApiClient>,
 }

@@ -94,7 +94,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Serves until a termination signal arrives.
+/// Runs the hub (`linchpin serve`) until a termination signal arrives.
 pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bool) -> Result<(), CliError> {
     file_limit::raise_limit();
     // From here on, signals no longer terminate the process by default.
@@ -349,5 +349,5 @@ impl ShutdownSignals {
     }
 }
 
-/// Tenant of the configured servers.
+/// Tenant that the servers of the configuration file belong to.
 const TENANT: linchpin_hub_core::id::TenantId = LOCAL;

@@ -7,9 +7,10 @@ use crate::encode::model;
 
 /// Extension identifiers: the keys of `extensions` in the capabilities of clients and servers.
 pub mod extension {
-    /// Tasks extension. It has no settings.
+    /// Identifier of the tasks extension in capabilities. It has no settings.
     pub const TASKS: &str = "io.modelcontextprotocol/tasks";
-    /// Skills extension. The settings of a server are [`SkillsSettings`](super::super::SkillsSettings).
+    /// Identifier of the skills extension in capabilities. The settings of a server are
+    /// [`SkillsSettings`](super::super::SkillsSettings).
     pub const SKILLS: &str = "io.modelcontextprotocol/skills";
 }
 

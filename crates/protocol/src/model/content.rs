@@ -34,7 +34,7 @@ model! {
     /// Text content.
     #[derive(Default)]
     pub struct TextContent {
-        /// Text.
+        /// Text of the block.
         text: String = "text",
         /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
@@ -112,7 +112,7 @@ pub type ResourceLink = Resource;
 /// a line of text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
-    /// Text.
+    /// Text block.
     Text(TextContent),
     /// Image.
     Image(ImageContent),

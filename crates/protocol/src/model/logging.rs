@@ -30,7 +30,7 @@ words! {
 model! {
     /// Parameters of `notifications/message`.
     pub struct LogParams {
-        /// Severity.
+        /// Severity of the log message.
         level: LogLevel = "level",
         /// Name of the logger.
         logger: Option<String> = "logger",

@@ -20,11 +20,11 @@ pub mod key {
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// Minimum level of log messages for a request.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-    /// Subscription that a notification belongs to.
+    /// Key of the subscription that a notification belongs to, in `_meta`.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// Name and version of the server.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-    /// Task that a message belongs to (core tasks).
+    /// Key of the task that a message belongs to, in `_meta` (core tasks).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// Token that requests progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";

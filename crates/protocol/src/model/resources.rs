@@ -23,7 +23,7 @@ model! {
         mime_type: Option<String> = "mimeType",
         /// Audience, priority and time of the last change.
         annotations: Option<Annotations> = "annotations",
-        /// Size in bytes.
+        /// Size of the resource in bytes.
         size: Option<u64> = "size",
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
@@ -71,7 +71,7 @@ model! {
         uri: String = "uri",
         /// MIME type.
         mime_type: Option<String> = "mimeType",
-        /// Text content.
+        /// Content of the resource, if it is text.
         text: Option<String> = "text",
         /// Binary content in Base64.
         blob: Option<String> = "blob",

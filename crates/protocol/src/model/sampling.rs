@@ -63,7 +63,7 @@ model! {
 
     /// Hint at a model that the server prefers for sampling.
     pub struct ModelHint {
-        /// Substring of a model name.
+        /// Part of a model name that the client should match.
         name: Option<String> = "name",
     }
 
@@ -161,7 +161,7 @@ impl CreateMessageResult {
         }
     }
 
-    /// Returns the text blocks, joined by newlines.
+    /// Returns the text blocks of the generated message, joined by newlines.
     pub fn to_text(&self) -> String {
         let texts = self.content.0.iter().filter_map(Content::as_text);
         texts.collect::<Vec<_>>().join("\n")

@@ -38,7 +38,7 @@ model! {
         uri: String = "uri",
         /// SHA-256 of the bytes: `sha256:` and 64 lowercase hexadecimal digits.
         digest: String = "digest",
-        /// Size in bytes.
+        /// Size of the file in bytes.
         size: u64 = "size",
     }
 

@@ -115,7 +115,7 @@ impl CallToolResult {
         Ok(CallToolResult { content, structured_content, is_error, meta: meta.0 })
     }
 
-    /// Returns the text blocks, joined by newlines.
+    /// Returns the text blocks of the tool result, joined by newlines.
     pub fn to_text(&self) -> String {
         self.content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
     }

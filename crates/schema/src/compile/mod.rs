@@ -166,7 +166,7 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// Returns the target of a subschema that is only a `$ref`.
+    /// Returns the subschema that a chain of subschemas with nothing but a `$ref` leads to.
     fn shortcut(&self, mut id: Id) -> Id {
         for _ in 0..MAX_SHORTCUTS {
             let Subschema { value: Value::Object(members), resource } = self.index.subschemas[id as usize]

@@ -12,7 +12,7 @@ const MAX_CHALLENGES: usize = 32;
 pub struct Challenge {
     /// URL of the protected resource metadata.
     pub resource_metadata: Option<String>,
-    /// Scopes that the operation requires.
+    /// Scopes that the rejected request requires, from the challenge.
     pub scope: Option<Scopes>,
     /// Error code, such as `invalid_token` or `insufficient_scope`.
     pub error: Option<String>,
@@ -57,7 +57,7 @@ impl Challenge {
         }
     }
 
-    /// Returns whether the token lacks scopes.
+    /// Returns whether the challenge says that the token lacks scopes.
     pub(super) fn is_insufficient_scope(&self) -> bool {
         self.error.as_deref() == Some("insufficient_scope")
     }

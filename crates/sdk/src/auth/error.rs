@@ -9,7 +9,7 @@ use crate::jose::JoseError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthErrorKind {
-    /// The configuration is invalid.
+    /// The authorization settings of the client are invalid.
     Setup,
     /// Metadata of the server or the authorization server is missing, invalid or unsafe.
     Metadata,

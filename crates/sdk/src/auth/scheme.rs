@@ -19,11 +19,11 @@ use crate::egress::{Egress, Target};
 pub struct Request<'a> {
     /// `POST`, `GET` or `DELETE`.
     pub method: &'static str,
-    /// The URL of the request.
+    /// URL that the request is sent to.
     pub target: &'a Target,
     /// The server that the client is connected to. It differs from `target` only for HTTP+SSE.
     pub server: &'a Target,
-    /// The egress for additional requests.
+    /// Egress for additional requests, for example to the authorization server.
     pub egress: &'a Egress,
     /// Whether no caller waits for the request, such as the stream for server notifications.
     pub is_background: bool,
@@ -44,9 +44,9 @@ pub struct Credentials {
 pub struct AuthRejection {
     /// 401, or 403 if scopes are missing.
     pub status: u16,
-    /// The challenge of the server.
+    /// Challenge with which the server rejected the request.
     pub challenge: Challenge,
-    /// The [`Credentials::generation`] of the rejected credentials.
+    /// Number of the rejected credentials ([`Credentials::generation`]).
     pub generation: u64,
 }
 

@@ -17,7 +17,7 @@ impl Scopes {
         text.split_ascii_whitespace().collect()
     }
 
-    /// Returns whether the set is empty.
+    /// Returns whether the set of scopes is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -27,17 +27,17 @@ impl Scopes {
         self.0.iter().map(String::as_str)
     }
 
-    /// Returns whether the set contains `scope`.
+    /// Returns whether the set of scopes contains `scope`.
     pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|own_scope| own_scope == scope)
     }
 
-    /// Returns whether the set contains all of `others`.
+    /// Returns whether the set of scopes contains all of `others`.
     pub fn covers(&self, others: &Scopes) -> bool {
         others.iter().all(|scope| self.contains(scope))
     }
 
-    /// Returns the union of both sets.
+    /// Returns the union of two sets of scopes.
     pub(super) fn union(mut self, others: &Scopes) -> Self {
         for scope in others.iter() {
             self.add(scope);
@@ -71,8 +71,9 @@ impl fmt::Display for Scopes {
 /// The scope that yields a refresh token.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Selects the scopes to request. `configured` comes from the client configuration, `challenged` from the challenge,
-/// `supported` from the resource metadata; `before` was requested earlier and is retained.
+/// Selects the scopes to request, from the configuration, the challenge and the metadata. `wanted` comes from the
+/// client configuration, `challenged` from the challenge, `supported` from the resource metadata; `before` was
+/// requested earlier and is retained.
 pub(super) fn select(
     configured: Option<&Scopes>,
     challenged: Option<&Scopes>,

@@ -51,7 +51,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sets the request timeout. Default: 30 s.
+    /// Sets the timeout of all requests to the server. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
@@ -125,7 +125,8 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sets the revision cache. Default: one cache shared by all clients of the process.
+    /// Sets the cache of the protocol revisions that servers support, so that later connections need no probe. Default:
+    /// one cache shared by all clients of the process.
     pub fn revision_cache(mut self, revision_cache: RevisionCache) -> Self {
         self.revision_cache = revision_cache;
         self

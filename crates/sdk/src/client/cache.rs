@@ -76,7 +76,7 @@ impl ResponseCache {
         }
     }
 
-    /// Returns the token for a request that bypasses the cache.
+    /// Returns the token with which the result of a request that bypasses the cache is stored.
     pub(crate) fn bypass(&self, method: Method, params: &[u8]) -> CacheMiss {
         CacheMiss { key: CacheKey { method, params: params.into() }, generation: lock(&self.0).generation }
     }

@@ -36,7 +36,7 @@ impl<T> Call<T> {
         Call { client, request, params, result: PhantomData }
     }
 
-    /// Sets the timeout, instead of the client's.
+    /// Sets the timeout of this request, instead of the client's.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.options.timeout = Some(timeout);
         self

@@ -59,9 +59,9 @@ pub(crate) struct ClientCore {
     pub(crate) cache: ResponseCache,
     /// The transport, if it sends each request separately.
     pub(crate) per_request: OnceLock<Weak<dyn PerRequestTransport>>,
-    /// State to restore in a new session: the log level, and the subscribed resources with their subscription
-    /// counts.
+    /// Log level to restore in a new session.
     pub(crate) log_level: Mutex<Option<LogLevel>>,
+    /// Subscribed resources to restore in a new session, with their subscription counts.
     pub(crate) subscriptions: Mutex<BTreeMap<String, usize>>,
     /// Progress callbacks, by request number.
     pub(crate) progress_hooks: Mutex<HashMap<i64, ProgressHook>>,
@@ -131,13 +131,13 @@ impl ClientCore {
         }
     }
 
-    /// Sends a notification. It needs no metadata in the stateless era.
+    /// Sends a notification to the server. It needs no metadata in the stateless era.
     pub(crate) fn notify(&self, method: &str, params: &dyn Encode) {
         let revision = self.revision();
         self.peer.notify(method, |out| params.encode(&mut Encoder { out, revision }));
     }
 
-    /// Returns the transport if it sends each request separately.
+    /// Returns the transport if it sends each request separately and can lose one without losing the others.
     pub(crate) fn per_request_transport(&self) -> Option<Arc<dyn PerRequestTransport>> {
         self.per_request.get().and_then(Weak::upgrade)
     }

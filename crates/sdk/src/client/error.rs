@@ -16,7 +16,7 @@ pub enum ClientError {
     Open {
         /// The server's command or URL.
         server: String,
-        /// The cause.
+        /// I/O error that caused the failure.
         source: io::Error,
     },
     /// The server rejected the request, the request timed out, or the connection was lost.
@@ -38,7 +38,7 @@ pub enum ClientError {
     },
     /// The server writes text to its standard output and no messages.
     StrayOutput {
-        /// The first lines.
+        /// First lines of the server's standard output.
         lines: Vec<String>,
     },
     /// Client and server have no revision in common.

@@ -73,7 +73,7 @@ use crate::transport::{Transport, TransportHandle};
 pub struct Client {
     core: Arc<ClientCore>,
     handle: Arc<dyn TransportHandle>,
-    /// Stream of list changes, for revisions that need one.
+    /// Subscription to list changes, for revisions that need one.
     list_stream: Arc<OnceLock<Subscription>>,
 }
 
@@ -123,7 +123,7 @@ impl Client {
         Client { core, handle: line.into(), list_stream: Arc::default() }
     }
 
-    /// Sets the log level and subscribes to list changes after the negotiation.
+    /// Completes the opening of a connection: sets the log level and subscribes to list changes.
     async fn after_open(self) -> Result<Self, ClientError> {
         let (revision, capabilities) = (self.revision(), self.capabilities());
         if let Some(level) = session_log_level(revision, self.core.settings.log_level)
@@ -169,7 +169,7 @@ impl Client {
         self.negotiated().instructions.as_deref()
     }
 
-    /// Returns whether the connection is closed. Requests on a closed connection fail with the reason.
+    /// Returns whether the connection to the server is closed. Requests on a closed connection fail with the reason.
     pub fn is_closed(&self) -> bool {
         self.core.outbox.is_closed()
     }
@@ -304,7 +304,7 @@ impl Client {
         call::decode_result(method, &text)
     }
 
-    /// Sends a custom notification.
+    /// Sends a custom notification to the server.
     pub fn notify(&self, method: &str, params: &Value) {
         self.core.notify(method, params);
     }

@@ -23,7 +23,7 @@ pub(super) enum EraHint {
 }
 
 impl EraHint {
-    /// Returns whether this era may be tried.
+    /// Returns whether the negotiation may try this era, given what is known about the server.
     fn allows(self, era: Era) -> bool {
         match self {
             EraHint::Unknown => true,
@@ -56,7 +56,8 @@ pub(super) async fn negotiate(core: &Arc<ClientCore>, era_hint: EraHint) -> Resu
     }
 }
 
-/// Runs a future with a timeout. The timeout does not expire while the peer is paused for user interaction.
+/// Runs a part of the negotiation with a timeout. The timeout does not expire while the peer is paused for user
+/// interaction.
 async fn with_timeout<T>(core: &ClientCore, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     loop {
@@ -201,7 +202,7 @@ async fn discover_as(
     })
 }
 
-/// Returns whether a status may come from a session-era server that does not know the method. Authentication,
+/// Returns whether an HTTP status may come from a session-era server that does not know the method. Authentication,
 /// rate-limit and gateway statuses do not show which era the server supports.
 fn may_be_unknown_method(status: u16) -> bool {
     !matches!(status, 401 | 403 | 407 | 408 | 429 | 502..=504)

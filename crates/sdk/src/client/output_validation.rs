@@ -21,7 +21,7 @@ enum OutputSchema {
 }
 
 impl OutputSchemas {
-    /// Stores the output schemas of listed tools.
+    /// Stores the output schemas of listed tools, to validate results of calls.
     pub(crate) fn insert(&self, tools: &[Tool]) {
         let mut schemas = lock(&self.0);
         for tool in tools {

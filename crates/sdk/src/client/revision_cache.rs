@@ -43,7 +43,7 @@ impl RevisionCache {
         lock(&self.0).get(&server_hash(server)).copied()
     }
 
-    /// Stores the revision of a server.
+    /// Stores the negotiated protocol revision of a server.
     pub fn set(&self, server: &str, revision: Revision) {
         let mut entries = lock(&self.0);
         if entries.len() >= MAX_SERVERS && !entries.contains_key(&server_hash(server)) {

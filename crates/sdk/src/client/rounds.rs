@@ -133,8 +133,8 @@ fn session_outcome(
     Ok(RequestProgress::Result(text))
 }
 
-/// Returns whether a result is a task. A server without tasks ignores the task request and returns the result
-/// itself.
+/// Returns whether a JSON result announces a task instead of the final result. A server without tasks ignores the task
+/// request and returns the result itself.
 fn is_task_result(text: &str) -> bool {
     Params::parse(text, Limits::default()).is_ok_and(|result| result.find("task").is_some())
 }

@@ -36,7 +36,8 @@ pub struct Subscription {
 }
 
 impl Client {
-    /// Subscribes to a resource. Its updates go to the callback of [`super::ClientBuilder::on_resource_updated`].
+    /// Subscribes to updates of a resource. Its updates go to the callback of
+    /// [`super::ClientBuilder::on_resource_updated`].
     pub async fn subscribe(&self, uri: impl Into<String>) -> Result<Subscription, ClientError> {
         let uri = uri.into();
         if self.revision().era() == Era::Stateless {
@@ -61,8 +62,8 @@ impl Client {
         }
     }
 
-    /// Subscribes to list changes. The stateless era needs a stream, which is opened only if the server announces
-    /// changes of at least one list; a session needs no request.
+    /// Subscribes to changes of the tool, resource and prompt lists. The stateless era needs a stream, which is opened
+    /// only if the server announces changes of at least one list; a session needs no request.
     pub(super) async fn subscribe_lists(&self) -> Result<(), ClientError> {
         let capabilities = self.capabilities();
         // `false` is equivalent to an absent member.

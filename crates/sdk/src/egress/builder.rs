@@ -41,13 +41,13 @@ impl Default for EgressBuilder {
 }
 
 impl EgressBuilder {
-    /// Sets the egress policy.
+    /// Sets the egress policy: which addresses may be connected to.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets the resolver. Default: that of the operating system.
+    /// Sets the resolver of host names. Default: that of the operating system.
     pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Arc::new(resolver);
         self

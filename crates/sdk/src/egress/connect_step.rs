@@ -13,11 +13,11 @@ use super::error::EgressError;
 pub enum ConnectPhase {
     /// Name resolution.
     Resolve,
-    /// TCP connection to an address.
+    /// Phase: TCP connection to an address.
     Connect,
     /// `CONNECT` request to the proxy.
     Proxy,
-    /// TLS handshake.
+    /// Phase: TLS handshake.
     Tls,
 }
 

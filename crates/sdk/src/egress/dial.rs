@@ -224,7 +224,7 @@ impl Dialer {
         Ok((stream, address))
     }
 
-    /// Runs one step with a deadline and reports it to the observer.
+    /// Runs one step of opening a connection with a deadline and reports it to the observer.
     async fn run_step<T>(
         &self,
         phase: ConnectPhase,

@@ -12,7 +12,7 @@ pub struct EgressError(Box<Inner>);
 struct Inner {
     kind: EgressErrorKind,
     text: String,
-    /// The address that the policy refused.
+    /// Address that the egress policy refused.
     address: Option<IpAddr>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }

@@ -156,7 +156,7 @@ pub(super) enum ViolationReason {
 }
 
 impl ViolationReason {
-    /// Returns the text after "is a … address", with the action to take.
+    /// Returns the end of the error message "… is a … address, …": why the address is denied, and the action to take.
     pub(super) fn message(self) -> &'static str {
         match self {
             ViolationReason::Denied => "which the egress policy denies",

@@ -200,11 +200,11 @@ pub(super) struct PooledConnection {
     connection: Connection<TokioIo<BoxedStream>, Body>,
     sender: SendRequest<Body>,
     route: Route,
-    /// Source of the URL for which it was opened.
+    /// Source of the URL for which the connection was opened: configured or discovered.
     source: UrlSource,
     /// Number of reconfigurations before it was opened.
     generation: u64,
-    /// The connection has finished and must not be polled again.
+    /// Whether the connection has finished and must not be polled again.
     is_finished: bool,
 }
 
@@ -255,8 +255,8 @@ impl PooledConnection {
         }
     }
 
-    /// Sends one request and waits for the response head. The error contains the request if nothing of it was
-    /// written.
+    /// Sends one HTTP request on this pooled connection and waits for the response head. The error contains the request
+    /// if nothing of it was written.
     async fn exchange(
         mut self: Box<Self>,
         request: Request<Body>,
@@ -276,7 +276,7 @@ impl PooledConnection {
         }
     }
 
-    /// Returns whether it can take a request, as far as is known.
+    /// Returns whether the pooled connection can take a request, as far as is known.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
         !self.is_finished && self.sender.is_ready()

@@ -88,7 +88,7 @@ impl HttpProxy {
         host.class_by_name() != super::AddressClass::Loopback && !self.no_proxy.iter().any(direct)
     }
 
-    /// Returns the value of `Proxy-Authorization`, if there are credentials.
+    /// Returns the value of `Proxy-Authorization`, if the proxy URL has credentials.
     pub(super) fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }

@@ -82,7 +82,7 @@ impl Egress {
     }
 }
 
-/// Returns the target of a redirect, if it is to be followed.
+/// Returns the URL that a redirect response leads to, if the redirect is to be followed.
 fn redirect_target(
     response: &Response<ResponseBody>,
     method: &Method,

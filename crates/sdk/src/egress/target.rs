@@ -140,7 +140,7 @@ impl Target {
         }
     }
 
-    /// Returns whether data sent to it is protected from others: `https`, or loopback.
+    /// Returns whether data sent to this URL is protected from others: `https`, or loopback.
     pub fn is_secure(&self) -> bool {
         self.key.https || self.key.host.class_by_name() == AddressClass::Loopback
     }

@@ -61,7 +61,7 @@ pub fn param_headers(schema: &Value, arguments: &str) -> Result<ParamHeaderCheck
     Ok(ParamHeaderCheck { headers, checked })
 }
 
-/// Returns whether a header mirrors a parameter.
+/// Returns whether a header mirrors a tool parameter (`Mcp-Param-…`).
 pub fn is_param_header(name: &HeaderName) -> bool {
     name.as_str().starts_with(header_names::PARAM_PREFIX)
 }

@@ -50,7 +50,7 @@ impl ParamHeaders {
         Ok(ParamHeaders { parameters: parameters.collect::<Result<_, String>>()? })
     }
 
-    /// Returns whether no parameter is mirrored.
+    /// Returns whether no parameter of the tool is mirrored into a header.
     pub(crate) fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
@@ -153,7 +153,7 @@ impl HeaderForm {
         }
     }
 
-    /// Returns whether the text of a header equals this value. Numbers are compared numerically.
+    /// Returns whether the text of a mirrored header equals this argument value. Numbers are compared numerically.
     fn matches(&self, text: &str) -> bool {
         match self {
             HeaderForm::Text(value) => value == text,

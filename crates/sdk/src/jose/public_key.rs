@@ -74,7 +74,7 @@ impl PublicKey {
         self.id.as_deref()
     }
 
-    /// Returns whether the key can verify signatures of this algorithm.
+    /// Returns whether the public key can verify signatures of this algorithm.
     pub(crate) fn supports(&self, algorithm: Algorithm) -> bool {
         self.algorithm.is_none_or(|key_algorithm| key_algorithm == algorithm) && self.kind.supports(algorithm)
     }

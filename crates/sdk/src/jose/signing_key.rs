@@ -26,7 +26,8 @@ pub(crate) struct SigningKey(Arc<Inner>);
 struct Inner {
     algorithm: Algorithm,
     pair: SigningKeyPair,
-    /// The PKCS #8 form of a generated or restored key, so that it can be stored; `None` for a key from a PEM file.
+    /// Private key in PKCS #8 form, if it was generated or restored, so that it can be stored; `None` for a key from a
+    /// PEM file.
     pkcs8: Option<Zeroizing<Vec<u8>>>,
 }
 

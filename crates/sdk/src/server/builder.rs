@@ -261,7 +261,7 @@ impl Server {
         self
     }
 
-    /// Sets the store of tasks. Default: memory.
+    /// Sets the store of tasks, which can outlive the process. Default: memory.
     pub fn task_store(mut self, store: impl TaskStore) -> Self {
         self.settings.tasks.set_store(Arc::new(store));
         self
@@ -273,7 +273,7 @@ impl Server {
         self
     }
 
-    /// Sets the source of the current time. Default: the system clock.
+    /// Sets the source of the current time, with which tasks and request state expire. Default: the system clock.
     pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.settings.clock = Clock::new(now);
         self
@@ -391,7 +391,7 @@ impl Server {
         Ok(Service::new(self.settings, self.catalog, self.may_change))
     }
 
-    /// Serves standard input and output until the input ends.
+    /// Serves an MCP client over standard input and output until the input ends.
     pub async fn run(self) -> Result<()> {
         self.build()?.run().await
     }

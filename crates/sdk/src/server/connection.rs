@@ -132,7 +132,7 @@ impl Connection {
         self.outgoing().is_full()
     }
 
-    /// Returns whether only one response can reach the client.
+    /// Returns whether this connection can deliver only one response to the client, and no other messages.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.reply_channel == ReplyChannel::OneShot
     }
@@ -141,7 +141,7 @@ impl Connection {
         &self.caller.streams
     }
 
-    /// Returns whether a request may stay open: not in a batch, whose responses are sent together.
+    /// Returns whether a request on this connection may stay open: not in a batch, whose responses are sent together.
     pub(crate) fn has_streams(&self) -> bool {
         matches!(self.reply_channel, ReplyChannel::Lasting | ReplyChannel::Request)
     }
@@ -155,12 +155,12 @@ impl Connection {
         &self.responses
     }
 
-    /// Subscribes the client to change notifications.
+    /// Subscribes the client to notifications of changed lists.
     pub(crate) fn subscribe_to_changes(&self) {
         self.caller.subscribe_to_changes();
     }
 
-    /// Sends the response of a request that was pending.
+    /// Sends the response of a request whose handler has ended.
     pub(super) fn send_response(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if self.reply_channel == ReplyChannel::Request {
             self.responses.send_last(message);

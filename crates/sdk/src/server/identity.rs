@@ -79,7 +79,7 @@ impl Identity {
         self
     }
 
-    /// Returns the subject, which is unique within the issuer.
+    /// Returns the subject of the token (`sub`), which is unique within the issuer.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -104,7 +104,7 @@ impl Identity {
         self.scopes.binary_search_by(|granted| granted.as_str().cmp(scope)).is_ok()
     }
 
-    /// Returns when the identity expires.
+    /// Returns when the token of the identity expires.
     pub fn expiry(&self) -> Option<SystemTime> {
         UNIX_EPOCH.checked_add(self.expires?)
     }
@@ -114,7 +114,7 @@ impl Identity {
         self.claims.get(name)
     }
 
-    /// Returns the thumbprint of the key that the identity is bound to.
+    /// Returns the thumbprint of the `DPoP` key that the token is bound to, if any.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
@@ -139,7 +139,7 @@ pub(crate) fn check_scopes(identity: Option<&Identity>, required: &[String]) -> 
     Err(ProtocolError::InsufficientScope { required: required.to_vec() })
 }
 
-/// Returns whether this is a valid scope token (RFC 6749, section 3.3).
+/// Returns whether a word is a valid scope token (RFC 6749, section 3.3).
 pub(crate) fn is_scope(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
 }

@@ -87,7 +87,7 @@ impl Service {
         output.pop().map(|_newline| output)
     }
 
-    /// Serves standard input and output until the input ends.
+    /// Serves an MCP client over standard input and output until the input ends.
     pub async fn run(self) -> Result<()> {
         transport::stdio::serve(self).await
     }

@@ -5,13 +5,13 @@ use tokio::runtime::Handle;
 #[cfg(feature = "http-client")]
 use tokio::task::AbortHandle;
 
-/// Spawns `work` on `runtime`.
+/// Spawns a future as a task on `runtime`.
 #[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
 pub(crate) fn spawn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) {
     runtime.spawn(work);
 }
 
-/// Spawns `work` on `runtime` and returns a handle that aborts it.
+/// Spawns a future as a task on `runtime` and returns a handle that aborts it.
 #[cfg(feature = "http-client")]
 #[expect(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
 pub(crate) fn spawn_abortable(

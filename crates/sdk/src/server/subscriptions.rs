@@ -35,7 +35,7 @@ struct SubscriptionStream {
     id: Id<'static>,
     revision: Revision,
     filter: SubscriptionFilter,
-    /// Set when the client has cancelled the stream, which may take a moment longer to end.
+    /// Cancellation state of the stream, which may take a moment to end after the client has cancelled it.
     cancel: Arc<Cancel>,
 }
 

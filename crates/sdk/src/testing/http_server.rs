@@ -22,7 +22,7 @@ struct ServerGuard {
     _shutdown: oneshot::Sender<()>,
 }
 
-/// Starts a server, and returns the transport for clients of `revision`.
+/// Starts an HTTP test server, and returns the transport for clients of `revision`.
 pub(super) fn start_http_server(service: &Service, revision: Revision) -> HttpTestServer {
     let (end, shutdown) = oneshot::channel::<()>();
     let (url_sender, url) = std::sync::mpsc::sync_channel(1);

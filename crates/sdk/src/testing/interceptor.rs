@@ -37,7 +37,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns whether the connection has ended.
+    /// Returns whether the intercepted connection has ended.
     pub(super) fn is_ended(&self) -> bool {
         self.client.is_ended()
     }

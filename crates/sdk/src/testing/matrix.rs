@@ -63,7 +63,7 @@ impl Case {
         self.revision
     }
 
-    /// Returns the transport of the case.
+    /// Returns the transport of the test case.
     pub fn transport(&self) -> TransportKind {
         self.transport
     }
@@ -73,7 +73,7 @@ impl Case {
         self.rounds
     }
 
-    /// Returns the transport to the server, for wrapping it in another one.
+    /// Returns the transport to the server of the test case, for wrapping it in another one.
     pub fn to_server(&self) -> Box<dyn Transport> {
         match self.transport {
             TransportKind::Memory => Box::new(Memory(self.service.clone())),
@@ -174,7 +174,7 @@ fn cases(service: &Service) -> Vec<Case> {
     cases
 }
 
-/// Runs one case and returns the failure, if any.
+/// Runs the test in one case of the matrix and returns the failure, if any.
 fn run<Fut>(case: &Case, test: &(impl Fn(Case) -> Fut + Sync)) -> Option<String>
 where
     Fut: Future<Output: TestOutcome>,

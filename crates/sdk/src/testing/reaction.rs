@@ -59,28 +59,28 @@ impl Reaction {
         self.push(ReactionStep::Response("error", json!({ "code": code, "message": message, "data": data })))
     }
 
-    /// Sends a message unchanged, for example a response with another id, or a batch.
+    /// Sends a message to the client unchanged, for example a response with another id, or a batch.
     pub fn message(self, message: &Value) -> Self {
         self.raw(&message.to_string())
     }
 
-    /// Sends a notification with these parameters.
+    /// Sends a notification with these parameters to the client.
     pub fn notify(self, method: &str, params: &Value) -> Self {
         self.message(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
     }
 
-    /// Sends a request. Its response goes to [`super::Script::on_response`].
+    /// Sends a server request to the client. Its response goes to [`super::Script::on_response`].
     pub fn request(self, id: impl Into<Value>, method: &str, params: &Value) -> Self {
         let id = id.into();
         self.message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
-    /// Sends a line, valid or not.
+    /// Sends this line to the client, whether it is valid JSON or not.
     pub fn raw(self, line: &str) -> Self {
         self.bytes([line.as_bytes(), b"\n"].concat())
     }
 
-    /// Sends bytes: a part of a line, or several lines.
+    /// Sends bytes to the client: a part of a line, or several lines.
     pub fn bytes(self, bytes: impl Into<Vec<u8>>) -> Self {
         self.push(ReactionStep::Bytes(bytes.into()))
     }

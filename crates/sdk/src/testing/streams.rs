@@ -75,7 +75,7 @@ impl Transport for StreamTransport {
 
 struct StreamHandle {
     wire: Wire,
-    /// Stops the writer once all queued messages are written.
+    /// Tells the writer thread to stop once all queued messages are written.
     is_closing: Arc<AtomicBool>,
     wake: SyncSender<()>,
     /// Whether the server has closed its output.

@@ -28,7 +28,7 @@ const HIGH_WATER: usize = 1 << 20;
 /// Minimum time for a client to read the last responses.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves standard input and output until the input ends and every request has its response.
+/// Serves an MCP client over standard input and output until the input ends and every request has its response.
 pub(crate) async fn serve(service: Service) -> Result<()> {
     let input = StdStream::new(io::stdin())
         .map_err(|error| Error::setup(format!("standard input cannot be read: {error}")))?;
@@ -37,7 +37,7 @@ pub(crate) async fn serve(service: Service) -> Result<()> {
     serve_on(service, input, output).await
 }
 
-/// Serves any pair of blocking streams.
+/// Serves an MCP client over any pair of blocking streams, one message per line.
 pub(crate) async fn serve_on(
     service: Service,
     input: impl Read + Send + 'static,
@@ -170,7 +170,7 @@ struct StdoutWriter {
     outbox: Arc<Outbox>,
     output: Mutex<StdoutState>,
     scheduled: AtomicBool,
-    /// Sender for a write error in the background.
+    /// Channel that reports a failed write to standard output.
     on_error: Mutex<Option<oneshot::Sender<io::Error>>>,
 }
 
@@ -206,7 +206,7 @@ impl StdoutWriter {
         }
     }
 
-    /// Schedules a write on a thread that may block.
+    /// Schedules writing the queued messages on a thread that may block.
     fn flush_later(self: Arc<Self>, runtime: &Handle) {
         if self.scheduled.swap(true, Ordering::AcqRel) {
             return;

@@ -27,7 +27,7 @@ pub(crate) trait Receiver: Send + Sync {
     }
     /// Fails the request with this id.
     fn fail(&self, _: &Id<'_>, _: CallError) {}
-    /// Returns whether a request still waits for its response.
+    /// Returns whether the client still waits for the response to this request.
     fn is_waiting(&self, _: &Id<'_>) -> bool {
         false
     }
@@ -91,7 +91,7 @@ impl Wire {
         self.receiver.fail(id, error);
     }
 
-    /// Returns whether a request still waits for its response.
+    /// Returns whether the client still waits for the response to this request.
     pub fn is_waiting(&self, id: &Id<'_>) -> bool {
         self.receiver.is_waiting(id)
     }
@@ -128,7 +128,7 @@ impl Wire {
         self.max_message
     }
 
-    /// Returns whether the connection has ended.
+    /// Returns whether the connection to the server has ended.
     pub fn is_ended(&self) -> bool {
         self.outbox.is_closed()
     }
@@ -144,7 +144,7 @@ impl Wire {
         self.outbox.take(buffer);
     }
 
-    /// Returns whether there are outgoing messages.
+    /// Returns whether messages wait to be sent to the server.
     pub fn has_outgoing(&self) -> bool {
         !self.outbox.is_empty()
     }

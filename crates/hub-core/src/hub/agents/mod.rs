@@ -53,7 +53,7 @@ pub struct AgentView {
     /// Fields of the agent that lists show as well.
     #[serde(flatten)]
     pub summary: AgentSummary,
-    /// System instructions.
+    /// System instructions for the model of the agent.
     pub instructions: String,
     /// Servers that the agent may use, by id, each with its tool selection.
     #[schemars(with = "BTreeMap<String, ToolSelection>")]
@@ -67,7 +67,7 @@ pub struct AgentFilter {
     pub name: Option<String>,
     /// Whether the agent is enabled.
     pub enabled: Option<bool>,
-    /// Server that the agent may use.
+    /// Selects only agents that may use this server.
     pub server: Option<ServerId>,
 }
 

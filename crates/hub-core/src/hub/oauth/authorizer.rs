@@ -18,8 +18,9 @@ pub(super) struct GrantAuthorizer {
     pub(super) oauth: OAuth,
     pub(super) grants: Arc<GrantStore>,
     pub(super) status: GrantStatusStore,
-    /// Slug of the server, and the command that signs in to it.
+    /// Slug of the server, for error messages.
     pub(super) slug: String,
+    /// Command that signs in to the server, for error messages.
     pub(super) sign_in_command: String,
     pub(super) url: String,
     /// Last known rejection of the stored grant, after which requests fail until a user signs in again.

@@ -100,7 +100,7 @@ impl GrantStatus {
 #[derive(Default)]
 pub(super) struct TraceBuffer {
     entries: Mutex<HashMap<GrantOwner, Vec<AuthTraceEntry>>>,
-    /// Serializes the writes of grant statuses.
+    /// Lock that serializes the writes of grant statuses.
     write_lock: tokio::sync::Mutex<()>,
 }
 
@@ -126,7 +126,7 @@ impl GrantStatusStore {
         trace.len() == 1
     }
 
-    /// Stores the buffered trace entries.
+    /// Stores the buffered OAuth trace entries in the grant status.
     pub(super) async fn flush(&self) {
         if let Err(error) = self.update(|_| true).await {
             tracing::debug!(%error, "failed to store the OAuth trace");

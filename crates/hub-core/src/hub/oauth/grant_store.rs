@@ -88,7 +88,7 @@ impl GrantStore {
         self.last_version.load(Ordering::Relaxed)
     }
 
-    /// Sets the last seen version of the grant. Returns whether it differs from the previous one.
+    /// Sets the version of the grant that this store has last seen. Returns whether it differs from the previous one.
     pub(super) fn replace_last_version(&self, version: u64) -> bool {
         self.last_version.swap(version, Ordering::Relaxed) != version
     }
@@ -114,8 +114,8 @@ impl GrantStore {
         Ok(record)
     }
 
-    /// Stores a grant. Only a sign-in creates one: a refresh neither restores a grant deleted by a sign-out nor
-    /// replaces one that another hub has stored after taking over the lease.
+    /// Stores the OAuth grant of a server. Only a sign-in creates one: a refresh neither restores a grant deleted by a
+    /// sign-out nor replaces one that another hub has stored after taking over the lease.
     async fn write(&self, record: &Secret, is_sign_in: bool) -> Result<()> {
         let (tenant, server, agent) = self.owner;
         self.tokens.add(record);
@@ -205,7 +205,7 @@ struct RefreshLease {
     _release_signal: oneshot::Sender<()>,
 }
 
-/// Rewrites a lease until its guard is dropped, then releases it unless another hub has taken it.
+/// Renews the lease on a grant until its guard is dropped, then releases it unless another hub has taken it.
 async fn renew_lease(
     store: Arc<dyn Store>,
     tenant: TenantId,

@@ -160,7 +160,7 @@ impl Hub {
         Ok(self.grant_version(tenant, &grant_binding(server, agent)?).await?.is_some())
     }
 
-    /// Returns the version of the grant with this binding, if it may be used.
+    /// Returns the version of the stored OAuth grant if its binding matches the server, client and issuer.
     async fn grant_version(&self, tenant: TenantId, label: &SecretBinding) -> Result<Option<u64>> {
         let found = self.load::<SealedSecret>(tenant, DocumentKind::Secret, label.id).await?;
         Ok(found.filter(|(stored, _)| matches_binding(stored, label)).map(|(_, version)| version))

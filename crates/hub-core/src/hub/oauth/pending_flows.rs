@@ -62,7 +62,7 @@ pub(super) struct PendingRedirect {
     pub(super) url: String,
     /// `state` parameter that the callback must carry.
     pub(super) state: String,
-    /// Serialized flow state of the OAuth client.
+    /// Serialized state of the OAuth flow, with which it resumes after the redirect.
     pub(super) rest: String,
 }
 
@@ -80,7 +80,7 @@ fn pending_id(id: &str) -> SecretId {
 }
 
 impl Hub {
-    /// Stores a sign-in in place of this version; version 0 creates it.
+    /// Stores a pending sign-in in place of this version; version 0 creates it.
     pub(super) async fn save_pending(
         &self,
         tenant: TenantId,

@@ -37,9 +37,9 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Sign-in, as shown to the user who started it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SignInView {
-    /// Sign-in id.
+    /// Id of the sign-in.
     pub id: String,
-    /// Server id.
+    /// Id of the server that the user signs in to.
     #[schemars(with = "String")]
     pub server: ServerId,
     /// Agent that the grant is for. Absent for a shared grant.

@@ -16,8 +16,9 @@ pub(in crate::auth) struct AuthorizationRequest {
     state: Secret,
     verifier: CodeVerifier,
     redirect_uri: String,
-    /// The expected issuer, and whether the response must contain it (`iss`).
+    /// Issuer that the redirect must come from.
     issuer: String,
+    /// Whether the redirect must contain the issuer (`iss`).
     iss_required: bool,
 }
 

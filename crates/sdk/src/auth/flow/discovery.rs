@@ -168,7 +168,7 @@ impl Flow {
         }
     }
 
-    /// Selects the scopes once the authorization server is known.
+    /// Selects the scopes to request once the authorization server is known, and continues with the registration.
     fn on_authorization_server(&mut self, now: u64) -> Result<FlowAction, AuthError> {
         self.failure = None;
         let challenge = &self.input.challenge;

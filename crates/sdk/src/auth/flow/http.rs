@@ -44,7 +44,7 @@ pub(in crate::auth) struct FlowRequest {
     is_configured: bool,
     headers: Vec<(&'static str, Secret)>,
     body: Option<(&'static str, Secret)>,
-    /// Secret values in the request.
+    /// Secret values in the request, which are redacted in error responses.
     secrets: Vec<Secret>,
 }
 
@@ -156,7 +156,7 @@ pub(in crate::auth) struct FlowResponse {
     pub(in crate::auth) status: u16,
     /// Body of the response.
     pub(in crate::auth) body: Vec<u8>,
-    /// The `DPoP-Nonce` header.
+    /// Value of the `DPoP-Nonce` header of the response.
     pub(in crate::auth) nonce: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl FlowResponse {
         self.body.windows(7).any(|part| part == br#""error""#)
     }
 
-    /// Returns whether the document does not exist, as opposed to a failing server.
+    /// Returns whether the response shows that the document does not exist, as opposed to a failing server.
     pub(in crate::auth) fn is_missing(&self) -> bool {
         matches!(self.status, 400 | 401 | 403 | 404 | 405 | 406 | 410)
     }

@@ -102,18 +102,18 @@ pub(super) struct Flow {
     pub(super) is_refresh_only: bool,
     /// Scopes to request from the authorization server.
     pub(super) scopes: Scopes,
-    /// The first failure, returned if all alternatives fail.
+    /// First failure of the metadata search, returned if all alternatives fail.
     pub(super) failure: Option<AuthError>,
 }
 
 pub(super) enum FlowStep {
     Start,
-    /// Searching for resource metadata.
+    /// Search for protected resource metadata at the well-known URLs.
     ResourceMetadata {
         url: String,
         next_urls: VecDeque<String>,
     },
-    /// Searching for authorization server metadata.
+    /// Search for authorization server metadata at the well-known URLs.
     ServerMetadata(MetadataSearch),
     /// Waiting for the redirect URI.
     RedirectUri,
@@ -216,8 +216,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether a failed refresh ends the grant. A self-registered client can register again, and a client
-    /// without a user can request a new token.
+    /// Returns whether a failed refresh makes the stored grant useless, so that a new token must be requested. A
+    /// self-registered client can register again, and a client without a user can request a new token.
     pub(super) fn ends_grant(&self, error: &AuthError) -> bool {
         let can_begin_again = self.input.profile.client.is_none()
             || !matches!(self.input.profile.grant, GrantType::AuthorizationCode);

@@ -22,13 +22,13 @@ const REREGISTRATION_MARGIN: u64 = 60;
 /// How the client is registered.
 pub(in crate::auth) enum RegistrationMethod {
     Known(ClientIdentity),
-    /// The client has to send this registration request.
+    /// Dynamic registration with this request.
     Register(FlowRequest),
 }
 
-/// Selects the registration method. `earlier` is the client registered earlier at this authorization server, `scopes`
-/// are the scopes to register (`None` to omit them), and `bound_to` is the issuer that received the client secret
-/// before.
+/// Selects how the client gets a client id: preregistered, metadata document, earlier or dynamic registration.
+/// `earlier` is the client registered earlier at this authorization server, `scopes` are the scopes to register (`None`
+/// to omit them), and `bound_to` is the issuer that received the client secret before.
 pub(in crate::auth) fn select_method(
     profile: &OAuthConfig,
     server: &ServerMetadata,

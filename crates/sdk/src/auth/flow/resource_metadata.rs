@@ -14,7 +14,7 @@ const MAX_AUTHORIZATION_SERVERS: usize = 8;
 /// Metadata of a protected resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::auth) struct ResourceMetadata {
-    /// The exact resource identifier to request tokens for.
+    /// Resource identifier to request tokens for, exactly as in the metadata.
     pub(in crate::auth) resource: String,
     pub(in crate::auth) authorization_servers: Vec<String>,
     pub(in crate::auth) scopes: Option<Scopes>,

@@ -21,7 +21,7 @@ pub(in crate::auth) struct ServerMetadata {
     /// Whether PKCE with S256 is supported; `None` without metadata.
     pub(in crate::auth) pkce: Option<bool>,
     pub(in crate::auth) scopes: Option<Scopes>,
-    /// Supported client authentication methods.
+    /// Client authentication methods that the token endpoint supports.
     pub(in crate::auth) auth_methods: Option<Vec<String>>,
     pub(in crate::auth) dpop_algorithms: Option<Vec<String>>,
     pub(in crate::auth) supports_client_id_documents: bool,
@@ -151,7 +151,7 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
 }
 
 impl ServerMetadata {
-    /// Returns whether tokens can be bound to an ES256 key.
+    /// Returns whether the authorization server can bind tokens to an ES256 key (`DPoP`).
     pub(in crate::auth) fn supports_dpop(&self) -> bool {
         self.dpop_algorithms
             .as_ref()

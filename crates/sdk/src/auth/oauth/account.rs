@@ -65,7 +65,7 @@ pub(in crate::auth) struct TokenState {
     pub(in crate::auth) generation: u64,
     /// Result of the latest sign-in, refresh or step-up.
     last_result: Result<(), AuthError>,
-    /// Set while the token could not be stored: as long as the store content is unchanged, the token in memory is
+    /// State of a token that could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.
     pub(in crate::auth) unsaved: Option<UnsavedToken>,
     /// Whether the last operation could redirect a user.
@@ -250,7 +250,7 @@ impl Account {
         result.await.map_err(gone)?
     }
 
-    /// Returns whether the operation can succeed only with a sign-in.
+    /// Returns whether a token operation can succeed only if the user signs in.
     fn needs_sign_in(&self, work: &TokenAction) -> bool {
         let TokenAction::HandleChallenge(challenge, source) = work else { return false };
         let record = self.current().0;
@@ -258,8 +258,8 @@ impl Account {
         challenge.is_insufficient_scope() || *source == Some(TokenOrigin::Refresh) || !can_renew
     }
 
-    /// Returns whether no operation since `generation` counts. A failure for lack of a redirect handler does not count
-    /// for callers that have one.
+    /// Returns whether a token operation still has to run: none that counts has completed since `generation`. A failure
+    /// for lack of a redirect handler does not count for callers that have one.
     fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
         let involves_user = |error: &AuthError| {

@@ -34,7 +34,7 @@ struct DetachedFlow {
 }
 
 impl Flow {
-    /// Serializes the state that is needed to resume after the redirect.
+    /// Serializes the state of the OAuth flow that is needed to resume after the redirect.
     pub(in crate::auth) fn detach(&self) -> Result<Secret, AuthError> {
         let (FlowStep::Redirect(pending), Some(authority), Some(identity)) =
             (&self.step, &self.server_metadata, &self.identity)
@@ -110,9 +110,9 @@ impl RedirectHandler for DetachedRedirect {
 }
 
 impl OAuth {
-    /// Sets a detached redirect handler for a redirect URI of the application. `on_redirect` receives the authorization
-    /// URL and the flow state that [`Self::resume_sign_in`] needs after the redirect. The flow state is secret and can
-    /// be used once.
+    /// Sets a handler that sends the user away without waiting: another process may complete the sign-in after the
+    /// redirect. `on_redirect` receives the authorization URL and the flow state that [`Self::resume_sign_in`] needs
+    /// later. The flow state is secret and can be used once.
     pub fn on_detached_redirect<F, Fut>(self, redirect_uri: impl Into<String>, on_redirect: F) -> Self
     where
         F: Fn(String, Secret) -> Fut + Send + Sync + 'static,

@@ -29,7 +29,7 @@ impl IdentityProvider {
         }
     }
 
-    /// Sets the client secret at the provider.
+    /// Sets the client secret at the identity provider.
     #[must_use]
     pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
         self.client_secret = Some(secret.into());

@@ -53,7 +53,7 @@ pub(super) struct OAuthConfig {
     pub(super) name: String,
     pub(super) website: Option<String>,
     pub(super) client: Option<PreregisteredClient>,
-    /// The issuer at which the client is registered.
+    /// Issuer at which the preregistered client is registered.
     pub(super) issuer: Option<String>,
     pub(super) document_url: Option<String>,
     pub(super) key: Option<PrivateKey>,
@@ -225,7 +225,7 @@ impl OAuth {
         self.set(|profile| profile.sign_in_timeout = timeout)
     }
 
-    /// Sets the requested scopes, replacing those that the server advertises. Scopes of a challenge are added.
+    /// Sets the OAuth scopes to request, replacing those that the server advertises. Scopes of a challenge are added.
     pub fn scopes<S: AsRef<str>>(self, scopes: impl IntoIterator<Item = S>) -> Self {
         self.set(|profile| profile.scopes = Some(scopes.into_iter().collect()))
     }
@@ -241,7 +241,7 @@ impl OAuth {
         self.set(|profile| profile.offline_access = false)
     }
 
-    /// Sets the token store. Default: [`MemoryStore`].
+    /// Sets the token store, which persists tokens and client registrations. Default: [`MemoryStore`].
     pub fn store(self, store: impl TokenStore) -> Self {
         self.set(|profile| profile.store = Arc::new(store))
     }
@@ -256,7 +256,7 @@ impl OAuth {
         self.set(|profile| profile.on_step = Some(Arc::new(callback)))
     }
 
-    /// Sets the source of the current time. Default: the system clock.
+    /// Sets the source of the current time, with which token expiry is checked. Default: the system clock.
     pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.clock = Clock::new(now))
     }

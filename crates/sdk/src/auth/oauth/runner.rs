@@ -33,7 +33,7 @@ const MAX_REDIRECTS: usize = 3;
 pub struct AuthStep<'a> {
     /// Purpose of the request; `None` if the user was redirected to the authorization server.
     pub purpose: Option<Purpose>,
-    /// The URL without its query.
+    /// URL of the request without its query.
     pub url: &'a str,
     /// The HTTP status, if a response was received.
     pub status: Option<u16>,
@@ -59,8 +59,8 @@ pub(in crate::auth) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs a flow to completion. Returns `None` if another operation completed while this one waited to start a
-    /// sign-in.
+    /// Runs an OAuth flow until it has a token: sends its requests and redirects the user. Returns `None` if another
+    /// operation completed while this one waited to start a sign-in.
     pub(in crate::auth) async fn run(
         &mut self,
         flow: &mut Flow,

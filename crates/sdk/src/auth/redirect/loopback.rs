@@ -41,7 +41,7 @@ impl Loopback {
         Loopback { show: Box::new(show), port: 0, listeners: Mutex::default() }
     }
 
-    /// Sets the port, for clients that are registered with it. Default: any free port.
+    /// Sets the port of the loopback redirect URI, for clients that are registered with it. Default: any free port.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
@@ -156,7 +156,7 @@ fn parse_redirect<'a>(head: &'a str, port: u16, state: &str) -> Option<&'a str> 
     (is_loopback_host && hosts.next().is_none() && path == PATH && has_state).then_some(target)
 }
 
-/// Returns whether the redirect reports an error.
+/// Returns whether the OAuth redirect reports an error.
 fn is_error_redirect(target: &str) -> bool {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     form_urlencoded::decode(query).any(|(name, _)| name == "error")

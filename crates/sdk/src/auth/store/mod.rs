@@ -16,8 +16,8 @@ pub trait TokenStore: Send + Sync + 'static {
     /// Returns the stored token record of a key, if any.
     fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>>;
 
-    /// Stores a record and replaces the previous one. The record must be durable when this returns: a refresh token is
-    /// usable once, and its predecessor is invalid.
+    /// Stores the token record of a key and replaces the previous one. The record must be durable when this returns: a
+    /// refresh token is usable once, and its predecessor is invalid.
     fn save<'a>(&'a self, key: &'a str, record: Secret) -> AuthFuture<'a, ()>;
 
     /// Deletes the stored token record of a key.

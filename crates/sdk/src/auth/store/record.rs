@@ -18,7 +18,7 @@ const REFRESH_MARGIN: u64 = 30;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::auth) struct TokenRecord {
     pub(in crate::auth) issuer: String,
-    /// The exact resource identifier of the token.
+    /// Resource identifier that the token is issued for, exactly as requested.
     pub(in crate::auth) resource: String,
     pub(in crate::auth) token_endpoint: String,
     pub(in crate::auth) revocation_endpoint: Option<String>,
@@ -102,7 +102,7 @@ impl TokenRecord {
         self.ready.as_ref()
     }
 
-    /// Sets the lifetime of the token, in seconds.
+    /// Sets expiry and refresh time of the token from its lifetime in seconds.
     pub(in crate::auth) fn set_lifetime(&mut self, life: Option<u64>, now: u64) {
         self.expires_at = life.map(|life| now.saturating_add(life));
         self.renew_at = life.map(|life| now.saturating_add(life - REFRESH_MARGIN.min(life / 4)));

@@ -96,7 +96,7 @@ impl LoadedSkill {
         body(&self.text)
     }
 
-    /// Returns whether the files are verified against digests.
+    /// Returns whether the server lists digests of the skill's files, against which they are verified.
     pub fn is_verified(&self) -> bool {
         self.entry.resources != SkillResources::Dynamic
     }

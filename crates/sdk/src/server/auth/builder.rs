@@ -189,7 +189,7 @@ impl Auth {
         self
     }
 
-    /// Sets the source of the current time. Default: the clock of the server.
+    /// Sets the source of the current time, with which token expiry is checked. Default: the clock of the server.
     pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Some(Clock::new(now));
         self

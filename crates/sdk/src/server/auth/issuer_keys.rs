@@ -32,7 +32,7 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct KeySet {
     pub(super) keys: Vec<PublicKey>,
-    /// The `max-age` of the response, if present.
+    /// Value of `max-age` in the response with the keys, if present.
     pub(super) max_age: Option<Duration>,
 }
 

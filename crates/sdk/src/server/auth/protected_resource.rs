@@ -30,7 +30,7 @@ pub(super) enum TokenVerifier {
 
 /// Protected resource (RFC 9728) that an endpoint represents.
 pub(crate) struct ProtectedResource {
-    /// The URL of the endpoint.
+    /// Public URL of the endpoint, for which tokens must be issued.
     pub(super) target: Target,
     pub(super) metadata_url: String,
     pub(super) metadata_paths: Vec<String>,

@@ -30,7 +30,7 @@ struct Generations {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplayError {
     Used,
-    /// The cache is full; entries are never evicted early.
+    /// The replay cache is full; entries are never evicted early.
     Full,
 }
 

@@ -96,7 +96,7 @@ impl<T: CatalogEntry> CatalogList<T> {
         Some(Page { items, next_cursor: rest.peek().map(|_| last.to_string()) })
     }
 
-    /// Returns the whole list encoded, cached after the first call.
+    /// Returns the complete list encoded for a revision, cached after the first call.
     pub(crate) fn encoded(
         &self,
         revision: Revision,

@@ -51,7 +51,7 @@ impl LiveCatalog {
         lock(&self.held_values).push(value);
     }
 
-    /// Subscribes a client to change notifications.
+    /// Subscribes a connected client to notifications of changed lists.
     pub(crate) fn add_client(&self, caller: &Arc<ClientState>) {
         if let Ok(runtime) = Handle::try_current() {
             *lock(&self.runtime) = Some(runtime);

@@ -59,7 +59,7 @@ impl ClientState {
         }
     }
 
-    /// Subscribes the client to change notifications.
+    /// Subscribes the client to notifications of changed lists, once.
     pub(super) fn subscribe_to_changes(self: &Arc<Self>) {
         if !self.is_subscribed_to_changes.swap(true, Ordering::AcqRel) {
             self.service.live_catalog().add_client(self);
@@ -89,7 +89,7 @@ impl ClientState {
         self.peer().close(reason);
     }
 
-    /// Sends a notification, unless the client reads too slowly.
+    /// Sends a notification to this client, or drops it if the client reads too slowly.
     fn notify(&self, message: impl FnOnce(&mut Vec<u8>)) {
         notify(&self.outbox, message);
     }
@@ -145,7 +145,7 @@ impl Drop for ClientState {
     }
 }
 
-/// Sends a notification, unless the client reads too slowly.
+/// Queues a notification, or drops it if the client reads too slowly.
 pub(super) fn notify(outbox: &Outbox, message: impl FnOnce(&mut Vec<u8>)) {
     if !outbox.try_send(message) {
         tracing::debug!("notification dropped: the client reads too slowly or is gone");

@@ -51,7 +51,7 @@ impl Invocation {
         self.binding.is_some() && self.context.as_ref().is_some_and(|context| context.mailbox().has_open())
     }
 
-    /// Returns the tool, once resolved.
+    /// Returns the called tool, once its name is resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.context.as_ref().and_then(Context::tool)
     }

@@ -21,7 +21,7 @@ macro_rules! describe {
             self
         }
 
-        /// Sets the metadata of the definition.
+        /// Sets the `_meta` of the tool, resource, template or prompt.
         pub fn meta(mut self, meta: linchpin_protocol::model::Meta) -> Self {
             self.definition.meta = Some(meta);
             self

@@ -17,7 +17,7 @@ const MAX_VALUES: usize = 100;
 /// Completion request: the typed text and the arguments that are already chosen.
 #[derive(Debug, Clone)]
 pub struct CompletionRequest {
-    /// Text typed so far.
+    /// Text that the user has typed so far.
     pub value: String,
     /// Other arguments, by name.
     pub arguments: BTreeMap<String, String>,

@@ -26,7 +26,7 @@ pub(crate) fn output_schema<T: JsonSchema>() -> DerivedSchema {
 pub struct DerivedSchema {
     /// JSON Schema that clients see.
     pub(crate) schema: Value,
-    /// Schema that decoding accepts: the same, plus `null` for optional values.
+    /// Schema of the values that the Rust type accepts: the published schema, plus `null` for optional values.
     pub(crate) decoding_schema: Value,
     pub(crate) unenforced: Option<String>,
 }

@@ -29,8 +29,8 @@ pub struct Resource {
 /// Generates the methods that only the builders of resources and resource templates share.
 macro_rules! describe_content {
     () => {
-        /// Sets the MIME type. Default: `text/plain` for text, `application/octet-stream` for bytes, `application/json`
-        /// for JSON.
+        /// Sets the MIME type of the resource. Default: `text/plain` for text, `application/octet-stream` for bytes,
+        /// `application/json` for JSON.
         pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
             self.definition.mime_type = Some(mime_type.into());
             self
@@ -54,7 +54,7 @@ impl Resource {
     describe!();
     describe_content!();
 
-    /// Sets the size in bytes.
+    /// Sets the size of the resource in bytes.
     pub fn size(mut self, bytes: u64) -> Self {
         self.definition.size = Some(bytes);
         self

@@ -46,7 +46,7 @@ impl<T: Send + Sync + 'static> State<T> {
         this.value
     }
 
-    /// Returns the type that [`crate::Server::build`] checks for.
+    /// Returns the state type that [`crate::Server::build`] requires to be added to the server.
     #[doc(hidden)]
     pub fn required() -> RequiredState {
         RequiredState { id: TypeId::of::<T>(), name: type_name::<T>() }

@@ -127,7 +127,7 @@ impl Tool {
         self
     }
 
-    /// Sets the timeout of a call. A call that exceeds it ends with an error that the model sees.
+    /// Sets the timeout of a call of this tool. A call that exceeds it ends with an error that the model sees.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -251,7 +251,7 @@ pub struct ToolEntry {
     call: Box<dyn ToolHandler>,
     timeout: Option<Duration>,
     pub(crate) asks_first: bool,
-    /// Scopes that a caller must have.
+    /// Scopes that a client must have to call the tool.
     pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
@@ -260,7 +260,7 @@ pub struct ToolEntry {
     /// Parameters that clients mirror into headers.
     #[cfg(feature = "http-server")]
     pub(crate) mirror: crate::http::param_headers::ParamHeaders,
-    /// State of the mounted server that the tool belongs to.
+    /// Shared state of the mounted server that the tool comes from; `None` for a tool of the server itself.
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of the state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
@@ -308,7 +308,7 @@ impl ToolEntry {
         }
     }
 
-    /// Returns whether calls may or must run as tasks.
+    /// Returns whether calls of this tool may or must run as tasks.
     pub(crate) fn task_support(&self) -> TaskSupport {
         let declared_support =
             self.definition.execution.as_ref().and_then(|execution| execution.task_support);

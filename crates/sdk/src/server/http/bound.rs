@@ -47,12 +47,12 @@ impl BoundEndpoint {
         format!("{}{}", self.listener.origin(), self.endpoint.options.path)
     }
 
-    /// Serves until the process receives Ctrl-C or SIGTERM, then until all running requests are done.
+    /// Serves HTTP clients until the process receives Ctrl-C or SIGTERM, then until all running requests are done.
     pub async fn run(self) -> Result<()> {
         self.run_until(super::listener::shutdown_signal::shutdown_signal()).await
     }
 
-    /// Serves until `end` completes, then until all running requests are done.
+    /// Serves HTTP clients until `end` completes, then until all running requests are done.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
         let BoundEndpoint { listener, endpoint } = self;
         let end = async {

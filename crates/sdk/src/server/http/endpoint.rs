@@ -56,7 +56,8 @@ impl Endpoint {
         Arc::new(Endpoint { service, options, sessions, legacy_sessions: legacy, bodies, is_reaping })
     }
 
-    /// Serves one request. `origin` is its connection, if known and not among the extensions.
+    /// Serves one HTTP request to the endpoint: routes, authenticates and handles it. `origin` is its connection, if
+    /// known and not among the extensions.
     pub(super) async fn handle<B>(
         self: &Arc<Self>,
         request: Request<B>,

@@ -15,7 +15,8 @@ fn mismatch(text: impl Into<String>) -> ProtocolError {
     ProtocolError::HeaderMismatch(text.into())
 }
 
-/// Returns the value of a header. Duplicates are rejected, since intermediaries may have read another one.
+/// Returns the value of a header that may occur only once. Duplicates are rejected, since intermediaries may have read
+/// another one.
 fn single<'a>(parts: &'a Parts, name: &HeaderName) -> Result<Option<&'a HeaderValue>, ProtocolError> {
     let mut values = parts.headers.get_all(name).iter();
     let first = values.next();

@@ -63,7 +63,7 @@ impl Server {
 }
 
 impl Service {
-    /// See [`Server::serve`].
+    /// Serves HTTP clients until Ctrl-C or SIGTERM; see [`Server::serve`].
     pub async fn serve(self, address: impl tokio::net::ToSocketAddrs + Debug) -> Result<()> {
         let name = self.settings().info.name.clone();
         let listening = self.http().bind(address).await?;
@@ -75,7 +75,7 @@ impl Service {
         listening.run().await
     }
 
-    /// See [`Server::http`].
+    /// Returns a builder for the HTTP endpoint of this server; see [`Server::http`].
     pub fn http(&self) -> HttpEndpoint {
         HttpEndpoint { service: Ok(self.clone()), options: EndpointOptions::default(), error: None }
     }
@@ -101,7 +101,7 @@ impl Service {
 pub struct HttpEndpoint {
     service: Result<Service>,
     options: EndpointOptions,
-    /// The first invalid setting.
+    /// First invalid setting of the endpoint, reported when it is bound.
     error: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub enum PrincipalError {
 
 pub(super) struct EndpointOptions {
     pub(super) path: String,
-    /// The additional path for HTTP+SSE clients, if they are served.
+    /// Additional path for HTTP+SSE clients, if they are served.
     pub(super) legacy: Option<String>,
     pub(super) guard: OriginGuard,
     /// Whether session-era clients get sessions.

@@ -28,7 +28,7 @@ impl HttpService {
         std::iter::once(&*options.path).chain(options.legacy.as_deref()).chain(metadata)
     }
 
-    /// Serves one request.
+    /// Serves one HTTP request.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: HttpBody<Data: Buf> + Send,

@@ -85,9 +85,9 @@ impl Context {
         NamedRequest { cx: self, name: None }
     }
 
-    /// Runs `work` once per call and logs its result. If the handler is replayed from its start, because the response
-    /// to one of its server requests reached another instance, the logged result is returned instead. A name can be
-    /// used once per call.
+    /// Runs a step of the handler once per call and logs its result, so that a replay does not repeat it. If the
+    /// handler is replayed from its start, because the response to one of its server requests reached another instance,
+    /// the logged result is returned instead. A name can be used once per call.
     pub async fn step<T, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T>
     where
         T: Serialize + DeserializeOwned,
@@ -101,7 +101,7 @@ impl Context {
         Ok(result)
     }
 
-    /// Returns whether this request can be sent to the client now.
+    /// Returns whether the client supports this server request and can be reached now.
     pub(crate) fn can_request(&self, request: &ServerRequest) -> bool {
         request.missing_capability(self.capabilities(), self.revision()).is_none()
             && request.unsupported_field(self.revision()).is_none()
@@ -157,7 +157,7 @@ impl Context {
         }
     }
 
-    /// Sends the server request as a JSON-RPC request.
+    /// Sends a server request as a JSON-RPC request and waits for the client's response.
     async fn send_rpc(&self, question: ServerRequest) -> Result<ClientResult> {
         let finished_error =
             || Error::tool("cannot send a request to the client: the call has already ended");
@@ -313,7 +313,7 @@ fn kind_mismatch() -> Error {
     Error::setup("the response does not match the kind of the request")
 }
 
-/// Returns whether the connection to a page is encrypted or stays on this machine.
+/// Returns whether the URL of a page uses `https` or leads to this machine.
 fn is_safe_url(url: &str) -> bool {
     let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());

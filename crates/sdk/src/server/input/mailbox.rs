@@ -245,9 +245,9 @@ impl InputMailbox {
         self.state().tool_has_steps
     }
 
-    /// Returns whether the call may start this tool. A replayed call may start only the tool that it ran before, which
-    /// was repeatable when the state was sealed. If no tool had started, because a layer sent the request, the tool
-    /// must be safe to run twice.
+    /// Returns whether the call, which may be a replay, may start this tool. A replayed call may start only the tool
+    /// that it ran before, which was repeatable when the state was sealed. If no tool had started, because a layer sent
+    /// the request, the tool must be safe to run twice.
     #[cfg(feature = "rounds")]
     pub(crate) fn may_start(&self, tool: &ToolEntry) -> bool {
         let state = self.state();

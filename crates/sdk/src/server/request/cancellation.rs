@@ -46,7 +46,7 @@ impl Cancel {
         self.state.compare_exchange(RUNNING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Returns whether the request was answered or cancelled: no further message may be sent for it.
+    /// Returns whether the request has its response or was cancelled: no further message may be sent for it.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) != RUNNING
     }

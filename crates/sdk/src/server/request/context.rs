@@ -43,7 +43,7 @@ struct Inner {
     /// Whether the result may be `input_required` (stateless era).
     takes_input: bool,
     mailbox: InputMailbox,
-    /// Task that the call runs as.
+    /// Id of the task that the call runs as.
     task: OnceLock<Arc<str>>,
     identity: Option<Arc<Identity>>,
     meta_text: Option<Box<str>>,
@@ -148,7 +148,7 @@ impl Context {
         self.0.takes_input || self.0.task.get().is_some()
     }
 
-    /// Returns the task that the call runs as.
+    /// Returns the id of the task that the call runs as, if it does.
     pub(crate) fn task_id(&self) -> Option<&str> {
         self.0.task.get().map(|task| &**task)
     }
@@ -191,7 +191,7 @@ impl Context {
         }
     }
 
-    /// Returns the tool, once resolved.
+    /// Returns the called tool, once its name is resolved.
     pub(crate) fn tool(&self) -> Option<&Arc<ToolEntry>> {
         self.0.tool.get()
     }

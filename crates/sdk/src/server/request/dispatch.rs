@@ -23,7 +23,7 @@ use crate::server::session::MAX_URI_LEN;
 use crate::server::{DefinitionRef, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
-/// Starts a request, through the layers if there are any.
+/// Starts the handler of a request, through the layers if there are any.
 pub(crate) fn start_layered(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
     if let Err(error) = rounds::take_early_responses(scope, params) {
         return RequestFuture::ready(Err(error.into()));
@@ -35,7 +35,7 @@ pub(crate) fn start_layered(scope: &RequestScope<'_>, params: &Params<'_>) -> Re
     }
 }
 
-/// Starts a request at its handler, without the layers.
+/// Starts the handler of a request, without the layers.
 pub(crate) fn start(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
     try_start(scope, params).unwrap_or_else(|error| RequestFuture::ready(Err(error)))
 }
@@ -131,7 +131,7 @@ fn call_tool(scope: &RequestScope<'_>, call: &CallTool<'_>) -> Result<RequestFut
     tasks::call(scope, tool, call)
 }
 
-/// Starts a tool call.
+/// Starts the handler of a tool call.
 pub(in crate::server) fn start_tool(
     scope: &RequestScope<'_>,
     tool: &Arc<ToolEntry>,

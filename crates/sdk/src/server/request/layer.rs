@@ -130,7 +130,7 @@ where
     }
 }
 
-/// Starts a request at the outermost layer.
+/// Starts a request at the outermost layer, which may pass it on to the handler.
 pub(crate) fn start(scope: &RequestScope<'_>, params: &Params<'_>) -> RequestFuture {
     let request = Request::new(scope.method, params, scope.context());
     let first: Arc<dyn Layer> = scope.service.settings().layers[0].clone();

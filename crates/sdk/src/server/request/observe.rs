@@ -49,7 +49,7 @@ impl fmt::Debug for RequestEvent<'_> {
 /// Error whose details are not sent to the client, which receives a general text.
 #[non_exhaustive]
 pub struct ErrorReport<'a> {
-    /// The error with all its details.
+    /// Error with all its details, which the client does not see.
     pub error: &'a Error,
     /// Method that failed.
     pub method: &'a str,

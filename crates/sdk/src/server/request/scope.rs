@@ -26,7 +26,8 @@ pub struct RequestScope<'a> {
     pub(crate) client: &'a Arc<ClientInfo>,
     pub(crate) meta: Option<&'a RequestMeta>,
     pub(crate) meta_text: Option<&'a str>,
-    /// State of the mounted server, searched before that of the outer server.
+    /// Shared state of the mounted server that the called definition comes from, searched before that of the outer
+    /// server.
     pub(crate) state: OnceCell<Arc<StateMap>>,
     pub(crate) cancel: OnceCell<Arc<Cancel>>,
     pub(crate) context: OnceCell<Context>,
@@ -135,7 +136,7 @@ impl<'a> RequestScope<'a> {
         }
     }
 
-    /// Sets the called definition, once it is known to be registered.
+    /// Sets the name of the called tool, prompt or resource, once it is known to be registered.
     pub(crate) fn set_target(&self, name: &Arc<str>, state: Option<&Arc<StateMap>>) {
         let _ = self.target.set(name.clone());
         if let Some(state) = state {

@@ -172,7 +172,7 @@ impl Skill {
         })
     }
 
-    /// Returns the text of `SKILL.md`. Adds the other files if the source is a folder.
+    /// Returns the text of the skill's `SKILL.md`. Adds the other files if the source is a folder.
     fn skill_md(&mut self) -> Result<String, String> {
         match &mut self.source {
             Source::Text(text) => Ok(std::mem::take(text)),

@@ -27,7 +27,7 @@ pub(crate) fn has_skills(catalog: &Catalog) -> bool {
     !catalog.skills.is_empty()
 }
 
-/// Returns whether every folder of a skill can be listed.
+/// Returns whether the server can list the folders of every skill (`resources/directory/read`).
 pub(crate) fn supports_directories(catalog: &Catalog) -> bool {
     let can_read =
         |skill: &SkillEntry| skill.dynamic_remote().is_none_or(|remote| remote.reads_directories());

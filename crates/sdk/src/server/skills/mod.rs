@@ -79,7 +79,7 @@ impl SkillEntry {
         self.uri.rsplit_once('/').map_or(&*self.uri, |(root, _)| root)
     }
 
-    /// Returns whether a URI is the folder or below it.
+    /// Returns whether a URI is the folder of the skill or below it.
     fn contains(&self, uri: &str) -> bool {
         uri.strip_prefix(self.root()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
@@ -114,7 +114,7 @@ impl CatalogEntry for SkillEntry {
     }
 }
 
-/// Returns whether a resource is visible as a file of a skill, or is not a file of any skill.
+/// Returns whether a resource is a file of a skill that the client sees, or not a file of any skill.
 pub(super) fn is_file_visible(
     catalog: &Catalog,
     item: DefinitionRef<'_>,

@@ -24,7 +24,8 @@ pub struct TaskRecord {
     pub principal: Option<String>,
     /// Session in which the task was created: without a principal, only this session may list it.
     pub session: String,
-    /// Scopes of its tool. A caller with an identity needs them to read the task and to send it input.
+    /// Scopes that the tool of the task requires. A caller with an identity needs them to read the task and to send it
+    /// input.
     pub scopes: Vec<String>,
     /// Status of the task.
     pub status: TaskStatus,
@@ -83,7 +84,7 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new or changed task. Afterwards [`Self::find`] must return it.
     fn save(&self, task: TaskRecord) -> StoreFuture<'_, ()>;
 
-    /// Returns the task with this id.
+    /// Returns the stored task with this id.
     fn find<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Option<TaskRecord>>;
 
     /// Returns the first tasks with ids greater than `after`, in the order of their ids and up to the given number:

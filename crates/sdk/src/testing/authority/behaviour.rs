@@ -74,8 +74,8 @@ impl Behaviour {
         self
     }
 
-    /// Sets the client metadata document at a URL. It is not fetched, so that tests need no web server with a
-    /// certificate.
+    /// Registers the content of a client ID metadata document, by its URL. It is not fetched, so that tests need no web
+    /// server with a certificate.
     pub fn document(mut self, url: &str, document: Value) -> Self {
         self.documents.insert(url.to_owned(), document);
         self

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The redirect back to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// The complete URL.
+    /// Complete URL of the redirect.
     pub url: String,
     /// Query parameters, in order.
     pub parameters: Vec<(String, String)>,

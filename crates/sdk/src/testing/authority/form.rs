@@ -17,7 +17,7 @@ pub(super) fn encode<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// Returns the value of a parameter that occurs exactly once.
+/// Returns the value of a form or query parameter that occurs exactly once.
 pub(super) fn find<'a>(pairs: &'a Pairs, name: &str) -> Option<&'a str> {
     let mut values = pairs.iter().filter(|(pair_name, _)| pair_name == name).map(|(_, value)| &**value);
     values.next().filter(|_| values.next().is_none())

@@ -105,7 +105,7 @@ impl HttpBody for ReplyBody {
 /// Addresses of the servers: endpoint, authority, and the canary that clients must never connect to.
 pub(super) type Addresses = [SocketAddr; 3];
 
-/// Starts the servers on their own thread. They stop when the returned sender is dropped.
+/// Starts the simulated HTTP servers on their own thread. They stop when the returned sender is dropped.
 pub(super) async fn start(
     make: impl FnOnce(Addresses) -> Result<AuthorityShared> + Send + 'static,
 ) -> Result<(Arc<AuthorityShared>, oneshot::Sender<()>)> {

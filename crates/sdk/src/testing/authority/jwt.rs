@@ -70,7 +70,7 @@ impl<'a> ParsedToken<'a> {
         Some(ParsedToken { text, signature, header, claims })
     }
 
-    /// Returns whether it was signed with the private key of this JWK.
+    /// Returns whether the token was signed with the private key of this JWK.
     pub(super) fn is_signed_by(&self, jwk: &Value) -> bool {
         let coordinate = |name: &str| jwk[name].as_str().and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
         let (Some(x), Some(y)) = (coordinate("x"), coordinate("y")) else { return false };
@@ -83,7 +83,7 @@ impl<'a> ParsedToken<'a> {
         self.claims[name].as_str().unwrap_or_default()
     }
 
-    /// Returns whether its audience contains one of these.
+    /// Returns whether the audience of the token contains one of these.
     pub(super) fn has_audience(&self, audiences: &[&str]) -> bool {
         let is_audience = |value: &Value| value.as_str().is_some_and(|one| audiences.contains(&one));
         match &self.claims["aud"] {
@@ -92,7 +92,7 @@ impl<'a> ParsedToken<'a> {
         }
     }
 
-    /// Returns whether it has an expiry in the future.
+    /// Returns whether the token has an expiry in the future.
     pub(super) fn is_unexpired(&self, now: u64) -> bool {
         self.claims["exp"].as_u64().is_some_and(|end| now < end)
     }

@@ -10,7 +10,7 @@ use super::misbehavior::Misbehavior;
 use super::shared::{AuthorityShared, SCOPES, TestIssuer};
 use super::token::GRANTS;
 
-/// Slightly more than a client should read.
+/// Size of a metadata document that is slightly more than a client should read.
 const OVERSIZED_METADATA_BYTES: usize = (1 << 20) + 1;
 pub(super) const FOREIGN_ISSUER: &str = "https://stranger.example";
 

@@ -95,7 +95,7 @@ impl Authority {
         Behaviour::conforming()
     }
 
-    /// Starts the authority on free ports.
+    /// Starts the simulated servers of the authority on free ports.
     pub async fn start(behaviour: Behaviour) -> Result<Self> {
         let make = |addresses| AuthorityShared::new(addresses, protected_resource::server()?, behaviour);
         let (shared, end) = http::start(make).await?;

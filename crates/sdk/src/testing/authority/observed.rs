@@ -87,7 +87,7 @@ impl Observations {
         self.requests.iter().map(|request| &**request).filter(move |request| request.path.ends_with(path))
     }
 
-    /// Returns the token requests with this `grant_type`.
+    /// Returns the recorded token requests with this `grant_type`.
     pub fn with_grant_type<'a>(&'a self, grant_type: &'a str) -> impl Iterator<Item = &'a RecordedRequest> {
         self.with_path("/token")
             .filter(move |request| request.parameter("grant_type").as_deref() == Some(grant_type))

@@ -21,9 +21,9 @@ pub(super) const IDP_CLIENT: &str = "idp-client";
 /// One of the simulated authorization servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum TestIssuer {
-    /// The default issuer. Its URL has a path, which clients often handle incorrectly.
+    /// The issuer that clients use by default. Its URL has a path, which clients often handle incorrectly.
     Tenant,
-    /// The issuer that replaces it.
+    /// The issuer that replaces the default one after a move.
     Replacement,
     /// The server of the endpoint, if it is its own authority.
     Resource,
@@ -121,7 +121,7 @@ pub(super) struct AuthorityState {
     pub(super) nonce: String,
     /// Whether a refresh was already rejected with 503.
     pub(super) has_failed_refresh: bool,
-    /// Secrets that must not appear anywhere else.
+    /// Secrets that were issued or received, so that tests can check that logs and errors do not contain them.
     pub(super) secrets: Vec<String>,
     /// Added to the system time, so that tests can let tokens expire.
     pub(super) clock_offset: Duration,
@@ -216,7 +216,7 @@ impl AuthorityState {
         }
     }
 
-    /// Returns the time since 1970.
+    /// Returns the time of the simulated clock since 1970.
     #[expect(clippy::disallowed_methods, reason = "base of the clock that tests can advance")]
     pub(super) fn now(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + self.clock_offset

@@ -26,7 +26,7 @@ pub(super) struct TokenRequest<'a> {
     pub(super) issuer: TestIssuer,
     pub(super) request: &'a RecordedRequest,
     pub(super) form: Pairs,
-    /// The key that the tokens are bound to.
+    /// Thumbprint of the `DPoP` key that the tokens are bound to, if any.
     pub(super) key: Option<String>,
 }
 

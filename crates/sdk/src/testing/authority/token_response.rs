@@ -10,7 +10,7 @@ use super::misbehavior::Misbehavior;
 use super::shared::{Access, AuthorityState, Grant, Refresh};
 use super::token::TokenRequest;
 
-/// Size that is too large for a header.
+/// Size of an access token that is too large for an HTTP header.
 const OVERSIZED_TOKEN_BYTES: usize = 16 << 10;
 
 /// A grant, and whether it includes a refresh token.

@@ -40,7 +40,7 @@ impl UrlField {
 }
 
 impl Behaviour {
-    /// Sets the URL of one field.
+    /// Replaces one URL field of the simulated metadata or challenge, to test how clients handle the URL.
     pub fn with_url(self, field: UrlField, url: &str) -> Self {
         match field {
             UrlField::ResourceMetadata => self.challenge(format!("Bearer resource_metadata=\"{url}\"")),

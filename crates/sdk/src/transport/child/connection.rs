@@ -27,12 +27,12 @@ pub(super) struct ChildState {
 }
 
 impl ChildState {
-    /// Returns whether the child is to be closed gracefully.
+    /// Returns whether the child process is to be closed gracefully.
     pub(super) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// Returns whether the connection was dropped.
+    /// Returns whether the client has dropped the connection to the child.
     pub(super) fn is_dropped(&self) -> bool {
         self.is_dropped.load(Ordering::Acquire)
     }

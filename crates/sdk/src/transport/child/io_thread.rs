@@ -78,7 +78,7 @@ impl IoThread {
         })
     }
 
-    /// Runs until the child has exited and the end was reported.
+    /// Runs the I/O loop of a child process until the child has exited and the end of the connection was reported.
     pub(super) fn run(mut self) {
         // Whatever a receiver does, the child is ended and waited for.
         let served = catch_unwind(AssertUnwindSafe(|| self.serve()));
@@ -204,7 +204,7 @@ impl IoThread {
         }
     }
 
-    /// Returns whether the child's exit is expected and must be polled.
+    /// Returns whether the thread has to poll for the exit of the child, because no file descriptor reports it.
     fn must_poll_exit(&self) -> bool {
         self.phase != ClosePhase::Open && !self.has_exited && self.shared.tree.exit_fd().is_none()
     }

@@ -137,7 +137,7 @@ impl Command {
         self
     }
 
-    /// Sets the working directory.
+    /// Sets the working directory of the server process.
     pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = Some(directory.as_ref().to_owned());
         self

@@ -42,7 +42,7 @@ impl ProcessFinder {
     }
 }
 
-/// The end of the child's output is used instead.
+/// Returns no descriptor: on this platform, the end of the child's output shows its exit.
 pub(super) fn exit_fd(_: Pid) -> Option<OwnedFd> {
     None
 }

@@ -16,7 +16,7 @@ const KTHREADD_PID: i32 = 2;
 
 pub(super) struct ProcessFinder {
     own_pid: i32,
-    /// The child, if there is one.
+    /// Process id of the child, if there is one.
     root_pid: Option<i32>,
     /// Start time of the child: older processes are not its descendants. 0 if unknown.
     root_start: u64,
@@ -75,7 +75,7 @@ impl ProcessFinder {
         ProcessFinder { includes_descendants: true, ..Self::with_marker("") }
     }
 
-    /// Scans the process table once.
+    /// Scans the process table once and finds the processes that belong to the server.
     pub(super) fn scan(&mut self) -> ProcessScan {
         let table = proc_table::all();
         let is_root = |process: &Process| self.root_pid == Some(process.id);

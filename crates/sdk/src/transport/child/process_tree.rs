@@ -26,7 +26,7 @@ const RESCAN_DELAY: Duration = Duration::from_millis(1);
 pub(super) struct ProcessTree {
     root: Pid,
     exit_fd: Option<OwnedFd>,
-    /// Set if the child is a supervisor, which ends everything itself.
+    /// Control channel of the supervisor, if the child is one; it then ends all processes itself.
     control: Option<Control>,
     state: Mutex<TreeState>,
 }
@@ -60,7 +60,7 @@ impl ProcessTree {
         self.exit_fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns whether the child itself has exited.
+    /// Returns whether the child process itself, not its descendants, has exited.
     pub(super) fn has_exited(&self) -> bool {
         let state = lock(&self.state);
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -16,7 +16,7 @@ pub(super) struct SpawnedChild {
     pub(super) child: Child,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) marker: String,
-    /// Set if the child is a supervisor.
+    /// Control channel of the supervisor, if the child is one.
     pub(super) control: Option<Control>,
 }
 

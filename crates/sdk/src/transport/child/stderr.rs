@@ -3,7 +3,7 @@
 
 use super::Hook;
 
-/// Size of the stored tail in bytes.
+/// Size of the stored end of the child's standard error, in bytes.
 const TAIL_BYTES: usize = 4 * 1024;
 /// Maximum length of a line; the rest is not shown.
 const MAX_LINE_LEN: usize = 64 * 1024;
@@ -50,7 +50,7 @@ impl StderrTail {
         self.tail.drain(..surplus);
     }
 
-    /// Returns the tail, if there is any output.
+    /// Returns the last part of the child's standard error, if there is any output.
     pub(super) fn tail(&self) -> Option<String> {
         // A truncated tail may start in the middle of a character.
         let is_rest = |byte: &&u8| self.is_cut && **byte & 0xC0 == 0x80;

@@ -57,8 +57,8 @@ impl HttpConnection {
         }
     }
 
-    /// Returns whether no caller waits for a request. During the negotiation a caller waits for it, and for the
-    /// first stream of changes; later streams replace ended ones in the background.
+    /// Returns whether a request runs in the background, so that no caller waits for it. During the negotiation a
+    /// caller waits for it, and for the first stream of changes; later streams replace ended ones in the background.
     fn is_background(&self, outgoing: HttpSend<'_>) -> bool {
         let listens = || {
             outgoing.headers.get(header_names::METHOD).is_some_and(|method| method == Method::Listen.name())

@@ -64,7 +64,7 @@ impl HttpConnection {
         link
     }
 
-    /// Takes outgoing messages, unless the send queue is full.
+    /// Sends the outgoing messages of the client over HTTP, unless the send queue is full.
     pub(super) fn dispatch_outgoing(self: &Arc<Self>) {
         while self.wire.has_outgoing() && !self.send_queue.is_full() {
             let _turn = match self.outgoing_lock.try_lock() {
@@ -150,7 +150,7 @@ impl HttpConnection {
         }
     }
 
-    /// Returns whether the connection is closed.
+    /// Returns whether the HTTP connection to the server is closed.
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.state).is_closed
     }

@@ -17,9 +17,9 @@ pub(super) const EVENT_TOO_LARGE: &str = "SSE_EVENT_DATA_TOO_LARGE";
 pub(super) const INVALID_EVENT: &str = "INVALID_SSE_EVENT_DATA";
 /// The server responded with an error status without details.
 const STATUS: &str = "HTTP_STATUS";
-/// The client is not authenticated (401).
+/// Error code: the server requires authentication (401).
 const UNAUTHORIZED: &str = "HTTP_UNAUTHORIZED";
-/// The client is not permitted (403).
+/// Error code: the client is not permitted (403).
 const FORBIDDEN: &str = "HTTP_FORBIDDEN";
 /// The response does not come from an MCP server.
 const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
@@ -27,11 +27,11 @@ const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
 const REQUEST: &str = "HTTP_REQUEST";
 /// A redirect is not followed.
 const REDIRECT: &str = "HTTP_REDIRECT";
-/// The client's authorization failed, for example at the authorization server.
+/// Error code: the client's authorization failed, for example at the authorization server.
 const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
 /// A user must sign in, and there is no redirect handler.
 const SIGN_IN: &str = "HTTP_SIGN_IN";
-/// The callback that provides headers failed.
+/// Error code: the callback that provides headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
 /// Maximum number of quoted characters of a body.

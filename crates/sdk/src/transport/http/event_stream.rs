@@ -61,10 +61,10 @@ pub(super) enum StreamEnd {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamControl {
     Continue,
-    /// The event was not a message and is skipped.
+    /// The event is not a message and is skipped.
     Skip,
     Done,
-    /// The event was not a message, which is an error.
+    /// The event should be a message and is invalid.
     Invalid,
 }
 
@@ -321,7 +321,7 @@ impl StreamControl {
     }
 }
 
-/// Returns whether an event should be a message.
+/// Returns whether an SSE event must contain a JSON-RPC message.
 fn is_message(event: &SseEvent<'_>) -> bool {
     !event.data.is_empty() && event.event == "message"
 }

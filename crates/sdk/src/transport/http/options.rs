@@ -131,7 +131,7 @@ impl HttpTransport {
         self
     }
 
-    /// Sets the egress. Default: a new one with safe defaults.
+    /// Sets the egress, which opens connections under a policy and pools them. Default: a new one with safe defaults.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self

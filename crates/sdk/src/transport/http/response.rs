@@ -21,7 +21,8 @@ use crate::transport::Direction;
 const MAX_SESSION_ID_LEN: usize = 4 << 10;
 
 impl HttpConnection {
-    /// Sends a request and passes on the response. The error is the reason why there is no response.
+    /// Sends a JSON-RPC request by HTTP POST and passes its response to the client. The error is the reason why there
+    /// is no response.
     pub(super) async fn exchange(self: &Arc<Self>, request: &OutgoingRequest) -> Result<(), CallError> {
         let response = self.send(Verb::POST, &request.headers, request.line.clone()).await?;
         let status = response.status();
@@ -60,7 +61,7 @@ impl HttpConnection {
         }
     }
 
-    /// Stores the session that the server has opened.
+    /// Stores the id of the session that the server has opened.
     fn on_session_opened(&self, initialize: &OutgoingRequest, headers: &HeaderMap) {
         self.set_session(self.session_id(headers));
         // Abort earlier requests that got no response, such as the stateless-era probe.
@@ -84,7 +85,7 @@ impl HttpConnection {
         Some(id)
     }
 
-    /// Sets the current session.
+    /// Sets the MCP session id that later requests carry.
     pub(super) fn set_session(&self, session: Option<HeaderValue>) {
         if session.is_some() {
             self.report_diagnostic(|| "a session was opened".to_owned());
@@ -141,7 +142,7 @@ impl HttpConnection {
     }
 }
 
-/// Returns whether only the method is unknown, not the session.
+/// Returns whether an error response means that the method is unknown, not the session.
 pub(super) fn is_unknown_method(error: &CallError) -> bool {
     matches!(error, CallError::Rejected(error) if error.code == code::METHOD_NOT_FOUND)
 }

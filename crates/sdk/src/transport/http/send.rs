@@ -26,7 +26,7 @@ pub(super) struct HttpSend<'a> {
 }
 
 impl HttpConnection {
-    /// Returns the target of a request, if it is not the server URL.
+    /// Returns the message endpoint of the HTTP+SSE transport for a POST; `None` if the request goes to the server URL.
     fn override_target(&self, verb: &Verb) -> Option<Target> {
         match &lock(&self.state).mode {
             HttpMode::Sse(endpoint) if *verb == Verb::POST => Some(endpoint.clone()),

@@ -49,13 +49,13 @@ pub(super) struct HttpState {
     pub(super) initialize: Option<InitializeMessage>,
     /// Requests without a response, to abort them; a request has no task for a short time after it was added.
     pub(super) in_flight: HashMap<Id<'static>, Option<AbortHandle>>,
-    /// Task of the standalone stream.
+    /// Handle of the task that reads the standalone stream.
     pub(super) listen_task: Option<AbortHandle>,
     /// Consecutive reconnects of the event stream without a message, carried over to the next session.
     pub(super) reconnects: usize,
     /// Whether a stream of changes was opened.
     pub(super) has_listened: bool,
-    /// Task that opens a new session.
+    /// Handle of the task that opens a new session in place of a lost one.
     pub(super) renewal_task: Option<AbortHandle>,
     pub(super) is_closed: bool,
 }

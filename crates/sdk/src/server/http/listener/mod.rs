@@ -195,7 +195,7 @@ impl Listener {
         self
     }
 
-    /// Sets the time for running requests at shutdown. Default: 10 s.
+    /// Sets how long running requests may take to finish at shutdown. Default: 10 s.
     pub fn shutdown_timeout(mut self, time: Duration) -> Self {
         self.shutdown_timeout = time;
         self

@@ -29,7 +29,7 @@ const PHASE_HEAD: u8 = 1;
 const PHASE_BUSY: u8 = 2;
 /// The last request is complete.
 const PHASE_IDLE: u8 = 3;
-/// The body of a request arrives too slowly.
+/// Phase of a connection: the body of a request arrives too slowly.
 const PHASE_SLOW_BODY: u8 = 4;
 
 /// Close mode of a connection: close it at once.
@@ -42,7 +42,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     clock: Arc<AtomicU64>,
     phase: AtomicU8,
     phase_since: AtomicU64,
-    /// Since when writes are blocked; zero if they are not.
+    /// Time since which writes to the client are blocked; zero if they are not.
     write_blocked_since: AtomicU64,
     /// Network of the client.
     network: IpAddr,
@@ -69,7 +69,7 @@ impl ConnectionActivity {
         self.set_phase(PHASE_IDLE);
     }
 
-    /// Sets whether the body of the current request arrives too slowly. While it does, the connection may be closed to
+    /// Marks whether the body of the current request arrives too slowly. While it does, the connection may be closed to
     /// make room for another.
     fn set_slow_body(&self, is_slow: bool) {
         let (from, to) = if is_slow { (PHASE_BUSY, PHASE_SLOW_BODY) } else { (PHASE_SLOW_BODY, PHASE_BUSY) };
@@ -130,8 +130,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// Returns whether the connection is dropped when woken. One that was chosen to make room and has a request by now
-    /// is not.
+    /// Returns whether the watchdog has decided to close this connection. One that was chosen to make room and has a
+    /// request by now is not.
     pub(in crate::server::http) fn should_drop(&self) -> bool {
         match self.close_mode.load(Ordering::Acquire) {
             CLOSE_NOW => true,

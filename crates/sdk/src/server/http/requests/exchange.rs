@@ -72,7 +72,7 @@ fn status(connection: &Connection, era: Era) -> StatusCode {
     }
 }
 
-/// Returns whether `lines` contains nothing but the response.
+/// Returns whether `lines` contains nothing but the response, which can then be sent as JSON instead of a stream.
 fn is_single_response(lines: &[u8]) -> bool {
     memchr::memchr(b'\n', lines).is_some_and(|end| end + 1 == lines.len())
         && !lines.starts_with(br#"{"jsonrpc":"2.0","method""#) // a notification before a cancelled request
@@ -118,8 +118,8 @@ impl<'a> RequestExchange<'a> {
         self.wait_for_response().await
     }
 
-    /// Spawns the rest of the work. In a session it continues regardless of this response, but does not hold a session
-    /// that its client has ended.
+    /// Continues a request in its own task after the response has become a stream. In a session it continues regardless
+    /// of this response, but does not hold a session that its client has ended.
     fn spawn_remainder(&self, rest: BoxFuture<()>) {
         let (outbox, tracked) = (self.outbox.clone(), self.connection.track(rest));
         spawn(&Handle::current(), async move {

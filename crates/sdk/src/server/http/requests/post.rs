@@ -217,7 +217,7 @@ impl Post<'_> {
         Connection::for_request(service, outbox.clone(), reply_channel, self.parts.clone())
     }
 
-    /// Runs a message of the stateless era.
+    /// Handles a POSTed message of the stateless era.
     async fn stateless(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
             return self
@@ -239,7 +239,7 @@ impl Post<'_> {
         RequestExchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
-    /// Runs a message of a session-era client on an endpoint without sessions.
+    /// Handles a POSTed message of a session-era client on an endpoint without sessions.
     async fn without_session(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. }) {
             return self
@@ -248,7 +248,7 @@ impl Post<'_> {
         self.run_single(ReplyChannel::OneShot).await
     }
 
-    /// Runs a message of a session.
+    /// Handles a POSTed message of an existing session.
     async fn in_session(self, id: SessionId) -> HttpResponse {
         let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
         let Some(session) = (match found {

@@ -122,7 +122,7 @@ impl HttpSession {
         is_idle.then(|| self.last_used.load(Ordering::Relaxed))
     }
 
-    /// Sets [`NOT_IN_IDLE_ORDER`] if the session is in use; returns whether it is.
+    /// Marks the session as absent from the idle order ([`NOT_IN_IDLE_ORDER`]) if it is in use; returns whether it is.
     fn unlist(&self) -> bool {
         let unlisted = |users| (users > 0).then_some(users | NOT_IN_IDLE_ORDER);
         self.users.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlisted).is_ok()

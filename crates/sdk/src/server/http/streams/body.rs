@@ -81,8 +81,8 @@ impl StreamBody {
         body
     }
 
-    /// Starts with an event that has only an id, if the revision supports it, so that the client can resume from the
-    /// start.
+    /// Makes the stream start with an event that has only an id, if the revision supports it, so that the client can
+    /// resume from the start.
     pub(in crate::server::http) fn with_priming_event(mut self) -> Self {
         if let Some((stream, _)) = self.resumable.as_ref().filter(|(stream, _)| stream.is_primed()) {
             write_id_event(stream.number(), stream.last(), &mut self.pending);
@@ -90,7 +90,7 @@ impl StreamBody {
         self
     }
 
-    /// Starts with messages that were already taken from the outbox.
+    /// Makes the stream start with messages that were already taken from the outbox.
     pub(in crate::server::http) fn with_lines(mut self, lines: &[u8], is_last: bool) -> Self {
         match &self.resumable {
             Some((stream, _)) => stream.append(lines, &mut self.pending),
@@ -102,7 +102,7 @@ impl StreamBody {
         self
     }
 
-    /// Starts with the missed events; `None` if there is a gap.
+    /// Makes the stream start with the events that the client has missed; `None` if there is a gap.
     pub(in crate::server::http) fn with_missed_events(
         mut self,
         number: u64,
@@ -163,7 +163,7 @@ impl StreamBody {
         self.resumable.as_ref().is_some_and(|(stream, _)| stream.is_primed())
     }
 
-    /// Takes pending messages and frames them into `pending`; `None` if another response carries the stream.
+    /// Takes queued messages and frames them as SSE events; `None` if another response carries the stream.
     fn take(&mut self, cx: &Context<'_>) -> Option<Poll<TakeOutcome>> {
         self.buffer.clear();
         if let Some((stream, response_number)) = &self.resumable {

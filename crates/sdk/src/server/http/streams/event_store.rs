@@ -19,7 +19,8 @@ pub struct StoredEvent {
 /// Store for sent events. The default is a bounded store in memory; a shared store lets a client resume at another
 /// instance of the server.
 pub trait EventStore: Send + Sync + 'static {
-    /// Stores an event. Called before the event is sent; must not block.
+    /// Stores an event of an SSE stream, so that clients can resume after it. Called before the event is sent; must not
+    /// block.
     fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent);
 
     /// Returns the events of a stream after `number`, in order. Events that are no longer stored are omitted; the

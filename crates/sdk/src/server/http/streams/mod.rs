@@ -65,7 +65,7 @@ impl SessionStream {
         &self.outbox
     }
 
-    /// Returns whether the stream starts with an event to resume from.
+    /// Returns whether the SSE stream starts with an event from which the client can resume.
     pub(super) fn is_primed(&self) -> bool {
         self.retention.is_primed
     }
@@ -140,7 +140,7 @@ impl SessionStream {
         lock(&self.state).done = true;
     }
 
-    /// Takes over the stream: the response that carried it ends.
+    /// Attaches a new HTTP response to the stream; the response that carried it before ends.
     pub(super) fn attach(&self) -> u64 {
         self.attach_if(|_| true).unwrap_or_default()
     }
@@ -181,7 +181,7 @@ impl SessionStream {
         }
     }
 
-    /// Stores messages while no response carries the stream.
+    /// Moves messages from the outbox to the event store while no HTTP response carries the stream.
     async fn store_detached(self: Arc<Self>, response_number: u64) {
         let mut lines = Vec::new();
         std::future::poll_fn(|cx| {

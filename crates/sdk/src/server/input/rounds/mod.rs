@@ -59,7 +59,7 @@ impl Drop for RoundGuard {
 enum ResumeOutcome {
     /// The parked call resumes.
     Call(Box<Invocation>, RoundGuard),
-    /// The call is replayed with its log.
+    /// The call is replayed from its start with the replay log.
     Replay(ReplayLog, RoundGuard),
     /// The outcome is already known.
     Finished(RequestOutcome),
@@ -380,7 +380,7 @@ fn resolved_tool(tool: &ToolEntry, context: &Context) -> ResolvedTool {
     ResolvedTool { name: (*tool.name).to_owned(), repeatable }
 }
 
-/// Returns whether a call may start this tool, see [`super::mailbox::InputMailbox::may_start`].
+/// Returns whether a call, which may be a replay, may start this tool.
 pub(crate) fn may_start(scope: &RequestScope<'_>, tool: &ToolEntry) -> bool {
     scope.context.get().is_none_or(|context| context.mailbox().may_start(tool))
 }

@@ -51,13 +51,13 @@ enum ParkedState {
     Waiting(Box<Invocation>),
     /// A request is running the call.
     Running,
-    /// The call has ended.
+    /// The parked call has ended; only its cached response is left.
     Done,
 }
 
 /// Outcome of looking up a parked call.
 pub(crate) enum TakeOutcome {
-    /// The call, now owned by the request.
+    /// The parked call, now owned by the retry request.
     Call(Box<Invocation>),
     /// The response that was sent before.
     Cached(CachedResponse),
@@ -65,7 +65,7 @@ pub(crate) enum TakeOutcome {
     Busy(Arc<Notify>),
     /// The state belongs to an earlier round trip.
     Stale,
-    /// The call is not here.
+    /// The parked call is not in this process.
     NotFound,
 }
 
@@ -116,7 +116,7 @@ impl ParkedCalls {
         true
     }
 
-    /// Takes a parked call out of the table for a retry request.
+    /// Takes a parked call out of the table, to resume it with a retry request.
     pub(crate) fn take(&self, id: u128, round: u32, age: Duration) -> TakeOutcome {
         let mut evicted = Vec::new();
         let mut table = lock(&self.0);

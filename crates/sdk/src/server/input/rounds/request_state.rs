@@ -74,7 +74,7 @@ impl StateBinding {
     }
 }
 
-/// Sorts the members of all objects.
+/// Sorts the members of all objects, so that equal arguments have equal digests.
 fn canonical(value: Value) -> Value {
     match value {
         Value::Object(members) => {

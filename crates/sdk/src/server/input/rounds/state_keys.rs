@@ -68,7 +68,8 @@ impl StateKeys {
         self
     }
 
-    /// Seals bytes. They can be opened only with this key and for the same purpose.
+    /// Encrypts and authenticates bytes with the newest key. They can be opened only with this key and for the same
+    /// purpose.
     pub(crate) fn seal(&self, plain: &[u8], purpose: &str) -> Vec<u8> {
         let key = &self.0[0];
         let nonce: [u8; NONCE_LEN] = random();
