@@ -167,8 +167,8 @@ impl Hub {
         Ok(connection)
     }
 
-    /// Returns the connection of a user or agent to an enabled server; fails if the server is disabled. `insist`
-    /// bypasses the backoff after a failure.
+    /// Returns the connection of a user or agent to an enabled server; fails if the server is disabled.
+    /// `bypass_backoff` skips the backoff after a failure.
     pub(super) async fn acquire_connection(
         &self,
         actor: Actor,

@@ -71,9 +71,8 @@ impl fmt::Display for Scopes {
 /// The scope that yields a refresh token.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// Selects the scopes to request, from the configuration, the challenge and the metadata. `wanted` comes from the
-/// client configuration, `challenged` from the challenge, `supported` from the resource metadata; `before` was
-/// requested earlier and is retained.
+/// Selects the scopes to request. `configured` comes from the client configuration, `challenged` from the challenge,
+/// `supported` from the resource metadata; `before` was requested earlier and is retained.
 pub(super) fn select(
     configured: Option<&Scopes>,
     challenged: Option<&Scopes>,
