@@ -18,7 +18,7 @@ pub enum Subject {
     Hub,
 }
 
-/// Tenant and subject of an operation.
+/// Who performs an operation: a subject (user, agent or the hub itself) in a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Actor {
     tenant: TenantId,

@@ -20,7 +20,7 @@ pub enum ApprovalMode {
     TrustedOnly,
 }
 
-/// Part of a server that an agent may use.
+/// What an agent may use of one server, and which of its tools need no approval.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolSelection {
     /// Tools that the agent may call, without resources and prompts. Default: all tools, resources and prompts.

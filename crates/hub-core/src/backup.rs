@@ -22,14 +22,14 @@ const FORMAT_VERSION: u32 = 1;
 /// Maximum length of a line: a call may have long arguments and a long result.
 const MAX_LINE_BYTES: u64 = 256 << 20;
 
-/// Marker that distinguishes a backup from other files.
+/// Field of the backup header with a fixed value, which distinguishes a backup from other files.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum FileMarker {
     Backup,
 }
 
-/// First line of a backup.
+/// First line of a backup: format version, time and audit key.
 #[derive(Serialize, Deserialize)]
 struct Header {
     linchpin: FileMarker,
@@ -42,7 +42,7 @@ struct Header {
     keys: Option<String>,
 }
 
-/// Part of the header that is the same in every format version.
+/// Part of the backup header that is the same in every format version.
 #[derive(Deserialize)]
 struct HeaderPrefix {
     #[serde(rename = "linchpin")]
@@ -50,7 +50,7 @@ struct HeaderPrefix {
     version: u32,
 }
 
-/// Last line of a backup.
+/// Last line of a backup: number of records, digest and signature.
 #[derive(Serialize, Deserialize)]
 struct Footer {
     records: u64,
@@ -165,7 +165,7 @@ impl BackupSummary {
     }
 }
 
-/// Reader of the lines of a backup.
+/// Reader of the lines of a backup file, which limits their length.
 struct LineReader<R> {
     input: R,
     line: Vec<u8>,

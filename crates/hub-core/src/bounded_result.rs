@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 /// Default size limit of a result, in bytes of its JSON.
 pub const DEFAULT_LIMIT: usize = 200_000;
 
-/// Tool result and its text form. If the result is too large, both are the truncated text.
+/// Tool result and its text form, limited in size for models. If the result is too large, both are the truncated text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoundedResult {
     /// Text form of the result: text blocks, placeholders of other blocks, and structured content.

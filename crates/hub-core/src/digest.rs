@@ -8,11 +8,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::text::{hex, unhex};
 
-/// SHA-256 digest.
+/// SHA-256 digest of delimited parts, as used for fingerprints, keys and hash chains.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// Builder of a digest, part by part.
+/// Builder of a [`Digest`], to which the parts are added one by one.
 #[derive(Clone)]
 pub struct DigestBuilder(Sha256);
 

@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// Error of a hub operation.
+/// Error of a hub operation: kind, stable code, message, and the field that caused it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     kind: ErrorKind,

@@ -30,7 +30,7 @@ pub struct Event {
     pub body: Value,
 }
 
-/// Event before publication. The event log, or in a cluster the store, numbers it.
+/// Event that is not published yet, and has no number. The event log, or in a cluster the store, numbers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     /// Kind of the event, such as `call`.
@@ -46,7 +46,7 @@ impl NewEvent {
     }
 }
 
-/// Log of the events of a hub. Clones share one log.
+/// Last events of a hub, in memory, for subscribers. Clones share one log.
 #[derive(Clone)]
 pub struct EventLog(Arc<Inner>);
 
@@ -150,7 +150,7 @@ impl EventLog {
     }
 }
 
-/// Events to publish when a commit succeeds. If it is dropped before the result is known, a gap is marked.
+/// Events of a batch, published when its commit succeeds. If it is dropped before the result is known, a gap is marked.
 pub(crate) struct PublishOnCommit {
     log: EventLog,
     tenant: TenantId,
@@ -179,7 +179,7 @@ impl Drop for PublishOnCommit {
     }
 }
 
-/// Subscription to the event log.
+/// Position of one subscriber in the event log, from which it reads the next events.
 pub struct EventSubscription {
     log: EventLog,
     /// Tenant of the events; `None` for all tenants.

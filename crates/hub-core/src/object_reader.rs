@@ -11,7 +11,7 @@ use crate::text::shorten;
 /// Minimum similarity, from 0 to 1, of an unknown name to the suggested one.
 const MIN_SIMILARITY: f64 = 0.6;
 
-/// Members of a JSON object, each taken at most once.
+/// Reader of a JSON object that takes each member once and rejects those that are left over.
 pub struct ObjectReader {
     /// Prefix of field names in errors: empty, or the path of the object and a dot.
     path: String,

@@ -14,7 +14,7 @@ use crate::tool::pin::{TrustState, pin};
 /// Version of the policy rules, which an approval is bound to: a change of the rules invalidates earlier approvals.
 const POLICY_VERSION: &str = "1";
 
-/// Policy decision about a call.
+/// Decision of the policy whether a tool call is allowed, requires approval or is denied, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyDecision {
     /// The call is allowed.
@@ -25,7 +25,7 @@ pub enum PolicyDecision {
     Deny(PolicyReason),
 }
 
-/// Reason of a policy decision.
+/// Reason why the policy allows a tool call, requires approval for it, or denies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyReason {
     /// A user makes the call, which implies approval.
@@ -84,7 +84,7 @@ impl PolicyReason {
     }
 }
 
-/// Caller of a tool, as the policy sees it.
+/// Caller of a tool, about whose call the policy decides: a user, or an agent with its settings.
 #[derive(Debug, Clone, Copy)]
 pub enum Caller<'a> {
     /// A user calls the tool.

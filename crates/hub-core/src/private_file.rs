@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::platform::{Platform, random};
 use crate::text::hex;
 
-/// Reason why a file or folder is not private.
+/// Reason why other users can access a file or folder that must be private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InsecurePermissions {
     /// Other users can read or change the file.

@@ -24,7 +24,8 @@ const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// Maximum length of the lineage file.
 const MAX_LINEAGE_FILE_BYTES: u64 = 1 << 10;
 
-/// Handle of the hub to its guard. Dropping it kills all processes of its lineage, and waits for that.
+/// Handle to the helper process that kills all server processes when the hub ends. Dropping it kills all processes of
+/// its lineage, and waits for that.
 pub struct ProcessGuard {
     lineage: Lineage,
     pipe: Arc<GuardPipe>,

@@ -18,7 +18,7 @@ pub struct RateLimit {
     pub per_minute: u32,
 }
 
-/// State of a token bucket. The caller stores it.
+/// Current state of a rate limit: tokens left, and the time of the last update. The caller stores it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenBucket {
     /// Tokens left; a call takes one.

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 
-/// Set of background tasks; `None` after the shutdown.
+/// Set of background tasks that a shutdown awaits or aborts; `None` after the shutdown.
 pub(crate) struct TaskSet(Mutex<Option<JoinSet<()>>>);
 
 impl Default for TaskSet {

@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 /// Maximum total size of all request bodies in memory, in bytes.
 const MAX_TOTAL_BODY_BYTES: usize = 64 << 20;
 
-/// Options of the HTTP interface.
+/// Options of the HTTP interface of the hub: accepted hosts and origins, cookies and proxies.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
     /// Hosts and origins that are accepted in addition to those of this machine.

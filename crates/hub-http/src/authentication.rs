@@ -30,7 +30,7 @@ pub(crate) enum CallerCredential {
     Session(Secret),
 }
 
-/// Authenticated sender of a request.
+/// Authenticated sender of a REST request, with its credential and CSRF token.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Tenant and subject of the caller.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http_body::Frame;
 use linchpin_hub_core::{Error, Result};
 
-/// Chunk and the state for the next one; `None` at the end. An error aborts the connection, so that the client does not
-/// mistake a partial body for a complete one.
+/// Result of producing one chunk of a response body: the chunk and the state for the next one, or `None` at the end. An
+/// error aborts the connection, so that the client does not mistake a partial body for a complete one.
 pub(crate) type Chunk<S> = Result<Option<(Bytes, S)>>;
 
 type ChunkFuture<S> = Pin<Box<dyn Future<Output = Chunk<S>> + Send>>;

@@ -23,7 +23,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// Kinds of events after which the credential of the subscriber is checked again. Every heartbeat also checks it.
 const RECHECK_EVENTS: [&str; 4] = ["agent", "session", "token", "user"];
 
-/// Event stream of one subscriber.
+/// SSE stream of hub events to one subscriber.
 struct EventStream {
     app: Arc<AppState>,
     caller: Caller,
@@ -61,7 +61,7 @@ pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
     Ok(response)
 }
 
-/// Parsed event id: event log and number.
+/// Parsed SSE event id: id of the event log, and event number.
 struct EventPosition<'a> {
     log_id: &'a str,
     number: u64,

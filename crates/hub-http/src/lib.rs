@@ -1,7 +1,7 @@
 //! HTTP interface of the hub: REST API under `/api/v1`, events, metrics, and a status page. This crate handles requests
 //! and responses only; the hub makes all access decisions.
 //!
-//! A request passes the middleware in `guard`; `router` authenticates the caller and reads the body; one handler in
+//! A request passes `middleware`; `router` authenticates the caller and reads the body; one handler in
 //! `api` calls the hub. `routes` lists all routes, and `/api/v1/openapi.json` is generated from that list.
 
 mod api;
@@ -34,7 +34,7 @@ pub use app::HttpOptions;
 
 use self::app::AppState;
 
-/// HTTP service of a hub.
+/// HTTP service of a hub, with all its routes, to be served by a listener.
 #[derive(Clone)]
 pub struct HubService {
     app: Arc<AppState>,

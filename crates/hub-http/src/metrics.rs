@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use linchpin_hub_core::hub::{BUCKET_BOUNDS_MS, DurationHistogram};
 
-/// Counters since the start of the hub.
+/// Counts and durations of HTTP requests since the start of the hub.
 pub(crate) struct Metrics {
     started: Timestamp,
     counters: Mutex<Counters>,

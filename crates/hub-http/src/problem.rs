@@ -22,7 +22,7 @@ pub(crate) struct Problem {
     retry_after: Option<Duration>,
 }
 
-/// Problem document (RFC 9457).
+/// Body of an error response of the REST API: a problem document (RFC 9457).
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemDocument<'a> {

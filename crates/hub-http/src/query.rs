@@ -12,7 +12,7 @@ use crate::problem::{Problem, Result};
 /// Default number of items on one page of a list.
 const DEFAULT_PAGE_SIZE: usize = 50;
 
-/// Query parameter of a route.
+/// Query parameter that a REST route accepts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct Parameter {
     pub(crate) kind: ParameterType,
 }
 
-/// Type of a query parameter.
+/// Type of a query parameter, by which its value is validated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ParameterType {
     Text,

@@ -18,7 +18,7 @@ pub(crate) const API: &str = "/api/v1";
 /// Default maximum size of a request body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Who may call a route.
+/// Who may call a REST route: everyone, authenticated users and agents, or users only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Everyone, without authentication.

@@ -23,7 +23,7 @@ use crate::request::ApiRequest;
 use crate::route::{Access, Route};
 use crate::{body, middleware};
 
-/// Parameters in the path of a request: name and value.
+/// Parameters in the path of a REST request: name and value.
 type Parameters = Vec<(String, String)>;
 
 /// Builds the service from the routes.

@@ -8,7 +8,7 @@ mod sqlite;
 pub use postgres::Postgres;
 pub use sqlite::Sqlite;
 
-/// Durability of a committed batch.
+/// What a committed batch survives: a crash of the hub process, or also a power loss.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Commits survive a crash of the hub process, but not a power failure.

@@ -54,7 +54,7 @@ struct Order {
     drink: Option<String>,
 }
 
-/// Form that the user fills in for an order.
+/// Form of the demo tool `order`, which the user fills in.
 #[args]
 struct Cup {
     /// Size of the cup

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::config::ConfigError;
 
-/// Error kind; the field `kind` of the JSON form.
+/// Kind of a command's error, in the field `kind` of its JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CliErrorKind {
     /// The arguments are invalid.

@@ -10,7 +10,7 @@ const MAX_STDERR_LINES: usize = 20;
 /// Maximum length of a retained line.
 const MAX_LINE_LEN: usize = 500;
 
-/// Collector of a server's output outside the protocol.
+/// Collector of what a stdio server writes outside the protocol, for error messages and `--verbose`.
 pub(crate) struct ServerOutput {
     screen: Arc<Screen>,
     verbose: bool,

@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::{CliError, CliErrorKind};
 
-/// Signal listeners. Once created, these signals no longer terminate the process by default.
+/// Listeners for SIGINT, SIGTERM and SIGHUP. Once created, these signals no longer terminate the process by default.
 pub(crate) struct Signals([(u8, Signal); 3]);
 
 impl Signals {

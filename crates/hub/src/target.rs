@@ -17,7 +17,7 @@ use crate::sign_in;
 use crate::signals::Signals;
 use crate::terminal::Screen;
 
-/// Command or URL of a server.
+/// Server that a command connects to: a command line to start, or a URL.
 pub(crate) enum TargetServer {
     /// Program and arguments of a stdio server.
     Command(Vec<OsString>),
@@ -51,7 +51,7 @@ impl TargetServer {
     }
 }
 
-/// Server of a command, with its connection settings.
+/// Server that a command connects to, with timeout, revision and OAuth options.
 pub(crate) struct Target {
     pub(crate) server: TargetServer,
     pub(crate) timeout: Duration,

@@ -235,7 +235,7 @@ impl<'de> Decoder<'de> {
     }
 }
 
-/// Read position in an object or array.
+/// Read position of the decoder in a JSON object or array: before the first element, after one, or at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContainerState {
     First,
@@ -422,7 +422,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-/// Enum variant encoded as an object with one member.
+/// Deserializer of an enum variant that is encoded as an object with one member.
 struct Variant<'a, 'de>(&'a mut Decoder<'de>);
 
 impl<'de, 'a> EnumAccess<'de> for Variant<'a, 'de> {

@@ -7,7 +7,7 @@ use crate::scan::{Limits, RawString, Scan};
 use crate::string::unescape;
 use crate::{Id, Params};
 
-/// Decoded message. All parts borrow from the line.
+/// Decoded JSON-RPC message: a request, notification or response. All parts borrow from the line.
 #[derive(Debug, Clone)]
 pub enum Message<'a> {
     /// Request, which expects a response.

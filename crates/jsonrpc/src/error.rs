@@ -34,7 +34,7 @@ pub struct ParseError {
     pub is_response: bool,
 }
 
-/// Kind of a [`ParseError`].
+/// Kind of a [`ParseError`]: invalid JSON, a duplicate key, an exceeded limit, or no JSON-RPC message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseErrorKind {
     /// Not UTF-8 or not JSON.

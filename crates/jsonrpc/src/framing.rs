@@ -8,7 +8,7 @@ const INITIAL_BUFFER_BYTES: usize = 64 * 1024;
 /// Buffer size above which an empty buffer is freed; a single large line can grow the buffer beyond it.
 const MAX_IDLE_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// Result of one framing step.
+/// Line that a [`LineBuffer`] split off: a complete one, or one that is too long and is skipped.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FramedLine<'a> {
     /// Complete line, without its newline.

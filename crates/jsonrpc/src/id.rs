@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::string::write_string;
 
-/// Id of a request. Parsing rejects `null`, fractions and other JSON values.
+/// Id of a JSON-RPC request: an integer or a string. Parsing rejects `null`, fractions and other JSON values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Id<'a> {
     /// Integer id.

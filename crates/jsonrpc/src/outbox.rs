@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Queue of outgoing messages, one per line.
+/// Bounded queue of the outgoing messages of one connection, one per line.
 pub struct Outbox {
     state: Mutex<OutboxState>,
     high_water: usize,
@@ -31,7 +31,7 @@ struct OutboxState {
     waker: Option<Waker>,
 }
 
-/// Result of [`Outbox::poll_take`].
+/// Result of [`Outbox::poll_take`]: whether more lines may follow those that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOutcome {
     /// Lines were taken; more may follow.

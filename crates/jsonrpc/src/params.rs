@@ -8,7 +8,8 @@ use crate::string::unescape;
 
 const INLINE_MEMBERS: usize = 4;
 
-/// Parameters of a request or notification. Absent parameters behave like an empty object.
+/// Parameters of a JSON-RPC request or notification: the text of the object and of each member. Absent parameters
+/// behave like an empty object.
 #[derive(Debug, Clone, Default)]
 pub struct Params<'a> {
     text: Option<&'a str>,

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::envelope::ResponsePayload;
 use crate::{ErrorObject, Id, Outbox, write};
 
-/// Reason why a request has no result.
+/// Reason why an outgoing JSON-RPC request has no result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallError {
     /// The peer responded with an error.
@@ -65,10 +65,11 @@ fn round_for_display(time: Duration) -> Duration {
 
 impl std::error::Error for CallError {}
 
-/// Response to a request: the text of its `result`.
+/// Outcome of an outgoing request: the JSON text of its `result`, or the error.
 type CallResult = Result<String, CallError>;
 
-/// Handle to the other side of a connection. Sends requests and notifications and correlates responses.
+/// Sender of JSON-RPC requests and notifications on one connection, which matches the responses to the requests. Sends
+/// requests and notifications and correlates responses.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<PeerShared>,
@@ -155,7 +156,7 @@ const RESPONSE_CAPACITY: usize = 512;
 /// Age of a request up to which pauses extend its deadline.
 const MAX_PAUSED_AGE: Duration = Duration::from_hours(1);
 
-/// How long a request waits for its response.
+/// How long a JSON-RPC request waits for its response, and how far progress may extend that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseTimeout {
     /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the
@@ -429,7 +430,7 @@ impl Peer {
     }
 }
 
-/// Guard that pauses request timeouts.
+/// Guard that pauses the timeouts of all pending requests of a peer until it is dropped.
 pub struct TimeoutPause(Arc<PeerShared>);
 
 impl Drop for TimeoutPause {
@@ -438,7 +439,7 @@ impl Drop for TimeoutPause {
     }
 }
 
-/// Request in flight. Await it for the response; drop it to abandon the request.
+/// JSON-RPC request in flight. Await it for the response; drop it to abandon the request.
 pub struct Call {
     id: i64,
     is_finished: bool,

@@ -5,7 +5,7 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::key_set::KeySet;
 use crate::string::{escape, find_in_chunks, find_special, unescape};
 
-/// Limits on the content of a message. [`crate::LineBuffer`] limits its length.
+/// Limits on the nesting and the number of values of a JSON-RPC message.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum nesting depth of objects and arrays. Default: 64.
@@ -38,7 +38,7 @@ pub(crate) struct Scan<'a> {
     skip_key_checks: bool,
 }
 
-/// String as written between its quotes.
+/// JSON string as written between its quotes, and whether it contains escapes.
 #[derive(Clone, Copy)]
 pub(crate) struct RawString<'a> {
     pub(crate) raw: &'a str,

@@ -15,7 +15,7 @@ use syn::{
 
 use crate::options::AttributeOptions;
 
-/// Function with an unparsed body.
+/// Function with an attribute macro; its body is not parsed.
 pub(crate) struct Function {
     attributes: Vec<Attribute>,
     visibility: Visibility,
@@ -151,7 +151,7 @@ impl Function {
     }
 }
 
-/// Classified parameters and the values passed for them.
+/// Parameters of an annotated function by kind, with the generated code that supplies their values.
 #[derive(Default)]
 pub(crate) struct Parameters {
     /// Fields of the generated arguments struct.

@@ -6,7 +6,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, Ident, Lit, Result, Token};
 
-/// Kind of the value of an option.
+/// Kind of value that an option of an attribute macro takes, such as a string or a flag.
 #[derive(Clone, Copy)]
 pub(crate) enum OptionValueKind {
     Str,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::version::{Feature, Revision};
 
-/// Output buffer and the revision to write.
+/// Output buffer for JSON, and the protocol revision in which values are encoded.
 pub struct Encoder<'a> {
     /// Output buffer.
     pub out: &'a mut Vec<u8>,
@@ -64,7 +64,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Writer of the members of an object.
+/// Writer of the members of one JSON object, which omits members that the revision does not have.
 pub struct Fields<'a, 'b> {
     encoder: &'a mut Encoder<'b>,
     first: bool,

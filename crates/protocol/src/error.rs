@@ -23,7 +23,7 @@ pub mod code {
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 }
 
-/// Reason for rejecting a request.
+/// Reason why a server rejects a request, independent of the revision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
     /// The request is not valid in the current state; the text says what to do.

@@ -2,7 +2,7 @@
 
 use crate::version::{Feature, Revision};
 
-/// Direction in which a method is sent.
+/// Whether a method is sent by clients, by servers, or by both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From client to server.

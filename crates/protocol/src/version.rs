@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
-/// Feature that not every revision has.
+/// Feature of the protocol, such as audio content, that not every revision has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// Part of every revision.

@@ -4,7 +4,8 @@
 /// Maximum nesting depth of a validation: nested values plus followed references.
 const MAX_DEPTH: u32 = 320;
 
-/// Remaining work. Once exhausted it stays exhausted, and later results are meaningless.
+/// Remaining steps and nesting depth of one validation. Once exhausted it stays exhausted, and later results are
+/// meaningless.
 #[derive(Debug)]
 pub(crate) struct WorkBudget {
     steps_left: u64,
@@ -12,7 +13,7 @@ pub(crate) struct WorkBudget {
     error: Option<BudgetError>,
 }
 
-/// Reason why a validation was aborted.
+/// Reason why a validation was aborted: too many steps, or too deep nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BudgetError {
     Steps,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Dialect. Draft-06 is treated as draft-07, which only adds to it.
+/// Dialect of JSON Schema that a schema is written in. Draft-06 is treated as draft-07, which only adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Dialect {
     Draft07,
@@ -20,12 +20,12 @@ impl Dialect {
             Some("draft/2020-12/schema" | "schema") => Ok(Self::Draft202012),
             Some("draft/2019-09/schema") => Ok(Self::Draft201909),
             Some("draft-07/schema" | "draft-06/schema") => Ok(Self::Draft07),
-            _ => Err(format!("the dialect {name:?} is not supported: use 2020-12 or draft-07")),
+            _ => Err(format!("the dialect {name:?} is not supported: use 2020-12, 2019-09 or draft-07")),
         }
     }
 }
 
-/// How a keyword contains subschemas.
+/// Form in which a schema keyword contains subschemas: one, a list, either of them, or by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubschemaShape {
     One,

@@ -1,6 +1,6 @@
 //! Set of evaluated members or items of a value, for the `unevaluated…` keywords.
 
-/// Set of indexes in one object or array. The first 64 need no allocation.
+/// Set of the indexes of members or items that keywords have evaluated. The first 64 need no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct EvaluatedSet {
     first: u64,

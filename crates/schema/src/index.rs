@@ -15,13 +15,13 @@ const MAX_DEPTH: usize = 256;
 /// to two levels apart, and references can lead deeper.
 const MAX_PATH_DEPTH: usize = 2 * MAX_DEPTH;
 
-/// Subschema and the resource that it belongs to.
+/// Subschema of a schema document, and the schema resource that it belongs to.
 pub(crate) struct Subschema<'a> {
     pub(crate) value: &'a Value,
     pub(crate) resource: u32,
 }
 
-/// Schema resource: a part of the document with its own `$id`. The first resource is the document itself.
+/// Schema resource: a part of a schema document with its own `$id`. The first resource is the document itself.
 struct SchemaResource<'a> {
     base: String,
     root: &'a Value,

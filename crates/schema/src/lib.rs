@@ -52,7 +52,7 @@ pub struct Schema {
     max_work: u64,
 }
 
-/// Resource limits of a schema.
+/// Limits on the size of a schema and on the work of one validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum nesting depth of subschemas, never more than 256. Default: 64.

@@ -44,7 +44,7 @@ impl Node {
     }
 }
 
-/// Allowed types as a bit set. The empty set allows no value.
+/// JSON types that a schema allows, as a bit set. The empty set allows no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Types(u8);
 
@@ -101,7 +101,7 @@ impl Types {
     }
 }
 
-/// `const` and `enum`.
+/// Values that the keywords `const` and `enum` of a schema allow.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     pub(crate) constant: Option<Value>,
@@ -137,7 +137,7 @@ pub(crate) struct StringKeywords {
     pub(crate) pattern: Option<Pattern>,
 }
 
-/// Handling of members and items that no other keyword covers.
+/// What applies to members or items that no other keyword covers: anything, nothing, or a schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RestSchema {
     /// The remaining members or items are allowed, and count as evaluated.

@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 /// Magnitude 2^100, below which integers are stored as `i128`, with room to spare; above it every float is an integer.
 const INTEGER_BOUND: f64 = 1_267_650_600_228_229_401_496_703_205_376.0;
 
-/// Number with the precision of `serde_json`. A `Float` is either not an integer or at least [`INTEGER_BOUND`] in
-/// magnitude.
+/// JSON number as an exact integer or a float, with the precision of `serde_json`. A `Float` is either not an integer
+/// or at least [`INTEGER_BOUND`] in magnitude.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Integer(i128),
@@ -131,7 +131,8 @@ impl Decimal {
     }
 }
 
-/// Parses formatted output without a buffer. A float has at most 17 digits.
+/// Formatter target that parses the decimal digits of a float as they are written, without a buffer. A float has at
+/// most 17 digits.
 struct DecimalReader {
     digits: u64,
     fraction: i32,

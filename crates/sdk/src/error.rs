@@ -9,10 +9,10 @@ use std::fmt;
 use linchpin_protocol as protocol;
 use serde_json::Value;
 
-/// Error of a handler or a server. Its kind decides how much of it the peer sees.
+/// Error of a handler, or of the setup or run of a server. Its kind decides how much of it the peer sees.
 pub struct Error(Box<ErrorKind>);
 
-/// The kinds of [`Error`].
+/// Kind of an [`Error`], which decides how much of it the peer sees.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -22,7 +22,7 @@ pub(crate) enum ServerRequest {
     Roots,
 }
 
-/// The client's result for a server request.
+/// Result that a client returned for a server request: elicitation, sampling or roots.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ClientResult {
     Elicit(ElicitResult),

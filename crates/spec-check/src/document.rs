@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::report::report;
 
-/// Which members an object may have.
+/// Which members the check against the specification allows in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Members {
     /// All members that the schema allows.

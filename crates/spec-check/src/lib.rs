@@ -18,7 +18,7 @@ pub use schema_files::Example;
 use serde_json::Value;
 pub use transcript::Conversation;
 
-/// Schemas of all revisions, loaded once per process. Cheap to copy.
+/// Official JSON Schemas of all revisions, against which tests check messages; loaded once per process. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Schemas {
     documents: &'static BTreeMap<String, Document>,

@@ -10,7 +10,7 @@ use std::process::Command;
 const VERSIONS_FOLDER: &str = "/usr/lib/postgresql";
 const REQUIRED_PROGRAMS: [&str; 3] = ["initdb", "postgres", "psql"];
 
-/// Folder of the PostgreSQL programs.
+/// Folder with the PostgreSQL programs of this machine.
 pub(crate) struct Installation(PathBuf);
 
 impl Installation {
@@ -37,7 +37,7 @@ impl Installation {
     }
 }
 
-/// System user that runs the server. PostgreSQL refuses root, so that root uses another user.
+/// System user that runs the PostgreSQL server of a test. PostgreSQL refuses root, so that root uses another user.
 pub(crate) struct ServerUser(Option<(u32, u32)>);
 
 impl ServerUser {

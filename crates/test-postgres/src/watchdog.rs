@@ -24,7 +24,7 @@ wait $server
 [ -n "$line" ] || rm -rf "$folder"
 "#;
 
-/// Running server with its shell.
+/// Running PostgreSQL server of a test, and the shell that stops it.
 pub(crate) struct ServerProcess(Child);
 
 impl ServerProcess {

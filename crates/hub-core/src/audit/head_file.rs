@@ -21,7 +21,7 @@ use crate::private_file;
 /// Size from which the head file is rewritten with only the last line for each location and tenant.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// File of signed heads, and the location of the store of this hub.
+/// Location of the file of signed audit heads, and of the store whose heads this hub signs.
 #[derive(Debug, Clone)]
 pub struct HeadFile {
     /// Path of the file of signed heads.
@@ -32,7 +32,7 @@ pub struct HeadFile {
     pub is_in_data_dir: bool,
 }
 
-/// Signed chain head of an audit.
+/// Signed record of the last audit entry of a store, which reveals that a store was replaced by an older copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedHead {
     /// Id of the store that contains the audit.

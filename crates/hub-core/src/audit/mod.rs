@@ -133,7 +133,7 @@ impl ChainHead {
     }
 }
 
-/// Kind of damage to an audit chain.
+/// Kind of damage that the verification of an audit chain found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Damage {

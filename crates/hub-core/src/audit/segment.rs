@@ -145,7 +145,7 @@ fn new_digest() -> DigestBuilder {
     Digest::of("linchpin segment")
 }
 
-/// Builder of an audit segment file.
+/// Builder of an audit segment file: entries are added in order, and the end is signed.
 pub(crate) struct SegmentBuilder {
     start: ChainHead,
     head: ChainHead,

@@ -41,7 +41,8 @@ const MAX_USERS: u32 = 1 << 20;
 /// Number of servers whose newest version is held in memory.
 const MAX_KNOWN_VERSIONS: usize = 10_000;
 
-/// Key of a connection. Callers with different keys use different connections.
+/// Key of a connection in the pool: tenant, subject, server version and credential. Callers with different keys use
+/// different connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ConnectionKey {
     tenant: TenantId,
@@ -63,7 +64,7 @@ pub struct ConnectionCredential {
     pub proof: AuthMaterial,
 }
 
-/// Secret or grant that authenticates a connection.
+/// What a connection authenticates with at its server: a stored secret, or an OAuth grant.
 #[derive(Clone)]
 pub enum AuthMaterial {
     /// Secret that a user has stored.
@@ -72,7 +73,7 @@ pub enum AuthMaterial {
     OAuth(Arc<dyn Authorize>, Arc<IssuedTokens>),
 }
 
-/// Connection status of a server.
+/// Status of the hub's connection to a server, as shown to users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ConnectionStatus")]
@@ -95,7 +96,7 @@ pub type OnListChanged = Arc<dyn Fn(TenantId, ServerId, ListChanged) + Send + Sy
 /// Callback for requests that the egress policy denies, with the actor and the server.
 pub type OnDenied = Arc<dyn Fn(Actor, ServerId, &Denial<'_>) + Send + Sync>;
 
-/// Options for starting stdio servers.
+/// Options for starting the processes of stdio servers: lineage and supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
     /// Lineage that all processes carry.
@@ -104,7 +105,7 @@ pub struct Processes {
     pub supervisor: Option<PathBuf>,
 }
 
-/// Pool of upstream connections: from subjects to servers.
+/// Pool of connections to upstream servers, one per subject, server version and credential.
 pub struct ConnectionPool {
     platform: Arc<dyn Platform>,
     egress: Egress,
@@ -123,7 +124,7 @@ pub struct ConnectionPool {
 
 type Slots = HashMap<ConnectionKey, Arc<Slot>>;
 
-/// Slot of one connection in the pool.
+/// Slot of the connection pool: the connection for one key, or its absence.
 struct Slot {
     /// Locked while the connection is being opened, so that it is opened once.
     state: tokio::sync::Mutex<SlotState>,
@@ -135,7 +136,7 @@ struct Slot {
     force_close: Semaphore,
 }
 
-/// Connection in use. Dropping it releases its permit.
+/// Connection of the pool while a request uses it. Dropping it releases its permit.
 pub(crate) struct PooledConnection {
     client: Client,
     key: ConnectionKey,
@@ -206,7 +207,7 @@ struct SlotState {
     opened: Option<Timestamp>,
 }
 
-/// Status of a slot, readable without the async lock.
+/// Status of a slot of the connection pool, readable without the async lock.
 struct SlotStatus {
     status: ConnectionStatus,
     last_used: Timestamp,
@@ -459,7 +460,8 @@ impl ConnectionPool {
     }
 }
 
-/// Guard of an attempt to connect. If the caller stops waiting, it is dropped and the status becomes `disconnected`.
+/// Guard that sets the connection status of a server when an attempt to connect ends. If the caller stops waiting, it
+/// is dropped and the status becomes `disconnected`.
 struct ConnectAttempt<'a> {
     connections: &'a ConnectionPool,
     key: &'a ConnectionKey,

@@ -77,7 +77,7 @@ impl ToolRef {
     }
 }
 
-/// Tool call that a caller requests.
+/// Tool and arguments of a call that a caller requests from the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRequest {
     /// Tool to call.
@@ -86,7 +86,7 @@ pub struct CallRequest {
     pub arguments: Value,
 }
 
-/// Call after tool lookup and policy decision.
+/// Call whose tool is found and whose policy decision is made, before it is executed.
 pub(super) struct PlannedCall {
     pub(super) id: CallId,
     pub(super) server: Server,

@@ -27,7 +27,7 @@ use crate::text::first_line;
 /// others.
 const MAX_LISTED_ARGUMENT_BYTES: usize = 4 << 10;
 
-/// Approval request.
+/// Approval request as shown to users: the call with its arguments, and the decision.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ApprovalView {
     /// Approval id.

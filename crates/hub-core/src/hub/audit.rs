@@ -18,7 +18,7 @@ use crate::id::TenantId;
 use crate::store::{Batch, StoreChange};
 use crate::text::{hex, unhex};
 
-/// Audit entry.
+/// Audit entry as shown to users.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AuditView {
     /// Entry number, from 1, without gaps.

@@ -15,7 +15,7 @@ use crate::platform::{SystemPlatform, random};
 use crate::store::{Batch, DocumentKey, DocumentKind, Store};
 use crate::text::hex;
 
-/// Head of each tenant, as far as this process knows it.
+/// State of the signed audit head of each tenant: signed by this process, or not part of the stored history.
 #[derive(Default)]
 pub(super) struct Heads {
     heads: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,

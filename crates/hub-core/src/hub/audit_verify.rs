@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::id::TenantId;
 use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocument};
 
-/// Result of an audit verification.
+/// Result of an audit verification: whether the audit is intact, and what was verified.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AuditVerification {
     /// Whether the audit is intact.
@@ -40,7 +40,7 @@ pub struct AuditVerification {
     pub problem: Option<String>,
 }
 
-/// Locations of audit files beside the store.
+/// Paths of the audit files outside the store: checkpoints, signed heads and segments.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFiles {
     /// File of audit checkpoints outside the store.
@@ -102,7 +102,7 @@ pub async fn verify(
     })
 }
 
-/// Damage found in an audit.
+/// Damage found in an audit: its kind, the first affected entry, and a description.
 struct AuditDamage {
     kind: Damage,
     number: u64,
@@ -115,7 +115,7 @@ impl AuditDamage {
     }
 }
 
-/// Signed checkpoint and head of an audit.
+/// Newest signed checkpoint and signed head of an audit, with which it is compared.
 struct SignedState {
     checkpoint: Option<Checkpoint>,
     /// Number of checkpoints that are not signed with this key.
@@ -232,7 +232,7 @@ async fn load_segment_documents(store: &dyn Store, tenant: TenantId) -> Result<V
     }
 }
 
-/// State of a running verification.
+/// State of a running audit verification.
 struct VerificationRun<'a> {
     store: &'a dyn Store,
     tenant: TenantId,

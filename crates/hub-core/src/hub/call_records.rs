@@ -23,7 +23,7 @@ use crate::vault::SecretBinding;
 /// Interval at which waiting callers poll the store.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Call record.
+/// Call record as shown to users: caller, tool, status, arguments and result.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CallView {
     /// Call id.

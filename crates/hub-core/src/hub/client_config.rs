@@ -30,7 +30,7 @@ pub enum ClientApp {
     VsCode,
 }
 
-/// Configuration for a client.
+/// Generated configuration file for another MCP client, with notes about skipped servers.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ClientConfig {
     /// Content of the configuration file of the client app.
@@ -108,7 +108,7 @@ impl Hub {
     }
 }
 
-/// Writer of one server entry.
+/// Writer of one server entry in the configuration of another MCP client.
 struct EntryWriter<'a> {
     client: ClientApp,
     slug: &'a str,

@@ -25,7 +25,7 @@ use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 use crate::tool::SkippedTool;
 use crate::tool::names::Slug;
 
-/// Result of a connection test.
+/// Result of a test connection to a server: its identity, revision and tools.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProbeReport {
     /// Name that the server reports.

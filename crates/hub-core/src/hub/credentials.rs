@@ -27,7 +27,7 @@ const KIND_CLIENT_SECRET: &str = "oauth-client";
 /// Text between origin and client in the binding of an OAuth secret.
 const CLIENT_SEPARATOR: &str = " as ";
 
-/// Credential metadata, without the secret.
+/// Stored credential of a server as shown to users, without the secret.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CredentialView {
     /// Kind: `bearer`, `api-key`, `basic`, or `oauth-client` (client secret at an authorization server).

@@ -20,7 +20,7 @@ const MAX_DEFERRED: usize = 10_000;
 /// Time during which an uncertain start is looked up in the store.
 const UNCERTAIN_START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Commits waiting for a retry, and uncertain starts.
+/// Commits that wait for a retry, and calls whose start may or may not have been stored.
 #[derive(Default)]
 pub(super) struct DeferredCommits {
     batches: Mutex<VecDeque<(TenantId, Batch)>>,

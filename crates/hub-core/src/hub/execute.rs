@@ -27,7 +27,7 @@ use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, S
 use crate::text::escape_invisible;
 use crate::text::first_line;
 
-/// Start of an admitted call.
+/// What executing an admitted call needs besides the call: its approval, and where to send the outcome.
 pub(super) struct CallStart {
     /// Approval that the call consumes, if it required one.
     pub(super) approved: Option<ApprovalUse>,
@@ -39,7 +39,8 @@ pub(super) struct CallStart {
     pub(super) finished: oneshot::Sender<CallView>,
 }
 
-/// Approval by a user. It is stored and consumed in the commit that starts the call.
+/// Approval of a pending call by a user, with what is stored when it is used. It is stored and consumed in the commit
+/// that starts the call.
 pub(super) struct ApprovalUse {
     pub(super) id: ApprovalId,
     pub(super) changes: Vec<StoreChange>,
@@ -54,7 +55,7 @@ pub(super) struct RunningCall {
     attempts: usize,
 }
 
-/// Outcome of a call before it is stored.
+/// Outcome of a tool call before it is stored: status, result or error, and warning.
 struct ExecutionOutcome {
     status: CallStatus,
     result: Option<Value>,
@@ -68,7 +69,7 @@ impl ExecutionOutcome {
     }
 }
 
-/// Guard of a running call. If it is dropped before the outcome is stored, the call is recorded as `unknown`.
+/// Guard that records the outcome of a running call as `unknown` if it is dropped before an outcome is stored.
 struct RunningCallGuard {
     hub: Arc<Hub>,
     tenant: TenantId,

@@ -8,7 +8,7 @@ use crate::actor::Actor;
 use crate::error::{Error, Result};
 use crate::tool::names::{MAX_NAME_LEN, MAX_NAME_LEN_SHORT, Slug, qualified_name};
 
-/// Format of a model provider.
+/// Model provider in whose format tool definitions are exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderFormat {
     /// `OpenAI` chat completions.

@@ -23,7 +23,7 @@ const MAX_ALL_USERS: usize = 16;
 /// Retry delay for clients that found the queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 
-/// Owner of a share of the password hash queue.
+/// User or client address on whose behalf a password is hashed; each has a limited share of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueOwner {
     /// Logged-in user, or user whose password the operator sets.
@@ -79,7 +79,7 @@ impl HashQueueState {
     }
 }
 
-/// Place in the queue. Released on drop.
+/// Place of a password hash in the queue. Released on drop.
 pub(super) struct QueueTicket {
     state: Arc<Mutex<HashQueueState>>,
     number: u64,

@@ -27,7 +27,7 @@ const MAX_LINKS: usize = 16;
 const MSG_INVALID_LINK: &str = "this login link is not valid any more: it works once, for 15 minutes, and until another is used or a \
                        password is set; run `linchpin login-link` for a new one, or log in with the password";
 
-/// One-time login link.
+/// URL that logs the local user in once, with its expiry time.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LoginLink {
     /// URL to open in a browser. It works once.

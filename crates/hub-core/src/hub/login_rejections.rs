@@ -33,7 +33,8 @@ impl LoginRejectionReason {
     }
 }
 
-/// Kind of rejected login. The name is not part of it: a user may have typed the password there.
+/// Rejected login for the audit, as counted with its repetitions: user, source and reason. The name is not part of it:
+/// a user may have typed the password there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RejectedLogin {
     pub(super) tenant: TenantId,
@@ -43,7 +44,7 @@ pub(super) struct RejectedLogin {
     pub(super) reason: LoginRejectionReason,
 }
 
-/// Rejected logins of the last minute.
+/// Counter of the rejected logins of the last minute.
 pub(super) type RejectedLogins = RepeatCounter<RejectedLogin>;
 
 impl RepeatedEvent for RejectedLogin {

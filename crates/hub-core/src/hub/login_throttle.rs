@@ -17,7 +17,7 @@ const RESET_AFTER: Duration = Duration::from_mins(15);
 /// Maximum number of tracked keys. Each costs an attacker the work of a password hash.
 const MAX_TRACKED_KEYS: usize = 10_000;
 
-/// Failed login attempts by name, source or user.
+/// Failed password attempts by name, source or user, which make further attempts wait.
 #[derive(Default)]
 pub(super) struct LoginThrottle(Mutex<HashMap<Digest, Attempts>>);
 
@@ -39,7 +39,8 @@ fn elapsed_since(last: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(last)).unwrap_or_default()
 }
 
-/// Number of free login attempts of a name, source or user.
+/// Limit of failed password attempts for one name, one name from one source, or one user: how many are allowed before
+/// the next has to wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AttemptLimit {
     /// Digest of the limited name, source or user.

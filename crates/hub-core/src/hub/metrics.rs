@@ -38,7 +38,7 @@ impl DurationHistogram {
     }
 }
 
-/// Histograms by tenant, server and status.
+/// Duration histograms of finished calls, by tenant, server and status.
 #[derive(Default)]
 pub struct CallMetrics(Mutex<BTreeMap<(TenantId, String, &'static str), DurationHistogram>>);
 

@@ -105,7 +105,7 @@ pub const LOCAL: TenantId = TenantId::fixed(1);
 /// Id of the built-in user of the built-in tenant.
 pub const LOCAL_USER: UserId = UserId::fixed(1);
 
-/// Settings of a hub.
+/// Settings of a hub, such as result size limit, retention and audit files.
 #[derive(Debug, Clone)]
 pub struct HubOptions {
     /// Size in bytes up to which a result is passed on complete.

@@ -10,7 +10,7 @@ use crate::lock::lock;
 /// Maximum number of call outcomes held in memory.
 const MAX_RESULTS: usize = 64;
 
-/// Most recent call outcomes, oldest first.
+/// Outcomes of the most recent calls, for callers that wait before the outcome is stored; oldest first.
 #[derive(Default)]
 pub(super) struct RecentResults(Mutex<VecDeque<(TenantId, CallView)>>);
 

@@ -21,7 +21,7 @@ use crate::task_set::TaskSet;
 
 const MAX_EGRESS_REASON_LEN: usize = 300;
 
-/// Kind of rejection: the tenant, and an audit entry without its time.
+/// Rejected operation for the audit, as counted with its repetitions: the tenant, and an audit entry without its time.
 #[derive(Debug, Clone)]
 pub(super) struct AuditRejection {
     tenant: TenantId,
@@ -87,7 +87,7 @@ impl RepeatedEvent for AuditRejection {
     }
 }
 
-/// Rejections of the last minute.
+/// Counter of the rejected operations of the last minute, for the audit.
 pub(super) type Rejections = RepeatCounter<AuditRejection>;
 
 /// Returns the callback that records denied egress in the audit.

@@ -17,7 +17,7 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 /// Kinds per share that are counted separately; the rest is counted together.
 pub(super) const MAX_KINDS: usize = 100;
 
-/// Kind of event: events that compare equal are counted together.
+/// Kind of an event for the audit; events of equal kind are counted together.
 pub(super) trait RepeatedEvent: Clone + Eq + Hash {
     /// Tenant of the audit entry.
     fn tenant(&self) -> TenantId;
@@ -46,7 +46,7 @@ struct RepeatCount {
     write_failed: bool,
 }
 
-/// Events of the last minute.
+/// Counter of repeated events by kind, from which audit entries with a count are written once a minute.
 pub(super) struct RepeatCounter<K>(Mutex<HashMap<K, RepeatCount>>);
 
 impl<K> Default for RepeatCounter<K> {

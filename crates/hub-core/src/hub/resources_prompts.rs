@@ -22,7 +22,7 @@ use crate::text::shorten;
 
 const MAX_URI_LEN: usize = 8_192;
 
-/// List of a server other than its tools.
+/// Which list of a server is read: resources, resource templates or prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureList {
     /// List of resources.
@@ -43,7 +43,7 @@ impl FeatureList {
     }
 }
 
-/// Names of a read operation in errors and in the audit.
+/// Names by which errors and the audit refer to reading resources or prompts.
 struct ReadOperation {
     name: &'static str,
     field: &'static str,

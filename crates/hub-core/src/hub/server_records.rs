@@ -12,7 +12,7 @@ use crate::store::{Document, DocumentKind};
 use crate::tool::SkippedTool;
 use crate::tool::names::Slug;
 
-/// Stored server. The command of a stdio server is only in the configuration file.
+/// Server as stored in the database of the hub. The command of a stdio server is only in the configuration file.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ServerRecord {
     pub(super) slug: Slug,
@@ -26,7 +26,7 @@ pub(super) struct ServerRecord {
     pub(super) updated: Timestamp,
 }
 
-/// Stored transport. The command of a stdio server is only in the configuration file.
+/// Transport of a server as stored. The command of a stdio server is only in the configuration file.
 #[derive(PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum StoredTransport {

@@ -11,7 +11,7 @@ use crate::id::ServerId;
 use crate::server::{Authentication, CredentialMode};
 use crate::tool::SkippedTool;
 
-/// Server, as shown to users.
+/// Server of the hub as shown to users, with its connection status.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the REST API")]
 pub struct ServerView {
@@ -84,7 +84,7 @@ pub struct ServerView {
     pub updated: Timestamp,
 }
 
-/// Filter for servers.
+/// Criteria that select servers when they are listed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerFilter {

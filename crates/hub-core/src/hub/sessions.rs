@@ -48,7 +48,7 @@ pub(super) struct BrowserSessionRecord {
     host: String,
 }
 
-/// Client of a request, as the listener sees it.
+/// Client that sent an HTTP request to the hub: address, requested host, and user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestClient {
     /// Address of the client, or of the proxy in front of it.

@@ -38,7 +38,7 @@ const MAX_COMMIT_ATTEMPTS: u8 = 5;
 /// Maximum number of tool names in an event.
 const MAX_EVENT_NAMES: usize = 20;
 
-/// Result of a sync.
+/// Result of a tool sync: which tools of the server are new, changed, gone or skipped.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct SyncReport {
     /// Number of tools.
@@ -55,7 +55,7 @@ pub struct SyncReport {
     pub left_out: Vec<SkippedTool>,
 }
 
-/// Locks that serialize the syncs of each server.
+/// Locks by server, which prevent two syncs of one server at the same time.
 #[derive(Default)]
 pub(super) struct SyncLocks(Mutex<HashMap<(TenantId, ServerId), SyncLock>>);
 

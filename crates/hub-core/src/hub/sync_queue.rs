@@ -14,10 +14,10 @@ use crate::lock::lock;
 /// Minimum time between the starts of two syncs of a server.
 const MIN_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Tenant and id of a server.
+/// Key of a server in the sync queue: tenant and id.
 pub(super) type ServerKey = (TenantId, ServerId);
 
-/// Queued syncs, and those that were started recently.
+/// Queue of servers that wait for a tool sync, with the servers that were synced recently.
 #[derive(Default)]
 pub(super) struct SyncQueue {
     state: Mutex<QueueState>,
@@ -59,7 +59,7 @@ impl SyncQueue {
     }
 }
 
-/// Guard of a running sync. The sync counts as finished on drop.
+/// Guard of a running tool sync. The sync counts as finished on drop.
 pub(super) struct SyncTicket {
     queue: Arc<SyncQueue>,
     pub(super) key: ServerKey,

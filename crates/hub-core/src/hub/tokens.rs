@@ -37,7 +37,7 @@ struct TokenRecord {
     expires: Timestamp,
 }
 
-/// Token metadata, without the secret.
+/// API token as shown to users, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TokenView {
     /// Token id.

@@ -36,7 +36,7 @@ pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchp
     tools
 }
 
-/// Tools that a server lists.
+/// Tools that a server lists, redacted and checked, before a sync stores them.
 #[derive(Default)]
 pub(super) struct ToolListing {
     /// Tool definitions with secrets redacted, by tool name. If agents see different ones, all of them.

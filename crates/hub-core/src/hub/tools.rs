@@ -55,7 +55,7 @@ pub struct ToolView {
     pub last_seen: Timestamp,
 }
 
-/// Filter for tools.
+/// Criteria that select tools when they are listed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFilter {

@@ -42,7 +42,7 @@ pub struct UserView {
     pub created: Timestamp,
 }
 
-/// Initiator of a password change.
+/// Who changes a password: an operator, who needs no old password, or the user.
 #[derive(Debug, Clone, Copy)]
 pub enum ChangedBy<'a> {
     /// Operator on the machine of the hub, who needs no old password.

@@ -30,7 +30,8 @@ const DECODER: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// All known secrets of the hub. None is removed: a copy of an old key file opens old backups.
+/// All known secrets of the hub itself, which are redacted in texts from servers. None is removed: a copy of an old key
+/// file opens old backups.
 pub(crate) struct HubSecrets(Mutex<Arc<SecretSearcher>>);
 
 impl HubSecrets {
@@ -52,7 +53,7 @@ impl HubSecrets {
     }
 }
 
-/// Search for the secrets of the hub, in one pass over a text.
+/// Matcher that finds the secrets of the hub, in every encoding, in one pass over a text.
 pub(crate) struct SecretSearcher {
     /// Finds positions where a secret may be: the blocks of the keys, then the formats, then the ends of tokens.
     matcher: AhoCorasick,
@@ -64,7 +65,7 @@ pub(crate) struct SecretSearcher {
     formats: Vec<(String, SecretEncoding)>,
 }
 
-/// Encoding of a secret within a text.
+/// Encoding in which a secret of the hub is searched for in a text, such as hexadecimal or Base64.
 #[derive(Clone, Copy)]
 enum SecretEncoding {
     Plain,

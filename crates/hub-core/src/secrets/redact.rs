@@ -27,7 +27,7 @@ const MIN_URL_TOKEN_LEN: usize = 20;
 const MAX_TOKEN_SETS: usize = 8;
 pub(crate) const MASK: &str = "***";
 
-/// Texts that are replaced by `***`.
+/// Secrets that are replaced by `***` in texts of one server.
 #[derive(Default)]
 pub(crate) struct Redactor {
     patterns: Vec<Zeroizing<String>>,
@@ -37,7 +37,7 @@ pub(crate) struct Redactor {
     hub_secrets: Option<Arc<HubSecrets>>,
 }
 
-/// Last tokens that were issued for a server.
+/// Tokens that were issued last for a server, which are redacted in its output.
 #[derive(Default)]
 pub struct IssuedTokens(Mutex<VecDeque<Redactor>>);
 

@@ -25,7 +25,7 @@ pub use configured::ConfiguredServer;
 pub(crate) use draft::{CONCURRENCY_RANGE, RATE_RANGE};
 pub use draft::{ServerDraft, TIMEOUT_RANGE_MS};
 
-/// Upstream server.
+/// Upstream server of the hub: slug, settings and transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Id of the server.
@@ -49,7 +49,7 @@ pub struct Server {
     pub updated: Timestamp,
 }
 
-/// Settings that every server has.
+/// Settings that stdio and remote servers have in common, such as name, authentication and limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerSettings {
     /// Display name.
@@ -90,7 +90,7 @@ pub enum Transport {
     Sse(RemoteEndpoint),
 }
 
-/// Endpoint of a remote server.
+/// URL and fixed headers of a remote server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteEndpoint {
     /// URL of the endpoint.
@@ -105,7 +105,7 @@ pub const BASE_ENV_VARS: [&str; 13] = [
     "TZ", "USER",
 ];
 
-/// Program of a stdio server. It never comes from the network.
+/// Program that a stdio server runs: command, arguments, environment and directory. It never comes from the network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProgramSpec {
     /// Command that starts the server.
@@ -122,7 +122,8 @@ pub struct ProgramSpec {
     pub directory: Option<String>,
 }
 
-/// Authentication of requests to a server. The secret itself is in the vault.
+/// How the hub authenticates its requests to a server: not at all, or by bearer token, API key, HTTP Basic or OAuth.
+/// The secret itself is in the vault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Authentication {
@@ -156,7 +157,7 @@ pub enum Authentication {
     },
 }
 
-/// Credential mode of a server.
+/// Whether all callers share one credential for a server, or each agent has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialMode {

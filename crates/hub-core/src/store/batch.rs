@@ -10,7 +10,7 @@ use crate::events::NewEvent;
 use crate::id::{ApprovalId, CallId, ServerId};
 use crate::rate_limit::RateLimit;
 
-/// Change of the store, or a condition that must hold.
+/// Change of the store in a batch, or a condition without which the batch is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreChange {
     /// Stores a document. `version` is its previous version, 0 for a new document.
@@ -118,7 +118,8 @@ pub enum StoreChange {
     },
 }
 
-/// Scope of a concurrency limit.
+/// Calls that count against a limit: the running calls of a server or subject, or the calls of a subject that wait for
+/// approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConcurrencyScope {
     /// Running calls of a server.

@@ -23,7 +23,7 @@ use crate::task_set::TaskSet;
 /// Maximum number of cached documents.
 const MAX_CACHED_DOCUMENTS: usize = 10_000;
 
-/// Store with a read cache.
+/// Store wrapper that caches the documents that every call reads: servers, tools and agents.
 pub struct CachedStore {
     inner: Arc<dyn Store>,
     cache: Arc<Mutex<CacheState>>,
@@ -44,7 +44,8 @@ struct CacheState {
     changing: HashMap<(TenantId, CacheScope), usize>,
 }
 
-/// Guard of a commit that changes cached documents. They may be cached again after it is dropped.
+/// Guard that prevents the caching of documents while a commit changes them. They may be cached again after it is
+/// dropped.
 struct ChangingGuard {
     cache: Arc<Mutex<CacheState>>,
     tenant: TenantId,

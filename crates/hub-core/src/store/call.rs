@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::digest::Digest;
 use crate::id::{ApprovalId, CallId, ServerId};
 
-/// Status of a call.
+/// Status of a tool call of the hub, from waiting for approval to its outcome.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
@@ -111,7 +111,7 @@ pub struct CallOutcome {
     pub retains_arguments: bool,
 }
 
-/// Filter of a call list.
+/// Criteria that select call records when they are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallFilter {
     /// Only calls of this server.
@@ -128,7 +128,7 @@ pub struct CallFilter {
     pub until: Option<Timestamp>,
 }
 
-/// Status of an approval.
+/// Status of an approval request: open, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ApprovalStatus {
@@ -196,7 +196,7 @@ pub struct Approval {
     pub decided: Option<Timestamp>,
 }
 
-/// Filter of an approval list.
+/// Criteria that select approvals when they are listed: call and status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApprovalFilter {
     /// Only approvals of this call.

@@ -10,7 +10,7 @@ use crate::id::TenantId;
 use crate::lock::lock;
 use crate::platform::Platform;
 
-/// Scope of a cache invalidation.
+/// Cached documents that a change by a peer hub invalidates: one document, or all children of a parent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheScope {
     /// One document.
@@ -38,7 +38,7 @@ pub type Invalidation<'a> = Option<(TenantId, &'a CacheScope)>;
 
 type InvalidationListener = Box<dyn Fn(Invalidation<'_>) + Send + Sync>;
 
-/// Cluster of hubs on one store.
+/// What hubs on the same store share: the event log, and the listeners for cache invalidations.
 pub struct Cluster {
     /// Event log of the cluster.
     pub events: EventLog,

@@ -91,7 +91,7 @@ impl DocumentKind {
     }
 }
 
-/// Key of a document within a tenant.
+/// Key of a stored document within its tenant: kind and id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DocumentKey {
     /// Kind of the document.
@@ -107,7 +107,7 @@ impl DocumentKey {
     }
 }
 
-/// Document of the store, without its version.
+/// Document to be stored: key, name, parent and JSON body, without a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// Kind and id of the document.

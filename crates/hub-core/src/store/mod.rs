@@ -27,7 +27,7 @@ use crate::id::{ApprovalId, CallId, TenantId};
 
 pub(crate) use snapshot::bytes;
 
-/// Request for a page of a list.
+/// Position and maximum size of a page that is read from the store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageRequest {
     /// Cursor: the `next` of the previous page.
@@ -36,7 +36,7 @@ pub struct PageRequest {
     pub limit: usize,
 }
 
-/// Page of a list.
+/// Page of a list that the store returns, with the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "{T}Page")]
 pub struct Page<T> {
@@ -49,7 +49,7 @@ pub struct Page<T> {
 /// Maximum number of items of a page.
 pub const MAX_PAGE_SIZE: usize = 500;
 
-/// Store of the hub. Every read and write is within one tenant, unless stated otherwise.
+/// Database interface of the hub. Every read and write is within one tenant, unless stated otherwise.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Commits a batch, or nothing of it. A committed batch survives the end of this process.

@@ -15,7 +15,8 @@ pub struct SnapshotItem {
     pub what: SnapshotValue,
 }
 
-/// Record of a snapshot. A record follows all records that it refers to.
+/// Record of a store snapshot: a document, call, approval, audit entry or checkpoint. A record follows all records that
+/// it refers to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotValue {

@@ -11,7 +11,7 @@ use self::pin::{DefinitionChange, TrustState};
 use crate::id::ServerId;
 use crate::text::first_line;
 
-/// Tool record of a server.
+/// Tool of a server as stored: its current and pinned definition, and whether a user trusts it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRecord {
     /// Id of the server that lists the tool.

@@ -10,7 +10,7 @@ use crate::text::{escape_invisible, is_invisible};
 const PINNED_MEMBERS: [&str; 7] =
     ["name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
-/// Trust state of a tool.
+/// Whether a user has reviewed and trusts the definition of a tool, and whether it has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "ToolState")]
@@ -33,7 +33,7 @@ pub fn pin(definition: &Value) -> Digest {
     Digest::of("linchpin tool").json(&Value::Object(pinned)).finish()
 }
 
-/// Difference between two tool definitions.
+/// Difference at one position between the pinned and the current definition of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolChange")]
 pub struct DefinitionChange {

@@ -27,7 +27,7 @@ use crate::text::{hex, unhex};
 const HEADER: &str = "# linchpin keys";
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Error of a key file. It contains nothing of the contents.
+/// Reason why the key file cannot be read, written or used. It contains nothing of the contents.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The file cannot be read or written.
@@ -64,7 +64,7 @@ pub enum KeyFileError {
     },
 }
 
-/// Contents of the key file.
+/// Contents of the key file: the root keys of the vault, and the key that signs audit checkpoints.
 #[derive(Clone)]
 pub struct KeyFile {
     path: PathBuf,
@@ -75,7 +75,7 @@ pub struct KeyFile {
     hub_secrets: Arc<HubSecrets>,
 }
 
-/// Lock beside a key file. The file is changed only by the process that holds it.
+/// Lock file beside a key file. The file is changed only by the process that holds it.
 #[derive(Debug)]
 pub struct KeyFileLock {
     _file: File,

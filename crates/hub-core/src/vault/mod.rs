@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{SecretId, TenantId};
 use crate::platform::{Platform, random};
 
-/// Root key with its id.
+/// Root key of the vault, with its id: it encrypts the tenant keys.
 #[derive(Clone)]
 pub struct RootKey {
     /// Random id, so that two hubs never use one id for two keys. Older versions counted from one.
@@ -53,7 +53,7 @@ pub struct TenantKey {
     key: SealingKey,
 }
 
-/// Binding of a vault secret, which cannot be decrypted with any other binding.
+/// Id, kind and origin of a vault secret; with any other values it cannot be decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
     /// Id of the secret.

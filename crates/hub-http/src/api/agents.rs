@@ -19,7 +19,7 @@ pub(crate) const FILTERS: [Parameter; 3] = [
     Parameter::text("server", "Filter by a server that the agent may use (id)"),
 ];
 
-/// Optional fields of an agent.
+/// Optional fields of a request body that adds or changes an agent.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 struct AgentFields {
@@ -54,7 +54,7 @@ pub(crate) struct NewAgent {
     more: AgentFields,
 }
 
-/// Changes of an agent. Omitted fields stay unchanged.
+/// Request body that changes an agent. Omitted fields stay unchanged.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct AgentChanges {

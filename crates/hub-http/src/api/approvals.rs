@@ -21,7 +21,7 @@ const DECISIONS: [&str; ApprovalStatus::ALL.len()] = {
 };
 pub(crate) const FILTERS: [Parameter; 1] = [Parameter::one_of("decision", "Filter by decision", &DECISIONS)];
 
-/// Request to approve a call.
+/// Request body that approves a call, if wanted with other arguments.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct ApproveRequest {
@@ -29,7 +29,7 @@ pub(crate) struct ApproveRequest {
     arguments: Option<Map<String, Value>>,
 }
 
-/// Request to deny a call.
+/// Request body that denies a call, with the reason for the caller.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct DenyRequest {

@@ -39,7 +39,7 @@ pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
     json(&request.hub().verify_audit(request.actor()?).await?)
 }
 
-/// State of an audit export.
+/// State of an audit export between two chunks: the last exported entry.
 struct ExportState {
     hub: Arc<Hub>,
     scope: Actor,

@@ -14,7 +14,7 @@ use crate::response::{json, no_content};
 pub(crate) const AGENT_PARAMETER: [Parameter; 1] =
     [Parameter::text("agent", "Agent id. Default: the shared credential")];
 
-/// Request to store a credential.
+/// Request body that stores the credential of a server.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCredential {
@@ -23,7 +23,7 @@ pub(crate) struct NewCredential {
     secret: String,
 }
 
-/// Request to store an environment secret.
+/// Request body that stores an environment secret of a stdio server.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewSecret {

@@ -8,7 +8,7 @@ use crate::problem::Result;
 use crate::request::ApiRequest;
 use crate::response::json;
 
-/// Request to rotate keys.
+/// Request body that rotates the root key and, on request, the tenant keys.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct RotateKeys {
@@ -16,7 +16,7 @@ pub(crate) struct RotateKeys {
     data: Option<bool>,
 }
 
-/// Result of a key rotation.
+/// Result of a key rotation: how many keys and secrets were re-encrypted.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct RotatedKeys {
     /// Number of tenant keys re-wrapped with the new root key.

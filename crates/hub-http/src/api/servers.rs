@@ -25,7 +25,7 @@ pub(crate) const FILTERS: [Parameter; 3] = [
 pub(crate) const SYNC: [Parameter; 1] =
     [Parameter::text("agent", "Id of the agent whose credential is used")];
 
-/// Optional fields of a server.
+/// Optional fields of a request body that adds or changes a server.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 struct ServerFields {
@@ -87,7 +87,7 @@ pub(crate) struct TestServerRequest {
     secret: Option<String>,
 }
 
-/// Changes of a server. Omitted fields stay unchanged.
+/// Request body that changes a server. Omitted fields stay unchanged.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct ServerChanges {

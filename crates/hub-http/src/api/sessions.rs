@@ -17,7 +17,7 @@ use crate::problem::{Problem, Result};
 use crate::request::ApiRequest;
 use crate::response::{json, json_with_status, no_content};
 
-/// Authenticated caller.
+/// Authenticated caller of the REST API, as shown to itself.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct CallerView {
     /// Subject of the caller: `user:ID` or `agent:ID`.
@@ -31,7 +31,7 @@ pub(crate) struct CallerView {
     expires: Option<Timestamp>,
 }
 
-/// Request to log in.
+/// Request body of a login: user name and password.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct LoginRequest {

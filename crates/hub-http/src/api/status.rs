@@ -16,7 +16,7 @@ use crate::response::{json, respond_with};
 const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Status of the hub.
+/// Status of the hub as returned by REST: version, start time and counts.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "HubStatus")]
 pub(crate) struct HubStatus {

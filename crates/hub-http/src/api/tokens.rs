@@ -31,7 +31,7 @@ pub(crate) struct NewToken {
     days: Option<u32>,
 }
 
-/// Issued token.
+/// Response to the creation of an API token: the token itself, shown only once.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct IssuedToken {
     /// The token itself. It is shown only once.

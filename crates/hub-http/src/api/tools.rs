@@ -22,7 +22,7 @@ pub(crate) const FILTERS: [Parameter; 5] = [
     Parameter::text("q", "Filter by part of the name or description"),
 ];
 
-/// Request to trust a tool.
+/// Request body that trusts a tool in the reviewed definition.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct TrustToolRequest {
@@ -30,7 +30,7 @@ pub(crate) struct TrustToolRequest {
     pin: String,
 }
 
-/// Request to call a tool.
+/// Request body with the arguments of a tool call.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct CallArguments {

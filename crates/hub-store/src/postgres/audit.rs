@@ -31,8 +31,8 @@ const DELETE_SEALED: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $
 const DELETE_CHECKPOINTS: &str = "DELETE FROM checkpoints WHERE tenant = $1 AND number <= $2
     AND number < (SELECT max(number) FROM checkpoints WHERE tenant = $1)";
 
-/// Locked chain heads of some tenants. Until the transaction ends, other hubs wait before they change these tenants, so
-/// that the chains have no gap and no fork.
+/// Audit chain heads of some tenants, locked for the transaction that appends entries. Until the transaction ends,
+/// other hubs wait before they change these tenants, so that the chains have no gap and no fork.
 pub(super) struct ChainLocks {
     heads: BTreeMap<TenantId, ChainHead>,
     appended: Vec<(TenantId, StoredAuditEntry)>,

@@ -48,7 +48,7 @@ pub(super) const ABANDONED_CONDITION: &str =
         OR (SELECT own.since > now() - INTERVAL '10 seconds' OR own.seen < now() - INTERVAL '3 seconds'
             FROM hubs AS own WHERE own.id = $2)))";
 
-/// Hub as a member of the cluster.
+/// This hub as a member of the cluster: its id, its peers' messages, and the common clock.
 pub(super) struct ClusterMember {
     pub(super) hub: String,
     pub(super) shared: Cluster,

@@ -34,7 +34,7 @@ const PAGE_SIZE: usize = 1_000;
 /// Maximum number of changes listed one by one; above it, one row invalidates everything.
 const MAX_LISTED_CHANGES: usize = 200;
 
-/// Messages of this hub to its peer hubs that are not committed yet.
+/// Messages of this hub to its peer hubs that its next commit writes to the cluster log.
 #[derive(Default)]
 pub(super) struct ClusterMessages {
     changes: BTreeSet<(TenantId, CacheScope)>,
@@ -97,7 +97,7 @@ impl ClusterMessages {
     }
 }
 
-/// Position of a hub in the cluster log.
+/// Position up to which a hub has read the cluster log.
 pub(super) struct ClusterLogReader {
     hub: String,
     position: u64,

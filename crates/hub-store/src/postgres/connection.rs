@@ -74,7 +74,7 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectOptions> {
     }
 }
 
-/// TLS options of a database URL.
+/// TLS options of a PostgreSQL URL: host name check and root certificates.
 struct TlsOptions {
     checks_name: bool,
     root_certificates: Option<String>,
@@ -209,7 +209,7 @@ impl ReconnectingConnection {
     }
 }
 
-/// Open connection with its prepared statements.
+/// Open connection to PostgreSQL, with its prepared statements.
 pub(super) struct DbConnection {
     client: Client,
     statements: std::sync::Mutex<HashMap<String, Statement>>,

@@ -56,7 +56,7 @@ impl Postgres {
     }
 }
 
-/// Executor of queries: the writer within its transaction, or any of the readers.
+/// Connection that executes queries: the writer within its transaction, or any of the readers.
 trait QueryExecutor: Sync {
     fn query(
         &self,

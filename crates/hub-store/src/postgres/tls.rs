@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, client};
 /// Value of `sslrootcert` for the root certificates of this machine.
 const SYSTEM_ROOTS: &str = "system";
 
-/// TLS connector of the driver.
+/// TLS connector for connections to PostgreSQL.
 #[derive(Clone)]
 pub(super) struct Tls(TlsConnector);
 
@@ -110,7 +110,7 @@ impl ServerCertVerifier for IgnoreHostname {
     }
 }
 
-/// TLS handshake with one host.
+/// TLS handshake with the host of a PostgreSQL server.
 pub(super) struct TlsHandshake(TlsConnector, ServerName<'static>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
@@ -134,7 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHa
     }
 }
 
-/// TLS stream in the form that the driver expects.
+/// TLS stream to PostgreSQL, in the form that the driver expects.
 pub(super) struct TlsStreamAdapter<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for TlsStreamAdapter<S> {

@@ -37,7 +37,7 @@ pub(super) struct WriteRequest {
     pub(super) outcome: oneshot::Sender<Result<()>>,
 }
 
-/// Task state that executes all writes to one database, one commit after another.
+/// State of the task that executes all writes to one database, one commit after another.
 pub(super) struct Writer {
     connection: ReconnectingConnection,
     cluster: Option<Arc<ClusterMember>>,

@@ -32,7 +32,7 @@ struct WriteRequest {
     outcome: oneshot::Sender<Result<()>>,
 }
 
-/// Database file with its two threads.
+/// `SQLite` database file, with its writer thread and reader thread.
 pub(super) struct Database {
     write_queue: Option<mpsc::Sender<WriteRequest>>,
     read_queue: Option<mpsc::Sender<ReadJob>>,

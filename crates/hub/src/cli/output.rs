@@ -31,7 +31,7 @@ pub(crate) const fn name_column(heading: &'static str, pointer: &'static str) ->
     Column(heading, [pointer, pointer], Style::Name)
 }
 
-/// Output format of a command.
+/// Output format of a command: text, or JSON with `--json`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     /// Prints one JSON value instead of text.

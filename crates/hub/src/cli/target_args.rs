@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::target::{Target, TargetServer};
 use crate::terminal::Screen;
 
-/// Server to connect to without the hub: a URL or a command.
+/// Arguments that select a server to connect to without the hub: a URL or a command.
 #[derive(Args)]
 pub(super) struct TargetArgs {
     /// Request timeout, for example 45s or 500ms; a plain number is in seconds. Progress extends it up to tenfold
@@ -37,7 +37,7 @@ pub(super) struct TargetArgs {
     place: Vec<OsString>,
 }
 
-/// OAuth options for a server at a URL.
+/// Command-line options for OAuth at a server that is given by URL.
 #[derive(Args)]
 pub(crate) struct SignInArgs {
     /// Sign in if the server requires it, even without a terminal to show the URL

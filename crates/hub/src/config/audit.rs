@@ -13,7 +13,7 @@ use super::Config;
 /// Valid retention of audit entries in the store, in days.
 const RETENTION_DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
-/// Durability of call and audit records.
+/// Setting `durability` of the `[audit]` table: whether records survive a crash of the hub, or also a power loss.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// Survives a crash of the hub.

@@ -55,7 +55,7 @@ pub(crate) struct HubPaths {
     database: Option<Secret>,
 }
 
-/// Lookup of environment variables.
+/// Function that looks up an environment variable, replaced in tests.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// Returns an environment variable of this process; `None` if it is empty.

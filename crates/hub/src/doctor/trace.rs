@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::advice;
 use crate::terminal::one_line;
 
-/// Step of a diagnosis by `linchpin doctor`.
+/// Step of a diagnosis by `linchpin doctor`: its name, result, duration and advice.
 #[derive(Debug, Clone)]
 pub(crate) struct DoctorStep {
     pub(crate) name: &'static str,
@@ -59,7 +59,7 @@ impl DoctorStep {
     }
 }
 
-/// Shared recorder of the steps of a diagnosis.
+/// Recorder of the steps of a diagnosis by `linchpin doctor`.
 pub(crate) struct Trace(Mutex<TraceState>);
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use linchpin::auth::{AuthFuture, AuthRejection, Authorize, Credentials, OAuth, R
 
 use super::Trace;
 
-/// OAuth authorizer that records its steps in a trace.
+/// OAuth authorizer that records its sign-in steps in the trace of `linchpin doctor`.
 pub(crate) struct TracedAuthorizer {
     oauth: OAuth,
     trace: Arc<Trace>,

@@ -32,8 +32,8 @@ pub(super) struct Choice {
     pub(super) title: String,
 }
 
-/// Origin of an input. At the terminal a number selects a choice by position; on the command line the value of a
-/// choice takes precedence.
+/// Where the value of an elicitation field was typed: at the terminal, or on the command line. At the terminal a number
+/// selects a choice by position; on the command line the value of a choice takes precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerSource {
     Terminal,

@@ -43,7 +43,7 @@ enum UserInput {
     Cancel,
 }
 
-/// Result of a form that was declined or cancelled.
+/// Result of an elicitation form that the user declined or cancelled at the terminal.
 struct Declined(ElicitResult);
 
 impl TerminalElicitor {

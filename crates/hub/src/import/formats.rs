@@ -17,7 +17,7 @@ use crate::error::{CliError, CliErrorKind};
 /// Maximum size of a file.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Client that a file belongs to.
+/// MCP client whose configuration file is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ClientFormat {
     ClaudeDesktop,
@@ -200,7 +200,7 @@ fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<
 /// Index of a file, and index of a server in it.
 pub(super) type Position = (usize, usize);
 
-/// Confirmation of a user for one server.
+/// Environment variables that a user allows an imported server to receive.
 pub(super) struct Confirmation {
     /// Environment variables that the server may receive.
     pub(super) names: BTreeSet<String>,
@@ -208,8 +208,8 @@ pub(super) struct Confirmation {
     pub(super) target: Option<String>,
 }
 
-/// Confirmations of all servers. The variables of a server that is not listed are read only to compare it with the
-/// existing server.
+/// Confirmed environment variables of all servers of an import, by position. The variables of a server that is not
+/// listed are read only to compare it with the existing server.
 pub(super) type Confirmations = BTreeMap<Position, Confirmation>;
 
 fn readable_variables(confirmed: &Confirmations, position: Position, is_program: bool) -> ReadableVariables {
@@ -219,7 +219,7 @@ fn readable_variables(confirmed: &Confirmations, position: Position, is_program:
     ReadableVariables::Only(names.iter().cloned().chain(needed).collect())
 }
 
-/// File whose servers are read.
+/// Configuration file of an MCP client while its servers are read.
 struct SourceFile<'a> {
     path: &'a Path,
     index: usize,

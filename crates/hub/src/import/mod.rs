@@ -31,7 +31,7 @@ use crate::terminal::{OutputStyle, one_line};
 
 pub(crate) use formats::ClientFormat;
 
-/// Options of an import.
+/// Options of `linchpin import`: files, format and confirmations.
 pub(crate) struct ImportOptions {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) format: Option<ClientFormat>,
@@ -41,7 +41,7 @@ pub(crate) struct ImportOptions {
     pub(crate) yes: bool,
 }
 
-/// Server found in a file, or the reason why it cannot be imported.
+/// Server found in a client's file, or the reason why it cannot be imported.
 #[derive(Debug)]
 struct FoundServer {
     name: String,

@@ -15,7 +15,7 @@ use crate::api_client::ApiClient;
 use crate::error::CliError;
 use crate::serve::configured_servers::DEMO;
 
-/// Planned action for a server.
+/// What the import does with a server: adds, updates or skips it, or leaves it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlanAction {
     Add,
@@ -27,7 +27,7 @@ pub(super) enum PlanAction {
 /// Changed field: name, old value, new value.
 pub(super) type Change = (String, String, String);
 
-/// Server of a file and its planned action.
+/// Server of a client's file, with the planned action and the changes that it makes.
 pub(super) struct PlanEntry {
     pub(super) name: String,
     /// File that contains the server, and its path in this file.
@@ -80,7 +80,7 @@ impl PlanEntry {
     }
 }
 
-/// Servers that exist before the import.
+/// Servers that the import finds in the configuration file and in the hub.
 pub(super) struct ExistingServers<'a> {
     /// Configured servers; `None` if the configuration file is on another machine.
     pub(super) file: Option<Vec<ConfiguredServer>>,
@@ -89,7 +89,7 @@ pub(super) struct ExistingServers<'a> {
     pub(super) api: Option<&'a ApiClient>,
 }
 
-/// Server that exists before the import.
+/// Server of the hub or of its configuration file, with which an imported one is compared.
 struct ExistingServer {
     name: String,
     is_stdio: bool,

@@ -36,7 +36,7 @@ pub(super) struct ImportedServer {
     pub(super) notes: Vec<String>,
 }
 
-/// Reason why a server cannot be imported, and the field that causes it.
+/// Field of an imported server that cannot be used, with the reason.
 #[derive(Debug)]
 pub(super) struct EntryError {
     field: String,

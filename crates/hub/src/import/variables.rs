@@ -10,7 +10,7 @@ use linchpin_hub_core::is_secret_name;
 use super::formats::ClientFormat;
 use crate::config::env_variable;
 
-/// Context for expanding the references of a file.
+/// Where the references in a client's file get their values: folders, inputs and environment variables.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VariableContext {
     pub(super) home: Option<PathBuf>,
@@ -42,14 +42,14 @@ impl ReadableVariables {
     }
 }
 
-/// Input that a client requests from the user (`inputs` of VS Code).
+/// Input that a client file requests from the user (`inputs` of VS Code), to which other values refer.
 #[derive(Debug, Clone)]
 pub(super) struct Input {
     pub(super) is_password: bool,
     pub(super) default: Option<String>,
 }
 
-/// Result of expanding a text of a file.
+/// Result of expanding the variable references in a text of a client's file.
 #[derive(Debug, PartialEq)]
 pub(super) enum Expansion {
     /// Expanded text, and whether it contains the value of a variable with a secret name.

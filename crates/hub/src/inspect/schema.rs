@@ -15,7 +15,7 @@ const MAX_UNION_TYPES: usize = 8;
 /// Maximum number of choices listed.
 const MAX_CHOICES: usize = 12;
 
-/// Parameter of a tool, as shown to the user.
+/// Parameter of a tool, as `linchpin inspect` shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Parameter {
     pub(super) name: String,

@@ -11,7 +11,7 @@ const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
 const SERVICE: &str = "OTEL_SERVICE_NAME";
 const DISABLED_VARIABLE: &str = "OTEL_SDK_DISABLED";
 
-/// Collector URL, request headers and service name.
+/// Settings of the OpenTelemetry exporter: collector URL, request headers and service name.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) target: Target,

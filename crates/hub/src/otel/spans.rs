@@ -78,7 +78,8 @@ struct OpenSpan {
     fields: SpanFields,
 }
 
-/// Fields of a span. Names that start with `otel.` set properties of the span; the others become attributes.
+/// Recorded fields of a tracing span, as they are exported. Names that start with `otel.` set properties of the span;
+/// the others become attributes.
 #[derive(Default)]
 struct SpanFields {
     name: Option<String>,

@@ -12,7 +12,7 @@ use super::CONFIG_POLL;
 use crate::config::{ConfigError, Stamp, TlsFiles, WatchedConfig, stamp};
 use crate::error::CliError;
 
-/// Active certificate and the fingerprints of its files.
+/// TLS certificate that the hub currently uses, and the fingerprints of its files.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
     stamps: FileStamps,

@@ -85,7 +85,7 @@ impl ServeOptions {
     }
 }
 
-/// Log format.
+/// Format of the hub's log lines on standard error.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// Human-readable lines.
@@ -212,7 +212,8 @@ async fn serve_requests(
     listener.run_until(end, service.service()).await.map_err(|error| to_anyhow(error).into())
 }
 
-/// Phase of the shutdown. Each one starts when the previous one has finished.
+/// Phase of the shutdown of the hub process, from serving to stopped. Each one starts when the previous one has
+/// finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum ShutdownPhase {
     Serving,

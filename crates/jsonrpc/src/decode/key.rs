@@ -6,7 +6,7 @@ use serde::de::{self, IntoDeserializer, Unexpected, Visitor};
 
 use super::{DecodeError, Result};
 
-/// Object key. Key types other than strings are parsed from its text.
+/// Deserializer of an object key. Key types other than strings are parsed from its text.
 pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
 
 macro_rules! keys_from_text {

@@ -15,7 +15,7 @@ pub mod extension {
 }
 
 model! {
-    /// Capabilities of a client.
+    /// Capabilities that a client declares to servers, such as elicitation and sampling.
     #[derive(Default)]
     pub struct ClientCapabilities {
         /// Supports elicitation.
@@ -50,14 +50,14 @@ model! {
         tools: Option<Value> = "tools" since SamplingTools,
     }
 
-    /// Roots capability of a client.
+    /// Roots capability of a client: whether it notifies servers of changes of its roots.
     #[derive(Default)]
     pub struct RootsCapability {
         /// Whether the client sends `notifications/roots/list_changed`.
         list_changed: Option<bool> = "listChanged" since Sessions,
     }
 
-    /// Capabilities of a server.
+    /// Capabilities that a server declares to clients, such as tools and resources.
     #[derive(Default)]
     pub struct ServerCapabilities {
         /// Offers tools.
@@ -78,14 +78,14 @@ model! {
         experimental: Option<Map<String, Value>> = "experimental",
     }
 
-    /// Capability to list tools or prompts.
+    /// Tools or prompts capability of a server: whether it notifies clients of changes of the list.
     #[derive(Default)]
     pub struct ListCapability {
         /// Whether the server sends a notification when the list changes.
         list_changed: Option<bool> = "listChanged",
     }
 
-    /// Resources capability of a server.
+    /// Resources capability of a server: whether clients can subscribe, and whether list changes are notified.
     #[derive(Default)]
     pub struct ResourcesCapability {
         /// Whether clients can subscribe to updates of a resource.

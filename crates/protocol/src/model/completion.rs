@@ -21,7 +21,7 @@ model! {
         meta: Option<Meta> = "_meta",
     }
 
-    /// Argument and its partial value.
+    /// Argument to be completed, with the value typed so far.
     pub struct CompletionArgument {
         /// Name of the argument.
         name: String = "name",
@@ -29,7 +29,7 @@ model! {
         value: String = "value",
     }
 
-    /// Arguments that are already resolved.
+    /// Arguments that are already chosen, as context for the completion of another one.
     #[derive(Default)]
     pub struct CompletionContext {
         /// Values by argument name.
@@ -56,7 +56,7 @@ results! {
     }
 }
 
-/// Reference to the prompt or resource template of an argument.
+/// Prompt or resource template whose argument is to be completed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "RawReference")]
 pub enum CompletionReference {

@@ -10,7 +10,7 @@ use crate::encode::{Encode, Encoder, model, words};
 use crate::version::Feature;
 
 words! {
-    /// Sender or audience of a message.
+    /// User or model (`assistant`), as the sender of a message or as the audience of content.
     pub enum Role {
         /// The user.
         User = "user",
@@ -20,7 +20,7 @@ words! {
 }
 
 model! {
-    /// Audience and priority of content.
+    /// Annotations of content: intended audience, priority and time of the last change.
     #[derive(Default)]
     pub struct Annotations {
         /// Intended audience.
@@ -66,7 +66,7 @@ model! {
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// Embedded resource.
+    /// Content block that contains a resource.
     pub struct EmbeddedResource {
         /// Content of the resource.
         resource: ResourceContents = "resource",
@@ -76,7 +76,7 @@ model! {
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// Request of a model to call a tool.
+    /// Content block in which a model calls a tool during sampling.
     pub struct ToolUseContent {
         /// Id of the tool use.
         id: String = "id",
@@ -88,7 +88,7 @@ model! {
         meta: Option<Box<Meta>> = "_meta",
     }
 
-    /// Result of a tool use.
+    /// Content block with the result of a tool that a model called during sampling.
     pub struct ToolResultContent {
         /// Id of the tool use.
         tool_use_id: String = "toolUseId",

@@ -189,7 +189,8 @@ words! {
 }
 
 model! {
-    /// Reply of the user. It is sent as a result in the session era and inside a request in the stateless era.
+    /// Result of an elicitation: whether the user accepted, declined or cancelled, with the submitted data. It is sent
+    /// as a result in the session era and inside a request in the stateless era.
     pub struct ElicitResult {
         /// Action of the user.
         action: ElicitAction = "action",

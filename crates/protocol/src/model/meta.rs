@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{ClientCapabilities, Implementation, LogLevel};
 use crate::encode::{Encode, Encoder, model};
 
-/// Metadata map. Keys have a prefix unless the protocol reserves them.
+/// Metadata of a message: the object `_meta`. Keys have a prefix unless the protocol reserves them.
 pub type Meta = Map<String, Value>;
 
 /// Keys reserved by the protocol.
@@ -52,7 +52,7 @@ pub struct RequestMeta {
 }
 
 model! {
-    /// Parameters that contain only metadata.
+    /// Parameters of a request or notification that has none except metadata.
     #[derive(Default)]
     pub struct EmptyParams {
         /// Metadata.

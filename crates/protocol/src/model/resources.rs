@@ -31,7 +31,7 @@ model! {
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
-    /// URI template for resources of a server.
+    /// Resource template of a server, as listed: a URI with variables.
     #[derive(Default)]
     pub struct ResourceTemplate {
         /// URI template (RFC 6570).

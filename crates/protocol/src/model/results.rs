@@ -4,7 +4,7 @@ use super::{Meta, key};
 use crate::encode::{Encode, Encoder, Fields};
 use crate::version::Feature;
 
-/// Body of a result, without the members common to all results.
+/// Result of a request, to be encoded without the members common to all results.
 pub trait ResultBody {
     /// Appends the members of the body.
     fn encode_body(&self, fields: &mut Fields<'_, '_>);

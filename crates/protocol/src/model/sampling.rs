@@ -48,7 +48,7 @@ model! {
         meta: Option<Meta> = "_meta" since SamplingTools,
     }
 
-    /// Preferences for the choice of the model. The client may ignore them.
+    /// Preferences of a server for the model that the client uses for sampling. The client may ignore them.
     #[derive(Default)]
     pub struct ModelPreferences {
         /// Model names to match, most preferred first.
@@ -67,7 +67,7 @@ model! {
         name: Option<String> = "name",
     }
 
-    /// How the model may use tools.
+    /// Setting of a sampling request: whether the model may, must or must not use tools.
     #[derive(Default)]
     pub struct ToolChoice {
         /// Tool choice mode.
@@ -134,7 +134,8 @@ words! {
 }
 
 model! {
-    /// Message by the model. It is sent as a result in the session era and inside a request in the stateless era.
+    /// Result of `sampling/createMessage`: the message that the client's model generated. It is sent as a result in the
+    /// session era and inside a request in the stateless era.
     pub struct CreateMessageResult {
         /// Role of the speaker: the assistant.
         role: Role = "role",

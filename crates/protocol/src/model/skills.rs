@@ -22,7 +22,7 @@ model! {
         directory_read: Option<bool> = "directoryRead",
     }
 
-    /// Skill of a server.
+    /// Skill of a server, as listed: URI, front matter and files.
     pub struct Skill {
         /// URI of its `SKILL.md`. The URI, not the name, identifies a skill within a server.
         uri: String = "uri",
@@ -32,7 +32,7 @@ model! {
         resources: SkillResources = "resources",
     }
 
-    /// File of a skill.
+    /// File in the list of a skill: URI, digest and size.
     pub struct SkillResource {
         /// URI of the resource.
         uri: String = "uri",
@@ -115,7 +115,7 @@ impl Encode for SkillFrontmatter {
     }
 }
 
-/// How a skill lists its files.
+/// Files of a skill: a list with digests, or `dynamic` if they are generated when they are read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SkillResources {
     /// All files, including `SKILL.md`.

@@ -20,7 +20,7 @@ model! {
         meta: Option<Meta> = "_meta",
     }
 
-    /// Notifications that a client subscribes to.
+    /// Notifications that a client selects in `subscriptions/listen`.
     #[derive(Default)]
     pub struct SubscriptionFilter {
         /// Changes of the tool list.

@@ -40,7 +40,8 @@ impl TaskStatus {
     }
 }
 
-/// Task. Core tasks name the two durations `ttl` and `pollInterval`.
+/// MCP task: a request whose result is available later, with its status. Core tasks name the two durations `ttl` and
+/// `pollInterval`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "RawTask")]
 pub struct Task {
@@ -80,7 +81,8 @@ impl Encode for Task {
     }
 }
 
-/// Details of a task that depend on its status. Encoded only in the extension.
+/// Part of a task that depends on its status: pending input requests, the result, or the error. Encoded only in the
+/// extension.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskDetail {
     /// Pending input requests of an `input_required` task by key. The responses use the same keys.
@@ -113,7 +115,7 @@ impl Encode for ErrorObject {
 }
 
 model! {
-    /// Request to run a request as a task (core tasks).
+    /// Member `task` of a request: the sender wants it to run as a task (core tasks).
     #[derive(Default)]
     pub struct TaskMetadata {
         /// Requested retention of the task in milliseconds.
@@ -145,7 +147,7 @@ model! {
         meta: Option<Meta> = "_meta",
     }
 
-    /// Tasks capability of a client or server (core tasks).
+    /// Tasks capability of a client or server: supported methods, and requests that can run as tasks (core tasks).
     #[derive(Default)]
     pub struct TasksCapability {
         /// Supports `tasks/list`.
@@ -288,8 +290,8 @@ fn encode_detailed(task: &Task, detail: Option<&TaskDetail>, fields: &mut Fields
     }
 }
 
-/// Superset of the members of all task types in both forms. Decoded in one pass; the members present determine the
-/// form.
+/// Members of tasks of both forms (core and extension), before the form is determined. Decoded in one pass; the members
+/// present determine the form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawTask {

@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for MetaWithoutIdentity {
     }
 }
 
-/// Member name; `None` for the server identity.
+/// Key of a metadata member; `None` for the server identity, which is skipped.
 struct MetaKey(Option<String>);
 
 impl<'de> Deserialize<'de> for MetaKey {

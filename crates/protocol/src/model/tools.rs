@@ -27,7 +27,7 @@ model! {
         open_world: Option<bool> = "openWorldHint",
     }
 
-    /// Execution properties of a tool.
+    /// How a tool can be executed: whether as a task.
     #[derive(Default)]
     pub struct ToolExecution {
         /// Whether the tool can run as a task.
@@ -143,8 +143,8 @@ results! {
     }
 }
 
-/// Schema of a structured result. In revisions that support only objects, a schema that is not of type `object` is
-/// wrapped in an object schema as its property `result`.
+/// JSON Schema of the structured result of a tool. In revisions that support only objects, a schema that is not of type
+/// `object` is wrapped in an object schema as its property `result`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub struct OutputSchema(pub Value);
@@ -192,8 +192,8 @@ fn rebase_references(schema: &mut Value) {
     }
 }
 
-/// Structured result as JSON text. In revisions that support only objects, other values are wrapped in an object as its
-/// member `result`.
+/// Structured result of a tool, as JSON text. In revisions that support only objects, other values are wrapped in an
+/// object as its member `result`.
 #[derive(Clone, Deserialize)]
 #[serde(from = "Box<RawValue>")]
 pub struct StructuredContent {

@@ -3,7 +3,7 @@
 use linchpin_jsonrpc::{DecodeError, from_checked, path_at};
 use serde::de::DeserializeOwned;
 
-/// Reason why JSON text cannot be decoded.
+/// Location in a JSON text, and the reason why its value cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue {
     /// JSON pointer to the invalid value.

@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::version::Revision;
 
-/// Request from a client to a server.
+/// Decoded request from a client to a server, one variant per method.
 #[derive(Debug)]
 pub enum ClientRequest<'a> {
     /// Opens a session.
@@ -67,7 +67,7 @@ pub enum ClientRequest<'a> {
     ReadResourceDirectory(ReadResourceDirectoryParams),
 }
 
-/// Tool call that borrows from the message.
+/// Decoded `tools/call` request, which borrows from the message.
 #[derive(Debug)]
 pub struct CallTool<'a> {
     /// Name of the tool.
@@ -78,7 +78,7 @@ pub struct CallTool<'a> {
     pub task: Option<&'a str>,
 }
 
-/// Reason why a request cannot be decoded.
+/// Reason why a client request cannot be decoded: its method is not in the revision, or its parameters are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DecodeError {
     /// The revision has no such method, or clients cannot send it.

@@ -32,7 +32,7 @@ struct Translator<'a> {
     repeatable: bool,
 }
 
-/// Match of one position in a pattern or class.
+/// Part of a pattern that matches exactly one character: a literal character, or a set of characters.
 enum Atom {
     Char(char),
     Set(String),

@@ -29,12 +29,12 @@ pub(crate) struct Validation<'s> {
     dynamic_scope: Vec<u32>,
 }
 
-/// Ends the validation: the outcome is known, or the work is exhausted.
+/// Early end of a validation: the outcome is known, or the work budget is exhausted.
 pub(crate) struct Aborted;
 
 pub(crate) type Flow = Result<(), Aborted>;
 
-/// Evaluated members or items, if an `unevaluated…` keyword needs them.
+/// Set in which a keyword marks the members or items that it evaluates; `None` if no `unevaluated…` keyword needs it.
 pub(crate) type EvaluatedMarks<'m> = Option<&'m mut EvaluatedSet>;
 
 impl<'s> Validation<'s> {

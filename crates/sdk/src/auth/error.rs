@@ -5,7 +5,7 @@ use std::fmt;
 use crate::hidden_characters::is_hidden;
 use crate::jose::JoseError;
 
-/// Category of an [`AuthError`].
+/// Category of an [`AuthError`], such as missing metadata or a denied sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthErrorKind {
@@ -35,7 +35,8 @@ pub enum AuthErrorKind {
     Store,
 }
 
-/// Authorization error. The text says what failed, where, and what to do; it contains no secrets.
+/// Error of the authorization of a client, such as a failed sign-in or token request. The text says what failed, where,
+/// and what to do; it contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthError {
     kind: AuthErrorKind,

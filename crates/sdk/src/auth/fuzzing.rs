@@ -11,7 +11,7 @@ use crate::jose::{Algorithm, CompactJws, PublicKey};
 /// Upper bound of the steps of a flow, regardless of its input.
 const MAX_STEPS: usize = 200;
 
-/// What an authorization flow did with fuzzed responses.
+/// Record of what an authorization flow did with fuzzed responses: URLs used, and whether it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FlowTrace {
     /// URLs that received secrets.

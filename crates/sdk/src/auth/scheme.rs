@@ -13,7 +13,7 @@ use super::secret::Secret;
 use super::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
 
-/// Request that is about to be sent.
+/// HTTP request of the client for which an authorization scheme supplies credentials.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Request<'a> {
@@ -38,7 +38,7 @@ pub struct Credentials {
     pub generation: u64,
 }
 
-/// Rejection of credentials by a server.
+/// Response (401 or 403) with which a server rejected the credentials of a request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuthRejection {
@@ -50,7 +50,8 @@ pub struct AuthRejection {
     pub generation: u64,
 }
 
-/// Authorization scheme of a client. Implemented by [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`].
+/// Authorization scheme of a client: provides the credentials of each request, and handles rejections. Implemented by
+/// [`OAuth`](super::OAuth), [`Bearer`], [`ApiKey`] and [`Basic`].
 pub trait Authorize: Send + Sync + 'static {
     /// Returns the headers that authenticate this request, for example `Authorization`.
     fn credentials<'a>(&'a self, request: Request<'a>) -> AuthFuture<'a, Credentials>;

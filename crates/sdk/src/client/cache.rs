@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 16 << 20;
 /// Upper bound of the TTL.
 const MAX_TTL: Duration = Duration::from_hours(24);
 
-/// Cached results of read-only requests.
+/// Cache of the results of lists and resource reads, for as long as their cache hints permit.
 #[derive(Default)]
 pub(crate) struct ResponseCache(Mutex<CacheState>);
 
@@ -44,7 +44,7 @@ struct CacheEntry {
     expires_at: Instant,
 }
 
-/// A request without a cached result.
+/// Key of a request whose result is not cached, with which its response is cached later.
 pub(crate) struct CacheMiss {
     key: CacheKey,
     generation: u64,

@@ -21,7 +21,8 @@ use super::tasks::{StartedCall, TaskHandle};
 use super::{Client, ClientError, RequestOptions};
 use crate::server::{BoxFuture, Progress};
 
-/// A request that is sent when it is awaited. Dropping the future cancels the request on the server.
+/// Client request with options, which is sent when it is awaited. Dropping the future cancels the request on the
+/// server.
 #[must_use = "a request is sent when it is awaited"]
 pub struct Call<T = CallToolResult> {
     client: Client,
@@ -157,7 +158,7 @@ pub(super) fn decode_and_validate<T: CallOutput>(
     }
 }
 
-/// Result type of a request.
+/// Result type that a client request can be decoded into.
 pub trait CallOutput: DeserializeOwned + Send + 'static {
     #[doc(hidden)]
     fn decode(text: &str) -> Result<Self, InvalidValue> {

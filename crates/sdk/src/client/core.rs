@@ -43,7 +43,7 @@ pub(crate) struct Negotiated {
     pub(crate) instructions: Option<String>,
 }
 
-/// Progress callback of a request.
+/// Callback for progress notifications of a client request.
 pub(crate) type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
 
 pub(crate) struct ClientCore {
@@ -296,7 +296,7 @@ fn write_separator(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Removes a progress hook when its request finishes or is dropped.
+/// Guard that removes a progress hook when its request finishes or is dropped.
 struct ProgressHookGuard<'a> {
     core: &'a ClientCore,
     number: i64,

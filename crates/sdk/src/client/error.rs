@@ -8,7 +8,7 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::TaskStatus;
 use linchpin_protocol::wire::InvalidValue;
 
-/// Error of a client request.
+/// Reason why a client cannot connect to a server, or why one of its requests fails.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {

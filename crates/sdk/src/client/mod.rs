@@ -68,7 +68,8 @@ pub use crate::transport::child::{SUPERVISE, supervise};
 use crate::transport::http::HttpTransport;
 use crate::transport::{Transport, TransportHandle};
 
-/// A connected client. Clones share the connection, which closes when the last clone is dropped.
+/// Client that is connected to a server, for sending requests. Clones share the connection, which closes when the last
+/// clone is dropped.
 #[derive(Clone)]
 pub struct Client {
     core: Arc<ClientCore>,

@@ -32,7 +32,7 @@ impl EraHint {
     }
 }
 
-/// Outcome of `server/discover`.
+/// Outcome of `server/discover`: the negotiated revision, or that the server does not support the stateless era.
 enum DiscoverOutcome {
     Stateless(Box<Negotiated>),
     /// The server does not support the stateless era.
@@ -120,7 +120,7 @@ fn unsupported(core: &ClientCore, supported: Vec<String>) -> ClientError {
     ClientError::UnsupportedVersion { offered: supported, supported: core.settings.revisions.clone() }
 }
 
-/// Data of the unsupported-version error.
+/// Data of the error for an unsupported protocol version: the revisions that the server supports.
 #[derive(Deserialize)]
 struct UnsupportedVersionData {
     supported: Vec<String>,
@@ -157,7 +157,7 @@ fn newest_common(core: &ClientCore, supported: &[String], era: Era) -> Option<Re
     known_era.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
 }
 
-/// Outcome of `server/discover` in one revision.
+/// Response to one `server/discover` request: an outcome, or the revisions to try instead of the rejected one.
 enum DiscoverReply {
     Outcome(DiscoverOutcome),
     /// The server rejects this revision and offers these.

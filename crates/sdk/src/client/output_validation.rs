@@ -10,7 +10,7 @@ use super::ClientError;
 use crate::lock::lock;
 use crate::server::Validator;
 
-/// Output schemas of the listed tools.
+/// Output schemas of the tools that the server has listed, against which results are validated.
 #[derive(Default)]
 pub(crate) struct OutputSchemas(Mutex<HashMap<String, Arc<OutputSchema>>>);
 

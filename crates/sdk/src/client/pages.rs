@@ -33,7 +33,7 @@ const MAX_SKIPPED: usize = 1_000;
 /// Maximum length of the reported name of a skipped entry, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
-/// An item of a server list.
+/// Type of the entries of a server's list, such as a tool or prompt.
 pub trait Item: Sized + Send {
     #[doc(hidden)]
     type Page: DeserializeOwned;
@@ -56,7 +56,7 @@ pub trait Item: Sized + Send {
     }
 }
 
-/// A skipped entry of a list.
+/// Malformed or unusable entry of a server's list, with the reason why the client skipped it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedEntry {
@@ -89,7 +89,7 @@ impl<T> Default for Listing<T> {
     }
 }
 
-/// Client state, passed to an item type to inspect a received page.
+/// Access to the client for an item type that checks and records the items of a received page.
 #[doc(hidden)]
 pub struct PageObserver<'a>(&'a ClientCore);
 
@@ -138,7 +138,7 @@ items! {
     };
 }
 
-/// Decoded page of a list.
+/// Decoded page of a server's list, with the skipped entries.
 struct Page<T> {
     items: Vec<T>,
     next: Option<String>,
@@ -148,7 +148,7 @@ struct Page<T> {
     skipped: Vec<SkippedEntry>,
 }
 
-/// The raw entries of a page: at most one more than a list may have.
+/// Raw JSON entries of one page of a list: at most one more than the whole list may have.
 struct Entries<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
@@ -190,7 +190,7 @@ fn cursor_hash(cursor: &str) -> u64 {
     hasher.finish()
 }
 
-/// A paginated list of a server. Pages are requested on demand.
+/// List of a server, such as its tools, that is read page by page. Pages are requested on demand.
 #[must_use = "a list is read with `all` or `next_page`"]
 pub struct Pages<T> {
     client: Client,

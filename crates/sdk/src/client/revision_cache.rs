@@ -11,8 +11,9 @@ use crate::siphash::stable_hash;
 /// Maximum number of cached servers.
 const MAX_SERVERS: usize = 1_000;
 
-/// Revision cache. Clones share their entries; all clients of a process share one cache unless they are given
-/// another. Keys are hashes of the server name, since a command line may contain a secret.
+/// Cache of the last negotiated revision of each server, which saves a probe at the next connection. Clones share their
+/// entries; all clients of a process share one cache unless they are given another. Keys are hashes of the server name,
+/// since a command line may contain a secret.
 #[derive(Clone, Default)]
 pub struct RevisionCache(Arc<Mutex<HashMap<u64, Revision>>>);
 

@@ -29,7 +29,7 @@ const MAX_INPUT_REQUESTS: usize = 64;
 /// Shortest and longest delay before a request without input requests is sent again.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A request without its parameters.
+/// Method, tool and options of a client request, without its parameters, for repeated sending.
 #[derive(Clone)]
 pub(crate) struct RoundRequest {
     pub(crate) method: Method,
@@ -40,7 +40,7 @@ pub(crate) struct RoundRequest {
     pub(crate) ttl: Option<u64>,
 }
 
-/// Outcome of sending a request.
+/// Outcome of sending a client request: its result, or the task that will produce it.
 pub(super) enum RequestProgress {
     /// The result, as JSON text.
     Result(String),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linchpin_protocol::Revision;
 use linchpin_protocol::model::{Implementation, LogLevel};
 
-/// Settings of a client.
+/// Settings of an MCP client, fixed when it connects.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) info: Implementation,

@@ -15,7 +15,7 @@ const QUOTED_LINES: usize = 3;
 /// Maximum number of quoted characters of each line.
 const QUOTED_CHARS: usize = 200;
 
-/// Stray output of one connection, until its first message.
+/// Lines on the standard output of a server that are not messages, before its first message.
 #[derive(Default)]
 pub(crate) struct StrayOutput {
     state: Mutex<StrayState>,

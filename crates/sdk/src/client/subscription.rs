@@ -27,7 +27,7 @@ const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duratio
 /// How long a subscription stream must stay open for its count of failed attempts to start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// A subscription. Dropping it ends the notifications.
+/// Subscription of a client to changes of a resource or of lists. Dropping it ends the notifications.
 #[must_use = "dropping the subscription ends it"]
 pub struct Subscription {
     /// Open subscription stream; dropping it closes the stream.
@@ -127,7 +127,7 @@ async fn open(core: &ClientCore, params: &[u8]) -> Result<Stream, CallError> {
     open_result.map(|()| call)
 }
 
-/// Removes the waiter for an acknowledgement on drop.
+/// Guard that removes the waiter for the acknowledgement of a subscription stream on drop.
 struct AckWaiter<'a> {
     core: &'a ClientCore,
     number: Option<i64>,

@@ -38,7 +38,7 @@ pub enum StartedCall {
     Task(Box<TaskHandle>),
 }
 
-/// Handle to a task of the server. The task id is enough to resume it, even from another process.
+/// Client's handle to a task that runs at the server. The task id is enough to resume it, even from another process.
 #[derive(Clone)]
 pub struct TaskHandle {
     client: Client,
@@ -234,7 +234,7 @@ impl TaskHandle {
     }
 }
 
-/// Time limits of following one task.
+/// Time limits of a client that waits for a task to finish.
 struct Deadlines {
     started_at: Instant,
     deadline: CallDeadline,
@@ -284,7 +284,7 @@ fn poll_interval(task: &Task) -> Duration {
         .clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
 
-/// Cancels a task on drop.
+/// Guard that cancels a task at the server on drop, unless it has finished.
 struct CancelOnDrop {
     core: Arc<ClientCore>,
     /// Parameters of the task; `None` once it has finished.

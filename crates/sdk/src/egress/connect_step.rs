@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::error::EgressError;
 
-/// Step of opening a connection.
+/// Step of opening a connection: name resolution, TCP connection, `CONNECT` request to a proxy, or TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectPhase {
@@ -21,7 +21,7 @@ pub enum ConnectPhase {
     Tls,
 }
 
-/// Finished step of opening a connection, for observers.
+/// Finished step of opening an outgoing connection, for observers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConnectStep<'a> {

@@ -28,7 +28,7 @@ pub struct Denial<'a> {
     pub reason: &'a str,
 }
 
-/// Callback for denials, and the destinations reached so far.
+/// Callback for denied outgoing connections, and the destinations reached so far.
 pub(super) struct DenialListener {
     callback: Box<dyn Fn(&Denial<'_>) + Send + Sync>,
     denials: AtomicU64,

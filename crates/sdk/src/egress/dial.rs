@@ -37,7 +37,7 @@ pub(super) struct Dialer {
     pub on_connect_step: Option<ConnectObserver>,
 }
 
-/// How a connection reached its target: address, address class and proxy.
+/// How an outgoing connection reached its target: address, address class and proxy.
 #[derive(Clone)]
 pub(super) struct Route {
     /// Address class of the target.

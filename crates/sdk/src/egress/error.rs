@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::address_class::AddressClass;
 
-/// Error of an outgoing request.
+/// Error of an outgoing HTTP request: its kind, a text, and the address if the policy refused it.
 pub struct EgressError(Box<Inner>);
 
 struct Inner {
@@ -17,7 +17,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`EgressError`].
+/// Kind of an [`EgressError`]: what failed, such as name resolution, the TLS handshake or a redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EgressErrorKind {

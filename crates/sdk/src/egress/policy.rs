@@ -21,7 +21,7 @@ pub enum UrlSource {
     },
 }
 
-/// Rules for outgoing connections.
+/// Egress policy: which addresses and schemes outgoing connections may use.
 ///
 /// Default: a configured URL may reach public, private and loopback addresses, and a link-local address only if the
 /// URL contains that address. A discovered URL may reach public addresses, and the class at which the configured URL
@@ -125,7 +125,7 @@ impl Policy {
     }
 }
 
-/// Violation of the egress policy.
+/// Address that the egress policy denies, with its class and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyViolation {
     /// Address that the policy denies.

@@ -195,7 +195,7 @@ fn connection_error(target: &Target, error: hyper::Error) -> EgressError {
     EgressError::new(EgressErrorKind::Http, text).with_source(error)
 }
 
-/// A connection and its request sender. It is large and moved often, hence always boxed.
+/// HTTP connection of the egress pool, with its request sender. It is large and moved often, hence always boxed.
 pub(super) struct PooledConnection {
     connection: Connection<TokioIo<BoxedStream>, Body>,
     sender: SendRequest<Body>,
@@ -390,7 +390,8 @@ async fn run_reaper(mut guard: ReaperGuard, idle_timeout: Duration) {
     }
 }
 
-/// Guard of the closing task. If the runtime ends before the pool, another task may be started.
+/// Guard of the background task that closes idle connections. If the runtime ends before the pool, another task may be
+/// started.
 struct ReaperGuard(Weak<Pool>);
 
 impl Drop for ReaperGuard {

@@ -17,7 +17,7 @@ const MAX_RESPONSE_HEAD_BYTES: usize = 8 * 1024;
 /// Advice if the proxy responds with status 407.
 const MSG_AUTH_REQUIRED: &str = "it requires a user name and password: add them to its URL";
 
-/// A proxy and its exceptions.
+/// HTTP proxy for outgoing connections, and the hosts that are reached without it.
 #[derive(Clone)]
 pub(super) struct HttpProxy {
     pub target: Target,

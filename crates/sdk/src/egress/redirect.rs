@@ -9,7 +9,7 @@ use super::pool::Egress;
 use super::target::Target;
 use crate::http::header_names::{LAST_EVENT_ID, NAME, PARAM_PREFIX, SESSION_ID};
 
-/// Which redirects to follow.
+/// Limits on the redirects that an outgoing request follows: their number, and whether to other origins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Redirects {
     max: usize,

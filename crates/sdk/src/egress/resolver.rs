@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use super::BoxFuture;
 
-/// Name resolver. Replaceable for tests and for programs with their own resolver.
+/// Resolver of host names to IP addresses. Replaceable for tests and for programs with their own resolver.
 pub trait Resolver: Send + Sync {
     /// Resolves a host name to its IP addresses, best first. It is never called with an address.
     fn resolve(&self, name: &str) -> BoxFuture<io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the operating system.
+/// Resolver of host names by the operating system.
 pub(super) struct SystemResolver;
 
 impl Resolver for SystemResolver {

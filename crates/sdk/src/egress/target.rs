@@ -18,7 +18,7 @@ use super::policy::UrlSource;
 
 const MAX_URL_LEN: usize = 8 * 1024;
 
-/// A URL that requests can be sent to. Cheap to clone.
+/// Parsed URL of an outgoing request, and whether it was configured or discovered. Cheap to clone.
 ///
 /// ```
 /// use linchpin::egress::Target;

@@ -7,7 +7,7 @@ use super::param_headers::ParamHeaders;
 use super::sse::{SseError, SseEvent, SseParser};
 use super::{header_names, header_value};
 
-/// Events and state of a parsed SSE stream.
+/// Result of parsing a fuzzed SSE stream: its events, and the final state of the parser.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// Id, whether the event itself set it, type and data.
@@ -45,7 +45,7 @@ pub fn decode_header(value: &[u8]) -> Option<String> {
     header_value::decode(value).map(std::borrow::Cow::into_owned)
 }
 
-/// Parameter headers of a call.
+/// `Mcp-Param-*` headers that a client sends for fuzzed arguments, and the outcome of the server's check.
 pub struct ParamHeaderCheck {
     /// Headers that a client sends for the call.
     pub headers: Vec<(HeaderName, HeaderValue)>,

@@ -14,7 +14,7 @@ const MAP_KEYWORDS: [&str; 5] =
 /// Keywords that contain values, not schemas.
 const VALUE_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "required"];
 
-/// A parameter that is mirrored into a header.
+/// Tool parameter that `x-mcp-header` selects: its path in the arguments, and its header name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HeaderAnnotation {
     /// Property names from the root to the parameter.
@@ -36,7 +36,8 @@ struct AnnotationSearch<'a> {
     pointer: Vec<&'a str>,
 }
 
-/// Properties that lead to a schema; `None` if the path contains another keyword than `properties`.
+/// Names of the properties from the root of an input schema to a subschema; `None` if another keyword than `properties`
+/// is on the way.
 type Path<'p, 'a> = Option<&'p mut Vec<&'a str>>;
 
 impl<'a> AnnotationSearch<'a> {

@@ -14,7 +14,7 @@ use super::{header_annotation, header_value};
 /// Largest integer that every JSON implementation represents exactly.
 const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// Mirrored parameters of one tool. Empty for most tools, at no cost.
+/// Parameters of one tool that are mirrored into `Mcp-Param-*` headers. Empty for most tools, at no cost.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ParamHeaders {
     parameters: Box<[Parameter]>,
@@ -26,7 +26,7 @@ struct Parameter {
     header: HeaderName,
 }
 
-/// Header form of a value.
+/// Tool argument in the form of its `Mcp-Param-*` header, or the reason why it has none.
 #[derive(Debug, PartialEq, Eq)]
 enum HeaderForm {
     Text(String),
@@ -166,7 +166,7 @@ impl HeaderForm {
     }
 }
 
-/// Header value in a request.
+/// What a request sent for one `Mcp-Param-*` header: nothing, a text, an invalid value, or several values.
 enum SentHeader<'a> {
     Missing,
     Text(std::borrow::Cow<'a, str>),

@@ -13,7 +13,7 @@ const BOM: &[u8] = "\u{feff}".as_bytes();
 /// Size above which the parser frees a buffer after an event, rather than reusing it.
 const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
-/// An event of a stream.
+/// Event of an SSE stream: id, type and data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SseEvent<'a> {
     /// Last id set by the stream, in this event or before; `None` if it was never set, or was reset.
@@ -26,7 +26,7 @@ pub(crate) struct SseEvent<'a> {
     pub data: &'a str,
 }
 
-/// Parse error that ends a stream.
+/// Reason why an SSE stream cannot be parsed further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SseError {
     /// An event exceeds the size limit.
@@ -35,7 +35,7 @@ pub(crate) enum SseError {
     Invalid,
 }
 
-/// Incremental parser. An incomplete event at the end of the stream is discarded.
+/// Incremental parser of an SSE stream. An incomplete event at the end of the stream is discarded.
 #[derive(Debug)]
 pub(crate) struct SseParser {
     max_event: usize,

@@ -23,7 +23,8 @@ pub(crate) struct CompactJws<'a> {
     claims: Map<String, Value>,
 }
 
-/// JOSE header. Other members are ignored: a token can never cause a key to be fetched (`jku`, `x5u`).
+/// JOSE header of a signed token: algorithm, key id, type and embedded key. Other members are ignored: a token can
+/// never cause a key to be fetched (`jku`, `x5u`).
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) algorithm: Algorithm,

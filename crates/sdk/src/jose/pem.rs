@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::error::JoseError;
 
-/// Content of the first PEM block.
+/// Private key in the first PEM block of a file, by format.
 pub(super) enum Block {
     Pkcs8(Zeroizing<Vec<u8>>),
     /// An RSA key in PKCS #1, the format before PKCS #8.
@@ -35,7 +35,7 @@ pub(super) fn private_key(text: &str) -> Result<Block, JoseError> {
             "the key is encrypted: remove the password with `openssl pkcs8 -topk8 -nocrypt`",
         )),
         "PUBLIC KEY" | "CERTIFICATE" => {
-            Err(JoseError::new("this is a public key; the private key is required to sign"))
+            Err(JoseError::new("this is a public key or a certificate; the private key is required to sign"))
         }
         _ => Err(no_key()),
     }

@@ -20,7 +20,7 @@ const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 /// Maximum length of an RSA exponent, in bytes; nearly all keys use three.
 const MAX_EXPONENT_LEN: usize = 4;
 
-/// Public key and the uses that its JWK permits.
+/// Public key that verifies token signatures, limited to the uses that its JWK permits.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     kind: PublicKeyMaterial,

@@ -19,7 +19,7 @@ use super::encode;
 use super::error::JoseError;
 use super::pem::{self, Block};
 
-/// Private key with the only algorithm that it signs with. Cheap to clone; `Debug` does not print the key.
+/// Private key that signs tokens, with its only algorithm. Cheap to clone; `Debug` does not print the key.
 #[derive(Clone)]
 pub(crate) struct SigningKey(Arc<Inner>);
 

@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     missing_scopes: OnceLock<Vec<String>>,
 }
 
-/// Messages that a connection can carry.
+/// What a connection to a client can carry: any messages, those of one request, one response, or one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyChannel {
     /// Messages of any number of requests, and messages that belong to none.
@@ -403,7 +403,7 @@ impl Connection {
 /// Returned for a request that resumes no call, since it carries no request state: it starts a new call.
 pub(crate) struct NotARetry;
 
-/// Retry request: a request that carries input responses.
+/// Request that continues a call with input responses and its request state.
 pub(crate) struct RetryRequest<'a> {
     pub(crate) id: &'a Id<'a>,
     pub(crate) method: &'a str,
@@ -414,14 +414,14 @@ pub(crate) struct RetryRequest<'a> {
     pub(crate) started: Option<Instant>,
 }
 
-/// Request of the client that has no response yet.
+/// Entry in the table of requests in flight: the cancellation of the request, and the outbox of its response.
 struct PendingRequest {
     cancel: Arc<Cancel>,
     /// Outbox that receives its response.
     responses: Arc<Outbox>,
 }
 
-/// Guard of work that is being driven.
+/// Guard that counts a request as active work of its client until it is dropped.
 struct ActiveWorkGuard(Arc<ClientState>);
 
 impl Drop for ActiveWorkGuard {

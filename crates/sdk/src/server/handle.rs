@@ -6,7 +6,8 @@ use super::catalog::{Addable, ListKind, LiveCatalog};
 use super::skills;
 use crate::Result;
 
-/// Handle on a running server. Cheap to clone; get it with [`crate::Server::handle`] or [`crate::Service::handle`].
+/// Handle with which the definitions of a running server are changed. Cheap to clone; get it with
+/// [`crate::Server::handle`] or [`crate::Service::handle`].
 #[derive(Clone)]
 pub struct ServerHandle(Arc<LiveCatalog>);
 

@@ -9,17 +9,17 @@ use ::http::{HeaderValue, StatusCode};
 
 use super::Identity;
 
-/// Placeholder without the feature `auth`; never constructed.
+/// Placeholder for the OAuth configuration of an endpoint, without the feature `auth`; never constructed.
 pub(crate) enum ProtectedResource {}
 
-/// Placeholder without the feature `auth`; never constructed.
+/// Placeholder for the rejection of an unauthenticated request, without the feature `auth`; never constructed.
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
     pub(crate) text: String,
     pub(crate) challenges: Vec<HeaderValue>,
 }
 
-/// Placeholder without the feature `auth`; never constructed.
+/// Placeholder for the identity of a verified token, without the feature `auth`; never constructed.
 pub(crate) struct VerifiedToken {
     pub(crate) principal: Arc<str>,
     pub(crate) identity: Arc<Identity>,

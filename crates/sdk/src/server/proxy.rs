@@ -36,7 +36,7 @@ use crate::{Error, Result};
 /// Timeout of a forwarded call. It is long because the caller decides when to cancel.
 const FORWARDED_CALL_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// Connection to one remote server.
+/// Proxy of one remote server: its client, and the definitions that are registered for it.
 pub(crate) struct RemoteProxy {
     client: Client,
     prefix: String,
@@ -177,7 +177,7 @@ impl RemoteProxy {
     }
 }
 
-/// Key of a registered definition.
+/// Kind and name of a definition that the proxy has registered for its remote server.
 enum RegisteredItem {
     Tool(Arc<str>),
     Prompt(Arc<str>),

@@ -18,7 +18,7 @@ pub(crate) const MAX_SUBSCRIPTIONS: usize = 1_000;
 /// Maximum length of a URI that is stored for a client, in bytes.
 pub(crate) const MAX_URI_LEN: usize = 8 * 1024;
 
-/// One client's session. Cheap to clone.
+/// Session of one client at a server: state between requests, and notifications. Cheap to clone.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 

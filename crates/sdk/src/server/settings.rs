@@ -20,7 +20,7 @@ use super::request::layer::Layer;
 use super::request::observe::{ErrorReport, RequestEvent};
 use super::tasks::TaskRegistry;
 
-/// Settings of a server.
+/// Settings of an MCP server of this library, fixed when it is built.
 pub(crate) struct ServerSettings {
     pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,

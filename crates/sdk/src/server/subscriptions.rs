@@ -23,7 +23,7 @@ use super::tasks;
 use crate::Result;
 use crate::lock::lock;
 
-/// Subscription streams of one connection.
+/// Open `subscriptions/listen` streams of one connection.
 #[derive(Default)]
 pub(crate) struct SubscriptionStreams {
     streams: Mutex<Vec<Arc<SubscriptionStream>>>,
@@ -126,7 +126,7 @@ impl SubscriptionStreams {
     }
 }
 
-/// Guard that removes the stream when its request ends.
+/// Guard that removes a subscription stream from its connection when its request ends.
 struct StreamGuard {
     connection: Arc<super::Connection>,
     stream: Arc<SubscriptionStream>,

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 /// Maximum nesting depth of YAML frontmatter.
 const MAX_DEPTH: usize = 32;
 
-/// An unfinished list or mapping.
+/// YAML list or mapping whose end has not been parsed yet.
 enum OpenNode {
     List(Vec<Value>),
     /// With the key of the next value.

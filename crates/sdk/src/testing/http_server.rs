@@ -11,13 +11,13 @@ use crate::Service;
 use crate::transport::http::HttpTransport;
 use crate::transport::{OpenFuture, Transport, TransportHandle, Wire};
 
-/// Transport to an HTTP test server.
+/// Transport to an HTTP test server, which it starts in this process.
 pub(super) struct HttpTestServer {
     http: HttpTransport,
     running: Arc<ServerGuard>,
 }
 
-/// Dropping it stops the server.
+/// Guard that stops the HTTP test server when it is dropped.
 struct ServerGuard {
     _shutdown: oneshot::Sender<()>,
 }

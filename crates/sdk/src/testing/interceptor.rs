@@ -11,7 +11,7 @@ use crate::lock::lock;
 use crate::transport::memory::deliver_all;
 use crate::transport::{PerRequestTransport, Receiver, Transport, TransportHandle, Wire};
 
-/// Receives every message and decides what is passed on.
+/// Code of a test between a client and a server, which receives every message and decides what is passed on.
 pub(super) trait Interceptor: Send + Sync + 'static {
     /// Handles a message from the client.
     fn on_sent(&self, message: &[u8]);
@@ -19,7 +19,7 @@ pub(super) trait Interceptor: Send + Sync + 'static {
     fn on_received(&self, message: &[u8]);
 }
 
-/// Both ends of an intercepted connection.
+/// Both sides of a connection between which an interceptor passes messages.
 pub(super) struct Endpoints {
     client: Wire,
     server: Arc<Outbox>,

@@ -48,7 +48,7 @@ pub enum InputMode {
     Replay,
 }
 
-/// One combination of revision, transport and round mode.
+/// Test case of the matrix: one combination of revision, transport and input mode.
 #[derive(Clone)]
 pub struct Case {
     service: Service,
@@ -114,7 +114,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// Outcome of a test: `()`, or a result whose error is shown.
+/// Return type of a test function: `()`, or a result whose error is shown.
 pub trait TestOutcome {
     /// Returns why the test failed, if it did.
     fn failure(self) -> Option<String>;

@@ -14,7 +14,7 @@ use crate::Service;
 use crate::server::{Connection, ReplyChannel, spawn};
 use crate::transport::OutgoingMessages;
 
-/// A connection to a server in this process, message by message.
+/// Test client that sends arbitrary messages to a server in this process, and returns its messages one by one.
 ///
 /// ```
 /// use linchpin::{NoArgs, Revision, Server, testing::RawClient};

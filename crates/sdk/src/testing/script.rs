@@ -17,8 +17,8 @@ use crate::transport::{Transport, TransportHandle, Wire};
 
 type ScriptHandler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 
-/// Transport to a scripted server. Its output is a byte stream that is split into messages like that of a real
-/// server. Clones share the record of received messages.
+/// Scripted server for tests of clients, used as a transport. Its output is a byte stream that is split into messages
+/// like that of a real server. Clones share the record of received messages.
 ///
 /// ```
 /// use linchpin::testing::Script;
@@ -45,7 +45,7 @@ pub struct Script {
     record: Arc<ScriptRecord>,
 }
 
-/// Received messages of all connections.
+/// Record of the messages that a scripted server received on all connections.
 #[derive(Default)]
 struct ScriptRecord {
     messages: Mutex<Vec<Value>>,

@@ -12,7 +12,7 @@ use crate::server::{Connection, ReplyChannel, Service, spawn};
 /// Number of bytes queued for the client above which the outbox counts as full.
 const HIGH_WATER: usize = 1 << 20;
 
-/// Transport to a server in this process.
+/// In-memory transport to a server in this process.
 pub(crate) struct Memory(pub(crate) Service);
 
 impl Transport for Memory {
@@ -97,7 +97,7 @@ pub(crate) fn deliver_all(
     }
 }
 
-/// Closes the in-memory connection when the client calls `close`, or on drop. It sends no messages.
+/// Handle of an in-memory connection: closes it when the client calls `close`, or on drop. It sends no messages.
 struct MemoryCloser(Arc<MemoryLink>);
 
 impl MemoryCloser {

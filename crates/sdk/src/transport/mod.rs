@@ -21,10 +21,10 @@ pub use linchpin_jsonrpc::Id;
 pub(crate) use wire::Receiver;
 pub use wire::{OutgoingMessages, PerRequestTransport, Wire};
 
-/// Future that opens a transport.
+/// Future that opens a connection of a transport and returns its handle.
 pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn TransportHandle>>> + Send + 'a>>;
 
-/// A transport to a server.
+/// Way to connect to a server, such as a child process or HTTP.
 pub trait Transport: Send + Sync + 'static {
     /// Opens one connection. It may be called again after that connection has ended.
     fn open(&self, wire: Wire) -> OpenFuture<'_>;
@@ -47,7 +47,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
     }
 }
 
-/// Handle of an open connection. Dropping it closes the connection at once.
+/// Handle with which a client closes the open connection of a transport. Dropping it closes the connection at once.
 pub trait TransportHandle: Send + Sync {
     /// Closes the connection gracefully: sent messages are delivered, and all resources are released.
     /// [`Wire::ended`] has been called when the future completes.

@@ -80,7 +80,7 @@ pub(crate) async fn serve_on(
     }
 }
 
-/// Abandons the connection when serving ends, also by dropping its future, so that no work continues.
+/// Guard that abandons the connection when serving ends, also by dropping its future, so that no work continues.
 struct AbandonOnDrop(Arc<Connection>);
 
 impl Drop for AbandonOnDrop {

@@ -7,7 +7,7 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::Tool;
 use tokio::sync::Notify;
 
-/// Receiver of the messages that a transport reads.
+/// Connection that receives the messages of a transport.
 pub(crate) trait Receiver: Send + Sync {
     /// Handles one received message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
@@ -49,7 +49,7 @@ pub trait PerRequestTransport: Send + Sync {
     fn accept_tool(&self, tool: &Tool) -> Result<(), String>;
 }
 
-/// Connection side of an open transport. Cheap to clone.
+/// Link from a transport to its connection: takes received messages, and provides outgoing ones. Cheap to clone.
 #[derive(Clone)]
 pub struct Wire {
     receiver: Arc<dyn Receiver>,
@@ -155,7 +155,7 @@ impl Wire {
     }
 }
 
-/// Asynchronous reader of outgoing messages.
+/// Asynchronous reader of the outgoing messages of a connection, for transports.
 pub struct OutgoingMessages {
     outbox: Arc<Outbox>,
     ready: Arc<Notify>,

@@ -47,7 +47,7 @@ pub struct AgentSummary {
     pub updated: Timestamp,
 }
 
-/// Agent with instructions and tool selection.
+/// Agent as shown on its own: the fields of lists, its instructions, and its servers with their tool selections.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AgentView {
     /// Fields of the agent that lists show as well.

@@ -96,7 +96,7 @@ impl GrantStatus {
     }
 }
 
-/// Trace entries that are not stored yet.
+/// OAuth trace entries that are not stored yet, by grant.
 #[derive(Default)]
 pub(super) struct TraceBuffer {
     entries: Mutex<HashMap<GrantOwner, Vec<AuthTraceEntry>>>,
@@ -104,7 +104,7 @@ pub(super) struct TraceBuffer {
     write_lock: tokio::sync::Mutex<()>,
 }
 
-/// Access to the stored status of one grant.
+/// Reader and writer of the stored status of one OAuth grant.
 #[derive(Clone)]
 pub(super) struct GrantStatusStore {
     pub(super) buffer: Arc<TraceBuffer>,

@@ -200,7 +200,7 @@ impl GrantStore {
     }
 }
 
-/// Guard of the refresh lease. The lease is released on drop.
+/// Lease of one hub on a stored grant, so that no other hub replaces it at the same time. Released on drop.
 struct RefreshLease {
     _release_signal: oneshot::Sender<()>,
 }

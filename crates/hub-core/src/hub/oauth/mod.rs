@@ -44,7 +44,7 @@ const CLIENT_NAME: &str = "Linchpin";
 /// Owner of a grant: tenant, server and, for a grant per agent, the agent.
 type GrantOwner = (TenantId, ServerId, Option<AgentId>);
 
-/// Authorizer of one grant, built for this version of the server.
+/// Authorizer of one OAuth grant, built for a certain version of the server's settings.
 #[derive(Clone)]
 struct CachedAuthorizer {
     version: u64,
@@ -67,7 +67,7 @@ impl OAuthBroker {
     }
 }
 
-/// Whether a grant exists and is usable.
+/// Whether an OAuth grant for a server exists and is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrantState {
@@ -79,7 +79,7 @@ pub enum GrantState {
     Again,
 }
 
-/// Grant status of a server, as shown to users.
+/// Status of the OAuth grant for a server, as shown to users, with advice and recent requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct GrantStatusView {
     /// Whether a grant exists and is usable.

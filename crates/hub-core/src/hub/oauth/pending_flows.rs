@@ -23,7 +23,7 @@ const SIGN_IN_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum number of pending sign-ins of one server.
 const MAX_PENDING_SIGN_INS: usize = 32;
 
-/// Status of a sign-in.
+/// Status of an OAuth sign-in that a user has started at the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 pub enum SignInStatus {

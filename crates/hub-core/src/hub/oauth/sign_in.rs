@@ -34,7 +34,7 @@ pub(in crate::hub) const CALLBACK: &str = "/oauth/callback";
 /// Time limit for finding the authorization server.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Sign-in, as shown to the user who started it.
+/// OAuth sign-in to a server, as shown to the user who started it: URL and status.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SignInView {
     /// Id of the sign-in.

@@ -32,7 +32,7 @@ const MAX_ATTEMPTS: usize = 10;
 /// Error code of a key file without the required root key.
 const WRONG_KEY_FILE: &str = "wrong_key_file";
 
-/// Tenant keys of a hub and the secrets that they encrypt.
+/// Access to the secrets of the vault: decrypts tenant keys with the root keys, and secrets with the tenant keys.
 pub struct KeyRing {
     store: Arc<dyn Store>,
     platform: Arc<dyn Platform>,
@@ -41,7 +41,7 @@ pub struct KeyRing {
     cache: Arc<Mutex<KeyCache>>,
 }
 
-/// Cache of the tenant keys.
+/// Cache of the decrypted tenant keys.
 #[derive(Default)]
 struct KeyCache {
     keys: HashMap<TenantId, Arc<[TenantKey]>>,
@@ -65,7 +65,7 @@ impl KeyCache {
     }
 }
 
-/// Wrapped tenant key as stored.
+/// Tenant key as stored: encrypted with a root key.
 #[derive(Serialize, Deserialize)]
 struct WrappedKeyRecord {
     number: u32,

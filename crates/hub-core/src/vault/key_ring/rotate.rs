@@ -193,7 +193,7 @@ impl KeyRing {
     }
 }
 
-/// Lease on key rotation, held by one hub of a cluster at a time.
+/// Lease on key rotation, so that only one hub of a cluster rotates at a time.
 struct RotationLease<'a> {
     keys: &'a KeyRing,
     expires_at: Timestamp,

@@ -62,7 +62,7 @@ fn decode_text<'de, A: MapAccess<'de>>(mut map: A) -> Result<Content, A::Error> 
     Ok(Content::Text(TextContent { text, annotations, meta }))
 }
 
-/// Member name.
+/// Member name of a content block: one of those that a text block has, or any other.
 enum ContentMember {
     Type,
     Text,
@@ -83,7 +83,7 @@ impl ContentMember {
     }
 }
 
-/// Type of a block.
+/// Type of a content block: text, which has a fast path, or the name of any other type.
 enum ContentKind {
     Text,
     Other(String),
@@ -124,7 +124,7 @@ from_text! {
     ContentKind: |text| if text == "text" { ContentKind::Text } else { ContentKind::Other(text.to_owned()) };
 }
 
-/// Block whose first key, and its value if the key is `type`, has been read.
+/// Rest of a content block after its first key (and, if that is `type`, its value) was read.
 struct RemainingMembers<A> {
     key: Option<ContentMember>,
     kind: Option<ContentKind>,
@@ -155,7 +155,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for RemainingMembers<A> {
     }
 }
 
-/// Superset of the members of all blocks. Decoded in one pass; only `type` determines the kind of block.
+/// Members of content blocks of all types, before the type is applied. Decoded in one pass; only `type` determines the
+/// kind of block.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a content block")]
 struct RawContent {

@@ -9,7 +9,8 @@ use crate::auth::form_urlencoded;
 use crate::auth::scopes::{OFFLINE_ACCESS, Scopes};
 use crate::auth::secret::{self, Secret};
 
-/// Pending authorization request. It is consumed by the redirect, so it can be used only once.
+/// Pending authorization request: the values that its redirect back is checked against. It is consumed by the redirect,
+/// so it can be used only once.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::auth) struct AuthorizationRequest {
     #[serde(with = "secret::required")]
@@ -96,7 +97,7 @@ impl RedirectParams {
     }
 }
 
-/// Authorization response: the values that the token request needs.
+/// Checked redirect of an authorization server: code, verifier and redirect URI for the token request.
 pub(in crate::auth) struct AuthorizationResponse {
     pub(in crate::auth) code: Secret,
     pub(in crate::auth) verifier: CodeVerifier,

@@ -67,7 +67,7 @@ impl ClientAuthMethod {
     }
 }
 
-/// Client as registered at one authorization server.
+/// OAuth client as registered at one authorization server: id, secret and authentication method.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::auth) struct ClientIdentity {
     pub(in crate::auth) id: String,

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::auth::form_urlencoded;
 use crate::auth::secret::Secret;
 
-/// Purpose of an authorization request.
+/// Purpose of an HTTP request of the OAuth flow, such as client registration or a token request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -36,7 +36,7 @@ impl fmt::Display for Purpose {
     }
 }
 
-/// HTTP request of a flow.
+/// HTTP request that the OAuth flow wants to be sent.
 #[derive(Clone)]
 pub(in crate::auth) struct FlowRequest {
     purpose: Purpose,
@@ -149,7 +149,7 @@ impl fmt::Debug for FlowRequest {
     }
 }
 
-/// HTTP response of a flow.
+/// HTTP response that the OAuth flow receives for one of its requests.
 #[derive(Clone)]
 pub(in crate::auth) struct FlowResponse {
     /// HTTP status of the response.

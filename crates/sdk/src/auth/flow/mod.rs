@@ -84,7 +84,7 @@ pub(super) struct FlowInput {
     pub(super) can_redirect: bool,
 }
 
-/// One run of the authorization flow.
+/// State machine of one OAuth authorization, from the challenge of the server to the token.
 pub(super) struct Flow {
     pub(super) input: FlowInput,
     pub(super) step: FlowStep,
@@ -133,7 +133,7 @@ pub(super) enum FlowStep {
     Done,
 }
 
-/// Search for the metadata of authorization servers.
+/// State of the search for authorization server metadata: the current URL, and those to try next.
 pub(super) struct MetadataSearch {
     /// The issuer; `None` is the server's own origin, as in the revision of March 2025.
     pub(super) issuer: Option<String>,

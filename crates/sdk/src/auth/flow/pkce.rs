@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::secret::{self, Secret};
 use crate::jose::{digest, encode};
 
-/// Code verifier of one authorization request.
+/// PKCE code verifier of one authorization request.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in crate::auth) struct CodeVerifier(#[serde(with = "secret::required")] Secret);
 

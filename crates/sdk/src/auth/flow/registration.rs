@@ -19,7 +19,7 @@ const MAX_CLIENT_FIELD_LEN: usize = 4 << 10;
 /// How many seconds before its secret expires a client registers again.
 const REREGISTRATION_MARGIN: u64 = 60;
 
-/// How the client is registered.
+/// How the client gets its identity: it is already known, or it must register itself.
 pub(in crate::auth) enum RegistrationMethod {
     Known(ClientIdentity),
     /// Dynamic registration with this request.

@@ -44,7 +44,7 @@ struct ServerMetadataDocument {
     authorization_response_iss_parameter_supported: Option<bool>,
 }
 
-/// Issuer that the metadata must have.
+/// Issuer that the metadata of an authorization server must name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::auth) enum ExpectedIssuer<'a> {
     /// Exactly this issuer.

@@ -22,7 +22,7 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 
-/// Grant of a token request.
+/// What a token request presents to get tokens: code, refresh token, client credentials or assertion.
 pub(in crate::auth) enum TokenGrant {
     /// Authorization code of a user's sign-in.
     Code { code: Secret, verifier: CodeVerifier, redirect_uri: String },

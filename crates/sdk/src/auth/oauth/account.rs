@@ -32,14 +32,14 @@ const MAX_STEP_UP_ENTRIES: usize = 64;
 
 pub(in crate::auth) type AccountMutex = Arc<tokio::sync::Mutex<()>>;
 
-/// Locks held by the running operation. Lock order: the sign-in lock before the update lock.
+/// Locks of an account that the running token operation holds. Lock order: the sign-in lock before the update lock.
 #[derive(Default)]
 pub(in crate::auth) struct AccountLocks {
     pub(in crate::auth) update: Option<OwnedMutexGuard<()>>,
     pub(in crate::auth) sign_in: Option<OwnedMutexGuard<()>>,
 }
 
-/// Token state of one server, for one account.
+/// OAuth token of one account at one server, with the locks and waiters of its updates.
 pub(in crate::auth) struct Account {
     pub(in crate::auth) key: String,
     pub(in crate::auth) state: Mutex<TokenState>,
@@ -85,7 +85,7 @@ pub(in crate::auth) enum TokenOrigin {
     SignIn,
 }
 
-/// Operation on the OAuth token of an account.
+/// Operation that an account performs on its OAuth token: load, refresh, or reaction to a challenge.
 #[derive(Clone)]
 pub(in crate::auth) enum TokenAction {
     Load,

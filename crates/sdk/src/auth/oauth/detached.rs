@@ -23,7 +23,7 @@ use crate::auth::{AuthFuture, boxed};
 use crate::egress::{Egress, Target};
 use crate::lock::lock;
 
-/// Serialized state of a detached flow.
+/// State of a sign-in between the redirect and its completion by another process, as serialized.
 #[derive(Serialize, Deserialize)]
 struct DetachedFlow {
     /// The token record without tokens: issuer, resource and client identity.
@@ -85,7 +85,7 @@ impl Flow {
     }
 }
 
-/// Redirect handler that does not wait for the user.
+/// Redirect handler that passes the URL and the serialized flow on and does not wait for the user.
 struct DetachedRedirect {
     uri: String,
     on_redirect: Box<dyn Fn(String, Secret) -> AuthFuture<'static, ()> + Send + Sync>,

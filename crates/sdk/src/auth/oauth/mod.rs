@@ -28,7 +28,8 @@ use super::store::{MemoryStore, TokenStore};
 use super::{AuthFuture, boxed};
 use crate::server::Clock;
 
-/// OAuth authorization for clients. Clones share their tokens: use one instance for all connections of an application.
+/// OAuth client that authorizes the requests of MCP clients: signs users in, and stores and refreshes tokens. Clones
+/// share their tokens: use one instance for all connections of an application.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), linchpin::ClientError> {
@@ -71,7 +72,7 @@ pub(super) struct OAuthConfig {
 
 type OnStep = dyn Fn(&AuthStep<'_>) + Send + Sync;
 
-/// Client that is registered at an authorization server out of band.
+/// OAuth client id and secret that were registered at an authorization server out of band.
 #[derive(Clone)]
 pub(super) struct PreregisteredClient {
     pub(super) id: String,
@@ -95,7 +96,7 @@ impl OAuthConfig {
     }
 }
 
-/// Grant type of the token requests.
+/// OAuth grant type with which a client gets tokens.
 #[derive(Clone)]
 pub(super) enum GrantType {
     AuthorizationCode,

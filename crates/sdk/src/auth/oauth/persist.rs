@@ -16,7 +16,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum number of retries for an account that is not in use any more.
 const MAX_IDLE_ATTEMPTS: u32 = 30;
 
-/// Marker of a token that could not be stored.
+/// Note that the token in memory could not be stored, with the content of the store at that time.
 pub(in crate::auth) struct UnsavedToken {
     /// Content of the token store when saving the token failed.
     stored: Option<Secret>,

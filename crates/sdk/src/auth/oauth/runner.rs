@@ -27,7 +27,7 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Maximum number of redirects followed for metadata, within one origin.
 const MAX_REDIRECTS: usize = 3;
 
-/// Completed step of an authorization.
+/// Completed step of an OAuth flow, for observers: an HTTP request, or the redirect of the user.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AuthStep<'a> {

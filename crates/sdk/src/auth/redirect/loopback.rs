@@ -26,7 +26,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of pending sign-ins, beyond which the oldest is dropped, and of concurrent connections of one.
 const MAX_PENDING: usize = 16;
 
-/// Redirect handler for a user at this machine. The callback of [`Self::new`] shows or opens the URL.
+/// Redirect handler that receives the OAuth redirect on a loopback port, for a user at this machine. The callback of
+/// [`Self::new`] shows or opens the URL.
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
     port: u16,

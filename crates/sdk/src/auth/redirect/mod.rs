@@ -6,7 +6,7 @@ use super::error::AuthError;
 use super::secret::Secret;
 use super::{AuthFuture, boxed};
 
-/// Redirect handler, which sends a user to the authorization server.
+/// Handler that sends a user to the authorization server and receives the redirect back.
 pub trait RedirectHandler: Send + Sync + 'static {
     /// Returns the redirect URI to send in the next authorization request. Called just before [`Self::redirect`].
     fn redirect_uri(&self) -> AuthFuture<'_, String>;
@@ -24,7 +24,7 @@ pub trait RedirectHandler: Send + Sync + 'static {
     }
 }
 
-/// Redirect handler with an application-defined redirect URI.
+/// Redirect handler for an application that provides its own redirect URI and callback.
 pub(super) struct CustomRedirect {
     uri: String,
     redirect: Box<dyn Fn(String) -> AuthFuture<'static, String> + Send + Sync>,

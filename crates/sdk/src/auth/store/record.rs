@@ -44,7 +44,7 @@ pub(in crate::auth) struct TokenRecord {
     ready: Option<SigningKey>,
 }
 
-/// Part of a record that does not change with a refresh.
+/// Issuer, endpoints and client of a stored token, which a refresh does not change.
 pub(in crate::auth) struct GrantOrigin {
     pub(in crate::auth) issuer: String,
     pub(in crate::auth) resource: String,

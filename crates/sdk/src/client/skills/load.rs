@@ -34,7 +34,7 @@ impl ReadBudget {
     }
 }
 
-/// A file of a skill.
+/// File of a skill, read from the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFile {
     /// URI of the file.

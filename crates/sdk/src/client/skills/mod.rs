@@ -17,7 +17,7 @@ pub use load::{LoadedSkill, SkillFile};
 /// MIME type of a directory.
 const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
-/// An entry of a directory.
+/// Entry of a directory of a server: a file that can be read, or a directory that can be listed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DirectoryEntry {
     /// A file, which [`Client::read`] can read.

@@ -9,7 +9,7 @@ use super::presented_token::Scheme;
 use super::protected_resource::ProtectedResource;
 use crate::jose::Algorithm;
 
-/// Response to a rejected request.
+/// Response to a request without a valid token: status, text and `WWW-Authenticate` challenges.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
@@ -18,7 +18,7 @@ pub(crate) struct Rejection {
     pub(crate) challenges: Vec<HeaderValue>,
 }
 
-/// Error parameters of a challenge.
+/// Error of a `WWW-Authenticate` challenge: scheme, code and description.
 #[derive(Clone, Copy)]
 struct ChallengeError<'a> {
     scheme: Scheme,

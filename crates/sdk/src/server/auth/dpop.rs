@@ -24,7 +24,7 @@ pub(super) const PROOF_ALGORITHMS: [Algorithm; 9] = Algorithm::ALL;
 
 pub(super) struct DpopVerifier(ReplayCache);
 
-/// Reason why a proof is rejected.
+/// Reason why a `DPoP` proof is rejected.
 pub(super) enum ProofError {
     Invalid(Cow<'static, str>),
     /// The replay cache is full, so reuse cannot be ruled out.

@@ -28,7 +28,7 @@ const FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// Backoff after the first failure; it doubles with each further failure.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Verification keys fetched from an issuer.
+/// Public keys that were fetched from a token issuer, and how long they may be cached.
 #[derive(Debug)]
 pub(super) struct KeySet {
     pub(super) keys: Vec<PublicKey>,
@@ -38,7 +38,7 @@ pub(super) struct KeySet {
 
 type Fetch = Box<dyn Fn() -> BoxFuture<Result<KeySet, String>> + Send + Sync>;
 
-/// Verification keys of an issuer. Cheap to clone.
+/// Public keys of a token issuer, fetched and cached on demand. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct IssuerKeys(Arc<Inner>);
 
@@ -72,7 +72,7 @@ impl FetchedKeys {
     }
 }
 
-/// Next step of a key lookup.
+/// Result of looking up the verification key of a token: keys, a fetch, a wait for a running fetch, or a failure.
 enum KeyLookup {
     /// Keys that may have signed the token.
     Found(Vec<PublicKey>),

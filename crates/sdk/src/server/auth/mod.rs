@@ -30,7 +30,7 @@ pub use builder::{Auth, Dpop};
 pub(crate) use challenge::Rejection;
 pub(crate) use protected_resource::ProtectedResource;
 
-/// Reason why a token is rejected.
+/// Reason why a token is not accepted: it is invalid, or cannot be verified at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TokenError {
     /// The token is invalid. The text is sent to the client.

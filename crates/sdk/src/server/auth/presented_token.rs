@@ -7,7 +7,7 @@ use ::http::request::Parts;
 /// Maximum length of a token, in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
 
-/// Authentication scheme of a token.
+/// Authentication scheme under which a request presents its token: `Bearer` or `DPoP`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     Bearer,
@@ -23,7 +23,7 @@ impl Scheme {
     }
 }
 
-/// Token as presented by the client. It is never printed.
+/// Access token and its scheme, as sent in a request. It is never printed.
 pub(super) struct PresentedToken<'a> {
     pub(super) scheme: Scheme,
     pub(super) token: &'a str,

@@ -18,17 +18,17 @@ use crate::Result;
 use crate::auth::{PROOF_HEADER, Secret};
 use crate::egress::Target;
 
-/// Resolves an opaque token to an identity.
+/// Function of the application that resolves an opaque token to an identity.
 pub(super) type TokenLookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Identity>>> + Send + Sync>;
 
-/// Token verification by signature or by lookup.
+/// How access tokens are verified: as signed JWTs, or by the lookup function for opaque tokens.
 pub(super) enum TokenVerifier {
     Jwt(Box<JwtVerifier>, TokenCache),
     /// Lookup function, and the issuer of all its tokens if there is only one.
     Opaque(TokenLookup, Option<String>),
 }
 
-/// Protected resource (RFC 9728) that an endpoint represents.
+/// OAuth configuration of an endpoint as a protected resource (RFC 9728), with the verifier of its tokens.
 pub(crate) struct ProtectedResource {
     /// Public URL of the endpoint, for which tokens must be issued.
     pub(super) target: Target,

@@ -26,7 +26,7 @@ struct Generations {
     started_at: Instant,
 }
 
-/// Reason why a proof is rejected.
+/// Reason why the replay cache does not accept a `DPoP` proof: it was used before, or the cache is full.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplayError {
     Used,

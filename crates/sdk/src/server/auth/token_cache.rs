@@ -17,14 +17,14 @@ const MAX_ENTRIES: usize = 4_096;
 /// Maximum total length of the cached tokens; their identities take about as much memory.
 const MAX_BYTES: usize = 8 << 20;
 
-/// SHA-256 digest of a token.
+/// SHA-256 digest of an access token, the key of the token cache.
 pub(super) type TokenDigest = [u8; 32];
 
 pub(super) fn token_digest(token: &str) -> TokenDigest {
     Sha256::digest(token).into()
 }
 
-/// Identity behind a verified token.
+/// Identity and principal of the sender of a verified token.
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedToken {
     pub(crate) identity: Arc<Identity>,

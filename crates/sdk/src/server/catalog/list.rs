@@ -8,7 +8,7 @@ use linchpin_protocol::Revision;
 use crate::server::DefinitionRef;
 use crate::server::definitions::shared_state::{RequiredState, StateMap};
 
-/// Definition with a unique name.
+/// Definition in a list of the catalog, found by its key: a name or URI.
 pub(crate) trait CatalogEntry {
     fn key(&self) -> &Arc<str>;
     fn definition(&self) -> DefinitionRef<'_>;

@@ -15,7 +15,7 @@ use crate::server::{ClientState, spawn};
 /// Changes within this time are announced together.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
 
-/// List of the catalog whose change is announced to clients.
+/// List of definitions whose changes are announced to clients: tools, resources or prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ListKind {
     Tools,
@@ -113,7 +113,8 @@ fn address(caller: &ClientState) -> usize {
     std::ptr::from_ref(caller).addr()
 }
 
-/// Announces the changes when it is dropped: after the delay, or immediately if there is no runtime (any more).
+/// Guard that announces catalog changes when it is dropped: after the delay, or immediately if there is no runtime (any
+/// more).
 struct ChangeNotifier(Arc<LiveCatalog>);
 
 impl Drop for ChangeNotifier {

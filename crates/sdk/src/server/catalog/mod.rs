@@ -16,7 +16,7 @@ use super::definitions::tool::ToolEntry;
 use super::skills::{self, SkillEntry};
 use crate::{Error, Result};
 
-/// Definition that can be registered.
+/// Registered definition of a server: a tool, resource, resource template, prompt or skill.
 #[doc(hidden)]
 pub enum CatalogItem {
     Tool(Arc<ToolEntry>),
@@ -42,7 +42,7 @@ impl CatalogItem {
     }
 }
 
-/// Completed tool, resource, template, prompt or skill.
+/// Tool, resource, template, prompt or skill that is completely defined, and can be registered at a server.
 pub trait Register {
     /// Returns the tool, resource or prompt that the attribute macro has defined, or the error in its definition.
     #[doc(hidden)]
@@ -64,11 +64,11 @@ pub trait Addable<Form> {
     fn into_item(self) -> Result<CatalogItem>;
 }
 
-/// Form of a completed item.
+/// Marker type for [`Addable`]: a completed tool, resource, template, prompt or skill is added.
 #[doc(hidden)]
 pub struct CompletedForm;
 
-/// Form of a function with one of the attribute macros.
+/// Marker type for [`Addable`]: a function with one of the attribute macros is added.
 #[doc(hidden)]
 pub struct AnnotatedForm;
 

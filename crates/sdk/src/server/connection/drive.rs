@@ -61,7 +61,7 @@ impl Invocation {
     }
 }
 
-/// Reason why driving a call stopped.
+/// Why driving a call that did not finish immediately stops: it is done, needs input from the client, or is cancelled.
 enum DriveStep {
     Done(RequestOutcome),
     NeedsInput,
@@ -128,7 +128,7 @@ impl Connection {
     }
 }
 
-/// Guard of an entry in the table of requests in flight.
+/// Entry of a request in the table of requests in flight, where cancellations find it; removed on drop.
 pub(crate) struct InFlight {
     caller: Arc<ClientState>,
     id: Id<'static>,

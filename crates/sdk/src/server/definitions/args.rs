@@ -17,7 +17,8 @@ use serde_json::{Map, Value};
 )]
 pub trait Args: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// No arguments. Arguments that a client sends are ignored, because some clients send placeholders.
+/// Argument type for handlers without arguments. Arguments that a client sends are ignored, because some clients send
+/// placeholders.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct NoArgs {}
 

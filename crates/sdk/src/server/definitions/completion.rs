@@ -45,7 +45,7 @@ impl CompletionInput for CompletionRequest {
     }
 }
 
-/// Output of a completion handler.
+/// Type that a completion handler may return: the suggested values.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a completion handler",
     note = "return a Vec of String or &str, or a Result of one"
@@ -93,7 +93,7 @@ where
     }
 }
 
-/// Forwards completions to a remote server.
+/// Completer that forwards completion requests to a remote server.
 pub(in crate::server) trait RemoteCompleter: Send + Sync {
     fn complete(&self, params: CompleteParams, scope: &RequestScope<'_>)
     -> BoxFuture<Result<CompleteResult>>;

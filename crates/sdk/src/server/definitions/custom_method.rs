@@ -15,7 +15,7 @@ use crate::server::BoxFuture;
 use crate::server::request::scope::RequestScope;
 use crate::{Error, Result};
 
-/// Result of a custom method.
+/// Type that the handler of a custom method may return, converted to JSON.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a custom method",
     note = "return serde_json::Value, Json<T>, () or Result<_, linchpin::Error>"

@@ -146,7 +146,7 @@ impl Prompt {
     }
 }
 
-/// Future of a prompt result.
+/// Future of the result of a prompt handler.
 pub(crate) type PromptFuture = BoxFuture<Result<GetPromptResult>>;
 
 pub(in crate::server) trait PromptHandler: Send + Sync {

@@ -110,7 +110,7 @@ impl ResourceArgs for Context {
     }
 }
 
-/// Future of a read result.
+/// Future of the result of a resource handler.
 pub(crate) type ResourceFuture = BoxFuture<Result<ReadResourceResult>>;
 
 pub(in crate::server) trait ResourceHandler: Send + Sync {
@@ -371,7 +371,7 @@ impl CatalogEntry for TemplateEntry {
     }
 }
 
-/// Reader of URIs that match no resource and no template.
+/// Handler that reads resources whose URIs match no resource and no template.
 pub(crate) trait FallbackReader: Send + Sync {
     fn read(&self, uri: &str, scope: &RequestScope<'_>) -> ResourceFuture;
 }

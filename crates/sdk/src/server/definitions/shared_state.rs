@@ -53,7 +53,7 @@ impl<T: Send + Sync + 'static> State<T> {
     }
 }
 
-/// Type of the state that a handler takes.
+/// Type of a shared state that a handler takes, which is checked when the server is built.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct RequiredState {

@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::derived_schema::DerivedSchema;
 use super::validator::Validator;
 
-/// How the value of a field is parsed.
+/// How the text of a string argument becomes JSON: as a string, or parsed as a number or boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StringFieldKind {
     Text,
     Json,
 }
 
-/// Field that is parsed from a string.
+/// Argument of a handler that is parsed from a string.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -27,7 +27,7 @@ pub(crate) struct Field {
     kind: StringFieldKind,
 }
 
-/// Decoder of a type from strings.
+/// Decoder of typed arguments from strings, for prompts and resource templates.
 pub(crate) struct StringArgs {
     pub(crate) fields: Vec<Field>,
     validator: Option<Validator>,

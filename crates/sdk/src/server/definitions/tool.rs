@@ -382,7 +382,7 @@ impl ToolEntry {
     }
 }
 
-/// Future of a tool call.
+/// Future of the result of a tool handler.
 pub(crate) type ToolFuture = BoxFuture<Result<CallToolResult>>;
 
 /// Type-erased handler of a tool.
@@ -407,7 +407,7 @@ where
     }
 }
 
-/// Tool of a mounted server, which applies its own checks and timeout.
+/// Handler of a tool of a mounted server, which applies that server's checks and timeout.
 struct MountedTool(Arc<ToolEntry>);
 
 impl ToolHandler for MountedTool {

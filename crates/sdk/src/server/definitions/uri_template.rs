@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// Parsed URI template.
+/// Parsed URI template of a resource template, which is matched against URIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UriTemplate {
     parts: Vec<Part>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::derived_schema::DerivedSchema;
 
-/// Validator of one schema, compiled at registration.
+/// Compiled JSON Schema that checks the arguments or results of a definition.
 pub(crate) struct Validator {
     #[cfg(feature = "validate")]
     schema: linchpin_schema::Schema,

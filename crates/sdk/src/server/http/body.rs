@@ -86,7 +86,7 @@ impl HttpBody for Body {
     }
 }
 
-/// Reason why a body could not be read.
+/// Reason why the body of an HTTP request could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyReadError {
     /// The body is larger than the limit.
@@ -168,8 +168,8 @@ pub(super) enum Sender {
     Subject(Arc<str>),
 }
 
-/// Origin of a body. The sender is looked up only for bodies that need budget: most are small and arrive with their
-/// head.
+/// Head, connection and subject of an HTTP request, by which its body is charged to a sender. The sender is looked up
+/// only for bodies that need budget: most are small and arrive with their head.
 #[derive(Clone, Copy)]
 pub(super) struct BodySource<'a> {
     pub(super) parts: &'a Parts,
@@ -195,8 +195,8 @@ impl BodySource<'_> {
     }
 }
 
-/// Budget for the bytes of all bodies that are being received or in use. Without it, many clients that stall before the
-/// end of a body, or call a slow tool, could use up all memory.
+/// Memory budget for all HTTP request bodies that are being received or in use. Without it, many clients that stall
+/// before the end of a body, or call a slow tool, could use up all memory.
 pub(super) struct BodyBudget {
     max_bytes: usize,
     usage: Mutex<BudgetUsage>,
@@ -260,7 +260,7 @@ impl Drop for BudgetReservation<'_> {
     }
 }
 
-/// Received request body with its reserved memory budget.
+/// Received body of an HTTP request, with the part of the memory budget that it occupies.
 pub struct ReadBody<'a> {
     /// Bytes of the request body.
     pub bytes: Bytes,

@@ -33,7 +33,7 @@ use crate::http::header_names;
 const MAX_TOTAL_BODY_BYTES: usize = 256 << 20;
 const ALLOWED_METHODS: &str = "GET, POST, DELETE";
 
-/// State shared by all requests of an endpoint.
+/// State of an MCP endpoint over HTTP, shared by all its requests.
 pub(super) struct Endpoint {
     pub(super) service: Service,
     pub(super) options: EndpointOptions,

@@ -14,11 +14,12 @@ use super::streams::event_store::{EventStore, MemoryEventStore};
 /// Default time to receive a body, not counting the time earned by received bytes.
 pub(super) const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Identifies the principal of a request.
+/// Function of the application that identifies the principal of an HTTP request.
 pub(super) type PrincipalResolver =
     Arc<dyn Fn(&Parts) -> Result<Option<String>, PrincipalError> + Send + Sync>;
 
-/// Reason why a request is rejected before it is processed.
+/// Reason why the principal of a request is not accepted: the sender is not authenticated (401) or not authorized
+/// (403).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrincipalError {
     /// The sender is not authenticated: 401.
@@ -46,7 +47,7 @@ pub(super) struct EndpointOptions {
     pub(super) connections: ConnectionLimits,
 }
 
-/// Limits of the connections of a listener.
+/// Limits of the connections of a listener: their number, and timeouts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) max: usize,

@@ -11,7 +11,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, header};
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Allowed hosts and origins: those of this machine, and the configured ones.
+/// Check of the `Host` and `Origin` headers: allows those of this machine, and the configured ones.
 #[derive(Debug, Clone, Default)]
 pub struct OriginGuard {
     hosts: Vec<AllowedHost>,
@@ -26,7 +26,7 @@ struct AllowedHost {
     port: Option<u16>,
 }
 
-/// Reason why a request is rejected.
+/// Which header of a request names a host or origin that is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OriginError {
     /// The `Host` is not allowed.

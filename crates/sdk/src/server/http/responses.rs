@@ -13,7 +13,7 @@ const CONTENT_TYPE_SSE: HeaderValue = HeaderValue::from_static("text/event-strea
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// HTTP response of the server.
+/// HTTP response of an MCP endpoint.
 pub(super) type HttpResponse = Response<Body>;
 
 /// Creates a response with one JSON message.

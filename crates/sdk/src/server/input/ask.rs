@@ -189,7 +189,7 @@ impl Context {
     }
 }
 
-/// Named server request, see [`Context::named`].
+/// Sender of server requests under a fixed name; see [`Context::named`].
 #[derive(Clone, Copy)]
 #[must_use = "no request is sent until a method is called and awaited"]
 pub struct NamedRequest<'a> {

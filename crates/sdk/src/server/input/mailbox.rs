@@ -276,7 +276,8 @@ impl InputMailbox {
     }
 }
 
-/// Guard of a wait for the client.
+/// Guard that counts time as waiting for the client until it is dropped. That time does not count against the timeout
+/// of the tool.
 pub(crate) struct ClientWait<'a>(&'a InputMailbox);
 
 impl Drop for ClientWait<'_> {

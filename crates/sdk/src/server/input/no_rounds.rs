@@ -12,10 +12,10 @@ use crate::server::definitions::tool::ToolEntry;
 use crate::server::request::scope::RequestScope;
 use crate::server::request::work::RequestOutcome;
 
-/// Placeholder without the feature `rounds`; never constructed.
+/// Placeholder for the binding of a request state, without the feature `rounds`; never constructed.
 pub(crate) enum StateBinding {}
 
-/// Placeholder without the feature `rounds`; never constructed.
+/// Placeholder for the guard of a round trip, without the feature `rounds`; never constructed.
 pub(crate) enum RoundGuard {}
 
 /// Ignores input responses: no call requests input.

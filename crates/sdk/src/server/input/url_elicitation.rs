@@ -9,7 +9,7 @@ use linchpin_protocol::version::Feature;
 
 use crate::server::Context;
 
-/// Web page that the user has agreed to open, see [`Context::elicit_url`].
+/// Elicitation by URL that the user has accepted; the handler reports when the interaction is complete.
 pub struct UrlElicitation {
     cx: Context,
     id: String,

@@ -8,8 +8,8 @@ const RUNNING: u8 = 0;
 const RESPONDED: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// End state of a request. A handler that observes its cancellation decides itself when to finish; any other handler is
-/// dropped at its await point.
+/// Flag of a request that is set once, by its response or by its cancellation, whichever comes first. A handler that
+/// observes its cancellation decides itself when to finish; any other handler is dropped at its await point.
 #[derive(Default)]
 pub(crate) struct Cancel {
     state: AtomicU8,

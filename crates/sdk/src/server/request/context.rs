@@ -24,7 +24,8 @@ use crate::server::session::Session;
 use crate::server::{Connection, Service};
 use crate::{Error, Result};
 
-/// Context of one request. Cheap to clone; take it as the last parameter of a handler.
+/// Context of one request, through which a handler reaches the client, its session and shared state. Cheap to clone;
+/// take it as the last parameter of a handler.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -59,7 +60,8 @@ struct Inner {
     progress: AtomicU64,
 }
 
-/// Request that is being served. A call that needs input ends this request and resumes with the retry request.
+/// Request that a call currently belongs to. A call that needs input ends this request and resumes with the retry
+/// request.
 #[derive(Clone)]
 pub(crate) struct CurrentRequest {
     /// `None` while the call waits for the retry request.

@@ -89,7 +89,7 @@ fn hide_unserved(scope: &RequestScope<'_>, error: DecodeError) -> DecodeError {
     if tasks || skills || folders { DecodeError::NotInRevision } else { error }
 }
 
-/// Empty result; boxing it does not allocate.
+/// Body of an empty result; boxing it does not allocate.
 struct EmptyResultBody;
 
 impl ResultBody for EmptyResultBody {

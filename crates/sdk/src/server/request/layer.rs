@@ -13,7 +13,7 @@ use super::work::{RequestFuture, RequestOutcome};
 use crate::server::{BoxFuture, Context};
 use crate::{Error, Result};
 
-/// Request that passes through the layers.
+/// MCP request as the layers of a server see it.
 pub struct Request {
     method: String,
     params: String,
@@ -73,7 +73,7 @@ impl Response {
     }
 }
 
-/// Remainder of the chain: the next layer, and finally the handler.
+/// Rest of the processing of a request, which a layer calls: the next layers, and finally the handler.
 pub struct Next {
     index: usize,
 }

@@ -11,7 +11,7 @@ use tracing::subscriber::NoSubscriber;
 use crate::Error;
 use crate::server::definitions::shared_state::StateMap;
 
-/// Event of a finished request.
+/// Summary of a finished request, for the request hook: method, target, error and duration.
 #[non_exhaustive]
 pub struct RequestEvent<'a> {
     /// Method of the request.

@@ -56,7 +56,7 @@ fn custom(json: &RawValue, revision: Revision, identity: &[u8], out: &mut Vec<u8
     wire::encode_result(revision, &RawResultBody(json, meta), identity, out);
 }
 
-/// Result whose members are already JSON.
+/// Result of a custom method, whose members are already JSON.
 struct RawResultBody<'a>(&'a RawValue, Option<Meta>);
 
 impl ResultBody for RawResultBody<'_> {

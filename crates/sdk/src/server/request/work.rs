@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, Result};
 
 use linchpin_protocol::model::{CallToolResult, Content};
 
-/// Future that computes the result of a request.
+/// Future of a request, or its result if the request completed immediately.
 pub(crate) enum RequestFuture {
     /// Request that completed immediately, with its result.
     Ready(Option<Result<UnencodedResult>>),
@@ -162,7 +162,7 @@ pub(crate) fn tool_failure(text: String) -> UnencodedResult {
     })
 }
 
-/// Panic of a handler; the text is for the error hook.
+/// Error for a handler that panicked; the text is for the error hook.
 #[derive(Debug)]
 struct HandlerPanic(String);
 

@@ -203,7 +203,7 @@ impl Register for Skill {
     }
 }
 
-/// Registered parts of a skill.
+/// Files of a skill as registered: the list for clients, and a resource for each file.
 #[derive(Default)]
 struct RegisteredFiles {
     manifest: Vec<SkillResource>,

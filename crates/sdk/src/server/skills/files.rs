@@ -29,7 +29,7 @@ impl ResourceHandler for StaticFile {
     }
 }
 
-/// Reader of a file that a handler generates.
+/// Resource handler of a skill file whose contents another handler generates.
 pub(super) struct GeneratedFile<H, Form> {
     pub(super) handler: H,
     pub(super) mime_type: &'static str,

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 pub use builder::Skill;
 pub(crate) use methods::{get, has_skills, list, read, read_directory, supports_directories};
 
-/// Reader of skill files of a remote server.
+/// Reader of the skill files and folders of a remote server, for the proxy.
 pub(super) trait RemoteSkillReader: ResourceHandler {
     /// Returns whether the remote server can list folders.
     fn reads_directories(&self) -> bool;

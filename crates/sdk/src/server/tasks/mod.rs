@@ -273,8 +273,8 @@ async fn create(context: Context, work: RequestFuture, record: TaskRecord) -> Re
     })
 }
 
-/// Result that names a task. The task starts when this is dropped, after the response was written: a client cannot
-/// attribute messages of a task that it does not know yet.
+/// Result of a call that runs as a task; it starts the task. The task starts when this is dropped, after the response
+/// was written: a client cannot attribute messages of a task that it does not know yet.
 struct CreatedTask {
     result: CreateTaskResult,
     run: Option<BoxFuture<()>>,

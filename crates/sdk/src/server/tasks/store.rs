@@ -75,11 +75,12 @@ impl TaskRecord {
     }
 }
 
-/// Future that a store returns.
+/// Future that a method of [`TaskStore`] returns.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Store of tasks. With a store that outlives the process, task ids remain valid after a restart, and several instances
-/// can share it. A task whose process has ended is reported as failed once it has not been saved for a minute.
+/// Store of the MCP tasks of a server. With a store that outlives the process, task ids remain valid after a restart,
+/// and several instances can share it. A task whose process has ended is reported as failed once it has not been saved
+/// for a minute.
 pub trait TaskStore: Send + Sync + 'static {
     /// Stores a new or changed task. Afterwards [`Self::find`] must return it.
     fn save(&self, task: TaskRecord) -> StoreFuture<'_, ()>;

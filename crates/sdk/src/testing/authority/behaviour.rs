@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::misbehavior::Misbehavior;
 
-/// Behaviour of an authority. [`ServerMetadata::honest`](super::Authority::honest) is the default.
+/// Behaviour of a test authority: its misbehaviours and overridden values.
+/// [`Authority::conforming`](super::Authority::conforming) is the default.
 #[derive(Debug, Clone)]
 #[must_use = "pass it to `Authority::start`"]
 pub struct Behaviour {

@@ -6,7 +6,7 @@ use super::form;
 use crate::egress::{Body, Egress, Target};
 use crate::{Error, Result};
 
-/// The redirect back to the client.
+/// Redirect with which the test authority sends the user's browser back to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
     /// Complete URL of the redirect.

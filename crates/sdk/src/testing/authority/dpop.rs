@@ -12,7 +12,7 @@ use crate::server::random_id;
 /// Allowed clock skew in seconds.
 const MAX_CLOCK_SKEW: u64 = 300;
 
-/// Why a proof was rejected.
+/// Why the test authority rejects a `DPoP` proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingProof {
     /// The proof is missing or invalid.

@@ -1,6 +1,6 @@
 //! Form and query encoding, independent of the product: a bug shared by both sides would go unnoticed.
 
-/// Names and values, in order.
+/// Parameters of a form or query, in order.
 pub(super) type Pairs = Vec<(String, String)>;
 
 pub(super) fn decode(text: &str) -> Pairs {

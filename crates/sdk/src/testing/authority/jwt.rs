@@ -52,7 +52,7 @@ impl TestKey {
     }
 }
 
-/// A parsed token with an unverified signature.
+/// Parsed JWT of a test, whose signature is not verified yet.
 pub(super) struct ParsedToken<'a> {
     text: &'a str,
     signature: Vec<u8>,

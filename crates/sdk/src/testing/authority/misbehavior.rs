@@ -2,8 +2,8 @@
 
 macro_rules! switches {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A deviation from the behaviour that clients expect. Those marked as allowed violate no rule, and clients
-        /// must handle them.
+        /// A deviation of the test authority from the behaviour that clients expect. Those marked as allowed violate no
+        /// rule, and clients must handle them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Misbehavior { $($(#[$doc])* $name,)* }

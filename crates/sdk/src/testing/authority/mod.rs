@@ -1,5 +1,5 @@
-//! Test authorization server and protected endpoint on this machine, for tests of clients that sign in. It is honest
-//! by default.
+//! Test authorization server and protected endpoint on this machine, for tests of clients that sign in. It
+//! conforms to the specifications by default.
 //!
 //! It implements OAuth 2.1 as MCP requires it, acts as the user in the browser, and records every request. A
 //! [`Misbehavior`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
@@ -10,7 +10,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> linchpin::Result {
-//! let authority = Authority::start(Authority::honest().with(Misbehavior::IssuerWrong)).await?;
+//! let authority = Authority::start(Authority::conforming().with(Misbehavior::IssuerWrong)).await?;
 //! assert!(authority.mcp_url().starts_with("http://127.0.0.1:"));
 //! assert!(authority.observations().requests.is_empty());
 //! # Ok(())
@@ -58,13 +58,14 @@ use crate::server::random_id;
 /// Lifetime of signed statements in seconds.
 const LIFETIME: u64 = 3_600;
 
-/// The test authority. It stops when it is dropped.
+/// Running test authority: an authorization server and the endpoint that it protects. It stops when it is dropped.
 pub struct Authority {
     shared: Arc<AuthorityShared>,
     _shutdown: oneshot::Sender<()>,
 }
 
-/// Preregistered clients, by authentication method. All of them may use any loopback redirect URI.
+/// Client that is preregistered at the test authority, one per authentication method. All of them may use any loopback
+/// redirect URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownClient {
     /// No authentication: `none`.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::form;
 
-/// Server that received a request.
+/// Which server of the test authority received a request: the protected endpoint, or the authorization server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorityHost {
     /// The server with the protected endpoint.
@@ -17,7 +17,7 @@ pub enum AuthorityHost {
     Authority,
 }
 
-/// A recorded request, including its secrets.
+/// HTTP request that the test authority received, including its secrets.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     /// Server of the test authority that received the request.

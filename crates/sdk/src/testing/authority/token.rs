@@ -20,7 +20,7 @@ pub(super) const GRANTS: [&str; 4] =
 /// Parameters of a token request that contain secrets.
 const SECRETS: [&str; 4] = ["client_secret", "code_verifier", "assertion", "client_assertion"];
 
-/// Token request to the test authority.
+/// Request to the token endpoint of the test authority, while it is checked.
 pub(super) struct TokenRequest<'a> {
     pub(super) shared: &'a AuthorityShared,
     pub(super) issuer: TestIssuer,

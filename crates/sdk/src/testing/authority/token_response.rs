@@ -13,7 +13,7 @@ use super::token::TokenRequest;
 /// Size of an access token that is too large for an HTTP header.
 const OVERSIZED_TOKEN_BYTES: usize = 16 << 10;
 
-/// A grant, and whether it includes a refresh token.
+/// Grant for which the test authority issues tokens, and whether a refresh token is among them.
 pub(super) struct IssuedGrant {
     pub(super) grant: Grant,
     pub(super) refresh: bool,

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Behaviour;
 
-/// A field in which an authority, or the endpoint that it protects, names a URL.
+/// Field of a response in which the test authority, or the endpoint that it protects, names a URL that clients use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UrlField {
     /// `resource_metadata` of `WWW-Authenticate`.

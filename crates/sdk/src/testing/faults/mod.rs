@@ -131,7 +131,7 @@ impl Transport for Faults {
     }
 }
 
-/// Fault injector of one connection.
+/// Fault injector between the client and the server of one test connection.
 struct FaultInjector {
     faults: Faults,
     endpoints: Arc<Endpoints>,

@@ -50,7 +50,8 @@ impl ChildState {
     }
 }
 
-/// Handle to a child process. Dropping it kills the child and everything it started.
+/// Handle of a stdio connection. Closing it ends the child gracefully; dropping it kills the child and everything it
+/// started.
 pub(super) struct ChildHandle {
     shared: Arc<ChildState>,
     /// Channel that closes when the I/O thread has finished.

@@ -38,7 +38,7 @@ pub(super) struct IoThread {
     was_terminated: bool,
 }
 
-/// Phases of closing, each with its deadline; `None` means no deadline.
+/// Phase of a stdio connection that is being closed, with its deadline; `None` means no deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClosePhase {
     Open,

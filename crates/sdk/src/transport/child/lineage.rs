@@ -15,8 +15,9 @@ pub(super) const LINEAGE_VARIABLE: &str = "LINCHPIN_LINEAGE";
 /// since the process may be the start of a server.
 const MAX_RESCANS: usize = 100;
 
-/// Marker shared by several servers, set with [`Command::lineage`]. A connection ends what its server has started; a
-/// lineage can also be ended by another process, after the process with the connections was killed.
+/// Marker in the environment of server processes and their descendants, set with [`Command::lineage`], so that all of
+/// them can be killed together. A connection ends what its server has started; a lineage can also be ended by another
+/// process, after the process with the connections was killed.
 ///
 /// [`Command::lineage`]: super::Command::lineage
 #[derive(Clone, Debug, PartialEq, Eq)]

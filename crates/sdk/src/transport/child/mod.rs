@@ -202,7 +202,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// A callback for output lines. Its panics are caught.
+/// Callback for the lines that a child writes to standard output or standard error. Its panics are caught.
 #[derive(Clone)]
 struct Hook(Arc<dyn Fn(&str) + Send + Sync>);
 

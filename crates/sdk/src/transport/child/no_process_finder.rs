@@ -12,7 +12,7 @@ pub(super) struct ProcessScan {
     pub(super) is_incomplete: bool,
 }
 
-/// Process found by a scan; without `/proc` never constructed.
+/// Placeholder for a process found in `/proc`, on systems without it; never constructed.
 pub(super) enum Process {}
 
 #[expect(clippy::unused_self, reason = "same interface as on Linux")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(super) const SUPERVISE: &str = "__supervise";
 
-/// Control of a supervisor; never constructed outside Linux.
+/// Placeholder for the connection to a supervisor, outside Linux; never constructed.
 pub(super) struct Control(Infallible);
 
 impl Control {

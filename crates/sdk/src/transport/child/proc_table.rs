@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A process. Its pid may be reused after its exit; pid and start time together are unique.
+/// Process of the Linux process table. Its pid may be reused after its exit; pid and start time together are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: i32,

@@ -26,7 +26,7 @@ struct Pipe {
     written: usize,
 }
 
-/// Progress of a write to the standard input of a child.
+/// Result of a write to the standard input of a child: complete, or blocked by a full pipe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteProgress {
     /// Nothing is left for the caller to do.

@@ -45,7 +45,7 @@ const TERM_TIMEOUT: Duration = Duration::from_secs(1);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_LINEAGE_LEN: usize = 4096;
 
-/// Connection to a running supervisor.
+/// Connection to the running supervisor process of a stdio server.
 pub(super) struct Control(UnixStream);
 
 impl Control {

@@ -18,7 +18,7 @@ const MAX_DETECTION_BYTES: usize = 1 << 10;
 /// Byte order mark, which may precede the text.
 pub(super) const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// Error of reading a body.
+/// Reason why an HTTP response body cannot be read.
 #[derive(Debug)]
 pub(super) enum ResponseError {
     /// The connection was cut or idle for too long; the text names the reason.
@@ -26,7 +26,7 @@ pub(super) enum ResponseError {
     TooLarge,
 }
 
-/// Kind of a body, detected by its first bytes.
+/// Kind of an HTTP response body, detected by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseBodyKind {
     Empty,
@@ -35,7 +35,7 @@ pub(super) enum ResponseBodyKind {
     Other,
 }
 
-/// A body with the part that was already read.
+/// Reader of an HTTP response body, with the bytes that were read to detect its kind.
 pub(super) struct ResponseReader {
     body: ResponseBody,
     /// Bytes that were read, but not consumed.

@@ -214,7 +214,7 @@ impl HttpConnection {
     }
 }
 
-/// Removes a request from the requests in flight when it finishes or is dropped.
+/// Guard that removes a request from the table of requests in flight when it finishes or is dropped.
 struct InFlightGuard {
     connection: Arc<HttpConnection>,
     id: Id<'static>,
@@ -238,7 +238,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// Handle of the client to the connection.
+/// Handle with which the client closes its HTTP connection.
 pub(super) struct HttpHandle(Arc<HttpConnection>);
 
 impl HttpHandle {

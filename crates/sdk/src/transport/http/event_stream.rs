@@ -32,7 +32,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
 /// Maximum number of remembered events of earlier connections.
 const MAX_REMEMBERED_EVENTS: usize = 10_000;
 
-/// State of a stream across its connections.
+/// State of an SSE stream that outlives its HTTP connections: the last event id, and what was already received.
 #[derive(Default)]
 pub(super) struct ResumeState {
     last_id: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct ResumeState {
     opened_at: Option<Instant>,
 }
 
-/// How reading a stream ended.
+/// Why reading an SSE stream ended.
 pub(super) enum StreamEnd {
     /// The message that ends the stream arrived.
     Done,
@@ -57,7 +57,7 @@ pub(super) enum StreamEnd {
     Failed(CallError),
 }
 
-/// What to do after an event.
+/// What the reader of an SSE stream does after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamControl {
     Continue,
@@ -305,7 +305,7 @@ impl HttpConnection {
     }
 }
 
-/// Why a stream was not reopened.
+/// Reason why an SSE stream could not be resumed.
 pub(super) enum ResumeError {
     /// A later attempt may succeed.
     Transient(String),

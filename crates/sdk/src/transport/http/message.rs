@@ -31,7 +31,7 @@ pub(super) enum OutgoingMessage {
     Invalid(Option<Id<'static>>, CallError),
 }
 
-/// Request of the client with its mirrored headers.
+/// MCP request of the client as an HTTP request: body line, mirrored headers, and session.
 pub(super) struct OutgoingRequest {
     pub(super) id: Id<'static>,
     pub(super) method: Cow<'static, str>,

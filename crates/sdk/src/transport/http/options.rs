@@ -29,7 +29,7 @@ const TRANSPORT_HEADERS: [HeaderName; 11] = [
     header_names::SESSION_ID,
 ];
 
-/// A request for which a provider returns headers.
+/// HTTP request for which the header callback of the application returns additional headers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HeadersRequest {

@@ -16,7 +16,7 @@ use crate::lock::lock;
 /// Maximum number of bytes read from the body of an error response.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// An HTTP request and its target.
+/// Parts of an HTTP request to be sent: verb, headers, body and target.
 #[derive(Clone, Copy)]
 pub(super) struct HttpSend<'a> {
     pub(super) verb: &'a Verb,

@@ -115,7 +115,7 @@ impl HttpConnection {
     }
 }
 
-/// Guard of a new session. If it is dropped before the session is in use, the session is ended.
+/// Guard that ends a new HTTP session if it is dropped before the session is in use.
 struct NewSessionGuard {
     connection: Arc<HttpConnection>,
     session: Option<HeaderValue>,

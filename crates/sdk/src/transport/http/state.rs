@@ -28,7 +28,7 @@ pub(super) enum HttpMode {
     Sse(Target),
 }
 
-/// The `initialize` request, to open a new session.
+/// Copy of the `initialize` request, with which a lost session is replaced by a new one.
 #[derive(Clone)]
 pub(super) struct InitializeMessage {
     pub(super) id: Id<'static>,

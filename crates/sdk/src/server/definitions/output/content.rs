@@ -11,7 +11,7 @@ pub struct Image(pub Vec<u8>, pub String);
 #[derive(Debug, Clone)]
 pub struct Audio(pub Vec<u8>, pub String);
 
-/// Conversion into one content block.
+/// Value that converts into one content block of a tool result or prompt.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a block of content",
     note = "return String, a number, bool, Image, Audio, ResourceLink, ResourceContents, serde_json::Value or Content"

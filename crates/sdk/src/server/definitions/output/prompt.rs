@@ -4,7 +4,7 @@ use linchpin_protocol::model::{Content, GetPromptResult, PromptMessage};
 
 use crate::{Error, Result};
 
-/// Value that a prompt may return.
+/// Type that a prompt handler may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a prompt",
     label = "this prompt returns `{Self}`",

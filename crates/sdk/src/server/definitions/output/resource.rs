@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::json::Json;
 use crate::{Error, Result};
 
-/// Value that a resource may return.
+/// Type that a resource handler may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a resource",
     label = "this resource returns `{Self}`",

@@ -10,7 +10,7 @@ use super::json::Json;
 use crate::server::definitions::derived_schema::{self, DerivedSchema};
 use crate::{Error, Result};
 
-/// Value that a tool may return.
+/// Type that a tool handler may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be returned from a tool",
     label = "this tool returns `{Self}`",

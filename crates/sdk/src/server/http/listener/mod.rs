@@ -50,7 +50,8 @@ const DEFAULT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Addresses of a connection. Services find them among the extensions of each request.
+/// Addresses of the two ends of an HTTP connection: of the client or its proxy, and of this machine. Services find them
+/// among the extensions of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionAddresses {
     /// Address of the client, or of a proxy.
@@ -70,14 +71,14 @@ pub fn client_network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Connection on which a request arrived.
+/// HTTP connection on which a request arrived: its addresses, and the handle for reports of slow bodies.
 #[derive(Clone)]
 pub(super) struct RequestOrigin {
     pub(super) addresses: ConnectionAddresses,
     pub(super) watch: BodyRateHandle,
 }
 
-/// Request handler of a listener.
+/// Handler of the HTTP requests that a listener accepts.
 pub(super) trait HttpHandler: Clone + Send + 'static {
     type Body: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
 
@@ -88,7 +89,7 @@ pub(super) trait HttpHandler: Clone + Send + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// Adapts a `tower` service to a request handler.
+/// Adapter of a `tower` service to the request handler of a listener.
 #[derive(Clone)]
 struct ServiceAdapter<S>(S);
 

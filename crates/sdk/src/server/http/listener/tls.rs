@@ -30,7 +30,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Certificate resolver that presents the current certificate.
+/// Resolver that presents the current TLS certificate, which can be replaced, in each handshake.
 #[derive(Debug)]
 struct CertificateResolver(Mutex<Arc<CertifiedKey>>);
 

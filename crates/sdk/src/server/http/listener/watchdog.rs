@@ -153,7 +153,7 @@ impl ConnectionActivity {
     }
 }
 
-/// Watchdog of all connections of a listener.
+/// Watchdog of all connections of a listener: admits, times out and closes them.
 pub(in crate::server::http) struct ConnectionWatchdog {
     limits: ConnectionLimits,
     clock: Arc<AtomicU64>,
@@ -314,11 +314,12 @@ impl ConnectionWatchdog {
     }
 }
 
-/// Handle for reporting a slow request body; services other than the endpoint find it among the request extensions.
+/// Handle through which the reader of a request body reports to its connection that the body arrives slowly.
 #[derive(Clone)]
 pub(in crate::server::http) struct BodyRateHandle(pub(in crate::server::http) Arc<ConnectionActivity>);
 
-/// Reports to the connection of a request, if known, how fast the body arrives. Dropping it resets the report.
+/// Report of how fast a request body arrives, to the connection of the request if it is known. Dropping it resets the
+/// report.
 pub(in crate::server::http) struct BodyRateReport<'a>(pub(in crate::server::http) Option<&'a BodyRateHandle>);
 
 impl BodyRateReport<'_> {
@@ -335,7 +336,7 @@ impl Drop for BodyRateReport<'_> {
     }
 }
 
-/// Socket that records read and write activity.
+/// Socket that records its reads and writes for the watchdog.
 pub(in crate::server::http) struct MonitoredIo {
     pub(in crate::server::http) stream: TcpStream,
     pub(in crate::server::http) activity: Arc<ConnectionActivity>,

@@ -25,8 +25,8 @@ pub(in crate::server::http) struct RequestExchange<'a> {
     expects_response: bool,
 }
 
-/// Guard for the disconnection of the client before the response is sent. Without a session the request is cancelled.
-/// In a session it continues, but its messages can no longer be delivered through this response.
+/// Guard for a client that disconnects before the response is sent: the request is cancelled or, in a session,
+/// continues without this response.
 struct DisconnectGuard {
     connection: Option<Arc<Connection>>,
     in_session: bool,

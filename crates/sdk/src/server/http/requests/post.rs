@@ -144,7 +144,7 @@ fn parse_error_response(error: &ParseError) -> HttpResponse {
     responses::json(StatusCode::BAD_REQUEST, out)
 }
 
-/// Message of a POST request that is to be served.
+/// Parsed message of a POST request, with what is needed to serve it.
 struct Post<'a> {
     endpoint: &'a Arc<Endpoint>,
     parts: Arc<Parts>,

@@ -28,7 +28,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// Session id as sent by the client.
+/// MCP session id, as sent in the header by the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::server::http) struct SessionId([u8; 32]);
 

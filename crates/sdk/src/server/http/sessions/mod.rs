@@ -135,7 +135,7 @@ impl HttpSession {
     }
 }
 
-/// Guard of a session in use: it is not idle.
+/// Guard of a session in use: until it is dropped, the session does not count as idle.
 pub(super) struct SessionGuard {
     id: SessionId,
     session: Arc<HttpSession>,
@@ -165,7 +165,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Limits of the number and idle time of sessions.
+/// Limits of the sessions of an endpoint: their number, the number per principal, and the idle time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SessionLimits {
     pub(super) max: usize,
@@ -173,7 +173,7 @@ pub(super) struct SessionLimits {
     pub(super) ttl: Duration,
 }
 
-/// Reason why no session can be added.
+/// Which limit prevents a new session: that of the principal, or that of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SessionLimitReached {
     /// The principal has reached its limit, and all its sessions are in use.
@@ -182,7 +182,7 @@ pub(super) enum SessionLimitReached {
     Server,
 }
 
-/// All sessions of an endpoint.
+/// All sessions of an HTTP endpoint, found by id.
 pub(super) struct SessionRegistry {
     table: Arc<Mutex<SessionTable>>,
     limits: SessionLimits,

@@ -26,7 +26,8 @@ pub struct SavedSession {
     pub subscriptions: Vec<String>,
 }
 
-/// Persistent store for sessions. Without one they are in memory and end with the process.
+/// Persistent store for HTTP sessions, from which another process can restore them. Without one they are in memory and
+/// end with the process.
 ///
 /// An idle session is removed from the process that holds it, but not from the store, since another process may use it.
 /// The store should expire its entries after a time to live that [`Self::save`] and [`Self::load`] restart. A client

@@ -14,10 +14,10 @@ use super::SessionStream;
 use super::event_store::StoredEvent;
 use super::sse_frame::{write_event, write_events, write_id_event, write_retry};
 
-/// Callback for the disconnection of the client.
+/// Callback that a response body calls when the client disconnects.
 pub(in crate::server::http) type OnDisconnect = Box<dyn FnOnce() + Send + Sync>;
 
-/// Response body that carries a stream.
+/// HTTP response body that carries an SSE stream.
 pub(in crate::server::http) struct StreamBody {
     outbox: Arc<Outbox>,
     /// The resumable stream, and the turn of this response in it.

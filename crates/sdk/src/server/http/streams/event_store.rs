@@ -7,7 +7,7 @@ use crate::lock::lock;
 use crate::server::BoxFuture;
 use crate::server::http::sessions::id::SessionKey;
 
-/// Stored event: a message that was sent on a stream.
+/// Message that was sent on a resumable SSE stream, as stored with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Number in the stream, increasing by one.
@@ -16,8 +16,8 @@ pub struct StoredEvent {
     pub message: Box<[u8]>,
 }
 
-/// Store for sent events. The default is a bounded store in memory; a shared store lets a client resume at another
-/// instance of the server.
+/// Store of the events sent on SSE streams, from which a client that lost its stream resumes. The default is a bounded
+/// store in memory; a shared store lets a client resume at another instance of the server.
 pub trait EventStore: Send + Sync + 'static {
     /// Stores an event of an SSE stream, so that clients can resume after it. Called before the event is sent; must not
     /// block.

@@ -37,7 +37,8 @@ use crate::server::request::scope::RequestScope;
 use crate::server::request::work::{RequestOutcome, tool_failure};
 use crate::server::{BoxFuture, Service};
 
-/// Guard of one round trip of a call. When it is dropped without a response, the call is dropped.
+/// Guard of one round trip of a parked call: it owns the call until the response is sent. When it is dropped without a
+/// response, the call is dropped.
 pub(crate) struct RoundGuard {
     service: Service,
     call: u128,
@@ -55,7 +56,8 @@ impl Drop for RoundGuard {
     }
 }
 
-/// Outcome of a retry request.
+/// What a retry request does with its call: resumes it, replays it, returns its known outcome, or waits for another
+/// request.
 enum ResumeOutcome {
     /// The parked call resumes.
     Call(Box<Invocation>, RoundGuard),

@@ -17,7 +17,7 @@ use crate::server::spawn::spawn;
 /// Maximum size of a cached response to an earlier round trip, in bytes.
 const MAX_CACHED_BYTES: usize = 256 << 10;
 
-/// Parked calls of a server.
+/// Parked calls of a server: they wait for input that comes with the client's next request.
 #[derive(Default)]
 pub(crate) struct ParkedCalls(Mutex<ParkedTable>);
 
@@ -38,7 +38,7 @@ struct Slot {
     changed: Arc<Notify>,
 }
 
-/// Cached response of a round trip.
+/// Encoded response of an earlier round trip of a call, sent again if the client repeats its request.
 #[derive(Clone)]
 pub(crate) struct CachedResponse {
     round: u32,
@@ -55,7 +55,7 @@ enum ParkedState {
     Done,
 }
 
-/// Outcome of looking up a parked call.
+/// Result of taking a parked call to resume it: the call, its cached response, or why neither is available.
 pub(crate) enum TakeOutcome {
     /// The parked call, now owned by the retry request.
     Call(Box<Invocation>),
@@ -268,7 +268,8 @@ async fn sweep(guard: SweeperGuard, age: Duration) {
     }
 }
 
-/// Guard of the background eviction. However it ends, the next parked call starts it again.
+/// Guard of the background task that evicts expired parked calls. However it ends, the next parked call starts it
+/// again.
 struct SweeperGuard(Weak<ParkedCalls>);
 
 impl Drop for SweeperGuard {

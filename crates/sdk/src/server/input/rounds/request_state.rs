@@ -18,7 +18,7 @@ const MAX_STATE_BYTES: usize = 256 << 10;
 /// Maximum size of a replay log in a request state, in bytes. A larger log is left out.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
-/// State of a call between two round trips.
+/// Request state: what a call needs to continue with the next request, encrypted and passed through the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RequestState {
     /// Client and request (method, name and arguments) that the state is valid for.
@@ -35,7 +35,7 @@ pub(crate) struct RequestState {
     pub(crate) log: Option<ReplayLog>,
 }
 
-/// Tool as it was when the call started.
+/// Tool that a call ran before it requested input, as recorded in its request state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResolvedTool {
     pub(crate) name: String,
@@ -43,7 +43,7 @@ pub(crate) struct ResolvedTool {
     pub(crate) repeatable: bool,
 }
 
-/// Binding of a state to one request of one client to one server.
+/// Principal, server and request that a request state is bound to, so that it cannot be used for others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StateBinding {
     pub(crate) principal: Option<String>,

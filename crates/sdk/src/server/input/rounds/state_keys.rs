@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 const KEY_ID_LEN: usize = 4;
 const NONCE_LEN: usize = 24;
 
-/// Secret key of 32 bytes. Its `Debug` output does not show it.
+/// Secret key of 32 bytes that encrypts the request state of multi round-trip requests. Its `Debug` output does not
+/// show it.
 #[derive(Clone)]
 pub struct StateKey {
     cipher: XChaCha20Poly1305,
@@ -47,7 +48,7 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Keys of a server, newest first.
+/// Keys that encrypt and decrypt the request state of a server, newest first.
 #[derive(Debug, Clone)]
 pub struct StateKeys(Vec<StateKey>);
 
