@@ -716,7 +716,8 @@ async fn entries_leave_when_they_are_sealed(open: impl Open) {
     assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "changed_meanwhile");
     assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap(), rows[5..]);
     assert_eq!(
-        code(&*store, ADA, seal(6, head(9)).audit(AuditEntry::new(at(60), "hub", "audit.seal"))).await,
+        code(&*store, ADA, seal(6, head(9)).audit(AuditEntry::new(at(60), "hub", "audit.segment_sealed")))
+            .await,
         "done"
     );
     assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap()[0], rows[9]);

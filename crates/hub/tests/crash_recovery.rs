@@ -225,7 +225,7 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
                 intents.insert(text(&fields["call"])) && digests.insert(text(&fields["arguments"])),
                 "{row}"
             );
-        } else if row["action"] == "call.done" {
+        } else if row["action"] == "call.finished" {
             assert_eq!(ends.insert(text(&fields["call"]), text(&fields["status"])), None, "{row}");
         }
     }

@@ -126,8 +126,8 @@ fn f2_auto_and_trusted_only_ask_less() {
     };
     assert_eq!(reason(text(&own["id"]), "call.intent"), "own_call");
     assert_eq!(reason(text(&sum["id"]), "call.intent"), "agent_trusts");
-    assert!(audit.lines().any(|line| line.contains("call.refused") && line.contains("not_selected")));
-    assert_eq!(reason(&call, "approval.asked"), "not_trusted");
+    assert!(audit.lines().any(|line| line.contains("call.rejected") && line.contains("not_selected")));
+    assert_eq!(reason(&call, "approval.requested"), "not_trusted");
 
     // The agent cancels its pending call. A disabled agent is rejected.
     let (call, _) = pending_call(&agent, "c");

@@ -38,10 +38,10 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
         "server.added",
         "server.synced",
         "agent.added",
-        "approval.asked",
+        "approval.requested",
         "approval.denied",
         "call.intent",
-        "call.done",
+        "call.finished",
     ] {
         assert!(actions.contains(&action), "{action} is missing in {actions:?}");
     }

@@ -63,5 +63,5 @@ fn f5_a_changed_tool_is_set_aside_and_earlier_trust_is_void() {
     assert_eq!((&tool["state"], &tool["changes"]), (&"trusted".into(), &json!([])));
     assert_eq!(hub.call(FORECAST, place.clone())["status"], "success");
     assert_eq!(asking.call_async(FORECAST, place)["status"], "pending");
-    assert!(home.ok(&["audit", "export"]).contains("\"tool.changed\""));
+    assert!(home.ok(&["audit", "export"]).contains("\"tool.quarantined\""));
 }

@@ -195,8 +195,10 @@ impl Hub {
         }
         if is_first {
             // Before any lookup: an unknown tool consumes the limit as well.
-            self.consume_rate_limit(actor, || request.tool.add_to_entry(self.entry(actor, "call.limited")))
-                .await?;
+            self.consume_rate_limit(actor, || {
+                request.tool.add_to_entry(self.entry(actor, "call.rate_limited"))
+            })
+            .await?;
         }
         self.check_running_calls(actor)?;
         let plan = self.plan(actor, request).await?;
@@ -213,7 +215,7 @@ impl Hub {
             return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
         }
         if is_first {
-            let limited = || self.tool_entry(actor, "call.limited", &plan.server, &plan.tool);
+            let limited = || self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
             self.consume_server_rate_limit(actor, &plan.server, limited).await?;
         }
         let id = plan.id;
@@ -259,9 +261,9 @@ impl Hub {
     /// Resolves the tool of a call and evaluates the policy.
     async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let (server, tool, version) = match request.tool {
-            ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.refused").await?,
+            ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.rejected").await?,
             ToolRef::Upstream { server, tool } => {
-                self.visible_upstream_tool(actor, &server, &tool, "call.refused").await?
+                self.visible_upstream_tool(actor, &server, &tool, "call.rejected").await?
             }
         };
         let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
@@ -339,7 +341,7 @@ impl Hub {
         let (tenant, now) = (actor.tenant(), self.platform.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
         self.metrics.record_call(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
-        let kind = self.tool_entry(actor, "call.refused", &plan.server, &plan.tool).with("reason", code);
+        let kind = self.tool_entry(actor, "call.rejected", &plan.server, &plan.tool).with("reason", code);
         let kind = AuditRejection::new(tenant, kind, Some(plan.id)).with_error(&text);
         let (kind, count) = self.rejections.count(kind, now);
         let view = CallView {
@@ -396,7 +398,7 @@ impl Hub {
             expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(Timestamp::MAX),
             decided: None,
         };
-        let entry = self.call_entry(actor, "approval.asked", plan).with("reason", reason.code());
+        let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));

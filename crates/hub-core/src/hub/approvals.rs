@@ -131,7 +131,7 @@ impl Hub {
             let text = "the tool has changed since the request: deny it and repeat the call";
             return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
         }
-        let mut entry = self.call_entry(actor, "approval.approved", &plan).with("approval", id.to_string());
+        let mut entry = self.call_entry(actor, "approval.granted", &plan).with("approval", id.to_string());
         // The policy may have changed since the request.
         if let PolicyDecision::Deny(reason) = plan.decision {
             let entry = entry.with("refused", reason.code());

@@ -116,7 +116,7 @@ impl Hub {
         actor.require_user()?;
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);
         let key = DocumentKey::new(DocumentKind::Secret, secret_id(server.id, agent));
-        let entry = self.entry(actor, "credential.dropped").with("server", server.id.to_string());
+        let entry = self.entry(actor, "credential.deleted").with("server", server.id.to_string());
         self.commit_with_new_version(
             tenant,
             server,

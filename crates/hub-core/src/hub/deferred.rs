@@ -79,7 +79,8 @@ impl Hub {
                     let text =
                         "the call was not sent: the database connection was lost while its start was stored";
                     let outcome = self.failed_outcome(tenant, id, call.server, CallStatus::Error, text).await;
-                    let entry = AuditEntry::new(outcome.at, "hub", "call.done").with("call", id.to_string());
+                    let entry =
+                        AuditEntry::new(outcome.at, "hub", "call.finished").with("call", id.to_string());
                     let entry = entry.with("status", CallStatus::Error.name());
                     let batch =
                         Batch::new().change(StoreChange::FinishCall { call: id, outcome }).audit(entry);

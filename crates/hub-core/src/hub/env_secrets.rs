@@ -50,7 +50,8 @@ impl Hub {
         let version = before.map_or(0, |(_, version)| version);
         let (id, slug, is_enabled) = (server.id, server.slug.clone(), server.settings.enabled);
         let change = self.keys.seal_secret(tenant, &label, &id.to_string(), secret, version).await?;
-        let entry = self.entry(actor, "secret.set").with("server", id.to_string()).with("variable", variable);
+        let entry =
+            self.entry(actor, "env_secret.set").with("server", id.to_string()).with("variable", variable);
         // Change the version of the server as well: a connection that is being opened with the previous secret is then
         // outdated.
         let version = server.version;
@@ -71,7 +72,7 @@ impl Hub {
         }
         let (id, slug, version) = (server.id, server.slug.clone(), server.version);
         let entry =
-            self.entry(actor, "secret.dropped").with("server", id.to_string()).with("variable", variable);
+            self.entry(actor, "env_secret.deleted").with("server", id.to_string()).with("variable", variable);
         // Change the version of the server as well: a connection that is being opened with the secret is then outdated.
         let record = upsert(ServerRecord::from_server(server).document(id)?, version);
         let batch = Batch::new().change(record).change(StoreChange::Delete(key)).audit(entry);

@@ -98,7 +98,7 @@ impl Drop for RunningCallGuard {
                 at,
                 retains_arguments: true,
             };
-            let entry = AuditEntry::new(at, "hub", "call.done").with("call", self.id.to_string());
+            let entry = AuditEntry::new(at, "hub", "call.finished").with("call", self.id.to_string());
             let entry = entry.with("status", CallStatus::Unknown.name());
             let finish = StoreChange::FinishCall { call: self.id, outcome };
             let batch = Batch::new().change(finish).audit(entry).with_event(self.unknown_event.clone());
@@ -196,7 +196,7 @@ impl Hub {
         }
         let started_sender = self.store.commit(actor.tenant(), batch.audit(entry)).await;
         if started_sender.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
-            let limited = self.tool_entry(actor, "call.limited", &plan.server, &plan.tool);
+            let limited = self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
             self.audit_rejection(actor.tenant(), limited).await;
         }
         started_sender
@@ -280,8 +280,10 @@ impl Hub {
     ) {
         let (tenant, retains_arguments) = (actor.tenant(), plan.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
-        let mut entry =
-            self.entry(actor, "call.done").with("call", plan.id.to_string()).with("status", status.name());
+        let mut entry = self
+            .entry(actor, "call.finished")
+            .with("call", plan.id.to_string())
+            .with("status", status.name());
         let mut sealed = None;
         if let Some(result) = result {
             entry = entry.with("result", Digest::of("linchpin result").json(&result).finish().to_string());
@@ -347,7 +349,8 @@ impl Hub {
                 let text = "the hub stopped while the call was running: its outcome is unknown";
                 let outcome =
                     self.failed_outcome(tenant, call.id, call.server, CallStatus::Unknown, text).await;
-                let entry = AuditEntry::new(outcome.at, "hub", "call.done").with("call", call.id.to_string());
+                let entry =
+                    AuditEntry::new(outcome.at, "hub", "call.finished").with("call", call.id.to_string());
                 let batch = Batch::new().change(StoreChange::FinishCall { call: call.id, outcome });
                 let batch = batch.audit(entry.with("status", CallStatus::Unknown.name()));
                 let batch = batch.with_event(event_payloads::call(

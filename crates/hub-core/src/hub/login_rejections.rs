@@ -27,7 +27,7 @@ impl LoginRejectionReason {
         match self {
             LoginRejectionReason::WrongPassword => "wrong_password",
             LoginRejectionReason::WrongOldPassword => "wrong_old_password",
-            LoginRejectionReason::TooManyAttempts => "too_many_tries",
+            LoginRejectionReason::TooManyAttempts => "too_many_login_attempts",
             LoginRejectionReason::Other => "other",
         }
     }
@@ -57,7 +57,7 @@ impl RepeatedEvent for RejectedLogin {
     }
 
     fn entry(&self, at: Timestamp, count: u64) -> AuditEntry {
-        let mut entry = AuditEntry::new(at, "hub", "session.refused").with("reason", self.reason.name());
+        let mut entry = AuditEntry::new(at, "hub", "session.rejected").with("reason", self.reason.name());
         if let Some(user) = self.user {
             entry = entry.with("user", user.to_string());
         }

@@ -293,7 +293,7 @@ impl Hub {
         let hub = self.clone();
         let rotation = async move {
             let rotated = hub.keys.rotate(data).await?;
-            let entry = hub.entry(actor, "key.rotation").with("tenants", rotated.tenants);
+            let entry = hub.entry(actor, "key.rotation_finished").with("tenants", rotated.tenants);
             let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
             hub.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
             Ok(rotated)

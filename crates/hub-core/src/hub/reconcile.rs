@@ -103,7 +103,7 @@ impl Hub {
             "server is not in the configuration file any more; disabled, its secrets stay stored"
         );
         (record.has_left_file, record.settings.enabled, record.updated) = (true, false, self.platform.now());
-        let entry = self.entry(actor, "server.changed").with("server", id.to_string());
+        let entry = self.entry(actor, "server.updated").with("server", id.to_string());
         let entry = entry.with("configuration_file", "not declared");
         let batch = Batch::new().change(upsert(record.document(id)?, version)).audit(entry);
         self.store.commit(tenant, batch.with_event(event_payloads::server(id, "changed"))).await?;

@@ -55,20 +55,20 @@ const RESOURCE: ReadOperation = ReadOperation {
     name: "resource",
     field: "uri",
     read_action: "resource.read",
-    denied_action: "resource.refused",
+    denied_action: "resource.rejected",
 };
 const PROMPT: ReadOperation = ReadOperation {
     name: "prompt",
     field: "prompt",
-    read_action: "prompt.got",
-    denied_action: "prompt.refused",
+    read_action: "prompt.rendered",
+    denied_action: "prompt.rejected",
 };
 
 impl Hub {
     /// Lists resources, templates or prompts of a server.
     pub async fn list_feature(&self, actor: Actor, server: &str, feature: FeatureList) -> Result<Vec<Value>> {
         let entry = |server: &str| {
-            self.entry(actor, "call.limited").with("server", server).with("list", feature.name())
+            self.entry(actor, "call.rate_limited").with("server", server).with("list", feature.name())
         };
         self.consume_rate_limit(actor, || entry(server)).await?;
         let server = self.visible_server(actor, server).await?;
@@ -136,7 +136,7 @@ impl Hub {
     async fn admit(&self, actor: Actor, server: &str, feature: &ReadOperation, name: &str) -> Result<Server> {
         let entry =
             |action, server: &str| self.entry(actor, action).with("server", server).with(feature.field, name);
-        self.consume_rate_limit(actor, || entry("call.limited", server)).await?;
+        self.consume_rate_limit(actor, || entry("call.rate_limited", server)).await?;
         let server = self.visible_server(actor, server).await?;
         let id = server.id.to_string();
         let (is_granted, agent) = self.may_read_features(actor, &server).await?;
@@ -145,7 +145,7 @@ impl Hub {
             self.audit_rejection_later(actor.tenant(), rejected);
             return Err(Error::not_found(feature.name, shorten(name)));
         }
-        self.consume_server_rate_limit(actor, &server, || entry("call.limited", &id)).await?;
+        self.consume_server_rate_limit(actor, &server, || entry("call.rate_limited", &id)).await?;
         let mut batch = Batch::new().audit(entry(feature.read_action, &id));
         if self.store.shared().is_some() {
             // Fail if another hub has changed one of these documents.

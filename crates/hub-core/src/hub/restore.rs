@@ -12,7 +12,7 @@ impl Hub {
     pub async fn finish_restore(&self, contents: &BackupSummary) -> Result<usize> {
         self.unlock().await?;
         let entry = AuditEntry::new(self.platform.now(), "hub", "store.restored")
-            .with("made", contents.at.to_string());
+            .with("backup_created", contents.at.to_string());
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
         self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
         let unknown = self.recover().await?;

@@ -121,8 +121,8 @@ impl Hub {
         let write_result = write_result.map_err(std::io::Error::other).and_then(|write_result| write_result);
         write_result.map_err(|error| segment_write_error(folder, &error))?;
         let id = format!("{:020}", segment.first);
-        let entry =
-            AuditEntry::new(self.platform.now(), "hub", "audit.seal").with("segment", segment.segment);
+        let entry = AuditEntry::new(self.platform.now(), "hub", "audit.segment_sealed")
+            .with("segment", segment.segment);
         let entry = entry.with("first", segment.first).with("last", segment.last);
         let batch = Batch::new()
             .change(upsert(document(DocumentKind::Segment, &id, &segment)?, 0))

@@ -159,7 +159,7 @@ impl Hub {
         transport: Transport,
     ) -> Result<()> {
         let (tenant, stored_transport) = (actor.tenant(), StoredTransport::from_transport(&transport));
-        let mut entry = self.entry(actor, "server.changed").with("server", id.to_string());
+        let mut entry = self.entry(actor, "server.updated").with("server", id.to_string());
         let mut batch = Batch::new();
         // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the
         // authentication that it was stored for, and becomes usable again when those are restored.
@@ -222,7 +222,7 @@ impl Hub {
             return self.find_server(actor.tenant(), name).await;
         }
         if let Some(id) = found {
-            let entry = self.entry(actor, "server.refused").with("server", id.to_string());
+            let entry = self.entry(actor, "server.rejected").with("server", id.to_string());
             self.audit_rejection_later(
                 actor.tenant(),
                 entry.with("reason", PolicyReason::NotSelected.code()),

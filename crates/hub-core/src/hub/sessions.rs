@@ -205,7 +205,7 @@ impl Hub {
             host,
         };
         let actor = Actor::new(tenant, Subject::User(user.id));
-        let entry = self.entry(actor, "session.begun").with("by", by);
+        let entry = self.entry(actor, "session.started").with("by", by);
         let batch = batch.change(upsert(session.document()?, 0)).audit(entry);
         let (csrf, expires) = (csrf_token(&cookie), now + SESSION_TTL);
         Ok((NewSession { cookie, csrf, actor, user: user.view(), expires }, batch))

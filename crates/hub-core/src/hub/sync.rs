@@ -264,7 +264,7 @@ impl Hub {
             tool.update_listing(definition.clone(), now);
             if tool.state() == TrustState::Changed && state != TrustState::Changed {
                 found.changed.push(name.clone());
-                batch = batch.audit(self.change_entry(server, "tool.changed", &tool));
+                batch = batch.audit(self.change_entry(server, "tool.quarantined", &tool));
             } else if was_removed || tool.state() != TrustState::Changed && state == TrustState::Changed {
                 found.back.push(name.clone());
             }
@@ -307,8 +307,8 @@ impl Hub {
                     .with("tools", found.tools)
                     .with("added", count(&found.added))
                     .with("changed", count(&found.changed))
-                    .with("gone", count(&found.gone))
-                    .with("back", count(&found.back)),
+                    .with("removed", count(&found.gone))
+                    .with("restored", count(&found.back)),
             );
         }
         if has_changes {

@@ -117,7 +117,7 @@ impl Hub {
 
     /// Returns one tool by its qualified name.
     pub async fn tool(&self, actor: Actor, name: &str) -> Result<ToolView> {
-        let found = self.visible_tool(actor, name, "tool.refused").await;
+        let found = self.visible_tool(actor, name, "tool.rejected").await;
         let (server, tool, _) = match (found, slug_in(name)) {
             (Err(error), Some(slug)) => return Err(self.explain_missing_tool(actor, slug, error).await),
             (found, _) => found?,

@@ -38,7 +38,7 @@ async fn with_password() -> Site {
 /// Returns the audit entries of failed logins.
 async fn refused(site: &Site) -> Vec<Value> {
     let items = site.get("/audit?limit=500").await.ok()["items"].as_array().unwrap().clone();
-    items.into_iter().filter(|entry| entry["action"] == "session.refused").collect()
+    items.into_iter().filter(|entry| entry["action"] == "session.rejected").collect()
 }
 
 #[tokio::test]

@@ -76,9 +76,9 @@ async fn other_arguments_are_checked_and_both_are_recorded() {
     assert_eq!(over.warning.as_deref(), Some("a user edited the arguments before the call was sent"));
     let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let of = |action: &str| rows.iter().find(|row| row.action == action).unwrap().fields.clone();
-    assert_eq!(of("approval.asked")["arguments"], call.digest);
-    assert_eq!(of("approval.approved")["arguments"], call.digest);
-    assert_eq!(of("approval.approved")["edited"], over.digest);
+    assert_eq!(of("approval.requested")["arguments"], call.digest);
+    assert_eq!(of("approval.granted")["arguments"], call.digest);
+    assert_eq!(of("approval.granted")["edited"], over.digest);
     assert_eq!(of("call.intent")["arguments"], over.digest);
     assert_ne!(call.digest, over.digest);
 }

@@ -100,7 +100,7 @@ async fn an_end_that_is_cut_off_is_missed() {
 #[tokio::test]
 async fn hostile_texts_stay_on_one_line() {
     let stage = Stage::new().await;
-    let name = "evil\n{\"action\":\"call.done\"}\u{1b}[2J\u{202e}\u{2028}";
+    let name = "evil\n{\"action\":\"call.finished\"}\u{1b}[2J\u{202e}\u{2028}";
     let _ = stage.hub.read_resource(local_user(ADA), "up", name).await;
     let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let row = rows.iter().find(|row| row.action == "resource.read").unwrap();

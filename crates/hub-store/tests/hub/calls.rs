@@ -28,7 +28,7 @@ async fn a_persons_call_is_its_own_approval_and_recorded() {
     let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let of_call: Vec<_> = rows.iter().filter(|row| row.fields["call"] == call.id.to_string()).collect();
     let actions: Vec<_> = of_call.iter().map(|row| &*row.action).collect();
-    assert_eq!(actions, ["call.intent", "call.done"]);
+    assert_eq!(actions, ["call.intent", "call.finished"]);
     assert_eq!(
         (&of_call[0].fields["reason"], &of_call[1].fields["status"]),
         (&json!("own_call"), &json!("success"))
@@ -145,7 +145,7 @@ async fn a_server_takes_so_many_calls_a_minute() {
     assert_eq!(stage.upstream.ran(), 3);
     stage.clock.advance(20);
     stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
-    assert!(stage.actions().await.contains(&"call.limited".to_owned()));
+    assert!(stage.actions().await.contains(&"call.rate_limited".to_owned()));
 }
 
 #[tokio::test]

@@ -73,8 +73,13 @@ async fn a_yes_that_comes_first_is_made_and_then_stopped() {
         assert!(view.started.is_some() && view.error.as_ref().unwrap().contains("while it was running"));
     }
     assert_eq!(stage.hub.approval(local_user(ADA), approval).await.unwrap().decision, ApprovalStatus::Used);
-    let said =
-        ["approval.asked", "approval.approved", "call.intent", "call.cancelled", "call.done cancelled"];
+    let said = [
+        "approval.requested",
+        "approval.granted",
+        "call.intent",
+        "call.cancelled",
+        "call.finished cancelled",
+    ];
     assert_eq!(stage.audit_of_call(call).await, said);
     assert_eq!(stage.upstream.ran(), 0);
     // No event reports the approval as withdrawn.
@@ -106,7 +111,7 @@ async fn what_a_yes_has_made_is_over_when_it_is_given_up() {
     let error = cancels.join().await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("call_over", 1));
     assert_eq!(stage.hub.call(local_user(ADA), call).await.unwrap().status, CallStatus::Success);
-    let said = ["approval.asked", "approval.approved", "call.intent", "call.done success"];
+    let said = ["approval.requested", "approval.granted", "call.intent", "call.finished success"];
     assert_eq!(stage.audit_of_call(call).await, said);
 }
 
@@ -132,7 +137,7 @@ async fn a_yes_that_comes_second_makes_nothing() {
         ApprovalStatus::Withdrawn
     );
     stage.hub.shutdown().await; // waits for running calls
-    assert_eq!(stage.audit_of_call(call).await, ["approval.asked", "call.cancelled"]);
+    assert_eq!(stage.audit_of_call(call).await, ["approval.requested", "call.cancelled"]);
     assert_eq!(stage.upstream.ran(), 0);
 }
 
@@ -204,7 +209,7 @@ async fn both_at_once_have_one_outcome() {
                 assert!(ran <= 1);
                 assert_eq!(
                     said[1..],
-                    ["approval.approved", "call.intent", "call.cancelled", "call.done cancelled"]
+                    ["approval.granted", "call.intent", "call.cancelled", "call.finished cancelled"]
                 );
             }
             CallStatus::Cancelled => {
@@ -212,7 +217,11 @@ async fn both_at_once_have_one_outcome() {
             }
             status => {
                 assert_eq!((status, ran), (CallStatus::Success, 1), "{round}: {record:?}");
-                assert_eq!(said.iter().filter(|said| **said == "call.done success").count(), 1, "{said:?}");
+                assert_eq!(
+                    said.iter().filter(|said| **said == "call.finished success").count(),
+                    1,
+                    "{said:?}"
+                );
             }
         }
         match given_up {

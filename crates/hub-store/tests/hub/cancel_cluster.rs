@@ -66,8 +66,8 @@ impl TwoHubs {
             assert_eq!(hub.call(local_user(ADA), id).await.unwrap().status, answer.status);
         }
         let said = said(&self.one, id).await;
-        let done: Vec<_> = said.iter().filter(|said| said.starts_with("call.done")).collect();
-        assert_eq!(done, [&format!("call.done {}", answer.status.name())], "{said:?}");
+        let done: Vec<_> = said.iter().filter(|said| said.starts_with("call.finished")).collect();
+        assert_eq!(done, [&format!("call.finished {}", answer.status.name())], "{said:?}");
         answer.status
     }
 
@@ -86,7 +86,7 @@ async fn whoever_gives_it_up_elsewhere_stops_it_here() {
     assert_eq!(cancelled.status, CallStatus::Cancelled);
     notified(&two.upstream.cancelled).await;
     assert_eq!(two.agreed_status(id, answer).await, CallStatus::Cancelled);
-    let all = ["call.intent", "call.cancelled", "call.done cancelled"];
+    let all = ["call.intent", "call.cancelled", "call.finished cancelled"];
     assert_eq!((said(&two.other, id).await, two.upstream.ran()), (all.map(str::to_owned).to_vec(), 0));
     two.end().await;
 }

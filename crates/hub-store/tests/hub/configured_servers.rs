@@ -96,7 +96,7 @@ async fn a_program_is_not_started_without_its_secret() {
     assert_eq!(error.code(), "person_needed");
     let stranger = Actor::new(BOB, Subject::User(LOCAL_USER));
     assert!(stage.hub.set_env_secret(stranger, "a", "A_TOKEN", &Secret::new("x")).await.is_err());
-    assert!(stage.actions().await.contains(&"secret.set".to_owned()));
+    assert!(stage.actions().await.contains(&"env_secret.set".to_owned()));
 }
 
 #[tokio::test]

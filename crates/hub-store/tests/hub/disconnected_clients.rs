@@ -184,7 +184,7 @@ async fn a_refusal_that_could_not_be_stored_is_counted_in_the_next_entry() {
     let id = call().await.unwrap().id;
     assert_eq!(stage.hub.call(agent, id).await.unwrap().id, id);
     let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
-    let refused: Vec<_> = rows.iter().filter(|row| row.action == "call.refused").collect();
+    let refused: Vec<_> = rows.iter().filter(|row| row.action == "call.rejected").collect();
     assert_eq!(refused.len(), 1);
     assert_eq!((&refused[0].fields["count"], &refused[0].fields["call"]), (&json!(3), &json!(id)));
 }
@@ -193,7 +193,7 @@ async fn a_refusal_that_could_not_be_stored_is_counted_in_the_next_entry() {
 async fn a_refused_sign_in_does_not_wait_for_the_audit() {
     let (stage, store) = Stage::gated().await;
     stage.hub.ensure_local_user().await.unwrap();
-    let is_refusal = |batch: &Batch| batch.audit.iter().any(|entry| entry.action == "session.refused");
+    let is_refusal = |batch: &Batch| batch.audit.iter().any(|entry| entry.action == "session.rejected");
     let gate = store.hold(move |asked| matches!(asked, StoreRequest::Commit(batch) if is_refusal(batch)));
     let password = "a wrong password".into();
     let signed_in =
@@ -203,7 +203,7 @@ async fn a_refused_sign_in_does_not_wait_for_the_audit() {
     gate.open();
     wait_until(async || {
         let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
-        rows.iter().any(|row| row.action == "session.refused")
+        rows.iter().any(|row| row.action == "session.rejected")
     })
     .await;
 }

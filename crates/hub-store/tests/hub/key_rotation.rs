@@ -97,7 +97,7 @@ async fn a_rotation_goes_on_when_its_request_is_dropped() {
     drop(rotation);
     wrapping.open();
     let finished = async {
-        while !stage.actions().await.contains(&"key.rotation".to_owned()) {
+        while !stage.actions().await.contains(&"key.rotation_finished".to_owned()) {
             tokio::task::yield_now().await;
         }
     };

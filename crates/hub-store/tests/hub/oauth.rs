@@ -36,7 +36,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
     assert_eq!(greet(&stage, one).await.status, CallStatus::Error);
     assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
     let actions = stage.actions().await;
-    for action in ["sign_in.over", "grant.given", "grant.dropped"] {
+    for action in ["sign_in.finished", "grant.created", "grant.deleted"] {
         assert!(actions.iter().any(|known| known == action), "{action}: {actions:?}");
     }
     // The database contains no token in plain text.

@@ -86,9 +86,9 @@ async fn repeated_rejections_are_one_record_with_a_count() {
     stage.call(agent, "big", json!({})).await.unwrap();
     stage.call(local_user(ADA), "echo", json!({})).await.unwrap();
     assert_eq!(calls(&stage).await, 4);
-    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1, 1]);
+    assert_eq!(counts(&stage, "call.rejected").await, [1, 1, 1, 1]);
     stage.hub.shutdown().await;
-    assert_eq!(counts(&stage, "call.refused").await, [1, 1, 1, 1, 49]);
+    assert_eq!(counts(&stage, "call.rejected").await, [1, 1, 1, 1, 49]);
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn calls_over_the_limit_are_counted_in_one_entry() {
         stage.hub.read_resource(agent, "up", "memory://a").await.unwrap_err();
     }
     stage.hub.shutdown().await;
-    let counts = counts(&stage, "call.limited").await;
+    let counts = counts(&stage, "call.rate_limited").await;
     assert!(counts.len() <= 4, "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>(), 100);
 }
@@ -118,7 +118,7 @@ async fn calls_without_room_are_counted_in_one_entry() {
     }
     stage.upstream.release.notify_one();
     stage.hub.shutdown().await;
-    let counts = counts(&stage, "call.limited").await;
+    let counts = counts(&stage, "call.rate_limited").await;
     assert_eq!((counts.len(), counts.iter().sum::<u64>()), (2, 20));
 }
 
@@ -185,9 +185,9 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
     // No attempt becomes a call of the agent. The audit contains each of them.
     assert_eq!(calls(&stage).await, 0);
     for (wanted, server, tool) in [
-        ("call.refused", "up", json!("big")),
-        ("tool.refused", "up", json!("big")),
-        ("server.refused", "other", json!(null)),
+        ("call.rejected", "up", json!("big")),
+        ("tool.rejected", "up", json!("big")),
+        ("server.rejected", "other", json!(null)),
     ] {
         let server = json!(stage.hub.server(local_user(ADA), server).await.unwrap().id);
         wait_for_entry(&stage, |action, fields| {
@@ -235,7 +235,7 @@ async fn resources_and_prompts_come_with_the_whole_server_only() {
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::NotFound), "{refused:?}");
     assert_eq!(visible_error(&refused[0], "memory://a"), visible_error(&refused[1], "memory://none"));
     assert_eq!(visible_error(&refused[2], "greet"), visible_error(&refused[3], "none"));
-    for action in ["resource.refused", "prompt.refused"] {
+    for action in ["resource.rejected", "prompt.rejected"] {
         wait_for_entry(&stage, |found, fields| found == action && fields["reason"] == "not_selected").await;
     }
 }

@@ -31,7 +31,7 @@ async fn resources_and_prompts_count_like_calls() {
     }
     let actions = stage.actions().await;
     let count = |wanted: &str| actions.iter().filter(|action| *action == wanted).count();
-    assert_eq!((count("call.limited"), count("resource.read"), count("prompt.got")), (4, 1, 1));
+    assert_eq!((count("call.rate_limited"), count("resource.read"), count("prompt.rendered")), (4, 1, 1));
     stage.clock.advance(15);
     hub.read_resource(agent, "up", "memory://a").await.unwrap();
 }

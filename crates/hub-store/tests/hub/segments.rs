@@ -83,7 +83,7 @@ async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     stage.hub.set_retention(RETENTION).await.unwrap();
     assert_eq!(files(&stage).len(), 1);
     let kept = stage.store.audit_entries(ADA, 0, 500).await.unwrap();
-    assert!(kept[0].number > 1 && kept.last().unwrap().action == "audit.seal");
+    assert!(kept[0].number > 1 && kept.last().unwrap().action == "audit.segment_sealed");
     assert_eq!(entry_counts(&stage).await.len(), before + 1);
     assert_each_entry_once(&stage).await;
     stage.hub.archive_audit(ADA).await.unwrap();

@@ -56,7 +56,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     );
     assert_eq!(hub.tool(local_user(ADA), "mcp_up__send").await.unwrap().state, TrustState::Changed);
     let actions = stage.actions().await;
-    assert_eq!(actions.iter().filter(|action| **action == "tool.changed").count(), 2);
+    assert_eq!(actions.iter().filter(|action| **action == "tool.quarantined").count(), 2);
     assert_eq!(actions.iter().filter(|action| **action == "tool.trusted").count(), 7);
 }
 
@@ -191,7 +191,7 @@ async fn resources_and_prompts_are_passed_on() {
         .unwrap();
     assert_eq!(got["messages"][0]["content"]["text"], "Say hello");
     let actions = stage.actions().await;
-    assert!(actions.contains(&"resource.read".to_owned()) && actions.contains(&"prompt.got".to_owned()));
+    assert!(actions.contains(&"resource.read".to_owned()) && actions.contains(&"prompt.rendered".to_owned()));
     // An agent without access to the server does not see it.
     let form = json!({"name": "None", "approval": "auto"});
     let agent = hub.add_agent(local_user(ADA), form).await.unwrap();

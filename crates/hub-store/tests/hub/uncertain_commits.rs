@@ -34,7 +34,7 @@ async fn a_call_that_may_have_been_kept_is_not_made() {
         for call in all {
             assert_eq!(call.status, CallStatus::Error);
             assert!(call.error.unwrap().starts_with("the call was not sent: "));
-            assert_eq!(stage.audit_of_call(call.id).await, ["call.intent", "call.done error"]);
+            assert_eq!(stage.audit_of_call(call.id).await, ["call.intent", "call.finished error"]);
         }
     }
 }
@@ -52,7 +52,7 @@ async fn a_yes_that_may_have_been_kept_is_not_used_twice() {
     stage.hub.shutdown().await; // before the background loop has run
     let over = stage.wait_for_call(call.id).await;
     assert_eq!((over.status, stage.upstream.ran()), (CallStatus::Error, 0));
-    let said = ["approval.asked", "approval.approved", "call.intent", "call.done error"];
+    let said = ["approval.requested", "approval.granted", "call.intent", "call.finished error"];
     assert_eq!(stage.audit_of_call(call.id).await, said);
 }
 
@@ -84,7 +84,7 @@ async fn a_yes_that_was_lost_is_said_again_and_that_call_is_nobodys_doubt() {
         assert_eq!(over(&hub, call.id).await.status, CallStatus::Success);
         runs.end().await;
         assert_eq!(stage.upstream.ran(), 1);
-        let said = ["approval.asked", "approval.approved", "call.intent", "call.done success"];
+        let said = ["approval.requested", "approval.granted", "call.intent", "call.finished success"];
         assert_eq!(stage.audit_of_call(call.id).await, said);
     }
 }
@@ -104,7 +104,7 @@ async fn what_came_of_a_call_is_kept_once_and_told_at_once() {
         RunningHub::once(&stage.hub, &store).await.end().await;
         let record = record().await;
         assert!(record.status == CallStatus::Success && record.result.is_some(), "{record:?}");
-        assert_eq!(stage.audit_of_call(call.id).await, ["call.intent", "call.done success"]);
+        assert_eq!(stage.audit_of_call(call.id).await, ["call.intent", "call.finished success"]);
         assert_eq!(stage.upstream.ran(), 1);
         stage.hub.events().publish(ADA, NewEvent::new("last", json!({})));
         let mut told = Vec::new();

@@ -27,7 +27,7 @@ async fn a_link_signs_in_once_and_ends_all_others() {
     for used in [link, first, last] {
         assert_eq!(code(stage.hub.redeem_login_link(&used, &local_browser()).await), "unauthorized");
     }
-    assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.begun"]);
+    assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.started"]);
     assert_eq!(stored_links(&stage).await, 0);
 }
 

@@ -137,7 +137,7 @@ impl Hub {
         let (agent, version) = self.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
         let mut agent = self.read_agent(actor.tenant(), agent, value).await?;
         agent.updated = self.platform.now();
-        self.save_agent(actor, agent, version, "agent.changed").await
+        self.save_agent(actor, agent, version, "agent.updated").await
     }
 
     /// Removes an agent, with its tokens and credentials.

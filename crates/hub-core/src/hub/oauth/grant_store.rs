@@ -129,7 +129,7 @@ impl GrantStore {
             return Err(Error::new(error::ErrorKind::Conflict, "signed_out", text));
         }
         let saved = self.keys.seal_secret(tenant, &self.label, &server.to_string(), record, before).await?;
-        let action = if before == 0 { "grant.given" } else { "grant.renewed" };
+        let action = if before == 0 { "grant.created" } else { "grant.refreshed" };
         let mut entry =
             AuditEntry::new(self.platform.now(), "hub", action).with("server", server.to_string());
         let mut batch =

@@ -196,7 +196,7 @@ impl Hub {
             SignInStatus::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry = crate::audit::AuditEntry::new(self.platform.now(), by, "sign_in.over")
+        let mut entry = crate::audit::AuditEntry::new(self.platform.now(), by, "sign_in.finished")
             .with("server", server.to_string())
             .with("status", status);
         if let Some(agent) = agent {
@@ -267,7 +267,7 @@ impl Hub {
         let oauth =
             self.oauth_client(owner, &server, GrantStore::new(self, owner, &server, Arc::default())?).await?;
         let Some(endpoint) = server.transport.remote() else { return Ok(false) };
-        let entry = self.entry(actor, "grant.dropped").with("server", server.id.to_string());
+        let entry = self.entry(actor, "grant.deleted").with("server", server.id.to_string());
         let entry = agent.iter().fold(entry, |entry, agent| entry.with("agent", agent.to_string()));
         self.store.commit(tenant, Batch::new().audit(entry)).await?;
         let revoked = oauth.sign_out(&endpoint.url, &self.connections.egress(actor, server.id)).await;

@@ -194,7 +194,7 @@ impl KeyRing {
 
     /// Stores a new tenant key.
     async fn insert(&self, tenant: TenantId, wrapped: &WrappedTenantKey) -> Result<()> {
-        let entry = AuditEntry::new(self.platform.now(), "hub", "key.made").with("number", wrapped.number);
+        let entry = AuditEntry::new(self.platform.now(), "hub", "key.created").with("number", wrapped.number);
         let batch = Batch::new().change(StoreChange::Put { document: to_document(wrapped)?, version: 0 });
         self.store.commit(tenant, batch.audit(entry)).await
     }

@@ -92,7 +92,7 @@ impl KeyRing {
             for (wrapped, version) in left {
                 lease.renew().await?;
                 let rewrapped = file.root().wrap(&*self.platform, &unwrap_key(file, &wrapped)?);
-                let entry = AuditEntry::new(self.platform.now(), "hub", "key.rotated")
+                let entry = AuditEntry::new(self.platform.now(), "hub", "key.rewrapped")
                     .with("root", rewrapped.root.to_string());
                 let batch =
                     Batch::new().change(StoreChange::Put { document: to_document(&rewrapped)?, version });
