@@ -47,7 +47,7 @@ impl Actor {
             Subject::User(user) => Ok(user),
             Subject::Agent(_) | Subject::Hub => {
                 let text = "this operation requires a user; agent tokens are not accepted";
-                Err(Error::new(ErrorKind::PermissionDenied, "person_needed", text))
+                Err(Error::new(ErrorKind::PermissionDenied, "user_required", text))
             }
         }
     }

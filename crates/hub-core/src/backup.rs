@@ -185,7 +185,7 @@ impl<R: BufRead> LineReader<R> {
             return Ok(());
         }
         let text = format!("the backup is cut off at line {}: use another copy", self.number);
-        Err(invalid_backup("backup_cut_off", text))
+        Err(invalid_backup("backup_truncated", text))
     }
 
     fn parse<T: DeserializeOwned>(&self) -> Result<T> {
@@ -194,7 +194,7 @@ impl<R: BufRead> LineReader<R> {
 
     fn damaged_error(&self) -> Error {
         let text = format!("the backup is damaged at line {}: use another copy", self.number);
-        invalid_backup("backup_changed", text)
+        invalid_backup("backup_corrupt", text)
     }
 }
 
@@ -243,7 +243,7 @@ impl<R: BufRead> BackupReader<R> {
         };
         if self.digest.clone().finish() != end.digest {
             let text = "the backup is damaged: its digest does not match. Use another copy";
-            return Err(invalid_backup("backup_changed", text));
+            return Err(invalid_backup("backup_corrupt", text));
         }
         let (signer, signature) = (AuditSigner::new(&keys.audit), unhex(&end.signature).unwrap_or_default());
         if !is_signed(signer.public_key(), &signing_text(end.records, end.digest), &signature) {

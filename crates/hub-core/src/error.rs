@@ -73,7 +73,11 @@ impl Error {
 
     /// Creates the error of a hub that shuts down.
     pub(crate) fn shutting_down() -> Self {
-        Self::new(ErrorKind::Unavailable, "ending", "the hub is shutting down: retry after it has restarted")
+        Self::new(
+            ErrorKind::Unavailable,
+            "shutting_down",
+            "the hub is shutting down: retry after it has restarted",
+        )
     }
 
     /// Creates the error for an unknown value, with the known ones.

@@ -44,7 +44,7 @@ pub fn concurrency_limited(max: impl std::fmt::Display) -> Error {
 /// Creates the error of too many pending approvals.
 pub fn approvals_limited(max: impl std::fmt::Display) -> Error {
     let text = format!("{max} calls already wait for approval: wait until some are decided");
-    Error::new(ErrorKind::LimitExceeded, "too_many_questions", text)
+    Error::new(ErrorKind::LimitExceeded, "too_many_pending_approvals", text)
 }
 
 impl TokenBucket {

@@ -176,13 +176,13 @@ fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerCredential>> {
     let mut sessions = cookies.filter(|(name, _)| *name == cookie).map(|(_, value)| value);
     let session = sessions.next();
     if sessions.next().is_some() {
-        return Err(Problem::bad_request("two_cookies", "the session cookie is sent twice: remove one"));
+        return Err(Problem::bad_request("duplicate_cookie", "the session cookie is sent twice: remove one"));
     }
     let token = bearer_token(&parts.headers)?;
     match (token, session) {
         (Some(_), Some(_)) => {
             let text = "send either an API token or a session cookie, not both";
-            Err(Problem::bad_request("two_credentials", text))
+            Err(Problem::bad_request("ambiguous_credentials", text))
         }
         (Some(token), None) => Ok(Some(CallerCredential::Token(Secret::new(token)))),
         (None, session) => Ok(session.map(|session| CallerCredential::Session(Secret::new(session)))),

@@ -40,7 +40,7 @@ pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
         None => None,
         Some(id) => Some(id.to_str().ok().and_then(EventPosition::parse).ok_or_else(|| {
             let text = "Last-Event-ID must be the id of an event of this stream";
-            Problem::bad_request("wrong_event_id", text)
+            Problem::bad_request("invalid_last_event_id", text)
         })?),
     };
     let is_lost = after.as_ref().is_some_and(|position| position.log_id != request.app.event_log_id);

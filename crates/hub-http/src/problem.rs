@@ -61,13 +61,13 @@ impl Problem {
     /// Creates the 401 problem of a request without a valid credential.
     pub(crate) fn unauthenticated() -> Self {
         let text = "authentication required: send `Authorization: Bearer` with an API token of the hub, or log in with a browser";
-        Self::new(StatusCode::UNAUTHORIZED, "not_signed_in", text)
+        Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", text)
     }
 
     /// Creates the 404 problem of an unknown path.
     pub(crate) fn not_found() -> Self {
         let text = "unknown path: /api/v1/openapi.json lists all paths";
-        Self::new(StatusCode::NOT_FOUND, "no_such_path", text)
+        Self::new(StatusCode::NOT_FOUND, "unknown_path", text)
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -166,8 +166,11 @@ mod tests {
 
     #[test]
     fn what_broke_in_here_stays_in_here() {
-        let problem =
-            Problem::from(Error::new(ErrorKind::Internal, "not_readable", "/home/ada/hub.db is damaged"));
+        let problem = Problem::from(Error::new(
+            ErrorKind::Internal,
+            "record_unreadable",
+            "/home/ada/hub.db is damaged",
+        ));
         assert!(!problem.detail().contains("ada") && problem.code == "internal", "{problem:?}");
     }
 }

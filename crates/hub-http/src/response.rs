@@ -26,7 +26,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<Response> {
 /// Creates a JSON response with this status.
 pub(crate) fn json_with_status(status: StatusCode, value: &impl Serialize) -> Result<Response> {
     let text = serde_json::to_vec(value).map_err(|error| {
-        Error::new(ErrorKind::Internal, "not_written", format!("failed to serialize a response: {error}"))
+        Error::new(
+            ErrorKind::Internal,
+            "record_unwritable",
+            format!("failed to serialize a response: {error}"),
+        )
     })?;
     Ok(respond_with(status, "application/json", text))
 }

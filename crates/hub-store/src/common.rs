@@ -9,7 +9,7 @@ use linchpin_hub_core::{Error, error};
 /// Returns the error for a document whose version has changed.
 pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
     let text = format!("the {} was changed concurrently: read it again", key.kind.name());
-    Error::new(error::ErrorKind::Conflict, "changed_meanwhile", text)
+    Error::new(error::ErrorKind::Conflict, "version_conflict", text)
 }
 
 /// Returns the error for too many calls that run or wait for approval.
@@ -58,10 +58,10 @@ pub(crate) fn store_not_empty() -> Error {
 /// Returns the error for a snapshot with missing items.
 pub(crate) fn snapshot_incomplete() -> Error {
     let text = "the snapshot is incomplete, so nothing was stored: try again";
-    Error::new(error::ErrorKind::Unavailable, "copy_incomplete", text)
+    Error::new(error::ErrorKind::Unavailable, "snapshot_incomplete", text)
 }
 
 /// Returns the error for an export whose receiver is gone.
 pub(crate) fn snapshot_receiver_gone() -> Error {
-    Error::new(error::ErrorKind::Unavailable, "copy_given_up", "the receiver of the snapshot is gone")
+    Error::new(error::ErrorKind::Unavailable, "snapshot_aborted", "the receiver of the snapshot is gone")
 }

@@ -289,8 +289,8 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
     let outcomes = all_at_once(&store, calls.iter().map(begin).collect()).await;
     for ((_, number), outcome) in calls.iter().zip(outcomes) {
         let expected = match number % 20 {
-            9 => Err("text_not_kept"),
-            10 => Err("changed_meanwhile"),
+            9 => Err("unsupported_character"),
+            10 => Err("version_conflict"),
             _ => Ok(()),
         };
         assert_eq!(outcome, expected, "{number}");
@@ -311,7 +311,7 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
     let twice = calls.iter().filter(|(_, number)| number % 20 == 11).map(end);
     let over = all_at_once(&store, calls.iter().map(end).chain(twice).collect()).await;
     let count = |wanted: Result<(), &str>| over.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((count(Ok(())), count(Err("not_found")), count(Err("call_elsewhere"))), (180, 20, 10));
+    assert_eq!((count(Ok(())), count(Err("not_found")), count(Err("call_state_conflict"))), (180, 20, 10));
 
     for (tenant, number) in calls.into_iter().filter(|(_, number)| !matches!(number % 20, 9 | 10)) {
         let CallOutcome { status, result, error, at, retains_arguments: keeps_arguments } =

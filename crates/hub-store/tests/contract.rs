@@ -143,10 +143,10 @@ async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     assert_eq!(store.document_by_name(ADA, DocumentKind::Agent, "files").await.unwrap(), None);
     assert_eq!(store.document(ADA, &DocumentKey::new(DocumentKind::Tool, "a")).await.unwrap(), None);
     // An existing document, or one with another version, is not overwritten.
-    assert_eq!(code(&*store, ADA, put(&first, 0)).await, "changed_meanwhile");
+    assert_eq!(code(&*store, ADA, put(&first, 0)).await, "version_conflict");
     let second = Document { body: json!({"n": 2}), ..first.clone() };
-    assert_eq!(code(&*store, ADA, put(&second, 2)).await, "changed_meanwhile");
-    assert_eq!(code(&*store, BOB, put(&second, 1)).await, "changed_meanwhile");
+    assert_eq!(code(&*store, ADA, put(&second, 2)).await, "version_conflict");
+    assert_eq!(code(&*store, BOB, put(&second, 1)).await, "version_conflict");
     assert_eq!(code(&*store, ADA, put(&second, 1)).await, "done");
     assert_eq!(
         store.document(ADA, &first.key).await.unwrap(),
@@ -285,7 +285,7 @@ async fn a_batch_is_done_whole_or_not_at_all(open: impl Open) {
             .audit(AuditEntry::new(at(0), "user:1", "agent.added"))
     };
     let failing = batch().change(StoreChange::Put { document: one.clone(), version: 0 });
-    assert_eq!(code(&*store, ADA, failing).await, "changed_meanwhile");
+    assert_eq!(code(&*store, ADA, failing).await, "version_conflict");
     assert_eq!(store.document(ADA, &two.key).await.unwrap(), None);
     assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), None);
     assert_eq!(store.audit_head(ADA).await.unwrap(), ChainHead::start(ADA));
@@ -324,7 +324,7 @@ async fn a_call_goes_one_way_only(open: impl Open) {
     assert_eq!(code(&*store, ADA, start()).await, "done");
     let error = store.commit(ADA, start()).await.unwrap_err();
     assert_eq!(error.to_string(), format!("call {} is already running", pending.id));
-    assert_eq!(code(&*store, ADA, edit(other)).await, "call_elsewhere");
+    assert_eq!(code(&*store, ADA, edit(other)).await, "call_state_conflict");
     let outcome = CallOutcome {
         status: CallStatus::Success,
         result: Some(vec![7]),
@@ -335,8 +335,8 @@ async fn a_call_goes_one_way_only(open: impl Open) {
     let finish =
         || Batch::new().change(StoreChange::FinishCall { call: pending.id, outcome: outcome.clone() });
     assert_eq!(code(&*store, ADA, finish()).await, "done");
-    assert_eq!(code(&*store, ADA, finish()).await, "call_elsewhere");
-    assert_eq!(code(&*store, ADA, start()).await, "call_elsewhere");
+    assert_eq!(code(&*store, ADA, finish()).await, "call_state_conflict");
+    assert_eq!(code(&*store, ADA, start()).await, "call_state_conflict");
     let found = store.call(ADA, pending.id).await.unwrap().unwrap();
     let expected = CallRecord {
         status: CallStatus::Success,
@@ -428,7 +428,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Approved, 60)).await, "approval_expired");
     assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Approved, 1)).await, "done");
     assert_eq!(code(&*store, ADA, decide(ApprovalStatus::Denied, 2)).await, "approval_decided");
-    assert_eq!(code(&*store, ADA, use_up(Digest::of("other").finish(), 3)).await, "approval_for_another");
+    assert_eq!(code(&*store, ADA, use_up(Digest::of("other").finish(), 3)).await, "approval_mismatch");
     assert_eq!(code(&*store, ADA, use_up(own, 60)).await, "approval_expired");
     // A thousand concurrent attempts.
     let mut all = tokio::task::JoinSet::new();
@@ -457,7 +457,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
         digest: Some(other),
     };
     assert_eq!(code(&*store, BOB, Batch::new().change(edited)).await, "done");
-    assert_eq!(code(&*store, BOB, use_up(own, 2)).await, "approval_for_another");
+    assert_eq!(code(&*store, BOB, use_up(own, 2)).await, "approval_mismatch");
     assert_eq!(code(&*store, BOB, use_up(other, 2)).await, "done");
 }
 
@@ -528,9 +528,9 @@ async fn what_was_decided_by_must_be_the_same(open: impl Open) {
     }
     assert_eq!(same(ADA, &[("a", 1), ("b", 2)]).await, Ok(()));
     for wrong in [&[("a", 1), ("b", 1)][..], &[("b", 2), ("a", 2)], &[("c", 1)], &[("c", 0)]] {
-        assert_eq!(same(ADA, wrong).await, Err("changed_meanwhile"), "{wrong:?}");
+        assert_eq!(same(ADA, wrong).await, Err("version_conflict"), "{wrong:?}");
     }
-    assert_eq!(same(BOB, &[("a", 1)]).await, Err("changed_meanwhile"));
+    assert_eq!(same(BOB, &[("a", 1)]).await, Err("version_conflict"));
 }
 
 async fn what_may_be_had_is_counted(open: impl Open) {
@@ -641,7 +641,7 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     asks.for_each(|ask| drop(set.spawn(ask)));
     let mut codes = set.join_all().await;
     codes.sort_unstable();
-    assert_eq!(codes, [vec!["done"; 3], vec!["too_many_questions"; 5]].concat());
+    assert_eq!(codes, [vec!["done"; 3], vec!["too_many_pending_approvals"; 5]].concat());
     // Other subjects, other tenants and running calls are not counted.
     assert_eq!(code(&*store, ADA, ask(11, "agent:2", CallStatus::Pending)).await, "done");
     assert_eq!(code(&*store, BOB, ask(12, "agent:1", CallStatus::Pending)).await, "done");
@@ -649,7 +649,10 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     let first = store.calls(ADA, &filter, &page(1, None)).await.unwrap().items[0].id;
     store.commit(ADA, Batch::new().change(StoreChange::StartCall { call: first, at: at(1) })).await.unwrap();
     assert_eq!(code(&*store, ADA, ask(13, "agent:1", CallStatus::Pending)).await, "done");
-    assert_eq!(code(&*store, ADA, ask(14, "agent:1", CallStatus::Pending)).await, "too_many_questions");
+    assert_eq!(
+        code(&*store, ADA, ask(14, "agent:1", CallStatus::Pending)).await,
+        "too_many_pending_approvals"
+    );
 }
 
 async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
@@ -708,12 +711,12 @@ async fn entries_leave_when_they_are_sealed(open: impl Open) {
         (1, head(10)),
     ] {
         let batch = put(&other, 0).change(StoreChange::RemoveSealedEntries { first, last });
-        assert_eq!(code(&*store, ADA, batch).await, "changed_meanwhile", "{first} {last:?}");
+        assert_eq!(code(&*store, ADA, batch).await, "version_conflict", "{first} {last:?}");
     }
     assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap(), rows);
     assert_eq!(store.document(ADA, &other.key).await.unwrap(), None);
     assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "done");
-    assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "changed_meanwhile");
+    assert_eq!(code(&*store, ADA, seal(1, head(5))).await, "version_conflict");
     assert_eq!(store.audit_entries(ADA, 0, 100).await.unwrap(), rows[5..]);
     assert_eq!(
         code(&*store, ADA, seal(6, head(9)).audit(AuditEntry::new(at(60), "hub", "audit.segment_sealed")))

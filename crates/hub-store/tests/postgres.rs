@@ -226,7 +226,11 @@ async fn one_that_cannot_be_done_takes_nobody_with_it() {
     }
     for (number, outcome) in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
         let code = outcome.map_or_else(|error| error.code(), |()| "done");
-        assert_eq!(code, if matches!(number % 4, 1 | 2) { "text_not_kept" } else { "done" }, "{number}");
+        assert_eq!(
+            code,
+            if matches!(number % 4, 1 | 2) { "unsupported_character" } else { "done" },
+            "{number}"
+        );
         assert_eq!(exists(&store, &number.to_string()).await, code == "done");
     }
     assert_eq!(store.audit_head(ADA).await.unwrap().number, 100);

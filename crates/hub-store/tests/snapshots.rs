@@ -124,7 +124,7 @@ async fn assert_copied(one: Arc<dyn Store>, other: Arc<dyn Store>) {
     let all = snapshot(&*one).await;
     assert_eq!(all.len(), 2 * (DocumentKind::ALL.len() + 2 * CallStatus::ALL.len() + ENTRIES + 1));
     // An incomplete or inconsistent snapshot stores nothing.
-    assert_eq!(import(&*other, &all[1..], all.len()).await.unwrap_err().code(), "copy_incomplete");
+    assert_eq!(import(&*other, &all[1..], all.len()).await.unwrap_err().code(), "snapshot_incomplete");
     let twice = [&all[..], &all[..1]].concat();
     assert!(import(&*other, &twice, twice.len()).await.is_err());
     assert_eq!(snapshot(&*other).await, []);

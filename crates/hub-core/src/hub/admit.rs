@@ -172,7 +172,7 @@ impl Hub {
         let server = request.tool.server().map(str::to_owned);
         match (self.try_call(actor, request, wait, true).await, retry_request) {
             // Another hub has just changed a document that the decision is based on: decide again, once.
-            (Err(error), Some(retry_request)) if error.code() == "changed_meanwhile" => {
+            (Err(error), Some(retry_request)) if error.code() == "version_conflict" => {
                 self.try_call(actor, retry_request, wait, false).await
             }
             (Err(error), _) => Err(match server {

@@ -262,7 +262,7 @@ impl Hub {
         let lost = || {
             Error::new(
                 error::ErrorKind::Conflict,
-                "call_over",
+                "call_finished",
                 "the call has finished and its arguments are not stored",
             )
         };

@@ -333,7 +333,8 @@ impl Hub {
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
         let plaintext = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
-        let broken = |_| Error::new(error::ErrorKind::Internal, "not_readable", "the call record is damaged");
+        let broken =
+            |_| Error::new(error::ErrorKind::Internal, "record_unreadable", "the call record is damaged");
         serde_json::from_slice(&plaintext).map(Some).map_err(broken)
     }
 }

@@ -74,7 +74,7 @@ impl Hub {
             }
             final_state => {
                 let text = format!("the call has already finished: its status is {}", final_state.name());
-                return Err(Error::new(ErrorKind::Conflict, "call_over", text));
+                return Err(Error::new(ErrorKind::Conflict, "call_finished", text));
             }
         }
         self.call(actor, id).await

@@ -282,8 +282,8 @@ pub(super) fn request_error(
     error: &ClientError,
 ) -> Error {
     let code = match error {
-        ClientError::Call(CallError::Rejected(_)) => "server_refused",
-        ClientError::Malformed { .. } | ClientError::ListTooLong { .. } => "server_lies",
+        ClientError::Call(CallError::Rejected(_)) => "server_rejected_request",
+        ClientError::Malformed { .. } | ClientError::ListTooLong { .. } => "server_protocol_error",
         _ => "server_unavailable",
     };
     let text = format!("`{}`: {operation}: {error}", server.slug.as_str());

@@ -160,7 +160,7 @@ impl Hub {
                 "the credential of `{slug}` was stored for another URL or another kind of authentication: set it again \
                  with `linchpin server credential set {slug}`"
             );
-            return Err(Error::new(error::ErrorKind::PermissionDenied, "credential_elsewhere", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "credential_origin_mismatch", text));
         }
         Ok(Some(ConnectionCredential { id: binding.id, version, proof: AuthMaterial::Secret(secret) }))
     }
@@ -183,7 +183,7 @@ impl Hub {
             let (secret, version) = match self.keys.open_secret(tenant, id).await {
                 Ok(Some((secret, _, version))) => (secret, version),
                 Ok(None) => continue,
-                Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
+                Err(error) if matches!(error.code(), "record_unreadable" | "secret_unreadable") => {
                     tracing::warn!(secret.id = %id, %error, "failed to read a secret; leaving it unchanged");
                     continue;
                 }

@@ -288,7 +288,7 @@ impl Hub {
         actor.require_user()?;
         if actor.tenant() != LOCAL {
             let text = "the root key protects all tenants: only users of the built-in tenant can rotate it";
-            return Err(Error::new(error::ErrorKind::PermissionDenied, "not_yours", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "forbidden", text));
         }
         let hub = self.clone();
         let rotation = async move {

@@ -53,7 +53,7 @@ impl PasswordHash {
             Some(hex(&hash))
         };
         let damaged = "the stored password hash is damaged: set the password again";
-        hash().ok_or_else(|| Error::new(error::ErrorKind::Internal, "not_readable", damaged))
+        hash().ok_or_else(|| Error::new(error::ErrorKind::Internal, "record_unreadable", damaged))
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         let expected = "daf16780dcb73e862146297fa17b81b86b480f33c0b67daef0f2c7c809c5797b";
         assert_eq!(record.hash(&"password".into()).as_deref(), Ok(expected));
         let damaged = PasswordHash { salt: "x".into(), ..record };
-        assert_eq!(damaged.verify(&"password".into()).unwrap_err().code(), "not_readable");
+        assert_eq!(damaged.verify(&"password".into()).unwrap_err().code(), "record_unreadable");
     }
 
     #[test]

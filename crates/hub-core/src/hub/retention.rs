@@ -106,7 +106,7 @@ impl Hub {
                 }
                 entries.add(row).map_err(|broken| {
                     let text = format!("old audit entries cannot be archived: {broken}");
-                    Error::new(error::ErrorKind::Internal, "audit_broken", text)
+                    Error::new(error::ErrorKind::Internal, "audit_damaged", text)
                 })?;
             }
         }

@@ -365,7 +365,7 @@ fn ensure_not_configured(server: &Server) -> Result<()> {
         "`{0}` is in the configuration file: use `linchpin server …` on the machine of the hub, or edit that file",
         server.slug.as_str()
     );
-    Err(Error::new(error::ErrorKind::Conflict, "server_from_file", text))
+    Err(Error::new(error::ErrorKind::Conflict, "server_is_configured", text))
 }
 
 /// Rejects a server that is not in the configuration file any more.

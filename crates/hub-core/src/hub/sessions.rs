@@ -164,7 +164,8 @@ impl Hub {
             ..rejected.clone()
         });
         let text = format!("too many failed attempts: try again in {} s", error::ceil_seconds(wait));
-        Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_tries", text).with_retry_after(wait))
+        Err(Error::new(error::ErrorKind::LimitExceeded, "too_many_login_attempts", text)
+            .with_retry_after(wait))
     }
 
     /// Creates a browser session for a user, together with the changes that permit it.

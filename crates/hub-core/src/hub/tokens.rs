@@ -76,7 +76,7 @@ impl Hub {
         let person = actor.require_user()?;
         if matches!(owner, Subject::User(user) if user != person) {
             let text = "a token acts as its user: users can issue tokens only for themselves and for agents";
-            return Err(Error::new(error::ErrorKind::PermissionDenied, "not_yours", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "forbidden", text));
         }
         let days = days.unwrap_or(DEFAULT_TTL_DAYS);
         if !TTL_DAYS.contains(&days) {

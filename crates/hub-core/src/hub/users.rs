@@ -132,7 +132,7 @@ impl Hub {
         let own_user = matches!(by, ChangedBy::User { .. }).then_some(caller);
         if own_user.is_some_and(|caller| caller != user) {
             let text = "users set their own passwords: ask the operator to run `linchpin user password` on the machine of the hub";
-            return Err(Error::new(error::ErrorKind::PermissionDenied, "not_yours", text));
+            return Err(Error::new(error::ErrorKind::PermissionDenied, "forbidden", text));
         }
         passwords::check_password(password)?;
         let tenant = actor.tenant();
@@ -181,7 +181,7 @@ impl Hub {
             let text = "an API token cannot set the first password: log in with a browser, or run `linchpin user \
                         password` on the machine of the hub";
             let session_needed_error =
-                || Error::new(error::ErrorKind::PermissionDenied, "session_needed", text);
+                || Error::new(error::ErrorKind::PermissionDenied, "session_required", text);
             return session.map(drop).ok_or_else(session_needed_error);
         };
         let missing = || Error::invalid("old_password", "must be the current password");
@@ -216,7 +216,7 @@ impl Hub {
             || self.load_all::<UserRecord>(tenant, DocumentKind::User, None).await?.len() < 2
         {
             let text = "the last user and the built-in user cannot be removed: change the password instead";
-            return Err(Error::new(error::ErrorKind::Conflict, "user_needed", text));
+            return Err(Error::new(error::ErrorKind::Conflict, "last_user", text));
         }
         let entry = self.entry(actor, "user.removed").with("user", user.to_string()).with("name", found.name);
         let mut batch =

@@ -135,7 +135,7 @@ impl Document {
         let body = serde_json::to_value(body).map_err(|error| {
             Error::new(
                 error::ErrorKind::Internal,
-                "not_written",
+                "record_unwritable",
                 format!("the {} cannot be serialized: {error}", key.kind.name()),
             )
         })?;
@@ -161,7 +161,7 @@ impl Document {
         let DocumentKey { kind, id } = self.key;
         serde_json::from_value(self.body).map_err(|error| {
             let text = format!("the {} {id} cannot be read: {error}", kind.name());
-            Error::new(error::ErrorKind::Internal, "not_readable", text)
+            Error::new(error::ErrorKind::Internal, "record_unreadable", text)
         })
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
     let name = cookie_name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
     let invalid_url = |_| {
         Problem::bad_request(
-            "wrong_address",
+            "invalid_authorization_url",
             "the authorization server of this server has no valid authorization URL",
         )
     };

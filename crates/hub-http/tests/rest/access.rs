@@ -40,14 +40,14 @@ async fn whoever_is_not_known_gets_nowhere() {
             assert!(nobody.status < 500 && nobody.status != 401, "{method} {path}: {nobody:?}");
             continue;
         }
-        nobody.assert_problem(401, "not_signed_in");
+        nobody.assert_problem(401, "unauthenticated");
         assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
         stranger.assert_problem(401, "unauthorized");
         let gone =
             site.send(&method, &path, &[("Cookie", &format!("{}=0000", site.cookie_name()))], None).await;
-        gone.assert_problem(401, "not_signed_in");
+        gone.assert_problem(401, "unauthenticated");
     }
-    site.send("GET", "/metrics", &[], None).await.assert_problem(401, "not_signed_in");
+    site.send("GET", "/metrics", &[], None).await.assert_problem(401, "unauthenticated");
     let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Public.").collect();
     let anybody: Vec<_> = anybody.iter().map(|(method, path, _)| (&**method, &**path)).collect();
     assert_eq!(anybody, [("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/session")]);
@@ -63,7 +63,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     for (method, path, who) in operations() {
         let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
         if who == "Requires a user." {
-            answer.assert_problem(403, "person_needed");
+            answer.assert_problem(403, "user_required");
             refused += 1;
         } else {
             assert!(![401, 403].contains(&answer.status), "{method} {path}: {answer:?}");
@@ -72,7 +72,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     assert!(refused > 40, "{refused}");
     site.send("GET", "/metrics", &[("Authorization", &authorization)], None)
         .await
-        .assert_problem(403, "person_needed");
+        .assert_problem(403, "user_required");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn either_a_token_or_a_cookie() {
     let (cookie, _) = site.sign_in().await;
     let token = format!("Bearer {}", site.token);
     let both = [("Cookie", &*cookie), ("Authorization", &*token)];
-    site.send("GET", "/api/v1/servers", &both, None).await.assert_problem(400, "two_credentials");
+    site.send("GET", "/api/v1/servers", &both, None).await.assert_problem(400, "ambiguous_credentials");
     for authorization in ["Basic YTpi", "Bearer", "lp_1"] {
         let answer = site.send("GET", "/api/v1/servers", &[("Authorization", authorization)], None).await;
         answer.assert_problem(400, "wrong_authorization");

@@ -126,7 +126,7 @@ async fn an_agent_never_answers() {
             ("POST", format!("/approvals/{id}/approve")),
             ("POST", format!("/approvals/{id}/deny")),
         ] {
-            site.send_as(token, method, &path, None).await.assert_problem(403, "person_needed");
+            site.send_as(token, method, &path, None).await.assert_problem(403, "user_required");
         }
     }
     let open = site.get("/approvals?decision=open").await.ok();

@@ -85,7 +85,7 @@ async fn whoever_does_not_wait_is_told_where_the_call_is() {
     tokio::time::timeout(RESPONSE_TIMEOUT, site.begun.notified()).await.unwrap();
     let cancelled = site.post(&format!("/calls/{id}/cancel"), json!({})).await.ok();
     assert_eq!(cancelled["status"], "cancelled");
-    site.post(&format!("/calls/{id}/cancel"), json!({})).await.assert_problem(409, "call_over");
+    site.post(&format!("/calls/{id}/cancel"), json!({})).await.assert_problem(409, "call_finished");
     let token = format!("Bearer {}", site.token);
     let headers = [
         ("Authorization", &*token),

@@ -45,7 +45,7 @@ async fn each_session_has_its_own() {
         "{answer:?}"
     );
     let gone = site.send("GET", "/api/v1/session", &[("Cookie", &cookie)], None).await;
-    gone.assert_problem(401, "not_signed_in");
+    gone.assert_problem(401, "unauthenticated");
     let stays = site.send("GET", "/api/v1/session", &[("Cookie", &other)], None).await;
     assert_eq!(stays.status, 200);
 }

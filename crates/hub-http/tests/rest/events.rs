@@ -129,7 +129,7 @@ async fn who_was_away_for_too_long_is_told_so() {
     let authorization = format!("Bearer {}", site.token);
     for wrong in ["", "x", "5", "a-b", "00000000--1"] {
         let headers = [("Authorization", &*authorization), ("Last-Event-ID", wrong)];
-        site.send("GET", "/api/v1/events", &headers, None).await.assert_problem(400, "wrong_event_id");
+        site.send("GET", "/api/v1/events", &headers, None).await.assert_problem(400, "invalid_last_event_id");
     }
 }
 

@@ -100,5 +100,5 @@ async fn every_answer_says_what_browsers_must_not_do() {
     let answer = site.send("GET", "/", &[("Host", "evil.example")], None).await;
     assert_eq!(answer.header("content-security-policy"), Some(policy), "also for unauthenticated requests");
     site.send("PUT", "/healthz", &[], None).await.assert_problem(405, "method_not_allowed");
-    site.send("GET", "/nowhere", &[], None).await.assert_problem(404, "no_such_path");
+    site.send("GET", "/nowhere", &[], None).await.assert_problem(404, "unknown_path");
 }

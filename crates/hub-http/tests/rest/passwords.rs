@@ -66,8 +66,8 @@ async fn a_user_cannot_set_the_password_of_another() {
         for body in [json!({"password": NEW}), json!({"password": NEW, "old_password": OLD})] {
             let path = format!("/users/{user}/password");
             let answer = browser.send(&site, "PUT", &format!("/api/v1{path}"), &body).await;
-            answer.assert_problem(403, "not_yours");
-            site.send_as(token, "PUT", &path, Some(body)).await.assert_problem(403, "not_yours");
+            answer.assert_problem(403, "forbidden");
+            site.send_as(token, "PUT", &path, Some(body)).await.assert_problem(403, "forbidden");
         }
         assert_eq!(site.get(&format!("/users/{user}")).await.ok()["has_password"], false);
     }
@@ -128,7 +128,7 @@ async fn a_first_password_is_set_in_the_browser_or_by_the_operator() {
     // A password outlives a token, so a token alone must not set one.
     let by_token =
         site.send_as(issued["token"].as_str().unwrap(), "PUT", &path, Some(json!({"password": NEW})));
-    by_token.await.assert_problem(403, "session_needed");
+    by_token.await.assert_problem(403, "session_required");
     let set = browser.send(&site, "PUT", &format!("/api/v1{path}"), &json!({"password": NEW})).await;
     assert_eq!((set.ok()["has_password"].clone(), browser.status(&site).await), (json!(true), 401));
 }
@@ -143,7 +143,7 @@ async fn guesses_of_the_old_password_are_limited() {
         own.send(&site, "PUT", &path, &guess).await.assert_problem(403, "wrong_password");
     }
     let locked = own.send(&site, "PUT", &path, &guess).await;
-    locked.assert_problem(429, "too_many_tries");
+    locked.assert_problem(429, "too_many_login_attempts");
     assert!(locked.header("retry-after").is_some());
 }
 
@@ -164,5 +164,5 @@ async fn what_was_begun_before_a_password_change_is_not_done_after_it() {
     // The hub sends `100 Continue` only after it has authenticated the caller.
     let socket = site.send_head(&head, "HTTP/1.1 100 Continue\r\n\r\n").await;
     site.put(&path, json!({"password": NEW})).await.ok();
-    socket.finish(&body).await.assert_problem(401, "not_signed_in");
+    socket.finish(&body).await.assert_problem(401, "unauthenticated");
 }

@@ -66,7 +66,7 @@ async fn wrong_passwords_lock_a_name_for_their_source_alone() {
     for _ in 0..5 {
         sign_in(&site, SOURCE, "local", "a wrong password").await.assert_problem(401, "unauthorized");
     }
-    sign_in(&site, SOURCE, "local", PASSWORD).await.assert_problem(429, "too_many_tries");
+    sign_in(&site, SOURCE, "local", PASSWORD).await.assert_problem(429, "too_many_login_attempts");
     let signed_in = sign_in(&site, OTHER_SOURCE, "local", PASSWORD).await;
     assert_eq!(signed_in.status, 201);
     // An existing session of the user is not affected and can log in again.

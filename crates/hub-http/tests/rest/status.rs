@@ -46,7 +46,7 @@ async fn what_is_counted_is_written_for_prometheus() {
     site.post("/calls", form.clone()).await.ok();
     site.send_as(&agent, "POST", "/calls?wait=false", Some(form)).await.ok();
     site.get(&format!("/calls/{canary}")).await.assert_problem(404, "not_found");
-    site.send("GET", &format!("/{canary}?{canary}"), &[], None).await.assert_problem(404, "no_such_path");
+    site.send("GET", &format!("/{canary}?{canary}"), &[], None).await.assert_problem(404, "unknown_path");
     let token = format!("Bearer {}", site.token);
     let answer = site.send("GET", "/metrics", &[("Authorization", &token)], None).await;
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));

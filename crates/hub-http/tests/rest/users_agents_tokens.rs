@@ -55,7 +55,7 @@ async fn people_come_and_go() {
     assert_eq!(site.get("/users").await.ok()["items"].as_array().unwrap().len(), 2);
     assert_eq!(site.delete(&path).await.status, 204);
     site.get(&path).await.assert_problem(404, "not_found");
-    site.delete("/users/00000000-0000-0000-0000-000000000001").await.assert_problem(409, "user_needed");
+    site.delete("/users/00000000-0000-0000-0000-000000000001").await.assert_problem(409, "last_user");
 }
 
 #[tokio::test]

@@ -152,7 +152,7 @@ pub(super) async fn seal(db: &DbConnection, tenant: TenantId, first: u64, last: 
     {
         return db.execute(DELETE_CHECKPOINTS, &[&owner, &last_number]).await.map(drop);
     }
-    Err(conflict("changed_meanwhile", "the audit was sealed concurrently: read it again"))
+    Err(conflict("version_conflict", "the audit was sealed concurrently: read it again"))
 }
 
 pub(super) async fn insert_checkpoint(

@@ -104,7 +104,9 @@ async fn advance(
     }
     Err(match get(db, tenant, call).await? {
         None => Error::not_found("call", call).into(),
-        Some(found) => conflict("call_elsewhere", format!("call {call} is already {}", found.status.name())),
+        Some(found) => {
+            conflict("call_state_conflict", format!("call {call} is already {}", found.status.name()))
+        }
     })
 }
 
@@ -349,7 +351,7 @@ pub(super) async fn consume_approval(
     }
     Err(match approval(db, tenant, id).await? {
         Some(found) if found.decision == ApprovalStatus::Approved && found.digest != digest => {
-            conflict("approval_for_another", format!("approval {id} was given for another call"))
+            conflict("approval_mismatch", format!("approval {id} was given for another call"))
         }
         found => approval_state_conflict(id, found.as_ref(), at),
     })

@@ -155,7 +155,7 @@ fn unreachable_error(reason: &str) -> Error {
 /// Returns the error for text that PostgreSQL cannot store.
 fn unsupported_character() -> Error {
     let text = "a string contains a character that the database cannot store, such as U+0000: remove it";
-    Error::new(error::ErrorKind::Invalid, "text_not_kept", text)
+    Error::new(error::ErrorKind::Invalid, "unsupported_character", text)
 }
 
 /// Logs and returns the error for stored data that cannot be decoded.

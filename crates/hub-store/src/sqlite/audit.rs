@@ -89,7 +89,7 @@ pub(super) fn seal(db: &Connection, tenant: TenantId, first: u64, last: ChainHea
         Ok(deleted as u64 == (last.number + 1).saturating_sub(first))
     });
     let is_sealed = sealed.map_err(|error| database_error(&error))?;
-    let meanwhile = || conflict("changed_meanwhile", "the audit was sealed concurrently: read it again");
+    let meanwhile = || conflict("version_conflict", "the audit was sealed concurrently: read it again");
     is_sealed.then_some(()).ok_or_else(meanwhile)
 }
 

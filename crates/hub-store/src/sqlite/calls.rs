@@ -93,7 +93,9 @@ pub(super) fn insert(db: &Connection, hub: &str, tenant: TenantId, call: &CallRe
 fn call_state_conflict(db: &Connection, tenant: TenantId, call: CallId) -> Result<Error> {
     Ok(match get(db, tenant, call)? {
         None => Error::not_found("call", call),
-        Some(found) => conflict("call_elsewhere", format!("call {call} is already {}", found.status.name())),
+        Some(found) => {
+            conflict("call_state_conflict", format!("call {call} is already {}", found.status.name()))
+        }
     })
 }
 
@@ -340,7 +342,7 @@ pub(super) fn consume_approval(
     let values = params![tenant.to_string(), id.to_string(), digest.bytes(), to_millis(at)];
     change_one(db, sql, values, || match approval(db, tenant, id)? {
         Some(found) if found.decision == ApprovalStatus::Approved && found.digest != digest => {
-            Ok(conflict("approval_for_another", format!("approval {id} was given for another call")))
+            Ok(conflict("approval_mismatch", format!("approval {id} was given for another call")))
         }
         _ => approval_state_conflict(db, tenant, id, at),
     })

@@ -19,9 +19,9 @@ async fn a_call_waits_for_a_person_who_sees_exactly_what_it_is() {
     // An agent cannot decide on any call, neither its own nor others'.
     let other = stage.agent("Other", "auto", &[]).await;
     for who in [agent, other] {
-        assert_eq!(stage.hub.approve(who, approval, None).await.unwrap_err().code(), "person_needed");
-        assert_eq!(stage.hub.deny(who, approval, None).await.unwrap_err().code(), "person_needed");
-        assert_eq!(stage.hub.approval(who, approval).await.unwrap_err().code(), "person_needed");
+        assert_eq!(stage.hub.approve(who, approval, None).await.unwrap_err().code(), "user_required");
+        assert_eq!(stage.hub.deny(who, approval, None).await.unwrap_err().code(), "user_required");
+        assert_eq!(stage.hub.approval(who, approval).await.unwrap_err().code(), "user_required");
     }
     assert_eq!(
         stage.hub.approve(local_user(BOB), approval, None).await.unwrap_err().kind(),
@@ -224,7 +224,7 @@ async fn an_agent_cannot_ask_without_end() {
         stage.ask(agent, "echo", json!({"message": "a"})).await;
     }
     let error = stage.call(agent, "echo", json!({"message": "a"})).await.unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::LimitExceeded, "too_many_questions"));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::LimitExceeded, "too_many_pending_approvals"));
     stage.ask(other, "echo", json!({"message": "a"})).await;
     assert_eq!(
         stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap().status,
@@ -245,5 +245,5 @@ async fn a_hundred_calls_wait_however_many_are_made_at_once() {
     }
     let (waiting, refused): (Vec<_>, Vec<_>) = all.join_all().await.into_iter().partition(Result::is_ok);
     assert_eq!((waiting.len(), refused.len(), stage.open_approvals().await), (100, 50, 100));
-    assert!(refused.into_iter().all(|error| error.unwrap_err().code() == "too_many_questions"));
+    assert!(refused.into_iter().all(|error| error.unwrap_err().code() == "too_many_pending_approvals"));
 }

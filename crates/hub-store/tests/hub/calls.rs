@@ -89,7 +89,7 @@ async fn a_call_under_way_is_given_up() {
     let call = hub.cancel_call(local_user(ADA), call.id).await.unwrap();
     assert_eq!(call.status, CallStatus::Cancelled);
     let error = hub.cancel_call(local_user(ADA), call.id).await.unwrap_err();
-    assert_eq!(error.code(), "call_over");
+    assert_eq!(error.code(), "call_finished");
     assert_eq!(stage.upstream.ran(), 0);
 }
 
@@ -174,8 +174,8 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
         2
     );
     // Operations of users are denied.
-    assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "person_needed");
-    assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "person_needed");
+    assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "user_required");
+    assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "user_required");
     // Another tenant sees none of it.
     assert_eq!(stage.hub.call(local_user(BOB), own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(stage.hub.tools(local_user(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
@@ -250,7 +250,7 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
         arguments: json!({"message": "late"}),
     };
     let error = stage.hub.call_tool(local_user(ADA), wanted, true).await.unwrap_err();
-    assert_eq!((error.code(), stage.upstream.ran()), ("ending", 0));
+    assert_eq!((error.code(), stage.upstream.ran()), ("shutting_down", 0));
 }
 
 #[tokio::test]

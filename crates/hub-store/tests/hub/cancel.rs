@@ -109,7 +109,7 @@ async fn what_a_yes_has_made_is_over_when_it_is_given_up() {
     assert_eq!(waits.answer().await.summary.as_deref(), Some("made"));
     gate.open();
     let error = cancels.join().await.unwrap_err();
-    assert_eq!((error.code(), stage.upstream.ran()), ("call_over", 1));
+    assert_eq!((error.code(), stage.upstream.ran()), ("call_finished", 1));
     assert_eq!(stage.hub.call(local_user(ADA), call).await.unwrap().status, CallStatus::Success);
     let said = ["approval.requested", "approval.granted", "call.intent", "call.finished success"];
     assert_eq!(stage.audit_of_call(call).await, said);
@@ -229,7 +229,7 @@ async fn both_at_once_have_one_outcome() {
                 assert_eq!(status, record.status);
                 assert_eq!(said.iter().filter(|said| **said == "call.cancelled").count(), 1, "{said:?}");
             }
-            Err(code) => assert_eq!((code, record.status), ("call_over", CallStatus::Success)),
+            Err(code) => assert_eq!((code, record.status), ("call_finished", CallStatus::Success)),
         }
     }
 }

@@ -123,7 +123,9 @@ async fn at_the_same_moment_there_is_one_outcome() {
         let status = two.agreed_status(id, answer).await;
         match cancelled {
             Ok(view) => assert_eq!(view.status, status, "{round}"),
-            Err(error) => assert_eq!((error.code(), status), ("call_over", CallStatus::Success), "{round}"),
+            Err(error) => {
+                assert_eq!((error.code(), status), ("call_finished", CallStatus::Success), "{round}")
+            }
         }
     }
     two.end().await;

@@ -93,7 +93,7 @@ async fn a_program_is_not_started_without_its_secret() {
     }
     let agent = stage.agent("One", "auto", &[]).await;
     let error = stage.hub.set_env_secret(agent, "a", "A_TOKEN", &Secret::new("x")).await.unwrap_err();
-    assert_eq!(error.code(), "person_needed");
+    assert_eq!(error.code(), "user_required");
     let stranger = Actor::new(BOB, Subject::User(LOCAL_USER));
     assert!(stage.hub.set_env_secret(stranger, "a", "A_TOKEN", &Secret::new("x")).await.is_err());
     assert!(stage.actions().await.contains(&"env_secret.set".to_owned()));
@@ -183,7 +183,7 @@ async fn a_server_that_left_the_file_is_removed_by_command_with_everything() {
     let stage = Stage::new().await;
     let servers = with_credentials(&stage).await;
     let error = stage.hub.remove_server(local_user(ADA), "a").await.unwrap_err();
-    assert_eq!(error.code(), "server_from_file");
+    assert_eq!(error.code(), "server_is_configured");
     stage.hub.apply_config(ADA, vec![servers[1].clone()]).await.unwrap();
     stage.hub.remove_server(local_user(ADA), "a").await.unwrap();
     assert_eq!(stored_secrets(&stage).await, 1);
@@ -225,7 +225,7 @@ async fn another_authentication_in_the_file_deletes_no_credential() {
     stage.hub.apply_config(ADA, with(json!({"type": "api-key", "header": "x-key"}))).await.unwrap();
     assert_eq!(stored_secrets(&stage).await, 2);
     let error = stage.hub.test_server(local_user(ADA), "b").await.unwrap_err();
-    assert_eq!(error.code(), "credential_elsewhere");
+    assert_eq!(error.code(), "credential_origin_mismatch");
     assert!(error.message().contains("`linchpin server credential set b`"), "{error}");
     stage.upstream.tokens.lock().unwrap().clear();
     stage.hub.apply_config(ADA, servers.clone()).await.unwrap();

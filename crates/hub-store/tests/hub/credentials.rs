@@ -147,7 +147,7 @@ async fn what_is_no_secret_is_refused() {
     assert_eq!(set.unwrap_err().field(), Some("agent"));
     assert_eq!(
         stage.hub.set_credential(agent, "up", None, &Secret::new("token")).await.unwrap_err().code(),
-        "person_needed"
+        "user_required"
     );
     stage
         .hub
@@ -173,5 +173,5 @@ async fn keys_are_turned_over_while_everything_goes_on() {
     let (hub, _) = crate::fixture::open(&stage.folder, stage.clock.clone());
     assert_eq!(hub.call(local_user(ADA), before.id).await.unwrap().summary.as_deref(), Some("before"));
     let agent = stage.agent("One", "auto", &[]).await;
-    assert_eq!(hub.rotate_keys(agent, false).await.unwrap_err().code(), "person_needed");
+    assert_eq!(hub.rotate_keys(agent, false).await.unwrap_err().code(), "user_required");
 }

@@ -156,7 +156,7 @@ async fn a_token_that_is_issued_during_a_password_change_is_not_stored() {
     };
     let issue = hub.issue_token(local_user(ADA), user, "script", None);
     let (issued, ()) = tokio::join!(issue, change_password);
-    assert_eq!(issued.unwrap_err().code(), "changed_meanwhile");
+    assert_eq!(issued.unwrap_err().code(), "version_conflict");
     assert_eq!(hub.tokens(local_user(ADA), user).await.unwrap(), []);
     hub.issue_token(local_user(ADA), user, "script", None).await.unwrap();
 }

@@ -92,7 +92,7 @@ async fn only_whoever_left_comes_back() {
     assert_eq!(stage.hub.complete_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
     assert_eq!(
         stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap_err().code(),
-        "sign_in_over"
+        "sign_in_finished"
     );
 }
 
@@ -108,5 +108,5 @@ async fn whose_it_is_must_fit() {
     );
     assert_eq!(hub.start_sign_in(local_user(ADA), "up", None).await.unwrap_err().code(), "not_oauth");
     let agent = agent(&stage, "One").await;
-    assert_eq!(hub.start_sign_in(agent, "guarded", None).await.unwrap_err().code(), "person_needed");
+    assert_eq!(hub.start_sign_in(agent, "guarded", None).await.unwrap_err().code(), "user_required");
 }

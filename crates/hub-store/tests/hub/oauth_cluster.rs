@@ -84,7 +84,7 @@ async fn nobody_is_waited_for_longer_than_ten_minutes() {
     assert!(matches!(late.progress, SignInStatus::Failed { .. }), "{late:?}");
     assert_eq!(
         stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap_err().code(),
-        "sign_in_over"
+        "sign_in_finished"
     );
     // The next sign-in removes the expired one.
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);

@@ -41,7 +41,7 @@ async fn a_tool_that_changes_cannot_be_called_until_somebody_has_looked() {
     let error = hub.trust_tool(local_user(ADA), "mcp_up__send", "0").await.unwrap_err();
     assert_eq!(error.code(), "tool_changed");
     let agent = stage.agent("Any", "auto", &[]).await;
-    assert_eq!(hub.trust_tool(agent, "mcp_up__send", &view.pin).await.unwrap_err().code(), "person_needed");
+    assert_eq!(hub.trust_tool(agent, "mcp_up__send", &view.pin).await.unwrap_err().code(), "user_required");
     let trusted = hub.trust_tool(local_user(ADA), "mcp_up__send", &view.pin).await.unwrap();
     assert_eq!((trusted.state, trusted.is_callable), (TrustState::Trusted, true));
     assert_eq!(stage.call(local_user(ADA), "send", json!({})).await.unwrap().status, CallStatus::Success);
@@ -184,7 +184,7 @@ async fn resources_and_prompts_are_passed_on() {
     let read = hub.read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
     assert_eq!(read["contents"][0]["text"], "the resource");
     let error = hub.read_resource(local_user(ADA), "up", "memory://none").await.unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::Unavailable, "server_refused"));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Unavailable, "server_rejected_request"));
     let got = hub
         .get_prompt(local_user(ADA), "up", "greet", [("message".into(), "hello".into())].into())
         .await

@@ -49,10 +49,17 @@ async fn who_fails_again_and_again_waits_whether_there_is_such_a_person_or_not()
         }
         let mut codes = all.join_all().await;
         codes.sort_unstable();
-        assert_eq!(codes, [["too_many_tries"; 7].as_slice(), &["unauthorized"; 5]].concat(), "{name}");
+        assert_eq!(
+            codes,
+            [["too_many_login_attempts"; 7].as_slice(), &["unauthorized"; 5]].concat(),
+            "{name}"
+        );
     }
     let error = stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &local_browser()).await.unwrap_err();
-    assert_eq!((error.code(), error.kind()), ("too_many_tries", linchpin_hub_core::ErrorKind::LimitExceeded));
+    assert_eq!(
+        (error.code(), error.kind()),
+        ("too_many_login_attempts", linchpin_hub_core::ErrorKind::LimitExceeded)
+    );
     assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
     assert!(error.message().ends_with("try again in 1 s"), "{error}");
     stage.advance(1);
@@ -67,7 +74,7 @@ async fn who_fails_again_and_again_waits_whether_there_is_such_a_person_or_not()
     );
     assert_eq!(
         code(stage.hub.log_in(LOCAL, "nobody", &PASSWORD.into(), &local_browser()).await),
-        "too_many_tries"
+        "too_many_login_attempts"
     );
 }
 
@@ -157,7 +164,7 @@ async fn a_password_change_ends_sessions_and_tokens_of_that_user_alone() {
     let (new, old): (Secret, Secret) = ("another password".into(), PASSWORD.into());
     let by = ChangedBy::User { old_password: Some(&old), session: Some(&local_browser()) };
     let foreign = stage.hub.set_password(of_dora.actor, carol, &new, by).await;
-    assert_eq!(code(foreign), "not_yours", "the old password is not sufficient for another user");
+    assert_eq!(code(foreign), "forbidden", "the old password is not sufficient for another user");
     let mut events = stage.hub.events().subscribe(LOCAL, None);
     let set = stage.hub.set_password(own.actor, carol, &new, by).await.unwrap();
     for kind in ["session", "token", "user"] {
@@ -187,17 +194,20 @@ async fn a_lock_is_of_one_source_until_many_sources_try() {
         for _ in 0..5 {
             assert_eq!(wrong(number).await, "unauthorized");
         }
-        assert_eq!(wrong(number).await, "too_many_tries");
+        assert_eq!(wrong(number).await, "too_many_login_attempts");
     }
-    assert_eq!(wrong(20).await, "too_many_tries", "100 attempts in total");
+    assert_eq!(wrong(20).await, "too_many_login_attempts", "100 attempts in total");
     // A client that is logged in as this user is not locked out, but its attempts are limited, too.
     let known = RequestClient { user: Some(carol), ..from(20) };
     assert_eq!(code(stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &known).await), "done");
-    for expected in ["unauthorized"; 5].into_iter().chain(["too_many_tries"]) {
+    for expected in ["unauthorized"; 5].into_iter().chain(["too_many_login_attempts"]) {
         assert_eq!(code(stage.hub.log_in(LOCAL, "carol", &"wrong password".into(), &known).await), expected);
     }
     let other = RequestClient { user: Some(LOCAL_USER), ..from(20) };
-    assert_eq!(code(stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &other).await), "too_many_tries");
+    assert_eq!(
+        code(stage.hub.log_in(LOCAL, "carol", &PASSWORD.into(), &other).await),
+        "too_many_login_attempts"
+    );
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ async fn what_proves_who_asks_proves_it_for_one_tenant() {
     }
     assert_eq!(
         code(stage.hub.log_in(OTHER, "same", &"another password".into(), &local_browser()).await),
-        "too_many_tries"
+        "too_many_login_attempts"
     );
     assert_eq!(code(stage.hub.log_in(LOCAL, "same", &PASSWORD.into(), &local_browser()).await), "done");
 }
@@ -92,12 +92,12 @@ async fn only_a_person_does_any_of_it() {
     let before = (stage.documents(LOCAL).await, stage.actions(LOCAL).await);
     for subject in [Subject::Agent(agent), Subject::Hub] {
         let actor = Actor::new(LOCAL, subject);
-        assert_eq!(try_all_operations(&stage, actor, LOCAL_USER, agent).await, ["person_needed"; 9]);
-        assert_eq!(code(stage.hub.users(actor).await), "person_needed");
-        assert_eq!(code(stage.hub.add_user(actor, "carol").await), "person_needed");
-        assert_eq!(code(stage.hub.add_agent(actor, json!({"name": "other"})).await), "person_needed");
+        assert_eq!(try_all_operations(&stage, actor, LOCAL_USER, agent).await, ["user_required"; 9]);
+        assert_eq!(code(stage.hub.users(actor).await), "user_required");
+        assert_eq!(code(stage.hub.add_user(actor, "carol").await), "user_required");
+        assert_eq!(code(stage.hub.add_agent(actor, json!({"name": "other"})).await), "user_required");
         let page = PageRequest { after: None, limit: 100 };
-        assert_eq!(code(stage.hub.agents(actor, &AgentFilter::default(), &page).await), "person_needed");
+        assert_eq!(code(stage.hub.agents(actor, &AgentFilter::default(), &page).await), "user_required");
     }
     assert_eq!((stage.documents(LOCAL).await, stage.actions(LOCAL).await), before);
 }

@@ -52,7 +52,7 @@ async fn every_field_out_of_range() {
     assert_eq!(code(stage.hub.tokens(ADA, missing).await), "not_found");
     let carol = stage.hub.add_user(ADA, "carol").await.unwrap().id;
     let of_carol = stage.hub.issue_token(ADA, Subject::User(carol), "a", None).await;
-    assert_eq!(code(of_carol), "not_yours", "no user acts as another");
+    assert_eq!(code(of_carol), "forbidden", "no user acts as another");
 }
 
 /// Forges a token of valid form.

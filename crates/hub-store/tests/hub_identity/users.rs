@@ -84,10 +84,10 @@ async fn who_is_removed_is_gone_with_sessions_and_tokens() {
 #[tokio::test]
 async fn somebody_always_stays() {
     let stage = Stage::open().await;
-    assert_eq!(code(stage.hub.remove_user(ADA, LOCAL_USER).await), "user_needed");
-    assert_eq!(code(stage.hub.remove_user(BOB, UserId::fixed(7)).await), "user_needed");
+    assert_eq!(code(stage.hub.remove_user(ADA, LOCAL_USER).await), "last_user");
+    assert_eq!(code(stage.hub.remove_user(BOB, UserId::fixed(7)).await), "last_user");
     let carol = stage.hub.add_user(ADA, "carol").await.unwrap().id;
-    assert_eq!(code(stage.hub.remove_user(scope(LOCAL, carol), LOCAL_USER).await), "user_needed");
+    assert_eq!(code(stage.hub.remove_user(scope(LOCAL, carol), LOCAL_USER).await), "last_user");
     stage.hub.add_user(BOB, "dora").await.unwrap();
     assert_eq!(code(stage.hub.remove_user(BOB, UserId::fixed(7)).await), "done");
 }

@@ -192,7 +192,7 @@ impl Trace {
             (Some(status), _) => format!("{NOT_USABLE_AT}{url} ({status})"),
             (None, None) => format!("the user was redirected back from {url}"),
         };
-        // Not a failure yet: discovery may try other URLs. `not_signed_in` marks the step that ended the sign-in.
+        // Not a failure yet: discovery may try other URLs. `fail_sign_in_step` marks the step that failed the sign-in.
         self.add(DoctorStep {
             url: Some(url),
             ..DoctorStep::passed(name, text).with_duration(step.duration)

@@ -97,7 +97,7 @@ impl Hub {
         let text = serde_json::to_string(waiting).map_err(|error| {
             Error::new(
                 error::ErrorKind::Internal,
-                "not_written",
+                "record_unwritable",
                 format!("failed to serialize the pending sign-in: {error}"),
             )
         })?;
@@ -150,7 +150,7 @@ impl Hub {
         let damaged = |_| {
             Error::new(
                 error::ErrorKind::Internal,
-                "not_readable",
+                "record_unreadable",
                 "the pending sign-in is damaged: start it again",
             )
         };
@@ -181,7 +181,7 @@ impl Hub {
             let waiting = match self.load_pending_by_id(tenant, secret_id).await {
                 Ok(None) => continue,
                 Ok(Some((waiting, _))) => Some(waiting),
-                Err(error) if matches!(error.code(), "not_readable" | "secret_unreadable") => {
+                Err(error) if matches!(error.code(), "record_unreadable" | "secret_unreadable") => {
                     tracing::warn!(%error, "deleting an unreadable pending sign-in");
                     None
                 }

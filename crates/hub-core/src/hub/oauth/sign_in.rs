@@ -225,7 +225,7 @@ impl Hub {
         let finished_error = || {
             Error::new(
                 error::ErrorKind::Conflict,
-                "sign_in_over",
+                "sign_in_finished",
                 "this sign-in has finished: start a new one",
             )
         };

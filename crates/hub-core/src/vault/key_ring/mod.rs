@@ -323,7 +323,7 @@ fn key_file_error(error: &KeyFileError) -> Error {
 fn damaged_error(invalidation: &str) -> Error {
     Error::new(
         error::ErrorKind::Internal,
-        "not_readable",
+        "record_unreadable",
         format!("{invalidation} is damaged: restore a backup"),
     )
 }
