@@ -56,7 +56,7 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get("/events", events::stream_events).summary("Stream events (SSE), resumable with Last-Event-ID")
             .responds::<String>(200, "Event stream", EVENT_STREAM),
 
-        get("/session", sessions::get).summary("Get the authenticated caller").authenticated().returns::<CallerView>(),
+        get("/session", sessions::get).summary("Get the identity of the caller: the user or agent of the token or session").authenticated().returns::<CallerView>(),
         post("/session", sessions::log_in).summary("Log in with a password; the response sets the session cookie")
             .public().body::<LoginRequest>().max_body(MAX_LOGIN_BODY).creates::<CallerView>(),
         delete("/session", sessions::log_out).summary("Log out").no_content(),
@@ -70,19 +70,19 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get("/servers/{server}", servers::get).summary("Get a server").returns::<ServerView>(),
         patch("/servers/{server}", servers::update).summary("Update a server").body::<ServerChanges>().returns::<ServerView>(),
         delete("/servers/{server}", servers::remove).summary("Remove a server, its tools and its credentials").no_content(),
-        post("/servers/{server}/test", servers::test).summary("Test a server with a separate connection").returns::<ProbeReport>(),
+        post("/servers/{server}/test", servers::test).summary("Test a stored server over a new connection, which is closed afterwards").returns::<ProbeReport>(),
         post("/servers/{server}/connect", servers::connect).summary("Connect to a server and sync its tools").returns::<ServerView>(),
         post("/servers/{server}/disconnect", servers::disconnect).summary("Close all connections to a server").returns::<ServerView>(),
-        post("/servers/{server}/sync", servers::sync).summary("Sync the tools of a server").query(&servers::SYNC).returns::<SyncReport>(),
-        post("/servers/{server}/enable", servers::enable).summary("Enable a server").returns::<ServerView>(),
-        post("/servers/{server}/disable", servers::disable).summary("Disable a server").returns::<ServerView>(),
+        post("/servers/{server}/sync", servers::sync).summary("Sync the tools of a server: read its tool list again").query(&servers::SYNC).returns::<SyncReport>(),
+        post("/servers/{server}/enable", servers::enable).summary("Enable a server, so that its tools can be called").returns::<ServerView>(),
+        post("/servers/{server}/disable", servers::disable).summary("Disable a server, so that its tools cannot be called").returns::<ServerView>(),
         post("/servers/{server}/trust", servers::trust).summary("Trust all new tools of a server; changed tools stay quarantined")
             .returns::<TrustedTools>(),
-        get("/servers/{server}/credential", credentials::get).summary("Get the metadata of a credential, without the secret")
+        get("/servers/{server}/credential", credentials::get).summary("Get the metadata of the credential of a remote server, without the secret")
             .query(&AGENT_PARAMETER).returns::<CredentialView>(),
-        put("/servers/{server}/credential", credentials::set).summary("Store a credential")
+        put("/servers/{server}/credential", credentials::set).summary("Store the credential of a remote server")
             .query(&AGENT_PARAMETER).body::<NewCredential>().returns::<CredentialView>(),
-        delete("/servers/{server}/credential", credentials::delete).summary("Delete a credential").query(&AGENT_PARAMETER).no_content(),
+        delete("/servers/{server}/credential", credentials::delete).summary("Delete the credential of a remote server").query(&AGENT_PARAMETER).no_content(),
         put("/servers/{server}/secrets/{variable}", credentials::set_env_secret).summary("Store an environment secret of a stdio server")
             .body::<NewSecret>().returns::<ServerView>(),
         delete("/servers/{server}/secrets/{variable}", credentials::delete_env_secret).summary("Delete an environment secret of a stdio server")
@@ -91,28 +91,28 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .query(&AGENT_PARAMETER).creates::<SignInView>(),
         get("/servers/{server}/sign-in", sign_ins::grant_status).summary("Get the OAuth grant status of a server")
             .query(&AGENT_PARAMETER).returns::<GrantStatusView>(),
-        delete("/servers/{server}/sign-in", sign_ins::delete).summary("Delete the OAuth grant and revoke its tokens")
+        delete("/servers/{server}/sign-in", sign_ins::delete).summary("Sign out of a server: delete the OAuth grant and revoke its tokens")
             .query(&AGENT_PARAMETER).no_content(),
-        get("/servers/{server}/trace", sign_ins::trace).summary("List the HTTP trace of recent sign-ins and token refreshes")
+        get("/servers/{server}/trace", sign_ins::trace).summary("List the HTTP requests of recent OAuth sign-ins and token refreshes of a server")
             .query(&AGENT_PARAMETER).paged().returns::<Page<AuthTraceEntry>>(),
-        get("/sign-ins/{sign_in}", sign_ins::get).summary("Get a sign-in that the caller has started").returns::<SignInView>(),
+        get("/sign-ins/{sign_in}", sign_ins::get).summary("Get the status of an OAuth sign-in that the caller has started").returns::<SignInView>(),
         get("/servers/{server}/resources", resources_prompts::resources).summary("List the resources of a server")
             .authenticated().paged().returns::<Page<Value>>(),
         get("/servers/{server}/resource-templates", resources_prompts::templates).summary("List the resource templates of a server")
             .authenticated().paged().returns::<Page<Value>>(),
-        post("/servers/{server}/resources/read", resources_prompts::read).summary("Read a resource")
+        post("/servers/{server}/resources/read", resources_prompts::read).summary("Read a resource of a server")
             .authenticated().body::<ReadResourceRequest>().returns::<Value>(),
         get("/servers/{server}/prompts", resources_prompts::prompts).summary("List the prompts of a server")
             .authenticated().paged().returns::<Page<Value>>(),
-        post("/servers/{server}/prompts/{prompt}", resources_prompts::prompt).summary("Get a prompt with its arguments filled in")
+        post("/servers/{server}/prompts/{prompt}", resources_prompts::prompt).summary("Get a prompt of a server with its arguments filled in")
             .authenticated().optional_body::<PromptArguments>().returns::<Value>(),
 
         get("/tools", tools::list).summary("List the tools of all servers")
             .authenticated().query(&tools::FILTERS).paged().returns::<Page<ToolView>>(),
         get("/tools/{tool}", tools::get).summary("Get a tool, with its changes since it was trusted").authenticated().returns::<ToolView>(),
-        post("/tools/{tool}/trust", tools::trust).summary("Trust a tool in the reviewed definition")
+        post("/tools/{tool}/trust", tools::trust).summary("Trust a tool with the definition that the user has reviewed")
             .body::<TrustToolRequest>().returns::<ToolView>(),
-        post("/tools/{tool}/call", tools::call).summary("Call a tool")
+        post("/tools/{tool}/call", tools::call).summary("Call a tool by its qualified name")
             .authenticated().query(&calls::WAIT_PARAMETER).optional_body::<CallArguments>().max_body(MAX_CALL_BODY)
             .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
 
@@ -122,35 +122,35 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .summary("Export servers as a configuration snippet for claude-desktop, claude-code, cursor or vscode, without secrets")
             .query(&export::SERVERS).returns::<ClientConfig>(),
 
-        post("/calls", calls::create).summary("Call a tool").authenticated().query(&calls::WAIT_PARAMETER).body::<NewCall>().max_body(MAX_CALL_BODY)
+        post("/calls", calls::create).summary("Call a tool by its qualified name, or by server and upstream name").authenticated().query(&calls::WAIT_PARAMETER).body::<NewCall>().max_body(MAX_CALL_BODY)
             .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
         get("/calls", calls::list).summary("List calls, newest first, without arguments and results")
             .authenticated().query(&calls::FILTERS).paged().returns::<Page<CallView>>(),
-        get("/calls/{call}", calls::get).summary("Get a call").authenticated().returns::<CallView>(),
+        get("/calls/{call}", calls::get).summary("Get a call with its arguments, status and result").authenticated().returns::<CallView>(),
         post("/calls/{call}/cancel", calls::cancel).summary("Cancel a call that has not finished").authenticated().returns::<CallView>(),
 
         get("/approvals", approvals::list).summary("List approvals, newest first")
             .query(&approvals::FILTERS).paged().returns::<Page<ApprovalView>>(),
-        get("/approvals/{approval}", approvals::get).summary("Get an approval with the exact arguments").returns::<ApprovalView>(),
+        get("/approvals/{approval}", approvals::get).summary("Get an approval with the exact arguments of its call").returns::<ApprovalView>(),
         post("/approvals/{approval}/approve", approvals::approve).summary("Approve a pending call and execute it")
             .optional_body::<ApproveRequest>().max_body(MAX_CALL_BODY).returns::<ApprovalView>(),
-        post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call").optional_body::<DenyRequest>().returns::<ApprovalView>(),
+        post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call, which is then not executed").optional_body::<DenyRequest>().returns::<ApprovalView>(),
 
         get("/agents", agents::list).summary("List agents").query(&agents::FILTERS).paged().returns::<Page<AgentSummary>>(),
         post("/agents", agents::add).summary("Add an agent").body::<NewAgent>().creates::<AgentView>(),
         get("/agents/{agent}", agents::get).summary("Get an agent").returns::<AgentView>(),
         patch("/agents/{agent}", agents::update).summary("Update an agent").body::<AgentChanges>().returns::<AgentView>(),
         delete("/agents/{agent}", agents::remove).summary("Remove an agent, its tokens and its credentials").no_content(),
-        get("/agents/{agent}/tokens", tokens::list).summary("List the tokens of an agent").paged().returns::<Page<TokenView>>(),
-        post("/agents/{agent}/tokens", tokens::issue).summary("Issue an agent token; it is shown only once")
+        get("/agents/{agent}/tokens", tokens::list).summary("List the API tokens of an agent").paged().returns::<Page<TokenView>>(),
+        post("/agents/{agent}/tokens", tokens::issue).summary("Issue an API token for an agent; it is shown only once")
             .body::<NewToken>().creates::<IssuedToken>(),
-        delete("/agents/{agent}/tokens/{token}", tokens::revoke).summary("Revoke an agent token").no_content(),
+        delete("/agents/{agent}/tokens/{token}", tokens::revoke).summary("Revoke an API token of an agent").no_content(),
 
-        get("/tokens", tokens::list).summary("List the tokens of the user, or of all agents, too")
+        get("/tokens", tokens::list).summary("List the API tokens of the calling user and, with owner=all, of all agents")
             .query(&tokens::OWNERS).paged().returns::<Page<TokenView>>(),
-        post("/tokens", tokens::issue).summary("Issue a token for the user; it is shown only once")
+        post("/tokens", tokens::issue).summary("Issue an API token for the calling user; it is shown only once")
             .body::<NewToken>().creates::<IssuedToken>(),
-        delete("/tokens/{token}", tokens::revoke).summary("Revoke a token").no_content(),
+        delete("/tokens/{token}", tokens::revoke).summary("Revoke an API token of the calling user").no_content(),
 
         get("/users", users::list).summary("List users").paged().returns::<Page<UserView>>(),
         post("/users", users::add).summary("Add a user without a password").body::<NewUser>().creates::<UserView>(),
@@ -160,10 +160,10 @@ pub(crate) fn all_routes() -> Vec<Route> {
         delete("/users/{user}", users::remove).summary("Remove a user with their tokens and sessions").no_content(),
 
         get("/audit", audit::list).summary("List audit entries, oldest first").paged().returns::<Page<AuditView>>(),
-        get("/audit/verify", audit::verify).summary("Verify the integrity of the audit").returns::<AuditVerification>(),
+        get("/audit/verify", audit::verify).summary("Verify that no audit entry was changed or removed").returns::<AuditVerification>(),
         get("/audit/export", audit::export).summary("Export the audit as JSON lines")
             .query(&audit::POSITION_PARAMETER).responds::<AuditView>(200, "Audit entries, one per line", JSONL),
-        post("/keys/rotate", keys::rotate).summary("Rotate the root key, and on request the tenant keys")
+        post("/keys/rotate", keys::rotate).summary("Rotate the root encryption key and, with `data`, the tenant keys")
             .optional_body::<RotateKeys>().returns::<RotatedKeys>(),
     ]
 }

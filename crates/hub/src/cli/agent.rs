@@ -38,23 +38,23 @@ pub(crate) enum Command {
     ///
     /// Example: linchpin agent add Helper --server demo --server files:read,list --approval trusted-only
     Add {
-        /// Display name
+        /// Display name of the agent
         name: String,
         #[command(flatten)]
         said: AgentFields,
     },
     /// List agents
     List,
-    /// Show an agent
+    /// Show the settings of an agent
     Show(AgentArg),
     /// Update an agent; fields without an option stay unchanged
     Update {
         #[command(flatten)]
         which: AgentArg,
-        /// New display name
+        /// New display name of the agent
         #[arg(long)]
         name: Option<String>,
-        /// Enable the agent
+        /// Enable the agent, so that its tokens are accepted
         #[arg(long, conflicts_with = "disabled")]
         enabled: bool,
         #[command(flatten)]
@@ -72,13 +72,14 @@ pub(crate) struct AgentArg {
 
 #[derive(Args)]
 pub(crate) struct AgentFields {
-    /// System instructions; @FILE reads them from a file
+    /// System instructions of the agent; @FILE reads them from a file
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
     /// Model that the agent uses
     #[arg(long)]
     model: Option<String>,
-    /// Approval mode: auto, always-ask or trusted-only. Default: always-ask
+    /// Which calls require approval: auto (none), always-ask (all) or trusted-only (all except those of --trust).
+    /// Default: always-ask
     #[arg(long, value_name = "MODE")]
     approval: Option<String>,
     /// Server that the agent may use, by slug; with :TOOL,… only these tools, else all tools, resources and prompts;
@@ -88,13 +89,13 @@ pub(crate) struct AgentFields {
     /// Tools that need no approval in mode trusted-only; the server must be given with --server; repeatable
     #[arg(long = "trust", value_name = "SERVER:TOOL,…", requires = "servers")]
     trusted: Vec<String>,
-    /// Rate limit in calls per minute; 0 removes the limit
+    /// Rate limit of the agent in calls per minute; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
-    /// Concurrency limit: maximum number of running calls; 0 removes the limit
+    /// Concurrency limit of the agent: maximum number of running calls; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     calls_at_once: Option<u32>,
-    /// Disable the agent
+    /// Disable the agent, so that its tokens are rejected
     #[arg(long)]
     disabled: bool,
 }

@@ -43,7 +43,7 @@ pub(crate) enum Command {
         /// Id of the approval
         approval: String,
     },
-    /// Approve a call
+    /// Approve a pending call, which the hub then executes
     Approve {
         /// Id of the approval
         approval: String,
@@ -51,11 +51,11 @@ pub(crate) enum Command {
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
     },
-    /// Deny a call
+    /// Deny a pending call, which is then not executed
     Deny {
         /// Id of the approval
         approval: String,
-        /// Reason, shown to the caller
+        /// Reason for the denial, shown to the caller
         #[arg(long)]
         reason: Option<String>,
     },
@@ -69,7 +69,8 @@ pub(super) async fn run(context: &CommandContext, command: Option<Command>) -> R
             let path = format!("/approvals{}", query_string([("decision", decision)]));
             let mut open = api.list(&path, 1_000).await?;
             for item in open.iter_mut().filter(|item| !output.json && item["call"]["arguments"].is_null()) {
-                item["call"]["arguments"] = json!("too long for the list: run `linchpin approvals show`");
+                item["call"]["arguments"] =
+                    json!("the arguments are too long for the list: run `linchpin approvals show`");
             }
             output.print_list(&open, &LIST_COLUMNS, "no approvals")?;
         }

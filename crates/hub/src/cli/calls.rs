@@ -66,13 +66,13 @@ pub(crate) struct Filter {
     /// Filter by subject, for example agent:ID or user:ID
     #[arg(long)]
     subject: Option<String>,
-    /// Show calls from this time on, for example 2026-01-31T12:00:00Z
+    /// List only calls created at or after this time, for example 2026-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Show calls before this time
+    /// List only calls created before this time
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Maximum number of calls. Default: 50
+    /// Maximum number of calls to list. Default: 50
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 }

@@ -11,13 +11,14 @@ use crate::import::{self, ClientFormat};
 
 #[derive(Args)]
 pub(crate) struct Import {
-    /// Files of Claude Desktop, Claude Code, Cursor or VS Code. Default: the files of the current user and directory
+    /// Configuration files of Claude Desktop, Claude Code, Cursor or VS Code. Default: the files of the current
+    /// user and directory
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Client that the files belong to. Default: detected from file name and content
+    /// Client whose configuration files these are. Default: detected from file name and content
     #[arg(long)]
     format: Option<ClientFormat>,
-    /// Show the plan without changing anything
+    /// Show what would be imported, without changing anything
     #[arg(long)]
     dry_run: bool,
     /// Import without confirmation. Servers stay disabled until `linchpin server enable`, and an environment variable

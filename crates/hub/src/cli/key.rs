@@ -8,7 +8,7 @@ use crate::error::CliError;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Rotate the root key without downtime
+    /// Replace the root encryption key by a new one, without downtime
     ///
     /// The new root key in the key file wraps all tenant keys. Afterwards, copy the key file to your backup and to the
     /// other hubs of the cluster.

@@ -109,7 +109,7 @@ enum Command {
         #[command(subcommand)]
         command: audit::Command,
     },
-    /// Manage API tokens of users and agents
+    /// Manage your API tokens and those of agents
     Token {
         #[command(subcommand)]
         command: token::Command,
@@ -164,7 +164,7 @@ enum Command {
     ///
     /// Example: linchpin call add --args '{"a": 2, "b": 40}' -- linchpin demo
     Call {
-        /// Name of the tool
+        /// Name of the tool, as the server lists it
         tool: String,
 
         /// Arguments as a JSON object; @FILE reads them from a file, - from standard input
@@ -188,7 +188,7 @@ enum Command {
         #[arg(long, value_name = "ID")]
         client_id: Option<String>,
 
-        /// URL of the server
+        /// URL of the server to sign out of
         url: String,
     },
 }

@@ -17,7 +17,7 @@ pub(crate) enum Command {
         /// Slug or id of the server
         server: String,
     },
-    /// Render a prompt
+    /// Get a prompt with its arguments filled in
     Get {
         /// Slug or id of the server
         server: String,

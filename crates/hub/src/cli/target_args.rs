@@ -21,7 +21,7 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
 
-    /// Pin the protocol revision. Default: the newest that both sides support
+    /// Use only this protocol revision. Default: the newest that both sides support
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
 
@@ -40,7 +40,7 @@ pub(super) struct TargetArgs {
 /// Command-line options for OAuth at a server that is given by URL.
 #[derive(Args)]
 pub(crate) struct SignInArgs {
-    /// Sign in if the server requires it, even without a terminal to show the URL
+    /// Sign in with OAuth if the server requires it; needed only if no terminal can show the sign-in URL
     #[arg(long = "sign-in")]
     pub(crate) ask: bool,
 

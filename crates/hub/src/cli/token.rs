@@ -1,4 +1,4 @@
-//! `linchpin token`: manages API tokens of users and agents.
+//! `linchpin token`: manages the API tokens of the caller and of agents.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(crate) enum Command {
         /// Agent that owns the token (name or id). Default: you
         #[arg(long)]
         agent: Option<String>,
-        /// Lifetime in days. Default: 90
+        /// Lifetime of the token in days. Default: 90
         #[arg(long)]
         days: Option<u32>,
     },
@@ -36,7 +36,7 @@ pub(crate) enum Command {
         #[arg(long)]
         agent: Option<String>,
     },
-    /// Revoke a token
+    /// Revoke an API token of yourself or of an agent
     Revoke {
         /// Id of the token
         token: String,

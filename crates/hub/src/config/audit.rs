@@ -16,10 +16,10 @@ const RETENTION_DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 /// Setting `durability` of the `[audit]` table: whether records survive a crash of the hub, or also a power loss.
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// Survives a crash of the hub.
+    /// Records survive a crash of the hub.
     #[default]
     Process,
-    /// Also survives a power loss: commits wait for the disk.
+    /// Records also survive a power loss: commits wait for the disk.
     Power,
 }
 

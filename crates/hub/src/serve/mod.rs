@@ -44,7 +44,8 @@ const APPLY_RETRY: Duration = Duration::from_secs(3);
 /// Options of `linchpin serve`.
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServeOptions {
-    /// Listen address; port 0 selects a free port. Default: 127.0.0.1:7420, or a free port if that one is taken
+    /// Address that the hub listens on; port 0 selects a free port. Default: 127.0.0.1:7420, or a free port if
+    /// that one is taken
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 
@@ -52,7 +53,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
 
-    /// Log format
+    /// Format of the log on standard error
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log: Option<LogFormat>,
 
@@ -88,9 +89,9 @@ impl ServeOptions {
 /// Format of the hub's log lines on standard error.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// Human-readable lines.
+    /// Log lines for humans.
     Text,
-    /// JSON, one object per line.
+    /// Log as JSON, one object per line.
     Json,
 }
 

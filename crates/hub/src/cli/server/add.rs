@@ -18,14 +18,14 @@ use crate::serve::configured_servers::DEMO;
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Add {
-    /// Display name
+    /// Display name of the server
     name: String,
-    /// Slug (a–z, 0–9, -); cannot be changed. Default: derived from the name
+    /// Slug of the server (a–z, 0–9, -), which cannot be changed later. Default: derived from the name
     #[arg(long, value_parser = parse_slug)]
     slug: Option<Slug>,
     #[command(flatten)]
     fields: ServerFieldArgs,
-    /// Do not store arguments and results of calls
+    /// Do not store the arguments and results of calls of this server
     #[arg(long)]
     no_history: bool,
     /// Add the server disabled
@@ -36,10 +36,10 @@ pub(crate) struct Add {
     #[arg(long, help_heading = "Remote server", requires = "url")]
     per_agent: bool,
 
-    /// Environment variable of the server process; repeatable
+    /// Environment variable of the server process, with its value; repeatable
     #[arg(long = "env", help_heading = "Stdio server", value_name = "NAME=VALUE", value_parser = parse_pair, conflicts_with = "url")]
     env: Vec<(String, String)>,
-    /// Environment variable inherited from the hub; repeatable
+    /// Environment variable that the server process inherits from the hub; repeatable
     #[arg(long = "inherit", help_heading = "Stdio server", value_name = "NAME", conflicts_with = "url")]
     inherit: Vec<String>,
     /// Environment variable whose value is stored in the vault with `server secret set`; repeatable

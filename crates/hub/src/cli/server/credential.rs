@@ -13,11 +13,11 @@ use crate::secret_input;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Store a token, API key or password; prompts for it, or reads it from standard input
+    /// Store the credential of a server: a token, API key or password; prompts for it, or reads it from standard input
     Set(CredentialTarget),
-    /// Delete the credential
+    /// Delete the stored credential of a server
     Drop(CredentialTarget),
-    /// Show the kind and origin of the credential, not the secret
+    /// Show the kind and origin of the stored credential, not the secret
     Show(CredentialTarget),
 }
 

@@ -10,42 +10,42 @@ use crate::cli::{parse_header, parse_revision};
 
 #[derive(Args)]
 pub(crate) struct ServerFieldArgs {
-    /// Description
+    /// Description of the server
     #[arg(long)]
     description: Option<String>,
     /// Request timeout, 1s–300s, for example 45s or 1500ms; a plain number is in seconds. Default: 30s
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     timeout: Option<u64>,
-    /// Retries of connecting and listing, 0–5. Default: 3
+    /// Number of retries if the hub fails to connect or to list tools, 0–5. Default: 3
     #[arg(long, value_name = "COUNT")]
     retries: Option<u32>,
-    /// Rate limit in calls per minute. Default: none
+    /// Rate limit of the server in calls per minute. Default: none
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
-    /// Concurrency limit: maximum number of running calls. Default: none
+    /// Concurrency limit of the server: maximum number of running calls. Default: none
     #[arg(long, value_name = "COUNT")]
     calls_at_once: Option<u32>,
-    /// Pin the protocol revision. Default: the newest that both sides support
+    /// Use only this protocol revision. Default: the newest that both sides support
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
 
-    /// URL of the server
+    /// URL of the MCP endpoint of the server
     #[arg(long, help_heading = "Remote server")]
     pub(super) url: Option<String>,
     /// Transport: http, or sse for servers of the first revision. Default: http
     #[arg(long, help_heading = "Remote server")]
     transport: Option<String>,
-    /// Header for every request, not for secrets; repeatable
+    /// Header that the hub sends with every request to the server, not for secrets; repeatable
     #[arg(long = "header", help_heading = "Remote server", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
-    /// Authentication: none, bearer, api-key, basic or oauth. Store the secret with `server credential set`; for oauth
-    /// run `server sign-in`
+    /// Authentication of the hub at the server: none, bearer, api-key, basic or oauth. Store the secret with
+    /// `server credential set`; for oauth run `server sign-in`
     #[arg(long, help_heading = "Remote server", value_name = "KIND")]
     pub(super) auth: Option<String>,
-    /// Header of an api-key. Default: x-api-key
+    /// Header that carries the API key, with --auth api-key. Default: x-api-key
     #[arg(long, help_heading = "Remote server", value_name = "NAME", requires = "auth")]
     auth_header: Option<String>,
-    /// User name for basic
+    /// User name, with --auth basic
     #[arg(long, help_heading = "Remote server", value_name = "NAME", requires = "auth")]
     username: Option<String>,
     /// OAuth client id, if the hub is preregistered at the authorization server

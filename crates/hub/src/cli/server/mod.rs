@@ -88,23 +88,23 @@ pub(crate) enum Command {
         #[arg(short, value_name = "TEXT")]
         q: Option<String>,
     },
-    /// Show a server
+    /// Show the configuration and status of a server
     Show(ServerArg),
-    /// Test a server with a separate connection and show its name, revision and tools
+    /// Test a server over a new connection, and show its name, revision and tools
     Test(ServerArg),
-    /// Sync the tools of a server now
+    /// Sync the tools of a server: read its tool list again
     Sync {
         #[command(flatten)]
         which: ServerArg,
-        /// Use the credentials of this agent (name or id)
+        /// Sync with the credentials of this agent (name or id)
         #[arg(long)]
         agent: Option<String>,
     },
     /// Trust all new tools of a server; trust changed tools with `tool trust`
     Trust(ServerArg),
-    /// Enable a server
+    /// Enable a server, so that its tools can be called
     Enable(ServerArg),
-    /// Disable a server
+    /// Disable a server, so that its tools cannot be called
     Disable(ServerArg),
     /// Remove a server with its tools and credentials
     Remove(ServerArg),
@@ -126,13 +126,13 @@ pub(crate) enum Command {
     SignIn {
         #[command(flatten)]
         whose: credential::CredentialTarget,
-        /// Print the sign-in URL and do not wait
+        /// Print the sign-in URL and do not wait until the sign-in is completed
         #[arg(long)]
         no_wait: bool,
     },
-    /// Sign out of a server: delete the grant and revoke its tokens
+    /// Sign out of a server: delete the OAuth grant and revoke its tokens
     SignOut(credential::CredentialTarget),
-    /// Show the HTTP trace of recent sign-ins and token refreshes
+    /// Show the HTTP requests of recent OAuth sign-ins and token refreshes
     Trace(credential::CredentialTarget),
 }
 

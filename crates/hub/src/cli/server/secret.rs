@@ -15,14 +15,14 @@ pub(crate) enum Command {
     Set {
         #[command(flatten)]
         which: ServerArg,
-        /// Name of the variable, listed under `secrets` in the configuration file
+        /// Name of the environment variable, listed under `secrets` in the configuration file
         variable: String,
     },
-    /// Delete the value; the server process is stopped and cannot start without it
+    /// Delete the value of an environment secret; the server process is stopped and cannot start without it
     Drop {
         #[command(flatten)]
         which: ServerArg,
-        /// Name of the variable
+        /// Name of the environment variable
         variable: String,
     },
 }

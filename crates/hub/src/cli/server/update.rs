@@ -14,7 +14,7 @@ use crate::error::{CliError, CliErrorKind};
 pub(crate) struct Update {
     #[command(flatten)]
     which: ServerArg,
-    /// Display name
+    /// New display name of the server
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct Update {
     /// Remove the pinned revision; use the newest that both sides support
     #[arg(long, conflicts_with = "revision")]
     no_revision: bool,
-    /// Remove all headers
+    /// Remove all headers that --header has set
     #[arg(long, help_heading = "Remote server", conflicts_with = "headers")]
     no_headers: bool,
 }
