@@ -67,7 +67,7 @@ impl PolicyReason {
     /// Returns the reason of a policy decision as text for users and models.
     pub fn text(self) -> &'static str {
         match self {
-            PolicyReason::OwnCall => "called by a user",
+            PolicyReason::OwnCall => "the caller is a user, who needs no approval",
             PolicyReason::AgentAuto => "the agent needs no approval",
             PolicyReason::AgentTrusts => "the agent trusts this tool",
             PolicyReason::AgentAlwaysAsks => "the agent requires approval of every call",

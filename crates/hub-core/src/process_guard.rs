@@ -46,7 +46,10 @@ impl ProcessGuard {
     /// path, with the argument [`COMMAND`]. A hub passes `/proc/self/exe`. Blocks for at most two seconds.
     pub fn start(program: &Path, file: &Path) -> io::Result<Self> {
         let failed = |error: io::Error| {
-            io::Error::new(error.kind(), format!("`{}` cannot be used: {error}", file.display()))
+            io::Error::new(
+                error.kind(),
+                format!("the lock file `{}` cannot be used: {error}", file.display()),
+            )
         };
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).mode(0o600).open(file).map_err(failed)?;

@@ -75,8 +75,8 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
         "summary": route.summary,
         "description": match route.access {
             Access::Public => "Public.",
-            Access::Authenticated => "Requires a user or agent token.",
-            Access::UserOnly => "Requires a user.",
+            Access::Authenticated => "Requires a user token, an agent token or a session.",
+            Access::UserOnly => "Requires a user token or session; agent tokens are rejected.",
         },
     });
     if route.access == Access::Public {

@@ -34,12 +34,12 @@ pub(crate) enum ParameterType {
 pub(crate) const PAGING: [Parameter; 2] = [
     Parameter {
         name: "after",
-        description: "Position: `next` of the previous page",
+        description: "Position to continue from: `next` of the previous page. Default: the first page",
         kind: ParameterType::Text,
     },
     Parameter {
         name: "limit",
-        description: "Maximum number of items. Default: 50",
+        description: "Maximum number of items in the response. Default: 50",
         kind: ParameterType::PageSize,
     },
 ];

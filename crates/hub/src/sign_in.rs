@@ -66,5 +66,8 @@ pub(crate) async fn sign_out(url: &str, client_id: Option<String>) -> Result<(),
     if done.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))? {
         return Ok(());
     }
-    Err(CliError::new(CliErrorKind::Other, "no sign-in to this server is stored"))
+    Err(CliError::new(
+        CliErrorKind::Other,
+        "no sign-in to this server is stored: check the URL and --client-id",
+    ))
 }

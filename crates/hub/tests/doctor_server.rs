@@ -83,7 +83,7 @@ async fn from_nobody_to_a_revoked_grant() {
     authority.revoke();
     home.run(&["tool", "call", "mcp_guarded__greet"])
         .expect_output(1, &["sign in again with `linchpin server sign-in guarded`"]);
-    run_doctor(&home, 1, &["the grant is no longer accepted", "sign in again with"]);
+    run_doctor(&home, 1, &["the OAuth grant is no longer accepted", "sign in again with"]);
     home.run(&["doctor", "--server", "nothing"]).expect_output(1, &["nothing"]);
     home.run(&["doctor"]).expect_output(2, &["give the URL of a server"]);
     drop(hub);

@@ -127,7 +127,7 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     assert_eq!(file, json!({ "mcpServers": { "files": files, "my-tracker": tracker } }));
     for note in [
         "`files`: set `API_KEY` in the environment of Cursor",
-        "`files`: it needs the environment variable `INHERITED_TOKEN`: set it for Cursor",
+        "`files`: the server needs the environment variable `INHERITED_TOKEN`: set it for Cursor",
         "`my-tracker`: set `MY_TRACKER_TOKEN` in the environment of Cursor",
     ] {
         assert!(notes.contains(note), "{notes}");
@@ -148,9 +148,9 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     let signed = json!({ "type": "http", "url": "https://signed.example/mcp" });
     assert_eq!(file, json!({ "servers": { "signed": signed, "told": told } }));
     for note in [
-        "`shown`: skipped: its arguments contain a secret",
+        "`shown`: skipped: the arguments of its command contain a secret, which the file must not contain",
         "`odd`: skipped: an argument contains `${`",
-        "`signed`: VS Code signs in to it on its own",
+        "`signed`: VS Code signs in to the server on its own",
     ] {
         assert!(notes.contains(note), "{notes}");
     }

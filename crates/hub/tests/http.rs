@@ -139,7 +139,9 @@ async fn run_doctor(url: &str, trusting: &str) -> support::Run {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_tells_servers_of_the_session_era_apart() {
     let mut serving = JoinSet::new();
-    for (is_stateless, session) in [(false, "assigned by the server"), (true, "not assigned by the server")] {
+    for (is_stateless, session) in
+        [(false, "the server assigned a session id"), (true, "the server assigned no session id")]
+    {
         let server = Server::new("old", "1").protocol_version(LAST.as_str());
         let http = server.tool("greet", "", || async { "hello" }).http();
         let http = if is_stateless { http.stateless() } else { http };

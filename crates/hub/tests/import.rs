@@ -130,8 +130,8 @@ fn four_clients_are_imported_and_again_nothing_changes() {
         assert_eq!(row(slug)["missing_secrets"], json!([missing]), "{slug}");
     }
     let withheld = row("tracker")["notes"].to_string();
-    assert!(withheld.contains("not read from your environment: LINCHPIN_TEST_TOKEN"), "{withheld}");
-    assert_eq!(row("asks")["notes"], json!(["`envFile` is not imported"]));
+    assert!(withheld.contains("not read from your environment variables: LINCHPIN_TEST_TOKEN"), "{withheld}");
+    assert_eq!(row("asks")["notes"], json!(["the field `envFile` is not supported and not imported"]));
     files.has_no_canary();
 
     let show = |slug: &str| files.home.json(&["server", "show", slug]);

@@ -52,7 +52,7 @@ fn constraints_that_decoding_cannot_prove_are_refused() {
     assert_eq!(said(typed), words("/properties/count/minimum"));
     let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let raw = Tool::raw("t", schema.clone()).handler(|_: Map<String, Value>| async { "never" });
-    assert_eq!(said(Server::new("test", "1").add(raw)), words("its input schema"));
+    assert_eq!(said(Server::new("test", "1").add(raw)), words("hand-written input schema"));
     let output = Tool::new("t").output_schema(schema).handler(|| async { "never" });
-    assert_eq!(said(Server::new("test", "1").add(output)), words("its output schema"));
+    assert_eq!(said(Server::new("test", "1").add(output)), words("hand-written output schema"));
 }

@@ -241,7 +241,7 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
         (tool(""), named("")),
         (tool("é"), named("é")),
         (tool(&long), named(&long)),
-        (prompt(Prompt::new("")), "the prompt `` cannot be registered: the name is empty".into()),
+        (prompt(Prompt::new("")), "the prompt `` cannot be registered: its name is empty".into()),
         (
             prompt(Prompt::new("p").argument("a", "", true).argument("a", "", false)),
             "the prompt `p` cannot be registered: the argument `a` is declared twice".into(),
@@ -252,7 +252,7 @@ fn definitions_that_make_no_sense_are_refused_in_words() {
         ),
         (
             prompt(Prompt::new("p").argument("", "", true)),
-            "the prompt `p` cannot be registered: the name of an argument is empty".into(),
+            "the prompt `p` cannot be registered: one of its arguments has an empty name".into(),
         ),
         (
             prompt(Prompt::new("p").complete("b", |_: String| async { vec!["x"] })),

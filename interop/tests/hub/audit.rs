@@ -79,7 +79,7 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
         let shown = home.run(&["audit", "verify"]);
         assert_eq!(shown.code, Some(1));
         assert!(
-            shown.stdout.contains("first bad entry") && shown.stdout.contains(text(&found["problem"])),
+            shown.stdout.contains("first damaged entry") && shown.stdout.contains(text(&found["problem"])),
             "{}",
             shown.stdout
         );

@@ -81,7 +81,7 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     assert_eq!((&again["signed_in"], &yes["signed_in"]), (&json!("again"), &json!("yes")), "{again} {yes}");
     let shown = home.run(&["doctor", "--server", "notes", "--agent", "Ada"]);
     assert!(
-        shown.code == Some(1) && shown.stdout.contains("the grant is no longer accepted"),
+        shown.code == Some(1) && shown.stdout.contains("the OAuth grant is no longer accepted"),
         "{}",
         shown.stdout
     );

@@ -123,10 +123,10 @@ impl ChainHead {
     /// Verifies that an entry follows this head, and advances the head to it.
     pub fn verify_next(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
         if row.number != self.number + 1 {
-            return Err(ChainError::new(self.number + 1, "it is missing or out of order"));
+            return Err(ChainError::new(self.number + 1, "the entry is missing or out of order"));
         }
         if self.next_hash(row) != row.hash {
-            return Err(ChainError::new(row.number, "it or an entry before it was changed"));
+            return Err(ChainError::new(row.number, "the entry or an entry before it was changed"));
         }
         *self = ChainHead { number: row.number, hash: row.hash };
         Ok(())

@@ -92,7 +92,7 @@ impl Segment {
         mut on_entry: impl FnMut(StoredAuditEntry) -> Result<(), E>,
     ) -> Result<bool, E> {
         let broken = ChainError::new;
-        let unreadable = |_| broken(self.first, "its segment file cannot be read");
+        let unreadable = |_| broken(self.first, "the segment file of the entry cannot be read");
         let file = match File::open(folder.join(self.file_name())) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(unreadable)?,
@@ -103,15 +103,17 @@ impl Segment {
             line.clear();
             lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(unreadable)?;
             if !line.ends_with(b"\n") {
-                return Err(broken(head.number + 1, "its segment file is cut off").into());
+                return Err(broken(head.number + 1, "the segment file of the entry is cut off").into());
             }
             if head.number == self.last {
                 break;
             }
             let Ok(read) = serde_json::from_slice::<SegmentEntry>(&line) else {
-                return Err(
-                    broken(head.number + 1, "its line in the segment file is not an audit entry").into()
-                );
+                return Err(broken(
+                    head.number + 1,
+                    "the line of the entry in the segment file is not an audit entry",
+                )
+                .into());
             };
             let row = StoredAuditEntry::from(read);
             head.verify_next(&row)?;
@@ -120,12 +122,16 @@ impl Segment {
         }
         let is_same = serde_json::from_slice::<Segment>(&line).is_ok_and(|last| last == *self);
         if !is_same || digest.finish() != self.digest || head != self.end_head() {
-            return Err(broken(self.first, "its segment file is not the sealed one").into());
+            return Err(broken(
+                self.first,
+                "the segment file of the entry differs from the file that was sealed",
+            )
+            .into());
         }
         let is_end = lines.fill_buf().map_err(unreadable)?.is_empty();
-        is_end
-            .then_some(true)
-            .ok_or_else(|| broken(self.last, "its segment file continues after its end").into())
+        is_end.then_some(true).ok_or_else(|| {
+            broken(self.last, "the segment file of the entry has data after its last line").into()
+        })
     }
 }
 
@@ -171,7 +177,7 @@ impl SegmentBuilder {
     pub(crate) fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(&row)?;
         let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
-        let invalid_fields = |_| ChainError::new(number, "its fields are not valid JSON");
+        let invalid_fields = |_| ChainError::new(number, "the fields of the entry are not valid JSON");
         let fields = RawValue::from_string(fields).map_err(invalid_fields)?;
         let line = SegmentEntry { number, at, actor, action, fields, hash };
         let mut line = serde_json::to_vec(&line).map_err(invalid_fields)?;

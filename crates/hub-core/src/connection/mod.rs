@@ -313,7 +313,10 @@ impl ConnectionPool {
         }
         // A connection that closes right after it was opened counts as a failed attempt.
         if line.opened.take().is_some_and(|opened_at| is_within(opened_at, now, MIN_STABLE_LIFETIME)) {
-            let text = format!("`{}` closed the connection right after it was opened", server.slug.as_str());
+            let text = format!(
+                "the server `{}` closed the connection right after it was opened: check its log",
+                server.slug.as_str()
+            );
             let error = Error::new(ErrorKind::Unavailable, "server_unavailable", text);
             line.failed(error, now);
         } else if line.client.take().is_some() {

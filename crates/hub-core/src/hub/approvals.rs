@@ -142,7 +142,7 @@ impl Hub {
         let (mut changes, mut digest, at) = (Vec::new(), None, self.platform.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
-                return Err(Error::invalid("arguments", "must be an object"));
+                return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
             }
             self.check_arguments(&plan.tool, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
@@ -172,9 +172,10 @@ impl Hub {
     pub async fn deny(&self, actor: Actor, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
         actor.require_user()?;
         let reason = reason.map(first_line).filter(|reason| !reason.is_empty());
-        let text = reason
-            .as_ref()
-            .map_or_else(|| "denied by a user".to_owned(), |reason| format!("denied by a user: {reason}"));
+        let text = reason.as_ref().map_or_else(
+            || "the call was denied by a user".to_owned(),
+            |reason| format!("the call was denied by a user: {reason}"),
+        );
         let approval = self.find_approval(actor.tenant(), id).await?;
         let mut entry = self.entry(actor, "approval.denied").with("approval", id.to_string());
         entry = entry.with("call", approval.call.to_string());
@@ -204,7 +205,7 @@ impl Hub {
                 let entry =
                     AuditEntry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
                 let entry = entry.with("call", approval.call.to_string());
-                let text = "the approval has expired";
+                let text = "the approval has expired: call the tool again";
                 match self.close_approval(tenant, approval, ApprovalStatus::Expired, "hub", text, entry).await
                 {
                     Err(error) if error.kind() != error::ErrorKind::Conflict => return Err(error),
@@ -263,7 +264,7 @@ impl Hub {
             Error::new(
                 error::ErrorKind::Conflict,
                 "call_finished",
-                "the call has finished and its arguments are not stored",
+                "the call has finished and its arguments are not stored, so it cannot be approved: call the tool again",
             )
         };
         let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;

@@ -165,8 +165,10 @@ impl SignedState {
             && named.max(checked) > 0
             && broken.as_ref().is_none_or(|broken| broken.kind == Damage::EndMissing)
         {
-            let problem =
-                format!("all entries were removed: the signed history has {} entries", named.max(checked));
+            let problem = format!(
+                "all entries of the audit were removed: its signed history has {} entries",
+                named.max(checked)
+            );
             return found(Damage::AllRemoved, 1, problem);
         }
         match broken {
@@ -180,14 +182,14 @@ impl SignedState {
             Some(broken) => Some(broken),
             None if !self.is_same_store => {
                 let problem = format!(
-                    "the signed head names entry {named} of another database: this one was put in its place, or everything was removed and the \
+                    "the signed head names entry {named} of another database: the database was replaced, or all entries were removed and the \
                      hub has started again"
                 );
                 found(Damage::OtherStore, 1, problem)
             }
             None if entries > 0 && self.checkpoint.is_none() && files.heads.is_some() => {
-                let problem =
-                    "there are entries, and no signed checkpoint: the checkpoints were removed".to_owned();
+                let problem = "the audit has entries, but no signed checkpoint: the checkpoints were removed"
+                    .to_owned();
                 found(Damage::NoCheckpoint, 1, problem)
             }
             None => None,
@@ -198,8 +200,10 @@ impl SignedState {
         let mut notes = Vec::new();
         match self.unsigned {
             0 => {}
-            1 => notes.push("1 checkpoint is not signed with this key and was ignored".to_owned()),
-            count => notes.push(format!("{count} checkpoints are not signed with this key and were ignored")),
+            1 => notes.push("1 checkpoint is not signed with the key of this hub and was ignored".to_owned()),
+            count => notes.push(format!(
+                "{count} checkpoints are not signed with the key of this hub and were ignored"
+            )),
         }
         let Some(file) = &files.heads else { return notes };
         if self.head.is_none() {
@@ -281,9 +285,9 @@ impl VerificationRun<'_> {
         };
         let segment = segment
             .filter(is_own_segment)
-            .ok_or_else(|| broken("its segment is not signed with this key"))?;
+            .ok_or_else(|| broken("the segment of the entry is not signed with the key of this hub"))?;
         if segment.start_head() != head {
-            return Err(broken("its segment is missing or out of order"));
+            return Err(broken("the segment of the entry is missing or out of order"));
         }
         if let Some(folder) = folder.map(Path::to_owned) {
             let (mut check, segment) = (self.check.clone(), segment.clone());
@@ -292,7 +296,7 @@ impl VerificationRun<'_> {
                     .read(&folder, |row| check.verify_entry(&row))
                     .map(|is_available| (is_available, check))
             });
-            let read = read.await.map_err(|_| broken("its segment file cannot be read"))?;
+            let read = read.await.map_err(|_| broken("the segment file of the entry cannot be read"))?;
             if let (true, check) = read? {
                 self.check = check;
                 return Ok(());

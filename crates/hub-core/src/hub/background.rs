@@ -73,7 +73,7 @@ impl Hub {
         if let Ok(tenants) = self.store.tenants().await {
             for tenant in tenants {
                 if let Err(error) = self.checkpoint(tenant).await {
-                    tracing::warn!(%error, "failed to sign the end of the audit");
+                    tracing::warn!(%error, "failed to sign the end of the audit at shutdown");
                 }
                 self.move_head(tenant).await;
             }

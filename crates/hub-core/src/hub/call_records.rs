@@ -301,7 +301,7 @@ impl Hub {
             CallStatus::Error => Some("the call failed"),
             CallStatus::Denied => Some("the call was denied"),
             CallStatus::Cancelled => Some("the call was cancelled"),
-            CallStatus::Unknown => Some("the outcome is unknown"),
+            CallStatus::Unknown => Some("the outcome of the call is unknown"),
         };
         let text = text.or_else(|| default_text.map(str::to_owned))?;
         match self.seal(tenant, call, "error", &text.into()).await {
@@ -333,8 +333,13 @@ impl Hub {
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
         let plaintext = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
-        let broken =
-            |_| Error::new(error::ErrorKind::Internal, "record_unreadable", "the call record is damaged");
+        let broken = |_| {
+            Error::new(
+                error::ErrorKind::Internal,
+                "record_unreadable",
+                "the stored arguments or result of the call are damaged: restore a backup",
+            )
+        };
         serde_json::from_slice(&plaintext).map(Some).map_err(broken)
     }
 }

@@ -23,7 +23,7 @@ impl Hub {
         let entry = self.entry(actor, "call.cancelled").with("call", id.to_string());
         match call.status {
             CallStatus::Pending => {
-                let text = "cancelled before it was approved";
+                let text = "the call was cancelled before it was approved";
                 let outcome = self
                     .failed_outcome(actor.tenant(), id, call.server_id, CallStatus::Cancelled, text)
                     .await;

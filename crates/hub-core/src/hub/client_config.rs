@@ -150,7 +150,9 @@ impl EntryWriter<'_> {
 
     fn program(&mut self, program: &ProgramSpec) -> Result<Value, String> {
         if find_secret_argument(&program.args).is_some() {
-            return Err("its arguments contain a secret".to_owned());
+            return Err(
+                "the arguments of its command contain a secret, which the file must not contain".to_owned()
+            );
         }
         let args = program.args.iter().map(|text| self.literal("an argument", text));
         let (args, mut env) = (args.collect::<Result<Vec<_>, _>>()?, Map::new());
@@ -168,7 +170,9 @@ impl EntryWriter<'_> {
         let client = self.client.name();
         let others = program.inherited.iter().filter(|name| !BASE_ENV_VARS.contains(&&***name));
         self.notes.extend(
-            others.map(|name| format!("it needs the environment variable `{name}`: set it for {client}")),
+            others.map(|name| {
+                format!("the server needs the environment variable `{name}`: set it for {client}")
+            }),
         );
         let mut entry = json!({ "command": self.literal("its command", &program.command)? });
         if matches!(self.client, ClientApp::ClaudeCode | ClientApp::VsCode) {
@@ -205,13 +209,19 @@ impl EntryWriter<'_> {
         match (&server.settings.authentication, server.settings.credentials) {
             (Authentication::None, _) => {}
             (Authentication::OAuth { .. }, _) => {
-                self.notes.push(format!("{} signs in to it on its own", self.client.name()));
+                self.notes.push(format!("{} signs in to the server on its own", self.client.name()));
             }
             (_, CredentialMode::PerAgent) => {
-                self.notes.push("each agent has its own credential: the file contains none".to_owned());
+                self.notes.push(
+                    "each agent has its own credential, so the file contains none: add one by hand"
+                        .to_owned(),
+                );
             }
             (Authentication::Basic { .. }, _) => {
-                self.notes.push("its user name and password are not in the file".to_owned());
+                self.notes.push(
+                    "the file does not contain the user name and password of the server: add them by hand"
+                        .to_owned(),
+                );
             }
             (Authentication::Bearer, _) => {
                 sent.insert("Authorization".into(), format!("Bearer {}", self.placeholder(&variable)).into());

@@ -115,8 +115,9 @@ impl Hub {
         let (server_info, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
         let instructions = client.instructions().map(|text| redactor.redact_text(text.to_owned()));
         client.close().await;
-        let tools =
-            tools.map_err(|error| request_error(server, &redactor, "its tools cannot be listed", &error))?;
+        let tools = tools.map_err(|error| {
+            request_error(server, &redactor, "the tools of the server cannot be listed", &error)
+        })?;
         let duration = self.platform.now().duration_since(started).as_millis();
         let listed = ToolListing::from_listing(tools, &redactor);
         Ok(ProbeReport {
@@ -177,7 +178,7 @@ impl Hub {
     ) -> Result<PooledConnection> {
         ensure_declared(server)?;
         if !server.settings.enabled {
-            let text = format!("`{}` is disabled: enable it first", server.slug.as_str());
+            let text = format!("the server `{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::ErrorKind::Conflict, "server_disabled", text));
         }
         let credential = self.load_credential(actor, server).await?;

@@ -55,8 +55,13 @@ impl Hub {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), server).await?;
         let id = secret_id(server.id, agent);
-        let missing =
-            || Error::new(error::ErrorKind::NotFound, "not_found", "no credential is stored: set it first");
+        let missing = || {
+            Error::new(
+                error::ErrorKind::NotFound,
+                "not_found",
+                "no credential is stored for this server: set it with `linchpin server credential set`",
+            )
+        };
         let (record, version): (SealedSecret, _) =
             self.load(actor.tenant(), DocumentKind::Secret, id).await?.ok_or_else(missing)?;
         Ok(self.view_credential(record, agent, version))
@@ -276,7 +281,12 @@ pub(super) fn matches_binding(stored: &SealedSecret, label: &SecretBinding) -> b
 
 /// Returns the origin of a server; with OAuth also the configured client and issuer.
 fn binding_origin(server: &Server) -> Result<String> {
-    let no_url_error = || Error::invalid("url", "must be set: only remote servers have a credential");
+    let no_url_error = || {
+        Error::invalid(
+            "url",
+            "must be set: this is a stdio server, and only remote servers have a credential",
+        )
+    };
     let origin = origin(&server.transport).ok_or_else(no_url_error)?;
     Ok(append_client(origin, &server.settings.authentication))
 }
@@ -302,11 +312,11 @@ fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretB
         Authentication::OAuth { .. } if agent.is_some() => {
             return Err(Error::invalid(
                 "agent",
-                "must be absent: agents sign in to this server and have no secret",
+                "must be absent: with OAuth, only the client has a secret, and agents sign in instead",
             ));
         }
         Authentication::OAuth { client_id: None, .. } => {
-            let text = "must have a `client_id`: only a registered client has a secret";
+            let text = "must have a `client_id`: with OAuth, only a registered client has a secret";
             return Err(Error::invalid("authentication", text));
         }
         Authentication::OAuth { .. } => KIND_CLIENT_SECRET,

@@ -145,7 +145,7 @@ impl Hub {
         let outcome_data = tokio::select! {
             biased;
             outcome_data = self.send_call(actor, &plan) => outcome_data,
-            () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "cancelled while it was running"),
+            () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "the call was cancelled while it was running"),
         };
         let (completed, span) = (self.platform.now(), tracing::Span::current());
         if outcome_data.status != CallStatus::Success {
@@ -221,7 +221,7 @@ impl Hub {
                 let time = plan.server.settings.timeout;
                 ExecutionOutcome::without_result(
                     CallStatus::Unknown,
-                    format!("no response within {time:?}: the outcome is unknown"),
+                    format!("no response within {time:?}: the outcome of the call is unknown"),
                 )
             }
             Ok(Some(Ok(result))) => {

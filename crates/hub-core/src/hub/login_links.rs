@@ -81,7 +81,7 @@ impl Hub {
     pub async fn create_operator_login_link(&self) -> Result<LoginLink> {
         let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
         let base = base.ok_or_else(|| {
-            let text = "this hub has no URL for browsers";
+            let text = "this hub was started without a URL for browsers, so it cannot create a login link";
             Error::new(error::ErrorKind::Unavailable, "no_address", text)
         })?;
         let expires = self.platform.now() + LINK_TTL;

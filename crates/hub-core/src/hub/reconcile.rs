@@ -52,7 +52,7 @@ impl Hub {
             {
                 tracing::warn!(
                     server = record.slug.as_str(),
-                    "a server of another hub is not in this hub's configuration file"
+                    "server from the configuration file of another hub is missing in the file of this hub"
                 );
             }
         }
@@ -203,7 +203,7 @@ impl Hub {
     /// Marks the program of a server as unknown. Logs this once, until it is known again.
     pub(super) fn warn_missing_program(&self, tenant: TenantId, server: ServerId, error: &Error) {
         if lock(&self.programs).insert((tenant, server), None).is_none() {
-            tracing::warn!(server.id = %server, %error, "skipping a server without a program");
+            tracing::warn!(server.id = %server, %error, "skipping a stdio server: its command is not in the configuration file of this hub");
         }
     }
 

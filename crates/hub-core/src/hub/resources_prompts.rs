@@ -91,7 +91,9 @@ impl Hub {
                 FeatureList::Prompts => list_all(client.prompts()).await,
             }
         };
-        let (listed, redactor) = self.send_read(actor, &server, "its list cannot be read", send).await?;
+        let (listed, redactor) = self
+            .send_read(actor, &server, "the resources or prompts of the server cannot be listed", send)
+            .await?;
         Ok(listed.into_iter().map(|item| redactor.redact(item)).collect())
     }
 

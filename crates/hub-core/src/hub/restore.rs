@@ -19,7 +19,7 @@ impl Hub {
         // The restored history is deliberately older than the signed head.
         for tenant in self.store.tenants().await? {
             if let Err(error) = self.replace_head(tenant).await {
-                tracing::warn!(tenant.id = %tenant, %error, "failed to move the signed head of the audit");
+                tracing::warn!(tenant.id = %tenant, %error, "failed to sign the head of the restored audit");
             }
         }
         self.shutdown().await;

@@ -152,7 +152,7 @@ impl Hub {
                     has_answered = true;
                 }
                 Err(error) => {
-                    tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "failed to list tools as an agent");
+                    tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "failed to list the tools of a server with the credential of an agent");
                     (listed.is_complete, last) = (false, Some(error));
                 }
             }
@@ -222,7 +222,7 @@ impl Hub {
                     return Err(request_error(
                         server,
                         &client.redactor,
-                        "its tools cannot be listed",
+                        "the tools of the server cannot be listed",
                         &error,
                     ));
                 }

@@ -313,7 +313,7 @@ impl Hub {
             _ => false,
         };
         let (code, text) = if !server.settings.enabled {
-            ("server_disabled", format!("`{slug}` is disabled: enable it first"))
+            ("server_disabled", format!("the server `{slug}` is disabled: enable it first"))
         } else if needs_sign_in {
             let owner = if is_shared { "" } else { " --agent NAME" };
             let text = format!(

@@ -63,7 +63,7 @@ impl ServerSettings {
     pub(super) fn read(form: &mut ObjectReader) -> Result<Self> {
         let name = form
             .string("name", MAX_SERVER_NAME_LEN)?
-            .ok_or_else(|| Error::invalid("name", "a name is required"))?;
+            .ok_or_else(|| Error::invalid("name", "must be set: the display name of the server"))?;
         if name.trim().is_empty() {
             return Err(Error::invalid("name", format!("must have 1 to {MAX_SERVER_NAME_LEN} characters")));
         }
@@ -228,8 +228,10 @@ fn check_header_name(name: &str) -> Result<(), String> {
             Err("credentials must not be set as headers: use `authentication`".to_owned())
         }
         "host" | "connection" | "content-length" | "content-type" | "transfer-encoding" | "accept" | "te"
-        | "upgrade" => Err("the hub sets this header itself".to_owned()),
-        _ if lower.starts_with("mcp-") => Err("the protocol sets this header itself".to_owned()),
+        | "upgrade" => Err("the hub sets this header itself: remove it".to_owned()),
+        _ if lower.starts_with("mcp-") => {
+            Err("headers that begin with `mcp-` are set by the protocol: remove it".to_owned())
+        }
         _ => Ok(()),
     }
 }

@@ -14,9 +14,9 @@ use crate::response::{created, json, no_content};
 use crate::route::API;
 
 pub(crate) const FILTERS: [Parameter; 3] = [
-    Parameter::text("name", "Filter by part of the name"),
-    Parameter::flag("enabled", "Filter by enabled or disabled"),
-    Parameter::text("server", "Filter by a server that the agent may use (id)"),
+    Parameter::text("name", "Return only agents whose name contains this text"),
+    Parameter::flag("enabled", "Return only enabled (true) or only disabled (false) agents"),
+    Parameter::text("server", "Return only agents that may use this server (id)"),
 ];
 
 /// Optional fields of a request body that adds or changes an agent.

@@ -19,7 +19,8 @@ const DECISIONS: [&str; ApprovalStatus::ALL.len()] = {
     }
     names
 };
-pub(crate) const FILTERS: [Parameter; 1] = [Parameter::one_of("decision", "Filter by decision", &DECISIONS)];
+pub(crate) const FILTERS: [Parameter; 1] =
+    [Parameter::one_of("decision", "Return only approvals with this decision", &DECISIONS)];
 
 /// Request body that approves a call, if wanted with other arguments.
 #[derive(JsonSchema)]

@@ -26,12 +26,12 @@ pub(crate) const WAIT_PARAMETER: [Parameter; 1] = [Parameter::flag(
 pub(crate) const STATUSES: [&str; 7] =
     ["pending", "running", "success", "error", "denied", "cancelled", "unknown"];
 pub(crate) const FILTERS: [Parameter; 6] = [
-    Parameter::text("server", "Filter by server (id or slug)"),
-    Parameter::text("tool", "Filter by upstream name of the tool"),
-    Parameter::one_of("status", "Filter by status", &STATUSES),
-    Parameter::text("subject", "Filter by subject, for example agent:ID"),
-    Parameter::time("since", "Filter by creation time: not before"),
-    Parameter::time("until", "Filter by creation time: before"),
+    Parameter::text("server", "Return only calls of this server (id or slug)"),
+    Parameter::text("tool", "Return only calls of the tool with this upstream name"),
+    Parameter::one_of("status", "Return only calls with this status", &STATUSES),
+    Parameter::text("subject", "Return only calls of this subject, for example agent:ID or user:ID"),
+    Parameter::time("since", "Return only calls created at or after this time"),
+    Parameter::time("until", "Return only calls created before this time"),
 ];
 
 /// Request to call a tool: either `tool`, or `server` and `name`.

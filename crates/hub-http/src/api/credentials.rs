@@ -11,8 +11,10 @@ use crate::query::Parameter;
 use crate::request::ApiRequest;
 use crate::response::{json, no_content};
 
-pub(crate) const AGENT_PARAMETER: [Parameter; 1] =
-    [Parameter::text("agent", "Agent id. Default: the shared credential")];
+pub(crate) const AGENT_PARAMETER: [Parameter; 1] = [Parameter::text(
+    "agent",
+    "Id of the agent whose credential or OAuth grant is meant. Default: the one that all agents share",
+)];
 
 /// Request body that stores the credential of a server.
 #[derive(JsonSchema)]

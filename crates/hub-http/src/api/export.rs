@@ -9,8 +9,8 @@ use crate::request::ApiRequest;
 use crate::response::json;
 
 pub(crate) const FILTERS: [Parameter; 2] = [
-    Parameter::text("server", "Filter by server (id or slug)"),
-    Parameter::text("agent", "Filter by an agent that may use the tool (id)"),
+    Parameter::text("server", "Export only tools of this server (id or slug)"),
+    Parameter::text("agent", "Export only tools that this agent may use (id)"),
 ];
 
 pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(

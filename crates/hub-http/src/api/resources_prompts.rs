@@ -47,7 +47,7 @@ pub(crate) async fn prompts(request: ApiRequest) -> Result<Response> {
 
 pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
-    let missing = || Error::invalid("uri", "must be set");
+    let missing = || Error::invalid("uri", "must be set: the URI of the resource to read");
     let uri = form.string("uri", 8_192)?.ok_or_else(missing)?;
     form.finish()?;
     json(&request.hub().read_resource(request.actor()?, request.path("server"), &uri).await?)

@@ -17,13 +17,13 @@ use crate::route::API;
 
 pub(crate) const STATUSES: [&str; 5] = ["disconnected", "connecting", "connected", "error", "disabled"];
 pub(crate) const FILTERS: [Parameter; 3] = [
-    Parameter::flag("enabled", "Filter by enabled or disabled"),
-    Parameter::one_of("status", "Filter by status", &STATUSES),
-    Parameter::text("q", "Filter by part of the name, slug or description"),
+    Parameter::flag("enabled", "Return only enabled (true) or only disabled (false) servers"),
+    Parameter::one_of("status", "Return only servers with this connection status", &STATUSES),
+    Parameter::text("q", "Return only servers whose name, slug or description contains this text"),
 ];
 
 pub(crate) const SYNC: [Parameter; 1] =
-    [Parameter::text("agent", "Id of the agent whose credential is used")];
+    [Parameter::text("agent", "Id of the agent whose credential the hub uses for the sync")];
 
 /// Optional fields of a request body that adds or changes a server.
 #[derive(JsonSchema)]

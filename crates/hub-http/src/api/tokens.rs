@@ -15,7 +15,7 @@ use crate::response::{json, json_with_status, no_content};
 
 pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
     "owner",
-    "`own`: tokens of the user; `all`: tokens of all agents, too. Default: `own`",
+    "Owners of the tokens: `own` (the calling user) or `all` (the calling user and all agents). Default: `own`",
     &["own", "all"],
 )];
 

@@ -15,11 +15,11 @@ use crate::response::json;
 
 pub(crate) const TRUST_STATES: [&str; 3] = ["new", "trusted", "changed"];
 pub(crate) const FILTERS: [Parameter; 5] = [
-    Parameter::text("server", "Filter by server (id or slug)"),
-    Parameter::one_of("state", "Filter by trust state", &TRUST_STATES),
-    Parameter::text("agent", "Filter by an agent that may use the tool (id)"),
-    Parameter::flag("callable", "Filter by whether the tool can be called now"),
-    Parameter::text("q", "Filter by part of the name or description"),
+    Parameter::text("server", "Return only tools of this server (id or slug)"),
+    Parameter::one_of("state", "Return only tools in this trust state", &TRUST_STATES),
+    Parameter::text("agent", "Return only tools that this agent may use (id)"),
+    Parameter::flag("callable", "Return only tools that can (true) or cannot (false) be called now"),
+    Parameter::text("q", "Return only tools whose name or description contains this text"),
 ];
 
 /// Request body that trusts a tool in the reviewed definition.

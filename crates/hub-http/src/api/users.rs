@@ -50,7 +50,9 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 
 pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
-    let name = form.string("name", 100)?.ok_or_else(|| Error::invalid("name", "must be set"))?;
+    let name = form
+        .string("name", 100)?
+        .ok_or_else(|| Error::invalid("name", "must be set: the name of the new user"))?;
     form.finish()?;
     let user = request.hub().add_user(request.actor()?, &name).await?;
     created(&format!("{API}/users/{}", user.id), &user)
@@ -65,7 +67,7 @@ pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
 /// session.
 pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
-    let missing = || Error::invalid("password", "must be the new password");
+    let missing = || Error::invalid("password", "must be set: the new password");
     let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
     let old = form.string("old_password", 1_024)?.map(Secret::new);
     form.finish()?;

@@ -62,7 +62,7 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     let mut refused = 0;
     for (method, path, who) in operations() {
         let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
-        if who == "Requires a user." {
+        if who == "Requires a user token or session; agent tokens are rejected." {
             answer.assert_problem(403, "user_required");
             refused += 1;
         } else {

@@ -208,7 +208,10 @@ async fn a_checkpoint_without_a_signature_is_reported_and_ignored() {
     ended.sql("INSERT INTO checkpoints SELECT tenant, 999, at, hash, signature FROM checkpoints LIMIT 1");
     let found = ended.verified().await;
     assert!(found.is_whole && found.checkpoint == Some(entries), "{found:?}");
-    assert_eq!(found.note.as_deref(), Some("2 checkpoints are not signed with this key and were ignored"));
+    assert_eq!(
+        found.note.as_deref(),
+        Some("2 checkpoints are not signed with the key of this hub and were ignored")
+    );
     // The hub continues to write its own checkpoints.
     ended.run(1).await;
     let found = ended.verified().await;

@@ -26,7 +26,11 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
 
     let hops = stage.hub.trace(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
-    assert!(whats.contains(&"protected resource metadata") && whats.contains(&"user signs in"), "{whats:?}");
+    assert!(
+        whats.contains(&"protected resource metadata")
+            && whats.contains(&"sign-in of the user in the browser"),
+        "{whats:?}"
+    );
     let text = serde_json::to_string(&hops).unwrap();
     for token in used_tokens(&authority) {
         assert!(!text.contains(token.trim_start_matches("Bearer ")));

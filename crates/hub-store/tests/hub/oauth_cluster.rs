@@ -112,7 +112,10 @@ async fn what_was_asked_of_whom_is_still_known_after_a_restart() {
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     let hops = stage.hub.trace(local_user(ADA), "guarded", None).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| hop.what.as_str()).collect();
-    assert!(whats.contains(&"user signs in") && whats.contains(&"token request"), "{whats:?}");
+    assert!(
+        whats.contains(&"sign-in of the user in the browser") && whats.contains(&"token request"),
+        "{whats:?}"
+    );
     (stage.hub, stage.store) = open(&stage.folder, stage.clock.clone());
     let after = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!((after.signed_in, after.advice), (GrantState::Yes, None));

@@ -163,8 +163,8 @@ async fn whatever_is_done_to_a_segment_is_found() {
         (without(last), first + last as u64, "cut off"),
         (whole[1][..whole[1].len() / 2].to_owned(), 0, "cut off"),
         (whole[1].trim_end().to_owned(), first + last as u64, "cut off"),
-        (whole[1].replace("\"segment\":2", "\"segment\":3"), first, "not the sealed one"),
-        (format!("{}{{}}\n", whole[1]), first + last as u64 - 1, "continues after its end"),
+        (whole[1].replace("\"segment\":2", "\"segment\":3"), first, "differs from the file that was sealed"),
+        (format!("{}{{}}\n", whole[1]), first + last as u64 - 1, "has data after its last line"),
         (whole[1].replacen('{', "", 1), first, "not an audit entry"),
         (whole[0].clone(), first, "missing or out of order"),
         (whole[2].clone(), first, "missing or out of order"),
@@ -196,7 +196,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
     for (change, what) in [
         (
             "UPDATE documents SET body = replace(body, '\"first\":1,', '\"first\":2,') WHERE kind = 'segment'",
-            "not signed with this key",
+            "not signed with the key of this hub",
         ),
         ("DELETE FROM documents WHERE kind = 'segment' AND id LIKE '%01'", "segment 1: "),
         (

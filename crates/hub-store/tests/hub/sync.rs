@@ -163,7 +163,7 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     assert_eq!(error().await, None, "the error was for the first credential");
     go_on.notify_one();
     look().await.unwrap().unwrap_err();
-    assert!(error().await.unwrap().contains("its tools cannot be listed"));
+    assert!(error().await.unwrap().contains("the tools of the server cannot be listed"));
 }
 
 #[tokio::test]

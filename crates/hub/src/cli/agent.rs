@@ -247,11 +247,13 @@ pub(crate) async fn find_optional(
 /// Finds an item by name or id and returns its id. A name must be unique.
 pub(super) fn find_id(all: &[Value], noun: &str, argument: &str) -> Result<String, CliError> {
     let mut found = all.iter().filter(|item| item["id"] == argument || item["name"] == argument);
-    let fail = |text: &str| CliError::new(CliErrorKind::Other, format!("{text} {noun} `{argument}`"));
+    let fail = |text: String| CliError::new(CliErrorKind::Other, text);
     match (found.next().and_then(|item| item["id"].as_str()), found.next()) {
         (Some(id), None) => Ok(id.to_owned()),
-        (Some(_), Some(_)) => Err(fail("use the id: there is more than one")),
-        (None, _) => Err(fail("no such")),
+        (Some(_), Some(_)) => {
+            Err(fail(format!("more than one {noun} has the name `{argument}`: use the id")))
+        }
+        (None, _) => Err(fail(format!("no such {noun} `{argument}`"))),
     }
 }
 

@@ -27,7 +27,7 @@ const VERIFICATION_COLUMNS: [Column; 10] = [
     column("segments", "/segments"),
     column("note", "/note"),
     column("kind", "/kind"),
-    column("first bad entry", "/broken"),
+    column("first damaged entry", "/broken"),
     column("problem", "/problem"),
     column("digest", "/hash"),
 ];

@@ -25,7 +25,9 @@ pub(crate) fn add(path: &Path, slug: &str, fields: &Map<String, Value>) -> Resul
             table.set_implicit(true);
             Item::Table(table)
         });
-        let servers = servers.as_table_like_mut().ok_or("`servers` must be a table: fix it first")?;
+        let servers = servers
+            .as_table_like_mut()
+            .ok_or("`servers` must be a table: write `[servers.NAME]` for each server")?;
         if servers.contains_key(slug) {
             return Err(format!("server `{slug}` already exists: remove it first, or choose another --slug"));
         }

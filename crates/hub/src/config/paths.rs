@@ -99,9 +99,9 @@ impl HubPaths {
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
-        let no_data_dir_error = || {
+        let no_key_file_error = || {
             CliError::usage(format!(
-                "`{}` has no parent directory for the key file: set its path with --key-file",
+                "the data directory `{}` has no parent directory for the key file: set the path of the key file with --key-file",
                 data.display()
             ))
         };
@@ -113,7 +113,7 @@ impl HubPaths {
         }
         Ok(HubPaths {
             config: location.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
-            keys: location.key_file.clone().or(keys).ok_or_else(no_data_dir_error)?,
+            keys: location.key_file.clone().or(keys).ok_or_else(no_key_file_error)?,
             database: location.database.clone().or(database),
             data,
         })

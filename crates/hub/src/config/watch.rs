@@ -85,7 +85,7 @@ impl WatchedConfig {
         };
         let restart_required = || {
             let names = self.restart_required(&state.config);
-            let text = "changed; restart the hub to apply it";
+            let text = "has changed, and is applied only at the start of the hub: restart the hub";
             (!names.is_empty()).then(|| ConfigError::new(&self.path, text).with_field(names.join("`, `")))
         };
         let egress_error = || {
@@ -156,7 +156,7 @@ impl WatchedConfig {
                 state.config = Arc::new(config);
                 self.publish_problem(&state);
                 is_new.then(|| {
-                    tracing::info!(path = %self.path.display(), "configuration file changed");
+                    tracing::info!(path = %self.path.display(), "configuration file changed; applying it");
                     let restart_required = self.restart_required(&state.config).join(", ");
                     if !restart_required.is_empty() {
                         tracing::warn!(
@@ -269,7 +269,7 @@ mod tests {
         let watched = WatchedConfig::open(folder.path().join("linchpin.toml")).unwrap();
         write(&folder, "listen = \"127.0.0.1:1\"\n[history]\ndays = 3\n");
         next_config(&watched).await;
-        let expected = "linchpin.toml`: `listen`: changed; restart the hub to apply it";
+        let expected = "linchpin.toml`: `listen`: has changed, and is applied only at the start of the hub: restart the hub";
         let problem = problem_of(&watched).unwrap();
         assert!(problem.ends_with(expected), "{problem}");
         write(&folder, "[history]\ndays = 4\n[servers.a]\ncommand = \"x\"\n");

@@ -26,7 +26,7 @@ pub(crate) async fn examine(
         if agent.is_none() && server["credentials"] == "per-agent" {
             let advice = "pass --agent NAME to see the grant of that agent".to_owned();
             steps.push(
-                DoctorStep::passed("sign-in", "each agent has its own grant").with_advice(Some(advice)),
+                DoctorStep::passed("sign-in", "each agent has its own OAuth grant").with_advice(Some(advice)),
             );
         } else {
             let path = format!("/servers/{slug}/sign-in{}", query_string([("agent", agent)]));
@@ -72,8 +72,8 @@ fn connection_step(server: &Value, slug: &str) -> DoctorStep {
             let advice = format!("test it with `linchpin server test {slug}`");
             DoctorStep::failed("connection", "the last connection attempt failed", Some(advice))
         }
-        "disabled" => DoctorStep::passed("connection", "none: the server is disabled"),
-        "disconnected" => DoctorStep::passed("connection", "none; the next call opens one"),
+        "disabled" => DoctorStep::passed("connection", "no connection: the server is disabled"),
+        "disconnected" => DoctorStep::passed("connection", "no connection; the next call opens one"),
         status => DoctorStep::passed("connection", status),
     }
 }
@@ -98,9 +98,9 @@ fn trace_step(entry: &Value) -> DoctorStep {
 fn sign_in_step(status: &Value) -> DoctorStep {
     let advice = status["advice"].as_str().map(one_line);
     match &*json_text(&status["signed_in"]) {
-        "yes" => DoctorStep::passed("sign-in", "signed in").with_advice(advice),
-        "again" => DoctorStep::failed("sign-in", "the grant is no longer accepted", advice),
-        _ => DoctorStep::failed("sign-in", "not signed in", advice),
+        "yes" => DoctorStep::passed("sign-in", "signed in to this server").with_advice(advice),
+        "again" => DoctorStep::failed("sign-in", "the OAuth grant is no longer accepted", advice),
+        _ => DoctorStep::failed("sign-in", "not signed in to this server", advice),
     }
 }
 
@@ -112,6 +112,6 @@ fn tools_step(server: &Value, slug: &str) -> DoctorStep {
     }
     match server["last_synced"].as_str() {
         Some(synced_at) => DoctorStep::passed("tools", format!("{count}, synced {}", one_line(synced_at))),
-        None => DoctorStep::passed("tools", "not synced yet"),
+        None => DoctorStep::passed("tools", "the tools have not been synced yet"),
     }
 }

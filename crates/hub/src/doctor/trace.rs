@@ -216,9 +216,13 @@ impl Trace {
             return "HTTP+SSE: the event stream is the session";
         }
         if revision > Revision::LATEST_SESSION {
-            return "none: this revision has no sessions";
+            return "none needed: this revision has no sessions";
         }
-        if contains("a session was opened") { "assigned by the server" } else { "not assigned by the server" }
+        if contains("a session was opened") {
+            "the server assigned a session id"
+        } else {
+            "the server assigned no session id"
+        }
     }
 }
 

@@ -188,7 +188,7 @@ impl TerminalElicitor {
         // A browser drops characters that are not allowed in a URL and would open a different one than shown.
         let is_plain = !url.contains(char::is_whitespace) && Some(&*url) == request.url.as_deref();
         if !is_plain || (!url.starts_with("https://") && !url.starts_with("http://")) {
-            self.screen.line(&format!("  declined: `{url}` is not a valid http or https URL"));
+            self.screen.line(&format!("  declined to open a page: `{url}` is not a valid http or https URL"));
             return Ok(ElicitResult::decline());
         }
         self.screen.line(&format!("\n  {}", style.paint(Style::Name, &url)));
@@ -253,7 +253,9 @@ impl TerminalElicitor {
     }
 
     fn decline_without_input(&self, remedy: &str) -> Declined {
-        self.screen.line(&format!("note: declined, because no input is available; use {remedy}"));
+        self.screen.line(&format!(
+            "note: declined the elicitation of the server, because no input is available; use {remedy}"
+        ));
         Declined(ElicitResult::decline())
     }
 }

@@ -156,7 +156,7 @@ pub(super) async fn plan(
                         if existing.is_configured && !wanted.is_stdio {
                             row.action = PlanAction::Skip;
                             row.reason = Some(
-                                "it is configured with other fields: change it in the configuration file"
+                                "the configuration file already has this server with other fields: change it there"
                                     .into(),
                             );
                         }
@@ -323,8 +323,9 @@ impl ExistingServers<'_> {
         (row.secrets_to_store, row.missing_secrets) = missing_names.into_iter().partition(can_enter);
         if row.action == PlanAction::Unchanged && !row.secrets_to_store.is_empty() {
             row.action = PlanAction::Update;
-            let change =
-                |name: &String| (format!("secret {name}"), "missing".to_owned(), "in the vault".to_owned());
+            let change = |name: &String| {
+                (format!("secret {name}"), "missing".to_owned(), "stored in the vault".to_owned())
+            };
             row.changes.extend(row.secrets_to_store.iter().map(change));
         }
         Ok(())

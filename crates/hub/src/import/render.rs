@@ -39,7 +39,7 @@ impl PlanAction {
 /// Formats the plan as text: a line for each server, with details below it.
 pub(super) fn render_text(rows: &[PlanEntry], is_dry: bool, style: OutputStyle) -> String {
     if rows.is_empty() {
-        return "no servers found\n".to_owned();
+        return "no servers found in the imported files\n".to_owned();
     }
     let mut lines = Vec::new();
     for row in rows {

@@ -112,17 +112,18 @@ pub(super) fn read(
 fn notes(format: ClientFormat, context: &VariableContext, value: &Value) -> Vec<String> {
     let unknown = value.as_object().into_iter().flat_map(Map::keys);
     let unknown = unknown.filter(|name| !KNOWN_FIELDS.contains(&name.as_str()));
-    let mut notes: Vec<_> = unknown.map(|name| format!("`{name}` is not imported")).collect();
+    let mut notes: Vec<_> =
+        unknown.map(|name| format!("the field `{name}` is not supported and not imported")).collect();
     let (confirmed, not_confirmed): (Vec<_>, Vec<_>) = references(format, value)
         .into_iter()
         .filter(|name| env_variable(name).is_some())
         .partition(|name| context.readable.allows(name));
     if !confirmed.is_empty() {
-        notes.push(format!("read from your environment: {}", confirmed.join(", ")));
+        notes.push(format!("values read from your environment variables: {}", confirmed.join(", ")));
     }
     if !not_confirmed.is_empty() {
         notes.push(format!(
-            "not read from your environment: {}: import at a terminal and confirm each variable, or enter the value",
+            "values not read from your environment variables: {}: import at a terminal and confirm each variable, or enter the value",
             not_confirmed.join(", ")
         ));
     }
@@ -255,9 +256,9 @@ impl EntryReader<'_> {
                     (text, true)
                 }
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
-                Expansion::Unconfirmed(..) => {
+                Expansion::Unconfirmed(variable, _) => {
                     notes.push(format!(
-                        "header `{name}` is not imported: add it with `linchpin server update NAME --header`"
+                        "header `{name}` is not imported: it refers to the environment variable `{variable}`, which is not confirmed; add it with `linchpin server update NAME --header`"
                     ));
                     continue;
                 }
@@ -273,7 +274,7 @@ impl EntryReader<'_> {
         if found.len() > 1 {
             return Err(EntryError::for_field(
                 "headers",
-                "more than one header is secret, but the hub sends only one credential",
+                "more than one header is secret, but the hub sends only one credential: remove all but one",
             ));
         }
         if !headers.is_empty() {
@@ -333,7 +334,7 @@ mod tests {
             ("OTHER", Some("ghp_0123456789")),
         ];
         assert_eq!(secrets(&wanted), expected);
-        assert_eq!(wanted.notes, ["`envFile` is not imported"]);
+        assert_eq!(wanted.notes, ["the field `envFile` is not supported and not imported"]);
         assert!(!format!("{wanted:?}").contains("canary"));
     }
 

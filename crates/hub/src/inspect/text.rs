@@ -220,8 +220,8 @@ fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
         (hints.idempotent == Some(true), "idempotent", Style::Dim),
         (hints.open_world == Some(true), "open world", Style::Dim),
         (hints.open_world == Some(false), "closed world", Style::Dim),
-        (task == Some(TaskSupport::Optional), "may be a task", Style::Dim),
-        (task == Some(TaskSupport::Required), "always a task", Style::Warning),
+        (task == Some(TaskSupport::Optional), "can run as a task", Style::Dim),
+        (task == Some(TaskSupport::Required), "runs only as a task", Style::Warning),
     ];
     feature_flags.into_iter().filter_map(|(applies, hint, style)| applies.then_some((hint, style))).collect()
 }

@@ -80,7 +80,7 @@ impl Exporter {
         if !batch.is_empty() {
             let sent = timeout(SEND_TIMEOUT, self.post(batch))
                 .await
-                .unwrap_or_else(|_| Err("request timed out".to_owned()));
+                .unwrap_or_else(|_| Err("the request to the collector timed out".to_owned()));
             if let Err(error) = sent {
                 tracing::warn!(
                     error,

@@ -34,7 +34,12 @@ pub(super) async fn open_hub(
     hub.unlock().await.map_err(|error| match error.code() {
         "wrong_key_file" => {
             let path = paths.keys.display();
-            CliError::new(CliErrorKind::Other, format!("`{path}`: {error}, and set its path with --key-file"))
+            CliError::new(
+                CliErrorKind::Other,
+                format!(
+                    "the key file `{path}` does not fit the data: {error}, and set its path with --key-file"
+                ),
+            )
         }
         _ => error.into(),
     })?;

@@ -153,7 +153,7 @@ impl ClientCore {
     ) -> Result<String, CallError> {
         match self.request_once(revision, method, params, options).await {
             Err(error) if self.may_retry(method, &error) => {
-                tracing::debug!(method, %error, "request lost; retrying");
+                tracing::debug!(method, %error, "connection lost before the response; sending the request again");
                 Box::pin(self.request_once(revision, method, params, options)).await
             }
             result => result,

@@ -65,7 +65,7 @@ impl Receiver for Inbox {
                 let is_stray = is_opening && id.is_none() && self.0.per_request_transport().is_none();
                 if !is_stray || self.0.stray.record_line(message) {
                     let server = self.0.server_label();
-                    tracing::warn!(server, %error, "invalid message from the server");
+                    tracing::warn!(server, %error, "ignored an invalid message of the server");
                 }
                 // A per-request transport already knows the request of an invalid message.
                 if let Some(id) = id.filter(|_| self.0.per_request_transport().is_none()) {
@@ -345,7 +345,7 @@ pub(crate) fn to_protocol_error(error: &Error) -> ProtocolError {
         ErrorKind::Protocol(error) => error.clone(),
         ErrorKind::Tool(text) => ProtocolError::Internal(text.clone()),
         ErrorKind::Other(_) | ErrorKind::Setup(_) => {
-            tracing::error!(?error, "client handler failed");
+            tracing::error!(?error, "client handler of a server request failed");
             ProtocolError::Internal("Internal error".into())
         }
     }
@@ -354,6 +354,6 @@ pub(crate) fn to_protocol_error(error: &Error) -> ProtocolError {
 /// Runs a hook; a panic in it must not close the connection.
 pub(crate) fn catch_hook_panic(hook: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
-        tracing::error!("client hook panicked");
+        tracing::error!("callback of the application panicked");
     }
 }

@@ -26,7 +26,7 @@ impl OutputSchemas {
         let mut schemas = lock(&self.0);
         for tool in tools {
             let output = tool.output_schema.as_ref().map(|schema| {
-                match Validator::new(&schema.0, "the output schema") {
+                match Validator::new(&schema.0, "output schema of the tool") {
                     Ok(validator) => OutputSchema::Valid(validator),
                     Err(reason) => OutputSchema::Unusable(reason),
                 }
@@ -65,7 +65,12 @@ impl OutputSchemas {
                 validator.check(&value).map_err(mismatch)
             }
             OutputSchema::Unusable(reason) => {
-                tracing::warn!(server, tool, reason, "result not validated: unusable output schema");
+                tracing::warn!(
+                    server,
+                    tool,
+                    reason,
+                    "result of a tool not validated: its output schema is unusable"
+                );
                 Ok(())
             }
         }

@@ -27,6 +27,6 @@ async fn resend(core: &ClientCore, method: Method, params: Vec<u8>) {
     let method = method.name();
     if let Err(error) = core.request(core.revision(), method, &params, &RequestOptions::default()).await {
         let server = core.server_label();
-        tracing::warn!(server, method, %error, "failed to restore session state");
+        tracing::warn!(server, method, %error, "failed to restore the log level or a subscription in the new session");
     }
 }

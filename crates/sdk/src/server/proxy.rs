@@ -103,7 +103,9 @@ impl RemoteProxy {
                 for tool in client.tools().all().await? {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
-                        Err(error) => tracing::warn!(%error, "skipping remote tool"),
+                        Err(error) => {
+                            tracing::warn!(%error, "skipping a tool of a remote server: it cannot be registered")
+                        }
                     }
                 }
             }

@@ -71,7 +71,7 @@ impl ServerSettings {
             ("a fallback resource reader", self.fallback_reader.is_some()),
             ("a request hook", self.instrument.is_some()),
             ("an error hook", self.on_error.is_some()),
-            ("a visibility filter", self.visible.is_some()),
+            ("a visibility filter (`visible`)", self.visible.is_some()),
         ];
         hooks.into_iter().find_map(|(hook, present)| present.then_some(hook))
     }

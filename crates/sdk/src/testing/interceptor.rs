@@ -136,7 +136,7 @@ impl<B: Interceptor> TransportHandle for InterceptedHandle<B> {
             if let Some(line) = line {
                 line.close().await;
             }
-            self.0.endpoints.close("closed by the client");
+            self.0.endpoints.close("the client closed the connection");
         })
     }
 
@@ -152,6 +152,6 @@ impl<B: Interceptor> TransportHandle for InterceptedHandle<B> {
 
 impl<B> Drop for InterceptedHandle<B> {
     fn drop(&mut self) {
-        self.0.endpoints.close("closed by the client");
+        self.0.endpoints.close("the client closed the connection");
     }
 }

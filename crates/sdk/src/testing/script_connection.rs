@@ -125,13 +125,13 @@ struct ScriptHandle(Arc<ScriptConnection>);
 
 impl TransportHandle for ScriptHandle {
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        self.0.wire.report_closed("closed by the client");
+        self.0.wire.report_closed("the client closed the connection");
         Box::pin(std::future::ready(()))
     }
 }
 
 impl Drop for ScriptHandle {
     fn drop(&mut self) {
-        self.0.wire.report_closed("closed by the client");
+        self.0.wire.report_closed("the client closed the connection");
     }
 }

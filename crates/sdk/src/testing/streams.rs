@@ -161,14 +161,14 @@ impl TransportHandle for StreamHandle {
         Box::pin(async move {
             // An error means that the reading thread has finished, which is an end, too.
             let _ = done.wait_for(|done| *done).await;
-            self.wire.report_closed("closed by the client");
+            self.wire.report_closed("the client closed the connection");
         })
     }
 }
 
 impl Drop for StreamHandle {
     fn drop(&mut self) {
-        self.wire.report_closed("closed by the client");
+        self.wire.report_closed("the client closed the connection");
         self.stop_writing();
     }
 }

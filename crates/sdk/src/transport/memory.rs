@@ -103,7 +103,7 @@ struct MemoryCloser(Arc<MemoryLink>);
 impl MemoryCloser {
     fn end(&self) {
         self.0.connection.abandon();
-        self.0.wire.report_closed("closed by the client");
+        self.0.wire.report_closed("the client closed the connection");
     }
 }
 

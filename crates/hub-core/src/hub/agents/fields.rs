@@ -40,7 +40,9 @@ impl Hub {
         let is_present = |form: &ObjectReader, field: &str| form.members.contains_key(field);
         if is_present(&form, "name") || agent.name.is_empty() {
             let text = form.string("name", MAX_AGENT_NAME_LEN)?;
-            agent.name = check_name(&text.ok_or_else(|| Error::invalid("name", "must be set"))?)?;
+            agent.name = check_name(
+                &text.ok_or_else(|| Error::invalid("name", "must be set: the name of the agent"))?,
+            )?;
         }
         if is_present(&form, "instructions") {
             agent.instructions = form.string("instructions", MAX_INSTRUCTIONS_LEN)?.unwrap_or_default();
@@ -176,12 +178,13 @@ fn unknown_tool(slug: &str, name: &str, existing: &BTreeSet<String>) -> Error {
                 list(close.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect())
             )
         }
-        (true, false) => format!("it has {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
-        (true, true) => "it has no tools".to_owned(),
+        (true, false) => format!("the server has {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
+        (true, true) => "the server has no tools".to_owned(),
     };
     let name = shorten(name);
-    let text =
-        format!("`{slug}` has no tool `{name}`: {advice}; `linchpin server sync {slug}` finds new tools");
+    let text = format!(
+        "the server `{slug}` has no tool `{name}`: {advice}; `linchpin server sync {slug}` finds new tools"
+    );
     Error::invalid("servers", text)
 }
 

@@ -49,7 +49,10 @@ impl AuthTraceEntry {
         let short = |text: &str| escape_invisible(text).chars().take(MAX_TRACE_TEXT_LEN).collect::<String>();
         AuthTraceEntry {
             at,
-            what: step.purpose.map_or_else(|| "user signs in".to_owned(), |purpose| purpose.to_string()),
+            what: step.purpose.map_or_else(
+                || "sign-in of the user in the browser".to_owned(),
+                |purpose| purpose.to_string(),
+            ),
             url: short(step.url),
             status: step.status,
             error: step.error.map(|error| short(&error.to_string())),

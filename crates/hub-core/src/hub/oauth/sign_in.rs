@@ -79,12 +79,14 @@ impl Hub {
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), name).await?);
         match (server.settings.credentials, agent) {
             (CredentialMode::Shared, Some(_)) => {
-                let text =
-                    "must be absent while the sign-in is shared: set `credentials` to `per-agent` first";
+                let text = "must be absent, since all agents share the sign-in to this server: set its `credentials` to `per-agent` first";
                 return Err(Error::invalid("agent", text));
             }
             (CredentialMode::PerAgent, None) => {
-                return Err(Error::invalid("agent", "must be set, because each agent has its own sign-in"));
+                return Err(Error::invalid(
+                    "agent",
+                    "must be set: each agent has its own sign-in to this server",
+                ));
             }
             (CredentialMode::PerAgent, Some(agent)) => {
                 self.require::<crate::agent::Agent>(tenant, DocumentKind::Agent, agent).await?;
@@ -92,7 +94,8 @@ impl Hub {
             (CredentialMode::Shared, None) => {}
         }
         let Some(callback) = self.options.callback.clone() else {
-            let text = "this hub has no callback URL, so no sign-in can be completed in a browser";
+            let text =
+                "this hub was started without a callback URL, so no sign-in can be completed in a browser";
             return Err(Error::new(error::ErrorKind::Unavailable, "no_callback", text));
         };
         let owner = (tenant, server.id, agent);

@@ -320,10 +320,10 @@ fn key_file_error(error: &KeyFileError) -> Error {
     Error::new(error::ErrorKind::Unavailable, "key_file_unusable", error.to_string())
 }
 
-fn damaged_error(invalidation: &str) -> Error {
+fn damaged_error(noun: &str) -> Error {
     Error::new(
         error::ErrorKind::Internal,
         "record_unreadable",
-        format!("{invalidation} is damaged: restore a backup"),
+        format!("{noun} in the database is damaged: restore a backup"),
     )
 }

@@ -58,7 +58,9 @@ pub(super) async fn sign_in(
                 &format!("signed in to `{server}`{}", sync_error.unwrap_or_default()),
             )?)
         }
-        _ => Ok(context.output.print_result(&sign_in, "sign-in pending: open the URL in a browser")?),
+        _ => Ok(context
+            .output
+            .print_result(&sign_in, "sign-in pending: open the URL in a browser to complete it")?),
     }
 }
 

@@ -181,7 +181,7 @@ fn no_token_error(issuer: &str, problem: &str) -> AuthError {
 fn check_token(token: &str) -> Result<(), &'static str> {
     match token {
         "" => Err("is empty"),
-        token if token.len() > MAX_TOKEN_LEN => Err("is too long for a header"),
+        token if token.len() > MAX_TOKEN_LEN => Err("is longer than 12 KiB, which is too long for a header"),
         token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Err("has characters that are not allowed in a header")
         }

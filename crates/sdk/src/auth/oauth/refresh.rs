@@ -111,5 +111,6 @@ impl Account {
 }
 
 fn ok_or_warn<T>(kept: Result<T, AuthError>) -> Option<T> {
-    kept.inspect_err(|error| tracing::warn!(%error, "ignoring a stored token")).ok()
+    kept.inspect_err(|error| tracing::warn!(%error, "failed to read the stored token; continuing without it"))
+        .ok()
 }

@@ -100,7 +100,7 @@ impl Prompt {
         let refuse =
             |reason: String| Error::setup(format!("the prompt `{name}` cannot be registered: {reason}"));
         if name.is_empty() {
-            return Err(refuse("the name is empty".into()));
+            return Err(refuse("its name is empty".into()));
         }
         let texts = texts.map_err(refuse)?;
         let typed_arguments = texts.fields.iter().map(|field| PromptArgument {
@@ -120,7 +120,7 @@ impl Prompt {
         }
         for (index, argument) in arguments.iter().enumerate() {
             if argument.name.is_empty() {
-                return Err(refuse("the name of an argument is empty".into()));
+                return Err(refuse("one of its arguments has an empty name".into()));
             }
             if arguments[..index].iter().any(|other| other.name == argument.name) {
                 return Err(refuse(format!("the argument `{}` is declared twice", argument.name)));

@@ -195,7 +195,9 @@ impl Tool {
                 check
             }
             None if derived_schema::is_any_object(&self.definition.input_schema) => None,
-            None => Some(Validator::new(&self.definition.input_schema, "its input schema").map_err(refuse)?),
+            None => Some(
+                Validator::new(&self.definition.input_schema, "hand-written input schema").map_err(refuse)?,
+            ),
         };
         if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
             return Err(refuse(
@@ -209,7 +211,9 @@ impl Tool {
         header_annotation::find_annotations(&self.definition.input_schema).map_err(refuse)?;
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
-            (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
+            (Some(by_hand), _) => {
+                Some(Validator::new(&by_hand.0, "hand-written output schema").map_err(refuse)?)
+            }
             (None, Some(handler_entry)) => {
                 output_proven = handler_entry.unenforced.is_none();
                 let check = Validator::for_typed(&handler_entry)

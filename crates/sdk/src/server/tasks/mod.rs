@@ -152,11 +152,11 @@ fn plan(
         scope.revision.has(Feature::CoreTasks) && capabilities(&scope.service.catalog()).is_some();
     match (support, requested.filter(|_| supports_tasks)) {
         (TaskSupport::Forbidden, Some(_)) => Err(ProtocolError::MethodNotFound(format!(
-            "{} as a task: `{}` cannot run as a task",
+            "{}: the tool `{}` cannot run as a task, so omit \"task\"",
             scope.method, tool.name
         ))),
         (TaskSupport::Required, None) if supports_tasks => Err(ProtocolError::MethodNotFound(format!(
-            "{} without a task: `{}` runs only as a task, so send \"task\": {{}} too",
+            "{}: the tool `{}` runs only as a task, so send \"task\": {{}} too",
             scope.method, tool.name
         ))),
         (_, None) => Ok(TaskMode::Inline),

@@ -268,10 +268,10 @@ impl IoThread {
 
     fn end_reason(&self, status: Option<ExitStatus>) -> String {
         if self.shared.is_dropped() {
-            return "the connection was dropped".to_owned();
+            return "the client dropped the connection".to_owned();
         }
         if self.was_closed {
-            return "the connection was closed".to_owned();
+            return "the client closed the connection".to_owned();
         }
         let end = match status {
             _ if self.was_terminated => {

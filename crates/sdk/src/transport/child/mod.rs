@@ -214,7 +214,7 @@ impl Hook {
     fn call(&self, line: &[u8]) {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         if catch_unwind(AssertUnwindSafe(|| (self.0)(&text))).is_err() {
-            tracing::warn!("output hook panicked");
+            tracing::warn!("callback for output lines of a server panicked");
         }
     }
 }

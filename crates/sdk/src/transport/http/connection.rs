@@ -104,7 +104,7 @@ impl HttpConnection {
             OutgoingMessage::Other { method } => self.send_queue.push(self, line, method, None),
             OutgoingMessage::Invalid(Some(id), error) => self.wire.fail(&id, error),
             OutgoingMessage::Invalid(None, error) => {
-                tracing::warn!(server = self.wire.server_label(), %error, "invalid message not sent");
+                tracing::warn!(server = self.wire.server_label(), %error, "message to the server not sent: it is invalid");
             }
         }
     }
@@ -254,7 +254,7 @@ impl TransportHandle for HttpHandle {
                 return;
             }
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.0.send_queue.wait_until_empty()).await;
-            self.0.close("closed by the client");
+            self.0.close("the client closed the connection");
             self.0.clone().end_session().await;
         })
     }
@@ -267,7 +267,7 @@ impl TransportHandle for HttpHandle {
 impl Drop for HttpHandle {
     fn drop(&mut self) {
         if !self.0.is_closed() {
-            self.0.close("closed by the client");
+            self.0.close("the client closed the connection");
             spawn(&self.0.runtime, self.0.clone().end_session());
         }
     }

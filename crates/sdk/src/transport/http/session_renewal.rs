@@ -31,7 +31,7 @@ impl HttpConnection {
                 return Ok(());
             }
             if state.is_closed {
-                return Err(CallError::Lost("the connection was closed".into()));
+                return Err(CallError::Lost("the client closed the connection".into()));
             }
             let link = self.clone();
             state.renewal_task = Some(spawn_abortable(&self.runtime, async move {
@@ -39,7 +39,9 @@ impl HttpConnection {
                 drop(renewal_lock);
             }));
         }
-        opened_receiver.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
+        opened_receiver
+            .await
+            .unwrap_or_else(|_| Err(CallError::Lost("the client closed the connection".into())))
     }
 
     async fn open_new_session(self: &Arc<Self>) -> Result<(), CallError> {

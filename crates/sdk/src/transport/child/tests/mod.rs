@@ -144,7 +144,7 @@ async fn messages_go_there_and_back_in_order() {
     assert_eq!(child.record.messages(2), ["one", "two"]);
     child.send("three");
     child.handle.close().await;
-    let all = [message("one"), message("two"), message("three"), ended("the connection was closed")];
+    let all = [message("one"), message("two"), message("three"), ended("the client closed the connection")];
     assert_eq!(child.record.all(), all);
     assert!(child.outbox.is_closed());
 }
@@ -199,7 +199,7 @@ async fn closing_writes_everything_first() {
     child.send("last");
     child.handle.close().await;
     assert!(std::fs::read_to_string(&scratch.0).unwrap() == format!("{large}\nlast\n"));
-    assert_eq!(child.record.all(), [message("written"), ended("the connection was closed")]);
+    assert_eq!(child.record.all(), [message("written"), ended("the client closed the connection")]);
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn closing_may_be_asked_for_often() {
     tokio::join!(child.handle.close(), child.handle.close());
     child.handle.close().await;
     child.send("too late");
-    assert_eq!(child.record.all(), [ended("the connection was closed")]);
+    assert_eq!(child.record.all(), [ended("the client closed the connection")]);
 }
 
 #[tokio::test]

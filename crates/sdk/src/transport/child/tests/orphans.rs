@@ -77,7 +77,7 @@ async fn closing_leaves_no_stubborn_descendant() {
         child.handle.close().await;
         assert!(!is_alive(&process), "{script}");
         assert_eq!(processes_with_tag(&tag), [], "{script}");
-        assert_eq!(child.record.all()[1..], [ended("the connection was closed")]);
+        assert_eq!(child.record.all()[1..], [ended("the client closed the connection")]);
     }
 }
 
@@ -90,7 +90,7 @@ async fn dropping_leaves_no_stubborn_descendant() {
         drop(child.handle);
         assert!(!is_alive(&process), "{script}");
         assert_eq!(processes_with_tag(&tag), [], "{script}");
-        assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
+        assert_eq!(child.record.all()[1..], [ended("the client dropped the connection")]);
     }
 }
 
@@ -177,7 +177,7 @@ async fn dropping_ends_a_closing_that_takes_long() {
     drop(child.handle);
     assert!(before.elapsed() < TEST_TIMEOUT / 10);
     assert_eq!(processes_with_tag(&tag), []);
-    assert_eq!(child.record.all()[1..], [ended("the connection was dropped")]);
+    assert_eq!(child.record.all()[1..], [ended("the client dropped the connection")]);
 }
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_hook_may_drop_the_connection() {
     *lock(&handle_slot) = Some(line);
     outbox.send(|out| out.extend_from_slice(b"one\ntwo"));
     // The line read before the hook dropped the connection is still passed on, and nothing after it.
-    assert_eq!(record.all(), [message("one"), ended("the connection was dropped")]);
+    assert_eq!(record.all(), [message("one"), ended("the client dropped the connection")]);
     assert_eq!(processes_with_tag(&tag), []);
 }
 
@@ -210,7 +210,7 @@ async fn dropping_does_not_wait_for_a_hook() {
     drop(child.handle);
     assert_eq!(processes_with_tag(&tag), []);
     release.send(()).unwrap();
-    assert_eq!(child.record.all().last(), Some(&ended("the connection was dropped")));
+    assert_eq!(child.record.all().last(), Some(&ended("the client dropped the connection")));
 }
 
 #[tokio::test]
@@ -225,6 +225,6 @@ async fn an_opening_that_is_given_up_leaves_nothing() {
     let (wire, record, _outbox) = wire(MAX_MESSAGE);
     assert!(tokio::time::timeout(SHORT_CLOSE_TIMEOUT, command.open(wire)).await.is_err());
     release.send(()).unwrap();
-    assert_eq!(record.all(), [ended("the connection was dropped")]);
+    assert_eq!(record.all(), [ended("the client dropped the connection")]);
     assert_eq!(processes_with_tag(&tag), []);
 }
