@@ -23,7 +23,7 @@ pub(crate) const CHECK_DIGITS: usize = 8;
 /// Minimum number of digits of the secret from which a part of a token is recognized.
 const MIN_PART_DIGITS: usize = 16;
 
-/// Issues a token. Returns its id, the token itself, and the digest to store.
+/// Creates a new API token. Returns its id, the token itself, and the digest to store.
 pub fn issue(platform: &dyn Platform) -> (TokenId, Secret, Digest) {
     let id = TokenId::new(platform);
     let body = format!("{PREFIX}{id}_{}", Digest::from_bytes(random(platform)));

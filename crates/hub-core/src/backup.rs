@@ -19,7 +19,7 @@ use crate::vault::key_ring;
 
 /// Version of the backup format. It is increased when older hubs cannot read the format any more.
 const FORMAT_VERSION: u32 = 1;
-/// Maximum length of a line: a call may have long arguments and a long result.
+/// Maximum length of a line of a backup: a call may have long arguments and a long result.
 const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// Field of the backup header with a fixed value, which distinguishes a backup from other files.
@@ -38,7 +38,7 @@ struct Header {
     at: Timestamp,
     /// Public audit key. It verifies the footer and identifies the key file of the hub.
     audit_key: String,
-    /// Key file, if it was requested.
+    /// Text of the key file, if the backup was requested to contain it.
     keys: Option<String>,
 }
 

@@ -104,7 +104,7 @@ impl EventLog {
         self.0.overflowed.swap(false, Ordering::SeqCst)
     }
 
-    /// Marks a gap: events may have been lost, so that subscribers have to reload everything.
+    /// Marks a gap in the event log: events may have been lost, so that subscribers have to reload everything.
     fn mark_gap(&self) {
         let mut last = lock(&self.0.buffer);
         let number = *self.0.last_number.borrow() + 1;

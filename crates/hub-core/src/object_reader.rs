@@ -16,7 +16,7 @@ pub struct ObjectReader {
     /// Prefix of field names in errors: empty, or the path of the object and a dot.
     path: String,
     pub(crate) members: Map<String, Value>,
-    /// Names of all members that are accepted.
+    /// Names of all members that the object may have, for the error of an unknown one.
     accepted: Vec<&'static str>,
 }
 

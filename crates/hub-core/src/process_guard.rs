@@ -30,8 +30,8 @@ pub struct ProcessGuard {
     lineage: Lineage,
     pipe: Arc<GuardPipe>,
     thread: Option<JoinHandle<()>>,
-    /// Locked while the hub runs. The lock is owned by the process, so that a child that is being started when the hub
-    /// is killed does not hold it.
+    /// Lock file, which is locked while the hub runs. The lock is owned by the process, so that a child that is being
+    /// started when the hub is killed does not hold it.
     _file: File,
 }
 

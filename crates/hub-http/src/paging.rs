@@ -13,7 +13,7 @@ pub(crate) fn page_by_key<T>(all: Vec<T>, paging: &PageRequest, key: impl Fn(&T)
     Page { items, next }
 }
 
-/// Like [`page_by_key`], in the existing order of the list.
+/// Selects a page of a list, in the existing order of the list.
 pub(crate) fn page_by_position<T>(all: Vec<T>, paging: &PageRequest) -> Page<T> {
     let numbered = all.into_iter().enumerate().map(|(index, item)| (format!("{:010}", index + 1), item));
     let Page { items, next } = page_by_key(numbered.collect(), paging, |(number, _)| number.clone());

@@ -27,7 +27,7 @@ pub(crate) fn hub_id() -> String {
     id
 }
 
-/// Lists all tenants. Steps from one tenant to the next in the index instead of scanning all documents.
+/// SQL query that lists all tenants. Steps from one tenant to the next in the index instead of scanning all documents.
 pub(crate) const SELECT_TENANTS: &str = "
     WITH RECURSIVE found (tenant) AS (
         SELECT min(tenant) FROM documents

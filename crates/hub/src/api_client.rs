@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::config::{HubPaths, LocationArgs, env_variable};
 use crate::error::{CliError, CliErrorKind};
 
-/// Maximum size of a response body.
+/// Maximum size of a response of the hub's API.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
-/// Maximum page size of the API.
+/// Page size with which lists of the hub's API are read.
 const PAGE_SIZE: usize = 500;
 
 /// REST client of a running hub, with the URL of the hub and the caller's token.

@@ -27,7 +27,7 @@ pub(crate) enum CliErrorKind {
     Hub,
     /// Writing to the disk failed.
     Disk,
-    /// Interrupted by this signal.
+    /// The command was interrupted by this signal.
     Interrupted(u8),
     /// The reader of standard output closed the pipe.
     BrokenPipe,

@@ -10,7 +10,7 @@ use crate::blocking_input::{read_line, read_on_thread};
 use crate::error::CliError;
 use crate::signals::Signals;
 
-/// Maximum bytes read from a pipe.
+/// Maximum number of bytes read from standard input if it is a pipe.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
 /// Reads a secret. On a terminal, shows `question` as the prompt.

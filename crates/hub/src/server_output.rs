@@ -7,7 +7,7 @@ use crate::terminal::{Screen, sanitize, truncate};
 
 /// Number of recent lines of standard error that are retained for an error report.
 const MAX_STDERR_LINES: usize = 20;
-/// Maximum length of a retained line.
+/// Maximum length of a retained line of a server's output.
 const MAX_LINE_LEN: usize = 500;
 
 /// Collector of what a stdio server writes outside the protocol, for error messages and `--verbose`.

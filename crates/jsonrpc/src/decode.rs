@@ -55,7 +55,7 @@ struct Decoder<'de> {
     depth: u8,
 }
 
-/// Maximum depth for unchecked text. The scanner never accepts as much.
+/// Maximum nesting depth of text that the scanner has not checked. The scanner never accepts as much.
 const MAX_DEPTH: u8 = 128;
 
 impl<'de> Decoder<'de> {

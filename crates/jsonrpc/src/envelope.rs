@@ -197,7 +197,8 @@ impl<'a> EnvelopeParts<'a> {
 /// Value of `at` that marks the error for `"id": null`.
 const NULL_ID: usize = usize::MAX;
 
-/// Maximum length of an id in bytes. Ids are held in memory while their requests are in progress.
+/// Maximum length of a string id of a JSON-RPC message in bytes. Ids are held in memory while their requests are in
+/// progress.
 const MAX_ID_LEN: usize = 1_024;
 
 fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {

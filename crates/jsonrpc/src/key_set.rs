@@ -19,7 +19,7 @@ impl<'a> KeySet<'a> {
         Self { inline: [""; INLINE_KEYS], inline_len: 0, hashed: None }
     }
 
-    /// Inserts a key as written between its quotes. Returns `false` if the set contains it already.
+    /// Inserts the key of a JSON object, as written between its quotes. Returns `false` if the set contains it already.
     pub(crate) fn insert(&mut self, raw: &'a str, escaped: bool) -> bool {
         if self.hashed.is_none() && self.inline_len < INLINE_KEYS && !escaped {
             if self.inline[..self.inline_len].contains(&raw) {

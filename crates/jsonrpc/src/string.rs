@@ -24,7 +24,8 @@ pub fn find_special(bytes: &[u8]) -> usize {
     16 + find_in_chunks(rest)
 }
 
-/// Like [`find_special`], optimized for long text. Used after an escape, where more text usually follows.
+/// Returns the index of the first byte that needs escaping, like [`find_special`], optimized for long text. Used after
+/// an escape, where more text usually follows.
 pub(crate) fn find_in_chunks(bytes: &[u8]) -> usize {
     let (chunks, rest) = bytes.as_chunks::<32>();
     for (index, chunk) in chunks.iter().enumerate() {

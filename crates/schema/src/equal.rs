@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::budget::WorkBudget;
 use crate::number::Number;
 
-/// Maximum number of items that are compared pairwise. Larger arrays are compared by hash.
+/// Maximum number of array items that `uniqueItems` compares pairwise. Larger arrays are compared by hash.
 const MAX_PAIRWISE_ITEMS: usize = 12;
 
 /// Compares two values and spends work for every value compared. If the work is exhausted, the result is meaningless.

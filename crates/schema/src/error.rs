@@ -5,9 +5,9 @@ use std::io;
 
 use serde_json::Value;
 
-/// Maximum number of bytes of a value that a reason quotes.
+/// Maximum number of bytes of a value that the reason of a validation error quotes.
 const MAX_SHOWN_BYTES: usize = 200;
-/// Maximum number of bytes of a reason.
+/// Maximum number of bytes of the reason of a validation error.
 const MAX_REASON_BYTES: usize = 600;
 
 /// Error in a schema or in a value.

@@ -61,7 +61,7 @@ pub struct Limits {
     pub subschemas: usize,
     /// Maximum size of all compiled patterns together, in bytes. Default: 8 MiB. A single pattern is limited to 1 MiB.
     pub patterns: usize,
-    /// Maximum number of steps of one validation. Default: 10,000,000. A step is roughly one evaluated value or
+    /// Maximum number of steps of work of one validation. Default: 10,000,000. A step is roughly one evaluated value or
     /// keyword, or one byte matched against a small pattern.
     pub max_steps: u64,
 }

@@ -12,7 +12,7 @@ use crate::{Schemas, tasks};
 /// State of a checked conversation: its requests by id and its revisions, against which received lines are checked.
 #[derive(Debug, Default)]
 pub struct Conversation {
-    /// Method and own revision, if any, of each request by id. An id may be reused.
+    /// Method and own revision, if any, of each request of the transcript, by id. An id may be reused.
     requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
     initialize_id: Option<String>,

@@ -37,7 +37,7 @@ pub struct HeadFile {
 pub struct SignedHead {
     /// Id of the store that contains the audit.
     pub store: String,
-    /// Location of that store: the data directory, or the name of the database.
+    /// Location of the store that contains the audit: the data directory, or the name of the database.
     pub place: String,
     /// Tenant whose audit chain head is signed.
     pub tenant: TenantId,

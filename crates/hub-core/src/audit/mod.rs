@@ -17,7 +17,7 @@ use crate::digest::Digest;
 use crate::id::TenantId;
 use crate::text::escape_invisible;
 
-/// Maximum length of a string field in characters.
+/// Maximum length of a string field of an audit entry, in characters.
 const MAX_FIELD_LEN: usize = 1_000;
 
 /// Audit entry before it is appended to a chain.

@@ -16,7 +16,7 @@ use crate::digest::{Digest, DigestBuilder};
 use crate::id::TenantId;
 use crate::text::{hex, unhex};
 
-/// Maximum length of a line. An entry has few fields, all of them short.
+/// Maximum length of a line of an audit segment file. An entry has few fields, all of them short.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Last line of an audit segment file: what the file contains, with a signature.

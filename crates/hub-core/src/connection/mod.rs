@@ -31,12 +31,12 @@ use crate::secrets::redact::{IssuedTokens, Redactor};
 use crate::server::Server;
 use crate::task_set::TaskSet;
 
-/// Minimum lifetime of a stable connection. One that closes sooner counts as a failed attempt.
+/// Lifetime below which a closed connection counts as a failed attempt to connect.
 const MIN_STABLE_LIFETIME: Duration = Duration::from_secs(10);
 /// Backoff after a failed attempt to connect: first and maximum.
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Maximum number of concurrent users of a connection.
+/// Maximum number of concurrent users of a connection to a server.
 const MAX_USERS: u32 = 1 << 20;
 /// Number of servers whose newest version is held in memory.
 const MAX_KNOWN_VERSIONS: usize = 10_000;
@@ -126,7 +126,7 @@ type Slots = HashMap<ConnectionKey, Arc<Slot>>;
 
 /// Slot of the connection pool: the connection for one key, or its absence.
 struct Slot {
-    /// Locked while the connection is being opened, so that it is opened once.
+    /// State of the connection, locked while it is being opened, so that it is opened once.
     state: tokio::sync::Mutex<SlotState>,
     status: Mutex<SlotStatus>,
     /// One permit per user of the connection. Closing it waits for all permits.
@@ -201,7 +201,7 @@ struct SlotState {
     redactor: Arc<Redactor>,
     /// Number of consecutive failures to connect.
     failures: u32,
-    /// Last error, and the end of the backoff.
+    /// Last error of connecting to the server, and the end of the backoff.
     last_failure: Option<(Error, Timestamp)>,
     /// Time at which the connection was opened.
     opened: Option<Timestamp>,

@@ -34,7 +34,7 @@ use crate::store::{
 use crate::telemetry;
 use crate::tool::ToolRecord;
 
-/// Maximum size of arguments as JSON, in bytes.
+/// Maximum size of the arguments of a call as JSON, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 /// Maximum length of the stored reason of a rejected call, in characters.
 const MAX_REASON_LEN: usize = 2_000;
@@ -278,7 +278,8 @@ impl Hub {
         })
     }
 
-    /// In a cluster, makes the commit fail if another hub has changed a document that the decision is based on.
+    /// Returns the condition that makes a commit fail if another hub has changed a document that the decision is based
+    /// on.
     pub(super) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
         self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
     }

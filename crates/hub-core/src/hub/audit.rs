@@ -56,7 +56,7 @@ impl From<StoredAuditEntry> for AuditView {
 }
 
 impl Hub {
-    /// Lists entries after a number.
+    /// Lists at most `limit` audit entries that follow the entry with the number `after`.
     pub async fn audit(&self, actor: Actor, after: u64, limit: usize) -> Result<Vec<AuditView>> {
         actor.require_user()?;
         let rows = self.store.audit_entries(actor.tenant(), after, limit).await?;

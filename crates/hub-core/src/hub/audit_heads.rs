@@ -85,7 +85,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Moves the head of a tenant to the end of its audit. A failure is retried on the next tick.
+    /// Advances the signed head of a tenant to the end of its audit. A failure is retried on the next tick.
     pub(super) async fn move_head(&self, tenant: TenantId) {
         match self.try_move_head(tenant).await {
             Ok(()) => self.heads.has_failed.store(false, Ordering::Relaxed),

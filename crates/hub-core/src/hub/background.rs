@@ -163,7 +163,7 @@ impl Hub {
     }
 }
 
-/// Logs the error of a background job.
+/// Logs the error of a background job, if it failed.
 fn log_failure<T>(done: Result<T>) -> Option<T> {
     let log_error =
         |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");

@@ -20,7 +20,7 @@ use crate::store::{ApprovalFilter, CallFilter, CallOutcome, CallRecord, CallStat
 use crate::tool::names::{MAX_NAME_LEN, qualified_name};
 use crate::vault::SecretBinding;
 
-/// Interval at which waiting callers poll the store.
+/// Interval at which callers that wait for a call poll the store.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Call record as shown to users: caller, tool, status, arguments and result.

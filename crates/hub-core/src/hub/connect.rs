@@ -36,7 +36,7 @@ pub struct ProbeReport {
     pub revision: String,
     /// Instructions of the server for models.
     pub instructions: Option<String>,
-    /// Names of its tools.
+    /// Names of the tools of the server.
     pub tools: Vec<String>,
     /// Tools that the hub cannot use, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,

@@ -15,7 +15,8 @@ use crate::id::{CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{Batch, CallRecord, CallStatus, StoreChange};
 
-/// Limit of each list. Calls beyond it are recorded as `unknown` at the next start.
+/// Maximum number of deferred commits, and of uncertain starts. Calls beyond it are recorded as `unknown` at the next
+/// start.
 const MAX_DEFERRED: usize = 10_000;
 /// Time during which an uncertain start is looked up in the store.
 const UNCERTAIN_START_TIMEOUT: Duration = Duration::from_mins(1);

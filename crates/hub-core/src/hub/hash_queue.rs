@@ -12,13 +12,14 @@ use crate::lock::lock;
 
 /// Maximum number of password hashes computed at once; each takes 64 MiB.
 const MAX_RUNNING: usize = 2;
-/// Maximum of waiting and running hashes of one client network without a session or token.
+/// Maximum number of waiting and running password hashes of one client network without a session or token.
 const MAX_PER_SOURCE: usize = 8;
-/// Maximum of waiting and running hashes of all clients without a session or token.
+/// Maximum number of waiting and running password hashes of all clients without a session or token.
 const MAX_ALL_SOURCES: usize = 32;
-/// Maximum of waiting and running hashes of one logged-in user, or one whose password the operator sets.
+/// Maximum number of waiting and running password hashes of one logged-in user, or one whose password the operator
+/// sets.
 const MAX_PER_USER: usize = 2;
-/// Maximum of waiting and running hashes of all these users.
+/// Maximum number of waiting and running password hashes of all logged-in users together.
 const MAX_ALL_USERS: usize = 16;
 /// Retry delay for clients that found the queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
@@ -87,7 +88,8 @@ pub(super) struct QueueTicket {
 }
 
 impl QueueTicket {
-    /// Marks the place as running. Returns `false` if another source has taken it over.
+    /// Marks this place in the queue of password hashes as running. Returns `false` if another source has taken it
+    /// over.
     fn start(&self) -> bool {
         let mut state = lock(&self.state);
         let own_entry = state.entries.iter_mut().find(|entry| entry.number == self.number);

@@ -18,7 +18,7 @@ pub(super) enum LoginRejectionReason {
     WrongOldPassword,
     /// The throttle rejected the attempt before the password was compared.
     TooManyAttempts,
-    /// Kinds beyond the number that is counted separately.
+    /// Reasons beyond the number that is counted separately.
     Other,
 }
 

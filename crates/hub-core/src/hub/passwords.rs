@@ -8,7 +8,7 @@ use crate::error::{self, Error, Result};
 use crate::platform::{Platform, random};
 use crate::text::{hex, unhex};
 
-/// Length of a password in characters.
+/// Allowed length of a password in characters.
 const PASSWORD_LEN: std::ops::RangeInclusive<usize> = 8..=1_024;
 /// Memory of one Argon2id hash, in KiB.
 const MEMORY_KIB: u32 = 64 * 1_024;

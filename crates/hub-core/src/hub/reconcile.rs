@@ -200,7 +200,7 @@ impl Hub {
         lock(&self.programs).get(&(tenant, server)).cloned().flatten()
     }
 
-    /// Marks the program of a server as unknown. Logs this once, until it is known again.
+    /// Records that the program of a stdio server was not found. Logs this once, until it is known again.
     pub(super) fn warn_missing_program(&self, tenant: TenantId, server: ServerId, error: &Error) {
         if lock(&self.programs).insert((tenant, server), None).is_none() {
             tracing::warn!(server.id = %server, %error, "skipping a stdio server: its command is not in the configuration file of this hub");

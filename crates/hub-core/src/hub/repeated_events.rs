@@ -14,7 +14,7 @@ use crate::lock::lock;
 use crate::store::{Batch, Store};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
-/// Kinds per share that are counted separately; the rest is counted together.
+/// Maximum number of kinds of events that are counted separately, per share; the rest is counted together.
 pub(super) const MAX_KINDS: usize = 100;
 
 /// Kind of an event for the audit; events of equal kind are counted together.

@@ -32,7 +32,7 @@ pub struct ServerView {
     pub headers: BTreeMap<String, String>,
     /// Command and arguments of a stdio server.
     pub command: Option<Vec<String>>,
-    /// Names of its environment variables.
+    /// Names of the environment variables of the server.
     pub env: Vec<String>,
     /// Names of the environment variables whose values are in the vault.
     pub secrets: Vec<String>,

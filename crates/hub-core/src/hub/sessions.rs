@@ -20,11 +20,11 @@ use crate::error::{self, Error, Result};
 use crate::id::{TenantId, UserId};
 use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange};
 
-/// Maximum lifetime of a session.
+/// Maximum lifetime of a browser session.
 const SESSION_TTL: Duration = Duration::from_hours(12);
-/// Maximum idle time of a session.
+/// Idle time after which a browser session ends.
 const SESSION_IDLE_TTL: Duration = Duration::from_mins(30);
-/// Minimum time between updates of the last use.
+/// Minimum time between two updates of the last use of a browser session.
 const TOUCH_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Failed logins with one name from one source, before the first wait.
@@ -76,7 +76,7 @@ pub struct NewSession {
     pub actor: Actor,
     /// User who has logged in.
     pub user: UserView,
-    /// Latest end of the session.
+    /// Time at which the session ends at the latest.
     pub expires: Timestamp,
 }
 

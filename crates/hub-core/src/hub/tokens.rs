@@ -45,7 +45,7 @@ pub struct TokenView {
     pub id: TokenId,
     /// Owner: `agent:` or `user:`, and an id.
     pub owner: String,
-    /// Name of the owner.
+    /// Name of the user or agent that owns the token.
     pub owner_name: Option<String>,
     /// Display name.
     pub name: String,

@@ -356,7 +356,7 @@ fn split_name(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("mcp_")?.split_once("__")
 }
 
-/// Like [`split_name`], with an error.
+/// Splits a qualified tool name into server and tool, or fails as for an unknown tool.
 fn require_parts(name: &str) -> Result<(&str, &str)> {
     split_name(name).ok_or_else(|| tool_not_found(name))
 }

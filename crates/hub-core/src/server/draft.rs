@@ -21,7 +21,7 @@ const MAX_DESCRIPTION_LEN: usize = 2_000;
 const MAX_URL_LEN: usize = 2_048;
 const MAX_HEADERS: usize = 32;
 const MAX_HEADER_VALUE_LEN: usize = 4_096;
-/// Limits of the request timeout of a server, in milliseconds.
+/// Allowed range of the request timeout of a server, in milliseconds.
 pub const TIMEOUT_RANGE_MS: RangeInclusive<u64> = 1_000..=300_000;
 const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 const MAX_RETRIES: u64 = 5;

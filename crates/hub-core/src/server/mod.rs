@@ -133,7 +133,7 @@ pub enum Authentication {
     Bearer,
     /// API key in a header.
     ApiKey {
-        /// Name of the header.
+        /// Name of the header that carries the API key.
         header: String,
     },
     /// User name and password (HTTP Basic).

@@ -30,7 +30,7 @@ pub enum StoreChange {
     DeleteChildren {
         /// Kind of the documents to delete.
         kind: DocumentKind,
-        /// Id of their parent.
+        /// Id of the parent of the documents to delete.
         parent: String,
     },
     /// Takes a token from the bucket of a rate limit. If there is none, the error contains the time to wait.
@@ -102,7 +102,7 @@ pub enum StoreChange {
     PruneCalls {
         /// Time before which a call must have finished to be deleted.
         before: Timestamp,
-        /// Maximum number of calls: a batch must not block the writer for long.
+        /// Maximum number of calls to delete: a batch must not block the writer for long.
         max_calls: u32,
     },
     /// Inserts a signed chain head.

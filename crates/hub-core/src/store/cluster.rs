@@ -42,7 +42,7 @@ type InvalidationListener = Box<dyn Fn(Invalidation<'_>) + Send + Sync>;
 pub struct Cluster {
     /// Event log of the cluster.
     pub events: EventLog,
-    /// Id of the event log. Event numbers are comparable between hubs with the same id.
+    /// Id of the shared event log of the cluster. Event numbers are comparable between hubs with the same id.
     pub event_log_id: String,
     listeners: Mutex<Vec<InvalidationListener>>,
 }

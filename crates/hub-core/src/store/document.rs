@@ -112,9 +112,9 @@ impl DocumentKey {
 pub struct Document {
     /// Kind and id of the document.
     pub key: DocumentKey,
-    /// Name, unique in the kind.
+    /// Name of the document, unique in its kind.
     pub name: Option<String>,
-    /// Id of the parent. When the parent is deleted, this document must be deleted, too.
+    /// Id of the document that this one belongs to. When the parent is deleted, this document must be deleted, too.
     pub parent: Option<String>,
     /// JSON body of the document.
     pub body: Value,

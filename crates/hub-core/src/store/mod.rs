@@ -32,7 +32,7 @@ pub(crate) use snapshot::bytes;
 pub struct PageRequest {
     /// Cursor: the `next` of the previous page.
     pub after: Option<String>,
-    /// Maximum number of items; each store has an upper bound.
+    /// Maximum number of items of the page; each store has an upper bound.
     pub limit: usize,
 }
 
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the chain head of a tenant.
     async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead>;
 
-    /// Lists audit entries after a number.
+    /// Lists at most `limit` audit entries that follow the entry with the number `after`.
     async fn audit_entries(
         &self,
         tenant: TenantId,

@@ -6,7 +6,7 @@
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 
-/// Maximum length of a slug.
+/// Maximum length of the slug of a server.
 const MAX_SLUG_LEN: usize = 32;
 /// Number of hexadecimal digits of a digest in a name.
 const DIGEST_LEN: usize = 8;

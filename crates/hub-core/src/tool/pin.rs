@@ -45,9 +45,9 @@ pub struct DefinitionChange {
     pub after: Option<String>,
 }
 
-/// Maximum number of changes that are shown.
+/// Maximum number of changes of a tool definition that are shown.
 const MAX_CHANGES: usize = 100;
-/// Maximum length of a shown value in characters.
+/// Maximum length, in characters, of a value in the displayed changes of a tool definition.
 const MAX_SHOWN_LEN: usize = 2_000;
 
 /// Returns all differences between two definitions for display, with invisible characters escaped.

@@ -56,7 +56,7 @@ pub struct TenantKey {
 /// Id, kind and origin of a vault secret; with any other values it cannot be decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
-    /// Id of the secret.
+    /// Id of the secret in the vault.
     pub id: SecretId,
     /// Kind of the secret, such as `bearer`.
     pub kind: String,

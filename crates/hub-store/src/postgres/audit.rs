@@ -39,7 +39,8 @@ pub(super) struct ChainLocks {
 }
 
 impl ChainLocks {
-    /// Locks the chains, always in the same order: two hubs that lock the same tenants cannot deadlock.
+    /// Locks the audit chains of these tenants, always in the same order: two hubs that lock the same tenants cannot
+    /// deadlock.
     pub(super) async fn acquire(db: &DbConnection, tenants: impl Iterator<Item = TenantId>) -> Result<Self> {
         let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, ChainHead::start(tenant))).collect();
         let keys: BTreeSet<_> = heads.keys().map(|tenant| lock_key(*tenant)).collect();

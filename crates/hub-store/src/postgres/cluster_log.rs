@@ -60,7 +60,7 @@ impl ClusterMessages {
         self.batch_events.extend(batch.events.iter().map(|event| (tenant, event.clone())));
     }
 
-    /// Inserts the messages within a transaction.
+    /// Inserts the messages into the cluster log, within the transaction of the commit.
     pub(super) async fn insert(&self, db: &DbConnection, hub: Option<&str>) -> Result<()> {
         let Some(hub) = hub.filter(|_| !self.is_empty()) else { return Ok(()) };
         let (mut tenants, mut kinds, mut bodies) = (Vec::new(), Vec::new(), Vec::new());

@@ -13,7 +13,7 @@ use super::{QueryExecutor, StoreFailure, conflict, invalid_data};
 use crate::common::{SELECT_TENANTS, build_page, version_conflict};
 
 pub(super) const COLUMNS: &str = "id, name, parent, version, body";
-/// Kinds that authenticate a caller; they are found without knowing the tenant.
+/// SQL condition: document kinds that authenticate a caller, which are found without knowing the tenant.
 const IS_AUTHENTICATION_KIND: &str = "kind IN ('token', 'session')";
 
 type Result<T> = std::result::Result<T, StoreFailure>;

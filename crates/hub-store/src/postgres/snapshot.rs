@@ -65,7 +65,7 @@ async fn export_table(
     }
 }
 
-/// Imports a snapshot of `count` items. The database must be empty.
+/// Imports a snapshot of `count` items into the database. The database must be empty.
 pub(super) async fn import(db: &DbConnection, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
     let import_future = async {
         db.run(LOCK_TABLES).await?;

@@ -21,7 +21,7 @@ use super::{StoreFailure, apply, database_error, is_lost};
 
 /// Maximum number of batches per commit.
 const MAX_GROUP_SIZE: usize = 64;
-/// Maximum number of other events per commit, besides those of the batches.
+/// Maximum number of events per commit, besides those of the batches.
 const MAX_EVENTS: usize = 256;
 /// Timeout of the transaction of a group.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(15);

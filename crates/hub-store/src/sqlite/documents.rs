@@ -12,7 +12,7 @@ use super::{conflict, database_error};
 use crate::common::{SELECT_TENANTS, build_page, version_conflict};
 
 pub(super) const COLUMNS: &str = "id, name, parent, version, body";
-/// Kinds that authenticate a caller; they are found without knowing the tenant.
+/// SQL condition: document kinds that authenticate a caller, which are found without knowing the tenant.
 const IS_AUTHENTICATION_KIND: &str = "kind IN ('token', 'session')";
 
 const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1)

@@ -63,7 +63,7 @@ fn export_table(
     Ok(())
 }
 
-/// Imports a snapshot of `count` items. The database must be empty.
+/// Imports a snapshot of `count` items into the database. The database must be empty.
 pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
     let has_data = db
         .query_row(SELECT_HAS_DATA, [], |row| row.get::<_, bool>(0))

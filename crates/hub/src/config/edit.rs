@@ -12,7 +12,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike};
 
 use super::{Config, ConfigError, comments, file};
 
-/// Maximum attempts if another process writes the file at the same time.
+/// Maximum number of attempts to edit the configuration file if another process writes it at the same time.
 const MAX_ATTEMPTS: usize = 10;
 /// Maximum length of a chain of symbolic links, as on Linux.
 const MAX_SYMLINKS: usize = 40;

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 
 use super::{Config, ConfigError};
 
-/// Maximum size of the file in bytes.
+/// Maximum size of the configuration file in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Fingerprint of a file that detects changes without reading it: inode, size, and change time of content or mode.

@@ -90,7 +90,7 @@ impl TlsFiles {
 /// Parsed configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Listen address.
+    /// Address on which the hub listens.
     pub(crate) listen: Option<SocketAddr>,
     /// Public HTTPS URL.
     pub(crate) url: Option<PublicUrl>,

@@ -49,7 +49,7 @@ pub(crate) struct HubPaths {
     data: PathBuf,
     /// Path of the configuration file.
     pub(crate) config: PathBuf,
-    /// Key file.
+    /// Path of the key file.
     pub(crate) keys: PathBuf,
     /// PostgreSQL URL; `None` for a `SQLite` file.
     database: Option<Secret>,

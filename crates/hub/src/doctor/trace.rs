@@ -68,7 +68,7 @@ struct TraceState {
     /// Set after the first connection: network steps of later connections are not recorded.
     connected: bool,
     diagnostics: Vec<String>,
-    /// Kind of the last sign-in failure, and the number of steps before that sign-in.
+    /// Kind of the last sign-in failure, and the number of trace steps before that sign-in.
     sign_in_failure: Option<(AuthErrorKind, usize)>,
 }
 
@@ -82,7 +82,7 @@ const TOKEN: &str = "token";
 /// Prefix of a URL that provided nothing usable.
 const NOT_USABLE_AT: &str = "nothing usable at ";
 
-/// Maximum recorded diagnostics of the transport.
+/// Maximum number of recorded diagnostic lines of the transport.
 const MAX_LINES: usize = 200;
 
 impl Trace {

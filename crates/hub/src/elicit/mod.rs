@@ -21,7 +21,7 @@ use self::field::{AnswerSource, Field};
 use self::line_reader::LineReader;
 use crate::terminal::{Screen, Style, one_line, truncate, wrap};
 
-/// Maximum displayed width of a message, in columns.
+/// Maximum displayed width of the message of an elicitation, in columns.
 const MAX_MESSAGE_WIDTH: usize = 4_000;
 
 pub(crate) struct TerminalElicitor {

@@ -14,7 +14,7 @@ use crate::blocking_input::read_on_thread;
 use crate::config::{ConfigError, env_variable};
 use crate::error::{CliError, CliErrorKind};
 
-/// Maximum size of a file.
+/// Maximum size of a file to import.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// MCP client whose configuration file is imported.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config::ConfigError;
 
-/// Limits of the parser. Clients store much other data beside their servers.
+/// Limits of the JSON in an imported file. Clients store much other data beside their servers.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
 
 /// Parses the text of the file at `path`.

@@ -53,7 +53,8 @@ struct FoundServer {
     imported: Result<server::ImportedServer, String>,
 }
 
-/// Imports the servers of the files. The exit code is 1 if a server could not be imported completely.
+/// Imports the servers of client configuration files: the command `linchpin import`. The exit code is 1 if a server
+/// could not be imported completely.
 pub(crate) async fn run(context: &CommandContext, options: ImportOptions) -> Result<ExitCode, CliError> {
     let sources = formats::sources(&options.files, options.format)?;
     let api = api_if_running(context)?;

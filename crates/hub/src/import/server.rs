@@ -20,7 +20,7 @@ const MAX_TEXT_LEN: usize = 100_000;
 /// Fields of a server in a client's configuration that are imported, or ignored without a note.
 const KNOWN_FIELDS: [&str; 9] =
     ["type", "command", "args", "env", "cwd", "url", "headers", "disabled", "name"];
-/// Name of the only secret of a remote server.
+/// Name in an import plan for the only secret of a remote server: its credential.
 pub(super) const CREDENTIAL: &str = "credential";
 
 /// Server that was read from the configuration of an MCP client.

@@ -8,11 +8,12 @@ use crate::terminal::{first_paragraph, truncate};
 
 /// Maximum number of `$ref` references followed for one parameter.
 const MAX_REFERENCES: usize = 8;
-/// Maximum nesting depth of types. Recursive schemas would never end without it and [`MAX_UNION_TYPES`].
+/// Maximum nesting depth of types in the displayed type of a parameter. Recursive schemas would never end without it
+/// and [`MAX_UNION_TYPES`].
 const MAX_DEPTH: usize = 3;
 /// Maximum number of types listed for one union.
 const MAX_UNION_TYPES: usize = 8;
-/// Maximum number of choices listed.
+/// Maximum number of choices of an enum parameter that are listed.
 const MAX_CHOICES: usize = 12;
 
 /// Parameter of a tool, as `linchpin inspect` shows it.

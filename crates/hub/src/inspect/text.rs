@@ -14,9 +14,9 @@ use crate::terminal::{
 /// Maximum displayed width of a name, in columns.
 const MAX_NAME_WIDTH: usize = 128;
 
-/// Maximum lines of a description. `-v` removes the limit.
+/// Maximum number of lines of a description. `-v` removes the limit.
 const MAX_DESCRIPTION_LINES: usize = 3;
-/// Maximum columns of a description in a table. `-v` removes the limit.
+/// Maximum width of a description in a table, in columns. `-v` removes the limit.
 const MAX_CELL_WIDTH: usize = 160;
 
 struct Page {

@@ -2,12 +2,12 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Maximum limit that is set. The hub needs no more, stdio servers inherit it, and some programs iterate over all
-/// descriptors below it at startup.
+/// Maximum limit of open files that the hub sets for itself. The hub needs no more, stdio servers inherit it, and some
+/// programs iterate over all descriptors below it at startup.
 const MAX_DESCRIPTORS: u64 = 65_536;
 /// Maximum client connections, also if there is no limit of open files.
 const MAX_CONNECTIONS: usize = 16_384;
-/// Minimum descriptors reserved for the hub itself, but at most half of all.
+/// Minimum number of open files reserved for the hub itself, but at most half of all.
 const MIN_RESERVED: u64 = 256;
 
 /// Raises the soft limit to the hard limit.

@@ -13,7 +13,7 @@ pub(crate) use screen::Screen;
 pub(crate) use table::{Cell, table};
 pub(crate) use text::{display_width, first_paragraph, one_line, sanitize, shell_quote, truncate, wrap};
 
-/// Minimum width that lines are wrapped to.
+/// Minimum width to which lines of terminal output are wrapped.
 const MIN_WIDTH: usize = 40;
 
 /// Style of a text on the terminal.

@@ -12,7 +12,7 @@ model! {
         request_id: Option<Id<'static>> = "requestId",
         /// Reason, for logs.
         reason: Option<String> = "reason",
-        /// Metadata.
+        /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

@@ -17,7 +17,7 @@ model! {
         argument: CompletionArgument = "argument",
         /// Values of other arguments, which are already known.
         context: Option<CompletionContext> = "context" since CompletionContext,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 

@@ -38,7 +38,7 @@ model! {
         text: String = "text",
         /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
@@ -50,7 +50,7 @@ model! {
         mime_type: String = "mimeType",
         /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
@@ -62,7 +62,7 @@ model! {
         mime_type: String = "mimeType",
         /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
@@ -72,7 +72,7 @@ model! {
         resource: ResourceContents = "resource",
         /// Audience, priority and time of the last change.
         annotations: Option<Box<Annotations>> = "annotations",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
@@ -84,7 +84,7 @@ model! {
         name: String = "name",
         /// Arguments of the tool.
         input: Map<String, Value> = "input",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta",
     }
 
@@ -98,7 +98,7 @@ model! {
         structured_content: Option<StructuredContent> = "structuredContent",
         /// Whether the tool call failed.
         is_error: Option<bool> = "isError",
-        /// Metadata.
+        /// Metadata of the content block (`_meta`).
         meta: Option<Box<Meta>> = "_meta",
     }
 }

@@ -9,7 +9,7 @@ use crate::version::Feature;
 model! {
     /// Parameters of `elicitation/create`.
     pub struct ElicitParams {
-        /// Mode. Default: form.
+        /// Mode of the elicitation: form or URL. Default: form.
         mode: Option<ElicitMode> = "mode" since UrlElicitation,
         /// Message to the user.
         message: String = "message",
@@ -21,7 +21,7 @@ model! {
         elicitation_id: Option<String> = "elicitationId" since ElicitationIds,
         /// Requests that the receiver runs the request as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta" since Sessions,
     }
 
@@ -29,7 +29,7 @@ model! {
     pub struct ElicitationCompleteParams {
         /// Id of the elicitation.
         elicitation_id: String = "elicitationId",
-        /// Metadata.
+        /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -42,15 +42,15 @@ model! {
         title: Option<String> = "title",
         /// Description of the field.
         description: Option<String> = "description",
-        /// Minimum length of a string.
+        /// Minimum length of a string field.
         min_length: Option<u64> = "minLength",
-        /// Maximum length of a string.
+        /// Maximum length of a string field.
         max_length: Option<u64> = "maxLength",
         /// `email`, `uri`, `date` or `date-time`.
         format: Option<String> = "format",
-        /// Minimum number.
+        /// Minimum of a number field.
         minimum: Option<Value> = "minimum",
-        /// Maximum number.
+        /// Maximum of a number field.
         maximum: Option<Value> = "maximum",
         /// Enum values without titles.
         choices: Option<Vec<String>> = "enum",
@@ -60,9 +60,9 @@ model! {
         one_of: Option<Vec<EnumOption>> = "oneOf",
         /// Enum values of a multiple-choice field.
         items: Option<EnumItems> = "items",
-        /// Minimum number of choices.
+        /// Minimum number of choices that the user must select.
         min_items: Option<u64> = "minItems",
-        /// Maximum number of choices.
+        /// Maximum number of choices that the user may select.
         max_items: Option<u64> = "maxItems",
         /// Default value.
         default: Option<Value> = "default",
@@ -119,7 +119,7 @@ impl ElicitResult {
 /// Fallback form: revisions without titled enums get `enum` and `enumNames` instead of `oneOf`.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct ElicitSchema {
-    /// JSON Schema dialect.
+    /// JSON Schema dialect of the form schema.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
     /// Always `object`.
@@ -196,7 +196,7 @@ model! {
         action: ElicitAction = "action",
         /// Submitted form data.
         content: Option<Map<String, Value>> = "content",
-        /// Metadata.
+        /// Metadata of the result (`_meta`).
         meta: Option<Meta> = "_meta" since Sessions,
     }
 }

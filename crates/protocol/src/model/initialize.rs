@@ -13,7 +13,7 @@ model! {
         capabilities: ClientCapabilities = "capabilities",
         /// Identity of the client.
         client_info: Implementation = "clientInfo",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

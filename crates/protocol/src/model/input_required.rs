@@ -27,7 +27,7 @@ pub struct InputRequiredResult {
     /// Opaque state that the client must send back unchanged.
     #[serde(rename = "requestState", default)]
     pub request_state: Option<String>,
-    /// Metadata.
+    /// Metadata of the result (`_meta`).
     #[serde(rename = "_meta", default)]
     pub meta: Option<Meta>,
 }

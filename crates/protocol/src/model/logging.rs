@@ -36,7 +36,7 @@ model! {
         logger: Option<String> = "logger",
         /// Message: any JSON value.
         data: Value = "data",
-        /// Metadata.
+        /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -44,7 +44,7 @@ model! {
     pub struct SetLevelParams {
         /// Minimum level of log messages.
         level: LogLevel = "level",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

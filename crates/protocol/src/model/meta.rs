@@ -55,7 +55,7 @@ model! {
     /// Parameters of a request or notification that has none except metadata.
     #[derive(Default)]
     pub struct EmptyParams {
-        /// Metadata.
+        /// Metadata of the request or notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

@@ -16,7 +16,7 @@ model! {
         total: Option<f64> = "total",
         /// Description of the current step.
         message: Option<String> = "message" since ProgressMessage,
-        /// Metadata.
+        /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

@@ -22,7 +22,7 @@ model! {
         arguments: Option<Vec<PromptArgument>> = "arguments",
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
-        /// Metadata.
+        /// Metadata of the prompt (`_meta`).
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
@@ -49,7 +49,7 @@ model! {
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
         /// Request state of the earlier `input_required` result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 

@@ -27,7 +27,7 @@ model! {
         size: Option<u64> = "size",
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
-        /// Metadata.
+        /// Metadata of the resource (`_meta`).
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
@@ -48,7 +48,7 @@ model! {
         annotations: Option<Annotations> = "annotations",
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
-        /// Metadata.
+        /// Metadata of the template (`_meta`).
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
@@ -60,7 +60,7 @@ model! {
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
         /// Request state of the earlier `input_required` result, sent back unchanged.
         request_state: Option<String> = "requestState" since Stateless,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -75,7 +75,7 @@ model! {
         text: Option<String> = "text",
         /// Binary content in Base64.
         blob: Option<String> = "blob",
-        /// Metadata.
+        /// Metadata of the contents (`_meta`).
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 
@@ -83,7 +83,7 @@ model! {
     pub struct ResourceUpdatedParams {
         /// URI of the resource.
         uri: String = "uri",
-        /// Metadata.
+        /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

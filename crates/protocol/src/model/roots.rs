@@ -10,7 +10,7 @@ model! {
         uri: String = "uri",
         /// Display name.
         name: Option<String> = "name",
-        /// Metadata.
+        /// Metadata of the root (`_meta`).
         meta: Option<Meta> = "_meta" since ItemMeta,
     }
 }
@@ -20,7 +20,7 @@ model! {
     pub struct ListRootsResult {
         /// All roots of the client.
         roots: Vec<Root> = "roots",
-        /// Metadata.
+        /// Metadata of the result (`_meta`).
         meta: Option<Meta> = "_meta" since Sessions,
     }
 }

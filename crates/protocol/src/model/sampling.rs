@@ -34,7 +34,7 @@ model! {
         tool_choice: Option<ToolChoice> = "toolChoice" since SamplingTools,
         /// Requests that the receiver runs the request as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta" since Sessions,
     }
 
@@ -44,7 +44,7 @@ model! {
         role: Role = "role",
         /// Content of the message.
         content: SamplingContent = "content",
-        /// Metadata.
+        /// Metadata of the message (`_meta`).
         meta: Option<Meta> = "_meta" since SamplingTools,
     }
 
@@ -145,7 +145,7 @@ model! {
         model: String = "model",
         /// Reason why the generation stopped.
         stop_reason: Option<String> = "stopReason",
-        /// Metadata.
+        /// Metadata of the result (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

@@ -46,7 +46,7 @@ model! {
     pub struct GetSkillParams {
         /// URI of its `SKILL.md`.
         uri: String = "uri",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -56,7 +56,7 @@ model! {
         uri: String = "uri",
         /// Cursor of the page. Default: the first page.
         cursor: Option<String> = "cursor",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }

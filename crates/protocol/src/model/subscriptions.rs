@@ -8,7 +8,7 @@ model! {
     pub struct SubscribeParams {
         /// URI of the resource.
         uri: String = "uri",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -16,7 +16,7 @@ model! {
     pub struct SubscriptionsListenParams {
         /// Requested notifications.
         notifications: SubscriptionFilter = "notifications",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 

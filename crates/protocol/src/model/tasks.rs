@@ -133,7 +133,7 @@ model! {
     pub struct TaskParams {
         /// Id of the task.
         task_id: String = "taskId",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -143,7 +143,7 @@ model! {
         task_id: String = "taskId",
         /// Responses by the keys of the input requests. They need not be complete.
         input_responses: Map<String, Value> = "inputResponses",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -241,10 +241,11 @@ pub struct CancelTaskResult {
 /// Result of `tasks/result` (core tasks): the result of the original request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct GetTaskPayloadResult {
-    /// Members of the result.
+    /// Members of the result of the task.
     #[serde(flatten)]
     pub result: Map<String, Value>,
-    /// Metadata. It must contain the task id under [`key::RELATED_TASK`](super::key::RELATED_TASK).
+    /// Metadata of the result (`_meta`). It must contain the task id under
+    /// [`key::RELATED_TASK`](super::key::RELATED_TASK).
     #[serde(rename = "_meta", default)]
     pub meta: Option<Meta>,
 }
@@ -270,7 +271,7 @@ pub struct TaskStatusParams {
     pub task: Task,
     /// Details that depend on the status.
     pub detail: Option<TaskDetail>,
-    /// Metadata.
+    /// Metadata of the notification (`_meta`).
     pub meta: Option<Meta>,
 }
 

@@ -39,7 +39,7 @@ model! {
     pub struct PageParams {
         /// Cursor of the page. Default: the first page.
         cursor: Option<String> = "cursor",
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 
@@ -55,7 +55,7 @@ model! {
         request_state: Option<String> = "requestState" since Stateless,
         /// Requests that the server runs the call as a task.
         task: Option<TaskMetadata> = "task" since CoreTasks,
-        /// Metadata.
+        /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
     }
 }
@@ -80,7 +80,7 @@ pub struct Tool {
     pub execution: Option<ToolExecution>,
     /// Icons to display.
     pub icons: Option<Vec<Icon>>,
-    /// Metadata.
+    /// Metadata of the tool (`_meta`).
     #[serde(rename = "_meta")]
     pub meta: Option<Meta>,
 }
@@ -197,7 +197,7 @@ fn rebase_references(schema: &mut Value) {
 #[derive(Clone, Deserialize)]
 #[serde(from = "Box<RawValue>")]
 pub struct StructuredContent {
-    /// JSON text.
+    /// JSON text of the structured content.
     pub json: Box<RawValue>,
     /// Whether the output schema of the tool is of type `object`. The value is then never wrapped.
     pub object_schema: bool,

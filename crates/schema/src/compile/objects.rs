@@ -53,7 +53,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Merges `properties` and `required` into one sorted table.
+/// Merges the compiled keywords `properties` and `required` of a node into one sorted table.
 pub(super) fn finish(node: &mut Node) {
     let Some(object) = &mut node.object else { return };
     object.members.sort_unstable_by(|left, right| left.cmp_name(&right.name));

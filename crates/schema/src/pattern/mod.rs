@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 
 use translate::translate;
 
-/// Maximum length of a pattern in bytes.
+/// Maximum length of a regular expression (`pattern`) in bytes.
 const MAX_SOURCE_BYTES: usize = 16_384;
 /// Sizes of the compiled program to try, in bytes, and the resulting cost per byte of text. The worst case of the
 /// engine is text size times program size.

@@ -2,9 +2,9 @@
 
 use super::scopes::Scopes;
 
-/// Maximum number of bytes read from the header.
+/// Maximum number of bytes read from a `WWW-Authenticate` header.
 const MAX_HEADER_LEN: usize = 8 << 10;
-/// Maximum number of challenges, and of parameters of each.
+/// Maximum number of challenges in a `WWW-Authenticate` header, and of parameters of each.
 const MAX_CHALLENGES: usize = 32;
 
 /// Challenge of a server that requires authentication or more scopes.
@@ -37,7 +37,7 @@ impl Challenge {
         found
     }
 
-    /// Merges the parameters of one challenge; the first value of each wins.
+    /// Merges the parameters of one `WWW-Authenticate` challenge into the result; the first value of each wins.
     fn merge(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
         self.dpop |= dpop;
         for (name, value) in parameters {

@@ -34,7 +34,7 @@ pub struct Request<'a> {
 pub struct Credentials {
     /// Headers to add to the request. Mark their values as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Identifies these credentials in a later [`AuthRejection`].
+    /// Number that identifies these credentials in a later [`AuthRejection`].
     pub generation: u64,
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Maximum number of cached results.
+/// Maximum number of cached results of requests.
 const MAX_RESULTS: usize = 1_000;
 /// Maximum total size of the cached results in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -102,14 +102,14 @@ impl ResponseCache {
         state.results.insert(miss.key, CacheEntry { text: text.to_owned(), expires_at: now + ttl });
     }
 
-    /// Invalidates the results of a method.
+    /// Invalidates the cached results of a method.
     pub(crate) fn invalidate(&self, method: Method) {
         let mut state = lock(&self.0);
         state.generation += 1;
         state.remove(|key, _| key.method == method);
     }
 
-    /// Invalidates a resource and everything below it.
+    /// Invalidates the cached contents of a resource and of everything below it.
     pub(crate) fn invalidate_resource(&self, uri: &str) {
         let mut state = lock(&self.0);
         state.generation += 1;

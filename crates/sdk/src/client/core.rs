@@ -31,7 +31,7 @@ const IDENTITY_KEYS: [&str; 4] =
     [key::PROTOCOL_VERSION, key::CLIENT_INFO, key::CLIENT_CAPABILITIES, key::LOG_LEVEL];
 /// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
-/// Maximum number of requests awaiting a response.
+/// Maximum number of requests of a client that wait for a response.
 const MAX_PENDING_REQUESTS: usize = 4_096;
 
 /// Negotiated revision and the server's description of itself.

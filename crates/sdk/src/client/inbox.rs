@@ -22,7 +22,7 @@ use crate::server_request::{ClientResult, ServerRequest};
 use crate::transport::{PerRequestTransport, Receiver};
 use crate::{Error, ErrorKind};
 
-/// Limits of one message. They are high, since lists of large servers are long.
+/// Limits of the JSON in one received message. They are high, since lists of large servers are long.
 const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 /// Maximum number of server requests handled at the same time.
 const MAX_OPEN_SERVER_REQUESTS: usize = 64;

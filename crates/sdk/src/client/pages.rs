@@ -28,7 +28,7 @@ use super::{Client, ClientError};
 const MAX_ITEMS: usize = 100_000;
 /// Maximum total size of the pages of one list in bytes.
 const MAX_BYTES: usize = 256 << 20;
-/// Maximum number of reported skipped entries.
+/// Maximum number of skipped entries that the client reports per list.
 const MAX_SKIPPED: usize = 1_000;
 /// Maximum length of the reported name of a skipped entry, in characters.
 const MAX_NAME_CHARS: usize = 200;
@@ -39,7 +39,7 @@ pub trait Item: Sized + Send {
     type Page: DeserializeOwned;
     #[doc(hidden)]
     const METHOD: Method;
-    /// Member of a page that contains the entries.
+    /// Name of the member of a page that contains the entries, such as `tools`.
     #[doc(hidden)]
     const MEMBER: &'static str;
     #[doc(hidden)]

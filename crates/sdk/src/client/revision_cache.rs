@@ -8,7 +8,7 @@ use linchpin_protocol::Revision;
 use crate::lock::lock;
 use crate::siphash::stable_hash;
 
-/// Maximum number of cached servers.
+/// Maximum number of servers whose revision is cached.
 const MAX_SERVERS: usize = 1_000;
 
 /// Cache of the last negotiated revision of each server, which saves a probe at the next connection. Clones share their

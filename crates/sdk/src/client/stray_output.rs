@@ -10,9 +10,9 @@ use crate::lock::lock;
 
 /// Number of stray lines without a message after which the connection fails.
 const MAX_STRAY_LINES: usize = 100;
-/// Maximum number of quoted lines.
+/// Maximum number of stray output lines that an error quotes.
 const QUOTED_LINES: usize = 3;
-/// Maximum number of quoted characters of each line.
+/// Maximum number of characters that an error quotes of each stray output line.
 const QUOTED_CHARS: usize = 200;
 
 /// Lines on the standard output of a server that are not messages, before its first message.

@@ -15,7 +15,7 @@ pub enum AddressClass {
     Private,
     /// Link-local, and the metadata services of cloud providers at any address.
     LinkLocal,
-    /// Loopback.
+    /// The machine itself: 127.0.0.0/8 and `::1`.
     Loopback,
     /// Multicast, unspecified, reserved, documentation and benchmark addresses.
     Forbidden,

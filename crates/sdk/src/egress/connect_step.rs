@@ -25,7 +25,7 @@ pub enum ConnectPhase {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConnectStep<'a> {
-    /// Kind of the step.
+    /// Phase of connecting that the step completed.
     pub phase: ConnectPhase,
     /// The host in the URL.
     pub host: &'a str,

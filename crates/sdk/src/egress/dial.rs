@@ -18,7 +18,7 @@ use super::resolver::Resolver;
 use super::target::{Host, Target};
 use super::tls::TlsConnector;
 
-/// Maximum number of addresses tried.
+/// Maximum number of addresses of a host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
 /// Byte stream to a server, with or without TLS.

@@ -14,7 +14,7 @@ use super::dial::BoxedStream;
 use super::error::{EgressError, EgressErrorKind};
 use super::target::Host;
 
-/// Loaded once per process: it takes milliseconds and reads files.
+/// Root certificates of this machine, loaded once per process because that takes milliseconds and reads files.
 static SYSTEM_ROOTS: OnceLock<RootCertStore> = OnceLock::new();
 
 #[derive(Clone, Default)]

@@ -10,9 +10,9 @@ use super::{header_names, header_value};
 /// Result of parsing a fuzzed SSE stream: its events, and the final state of the parser.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Id, whether the event itself set it, type and data.
+    /// Parsed events: id, whether the event itself set it, type and data.
     pub events: Vec<(Option<String>, bool, String, String)>,
-    /// Id to resume from.
+    /// Event id from which a client would resume the stream.
     pub last_id: Option<String>,
     /// Reconnection delay that the server requested.
     pub retry: Option<std::time::Duration>,

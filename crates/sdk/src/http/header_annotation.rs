@@ -8,10 +8,10 @@ const KEYWORD: &str = "x-mcp-header";
 const MAX_HEADERS: usize = 32;
 const MAX_DEPTH: usize = 128;
 
-/// Keywords whose members are named by the author: these names are not keywords.
+/// Schema keywords whose members are named by the author, such as `properties`: these names are not keywords.
 const MAP_KEYWORDS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Keywords that contain values, not schemas.
+/// Schema keywords that contain values, not schemas, so that no annotation can be below them.
 const VALUE_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "required"];
 
 /// Tool parameter that `x-mcp-header` selects: its path in the arguments, and its header name.
@@ -32,7 +32,7 @@ pub(crate) fn find_annotations(schema: &Value) -> Result<Vec<HeaderAnnotation>, 
 
 struct AnnotationSearch<'a> {
     found: Vec<HeaderAnnotation>,
-    /// Keys from the root to the current position, for messages.
+    /// Keys from the root of the schema to the current position, for error messages.
     pointer: Vec<&'a str>,
 }
 

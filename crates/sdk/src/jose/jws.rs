@@ -11,7 +11,7 @@ use super::decode;
 use super::error::JoseError;
 use super::public_key::PublicKey;
 
-/// Maximum length of a token, in bytes.
+/// Maximum length of a signed token (JWS), in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
 const JSON_LIMITS: Limits = Limits { depth: 16, keys: 256, values: 2_048 };
 

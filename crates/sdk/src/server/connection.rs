@@ -62,11 +62,11 @@ pub(crate) struct Connection {
 /// What a connection to a client can carry: any messages, those of one request, one response, or one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyChannel {
-    /// Messages of any number of requests, and messages that belong to none.
+    /// Lasting channel: messages of any number of requests, and messages that belong to none.
     Lasting,
     /// One response: no session, no notifications.
     OneShot,
-    /// Messages of one request; the response is the last of them.
+    /// Channel of one request: its messages, of which the response is the last.
     Request,
     /// Responses of one batch, which are sent together.
     Batch,
@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Like [`Self::receive`], for a parsed message.
+    /// Handles a parsed message like [`Self::receive`].
     pub(crate) fn handle_message(self: &Arc<Self>, message: &Message<'_>) -> Option<BoxFuture<()>> {
         match message {
             Message::Request { id, method, params } => self.request(id, method, params),

@@ -17,7 +17,7 @@ pub(crate) use uri::{check_name, encode_path, normalize, skill_root};
 pub(crate) const SKILL_MD: &str = "SKILL.md";
 /// Maximum number of files of a skill. Every host supports it; larger skills are neither offered nor loaded.
 pub(crate) const MAX_FILES: usize = 512;
-/// Maximum size of all files of a skill in bytes, with the same effect.
+/// Maximum size of all files of a skill in bytes; a larger skill is neither offered nor loaded.
 pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// Returns the SHA-256 digest of a file in the form `sha256:…`.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::SKILL_MD;
 
-/// Maximum length of a name.
+/// Maximum length of the name of a skill.
 const MAX_NAME_LEN: usize = 64;
 
 /// Returns the root of a skill, given the URI of its `SKILL.md`.

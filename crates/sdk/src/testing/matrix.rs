@@ -19,7 +19,7 @@ const CASE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Transport between client and server of a test case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TransportKind {
-    /// In memory, within one process.
+    /// Transport in memory, within one process.
     Memory,
     /// Over operating system pipes, to a server on its own thread and runtime.
     Stdio,
@@ -90,7 +90,7 @@ impl Case {
         self.client_over(self.to_server())
     }
 
-    /// Like [`Self::client`], over a transport that wraps [`Self::to_server`].
+    /// Creates a client builder like [`Self::client`], over a transport that wraps [`Self::to_server`].
     pub fn client_over(&self, transport: impl Transport) -> ClientBuilder {
         Client::over(transport).revisions([self.revision]).revision_cache(RevisionCache::new())
     }

@@ -91,7 +91,7 @@ impl RawClient {
         Some(serde_json::from_str(&line).unwrap_or(Value::String(line)))
     }
 
-    /// Like [`Self::next`], without parsing the line.
+    /// Returns the next line that the server sends, unparsed.
     pub async fn next_line(&mut self) -> Option<String> {
         while self.waiting.is_empty() {
             self.receive_more().await?;

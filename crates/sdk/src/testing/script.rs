@@ -104,7 +104,7 @@ impl Script {
         self
     }
 
-    /// Like [`Self::on`], for a server that writes raw lines.
+    /// Sets the raw lines that the server writes in reaction to requests or notifications of one method.
     pub fn reply_with(
         self,
         method: &str,

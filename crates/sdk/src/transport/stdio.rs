@@ -25,7 +25,7 @@ use crate::{Error, Result};
 /// Outgoing bytes that may be queued before senders must wait.
 const HIGH_WATER: usize = 1 << 20;
 
-/// Minimum time for a client to read the last responses.
+/// Minimum time that a client has to read the last responses at shutdown.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves an MCP client over standard input and output until the input ends and every request has its response.

@@ -26,7 +26,7 @@ const MAX_TOOL_NAME_LEN: usize = 1_000;
 const MIN_SIMILARITY: f64 = 0.6;
 /// Maximum number of known names that an unknown name is compared with, for suggestions.
 const MAX_COMPARED: usize = 1_000;
-/// Maximum length in characters of names that are compared.
+/// Maximum length, in characters, of tool names that are compared for suggestions.
 const MAX_COMPARED_LEN: usize = 100;
 /// Maximum number of similar names that the error of an unknown name suggests.
 const MAX_SUGGESTIONS: usize = 3;

@@ -21,7 +21,7 @@ use crate::text::escape_invisible;
 const MAX_TRACE_ENTRIES: usize = 50;
 /// Maximum length of each text in a trace entry, in characters.
 const MAX_TRACE_TEXT_LEN: usize = 600;
-/// Missing scopes stored per grant.
+/// Maximum number of missing scopes stored per grant.
 const MAX_MISSING_SCOPES: usize = 100;
 /// Maximum number of attempts to commit the grant status while other hubs change it.
 const MAX_COMMIT_ATTEMPTS: usize = 20;
@@ -113,7 +113,7 @@ pub(super) struct GrantStatusStore {
     pub(super) buffer: Arc<TraceBuffer>,
     pub(super) store: Arc<dyn Store>,
     pub(super) owner: GrantOwner,
-    /// Id of the grant.
+    /// Id of the OAuth grant whose status is stored.
     pub(super) id: SecretId,
 }
 

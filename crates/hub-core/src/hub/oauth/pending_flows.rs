@@ -125,7 +125,7 @@ impl Hub {
         Ok(found.is_some_and(|(stored, _)| matches_binding(&stored, &label)))
     }
 
-    /// Loads a sign-in with its version.
+    /// Loads a pending sign-in with its version.
     pub(super) async fn load_pending(
         &self,
         tenant: TenantId,

@@ -27,7 +27,7 @@ use crate::vault::{KeyFile, KeyFileError, SecretBinding, TenantKey, WrappedTenan
 
 pub use rotate::RotationSummary;
 
-/// Maximum number of attempts when another hub changes the same document.
+/// Maximum number of attempts to change tenant keys while another hub changes them.
 const MAX_ATTEMPTS: usize = 10;
 /// Error code of a key file without the required root key.
 const WRONG_KEY_FILE: &str = "wrong_key_file";

@@ -22,11 +22,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Where the settings of a server are stored.
 #[derive(PartialEq, Eq)]
 pub(super) enum ServerSource {
-    /// In the store of the hub.
+    /// The server is in the store of the hub.
     Hub,
-    /// In the configuration file.
+    /// The server is in the configuration file.
     File,
-    /// Built in: the demo server. The configuration file only enables or disables it.
+    /// The server is built in: the demo server. The configuration file only enables or disables it.
     Demo,
 }
 

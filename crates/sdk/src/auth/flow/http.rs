@@ -64,7 +64,7 @@ impl FlowRequest {
         FlowRequest { body: Some(("application/json", body.to_string().into())), ..Self::get(purpose, url) }
     }
 
-    /// Marks the URL as configured, not discovered from the network.
+    /// Marks the URL of the request as configured, not discovered from the network.
     pub(in crate::auth) fn configured(mut self) -> Self {
         self.is_configured = true;
         self

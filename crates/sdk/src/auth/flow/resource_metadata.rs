@@ -8,7 +8,7 @@ use crate::egress::Target;
 
 /// Well-known path, to which the path of the resource is appended.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
-/// Maximum number of authorization servers considered.
+/// Maximum number of authorization servers in resource metadata that are considered.
 const MAX_AUTHORIZATION_SERVERS: usize = 8;
 
 /// Metadata of a protected resource.

@@ -12,9 +12,9 @@ use crate::auth::error::{AuthError, AuthErrorKind, error_position, sanitize};
 use crate::auth::scopes::Scopes;
 use crate::auth::secret::Secret;
 
-/// Maximum length of a token, in bytes: it has to fit into a header.
+/// Maximum length of a token of the token endpoint, in bytes: it has to fit into a header.
 const MAX_TOKEN_LEN: usize = 12 << 10;
-/// Maximum lifetime of a token, in seconds; longer ones are capped.
+/// Maximum lifetime of an access token, in seconds; longer ones are capped.
 const MAX_TOKEN_LIFETIME: u64 = 10 * 365 * 86_400;
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";

@@ -27,7 +27,7 @@ use crate::lock::lock;
 
 /// Maximum number of step-up authorizations for the same scopes, and in a row without a success.
 const MAX_STEP_UPS: usize = 2;
-/// Maximum number of scope sets that are counted.
+/// Maximum number of scope sets for which step-up authorizations are counted.
 const MAX_STEP_UP_ENTRIES: usize = 64;
 
 pub(in crate::auth) type AccountMutex = Arc<tokio::sync::Mutex<()>>;

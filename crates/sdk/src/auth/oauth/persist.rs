@@ -13,7 +13,7 @@ use crate::lock::lock;
 
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// Maximum number of retries for an account that is not in use any more.
+/// Maximum number of attempts to store a token for an account that is not in use any more.
 const MAX_IDLE_ATTEMPTS: u32 = 30;
 
 /// Note that the token in memory could not be stored, with the content of the store at that time.

@@ -22,7 +22,7 @@ use crate::http::header_names;
 
 /// Timeout of a request of the authorization flow.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a response to it, in bytes.
+/// Maximum size of a response in the authorization flow, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Maximum number of redirects followed for metadata, within one origin.
 const MAX_REDIRECTS: usize = 3;
@@ -52,7 +52,7 @@ pub(in crate::auth) struct Runner<'a> {
     pub(in crate::auth) account: &'a Account,
     /// Number of completed operations before this one.
     pub(in crate::auth) generation: u64,
-    /// Lock against other processes. It is released before a sign-in, which may take long.
+    /// Lock of the token record against other processes. It is released before a sign-in, which may take long.
     pub(in crate::auth) lease: Option<Box<dyn Send>>,
     /// Locks against other operations in this process.
     pub(in crate::auth) locks: &'a mut AccountLocks,

@@ -18,7 +18,7 @@ use crate::auth::{AuthFuture, boxed};
 use crate::jose::encode;
 
 const NONCE_LEN: usize = 24;
-/// Maximum size of a record, in bytes.
+/// Maximum size of a stored token record, in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// How long to wait for a lock held by another process.
 const LOCK_TIMEOUT: Duration = Duration::from_mins(1);

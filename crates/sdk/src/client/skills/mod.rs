@@ -14,7 +14,7 @@ use super::{Call, Client, Item, Pages};
 #[cfg(feature = "skills")]
 pub use load::{LoadedSkill, SkillFile};
 
-/// MIME type of a directory.
+/// MIME type that marks a directory in a listing of skill files.
 const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
 /// Entry of a directory of a server: a file that can be read, or a directory that can be listed.

@@ -15,15 +15,15 @@ use crate::lock::lock;
 
 /// Timeout of a fetch, including metadata and redirects.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long fetched keys are fresh if the response has no `max-age`.
+/// How long fetched keys of an issuer are fresh if the response has no `max-age`.
 const DEFAULT_FRESHNESS: Duration = Duration::from_hours(1);
-/// Minimum time for which fetched keys are fresh.
+/// Minimum time for which fetched keys of an issuer are fresh.
 const MIN_FRESHNESS: Duration = Duration::from_mins(5);
-/// Maximum time for which fetched keys are fresh.
+/// Maximum time for which fetched keys of an issuer are fresh.
 const MAX_FRESHNESS: Duration = Duration::from_hours(24);
-/// How long keys are used after they are no longer fresh, if fetching fails.
+/// How long keys of an issuer are used after they are no longer fresh, if fetching fails.
 const MAX_STALENESS: Duration = Duration::from_hours(6);
-/// Minimum time between two fetches, and the maximum backoff after failures.
+/// Minimum time between two fetches of an issuer's keys, and the maximum backoff after failures.
 const FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// Backoff after the first failure; it doubles with each further failure.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ impl FetchedKeys {
 
 /// Result of looking up the verification key of a token: keys, a fetch, a wait for a running fetch, or a failure.
 enum KeyLookup {
-    /// Keys that may have signed the token.
+    /// Keys of the issuer that may have signed the token.
     Found(Vec<PublicKey>),
     Fetch,
     Wait,

@@ -12,9 +12,9 @@ use crate::auth::locations;
 use crate::egress::{Body, Egress, Redirects, Target};
 use crate::jose::PublicKey;
 
-/// Maximum size of a document, in bytes.
+/// Maximum size of a metadata document or key set of an issuer, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 1 << 20;
-/// Maximum number of keys read from a set; the rest is ignored.
+/// Maximum number of keys read from a key set of an issuer; the rest is ignored.
 const MAX_KEYS: usize = 64;
 const MAX_REDIRECTS: usize = 3;
 

@@ -4,7 +4,7 @@ use ::http::HeaderValue;
 use ::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ::http::request::Parts;
 
-/// Maximum length of a token, in bytes.
+/// Maximum length of an access token in a request, in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
 
 /// Authentication scheme under which a request presents its token: `Bearer` or `DPoP`.

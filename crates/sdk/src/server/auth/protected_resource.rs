@@ -24,7 +24,7 @@ pub(super) type TokenLookup = Box<dyn Fn(Secret) -> BoxFuture<Result<Option<Iden
 /// How access tokens are verified: as signed JWTs, or by the lookup function for opaque tokens.
 pub(super) enum TokenVerifier {
     Jwt(Box<JwtVerifier>, TokenCache),
-    /// Lookup function, and the issuer of all its tokens if there is only one.
+    /// Opaque tokens: the lookup function, and the issuer of all tokens if there is only one.
     Opaque(TokenLookup, Option<String>),
 }
 

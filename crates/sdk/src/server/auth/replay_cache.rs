@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::token_cache::{TokenDigest, token_digest};
 use crate::lock::lock;
 
-/// Maximum number of proofs per generation.
+/// Maximum number of remembered `DPoP` proofs per generation of the replay cache.
 const MAX_PROOFS: usize = 1 << 19;
 
 pub(super) struct ReplayCache {

@@ -20,7 +20,7 @@ pub(crate) trait CatalogEntry {
 }
 
 pub(crate) struct CatalogList<T> {
-    /// In order of registration, each with a permanent number that cursors refer to.
+    /// Items in order of registration, each with a permanent number that cursors refer to.
     items: Vec<(u64, Arc<T>)>,
     index: HashMap<Arc<str>, usize>,
     next: u64,

@@ -11,7 +11,7 @@ use crate::server::BoxFuture;
 use crate::server::request::scope::RequestScope;
 use crate::{Error, Result};
 
-/// Maximum number of values in one result, set by the protocol.
+/// Maximum number of values in one completion result, set by the protocol.
 const MAX_VALUES: usize = 100;
 
 /// Completion request: the typed text and the arguments that are already chosen.

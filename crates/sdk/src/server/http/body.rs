@@ -277,7 +277,7 @@ const OVERSIZE_FACTOR: usize = 4;
 
 /// Bytes that earn a body one second: a slow sender can finish, but a trickle does not prolong the deadline.
 const BYTES_PER_SECOND: u32 = 16 << 10;
-/// Interval of checking how much has arrived.
+/// Interval at which it is checked how much of a request body has arrived.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Upper bound of the timeout, so that it can be added to an instant.

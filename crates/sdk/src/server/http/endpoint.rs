@@ -190,7 +190,7 @@ impl Endpoint {
     }
 }
 
-/// Minimum interval of the session reaper.
+/// Minimum interval at which idle sessions are searched.
 const MIN_REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 async fn reap(endpoint: Weak<Endpoint>, ttl: Duration) {

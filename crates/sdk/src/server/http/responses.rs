@@ -51,7 +51,7 @@ pub(super) fn error(status: StatusCode, message: &str) -> HttpResponse {
     error_with(status, &ErrorObject { code: code::INVALID_REQUEST, message: message.to_owned(), data: None })
 }
 
-/// Like [`error`], with a given error object.
+/// Creates an error response with a given JSON-RPC error object.
 pub(super) fn error_with(status: StatusCode, error: &ErrorObject) -> HttpResponse {
     let mut out = Vec::with_capacity(256);
     write::error(None, UnknownId::Absent, error, &mut out);

@@ -65,8 +65,9 @@ impl Context {
         self.unnamed().roots().await
     }
 
-    /// Names the next server request. Clients without a session see and answer the input request under this name; a
-    /// client that knows the name may send the response with the call itself. A name can be used once per call.
+    /// Sets the name of the next server request, which identifies it to clients without a session. Clients without a
+    /// session see and answer the input request under this name; a client that knows the name may send the response
+    /// with the call itself. A name can be used once per call.
     ///
     /// ```
     /// # use linchpin::{Context, NoArgs, Result, args};

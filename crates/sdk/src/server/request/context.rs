@@ -49,7 +49,7 @@ struct Inner {
     identity: Option<Arc<Identity>>,
     meta_text: Option<Box<str>>,
     meta_map: OnceLock<Meta>,
-    /// Name of the called definition, and the state of the mounted server that it belongs to, once resolved.
+    /// Name of the called tool, resource or prompt, once resolved.
     target: OnceLock<Arc<str>>,
     /// Tool that was resolved; a layer may have chosen it.
     tool: OnceLock<Arc<ToolEntry>>,

@@ -18,7 +18,7 @@ use crate::server::definitions::resource::{ResourceArgs, ResourceEntry};
 use crate::skills::{MAX_BYTES, MAX_FILES, SKILL_MD, check_name, digest, encode_path, parse};
 use crate::{Error, Result};
 
-/// Maximum length of a description in characters.
+/// Maximum length of the description of a skill in characters.
 const MAX_DESCRIPTION_LEN: usize = 1_024;
 
 /// Builder of a skill: a folder of files, including `SKILL.md`, that teaches a model a procedure. Every file can be

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::skills::{MAX_BYTES, MAX_FILES};
 
-/// Maximum depth of nested folders.
+/// Maximum depth of nested folders in the folder of a skill.
 const MAX_DEPTH: usize = 16;
 
 /// Returns all files below a folder with their paths, sorted. Names that start with a dot are skipped. Anything else

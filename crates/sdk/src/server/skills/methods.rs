@@ -19,7 +19,7 @@ use crate::{Error, Result};
 
 /// Maximum number of skills on a page: each may name hundreds of files, and a page must fit into a message.
 const MAX_PAGE_SIZE: usize = 50;
-/// MIME type of a folder.
+/// MIME type that marks a folder in a listing of skill files.
 const FOLDER_MIME_TYPE: &str = "inode/directory";
 
 /// Returns whether this server has skills.

@@ -17,7 +17,7 @@ use crate::lock::lock;
 use crate::server::request::context::Context;
 use crate::server::request::work::{RequestFuture, RequestOutcome};
 
-/// Lease of a running task. It is renewed three times per period.
+/// Duration of the lease of a running task. It is renewed three times per period.
 pub(super) const LEASE_DURATION: Duration = Duration::from_mins(1);
 
 /// MCP task that runs in this process.

@@ -24,7 +24,7 @@ use super::shared::AuthorityShared;
 use crate::server::{Body as McpBody, bind};
 use crate::{Error, Result};
 
-/// Maximum size of a request body.
+/// Maximum size of a request body that the test authority reads.
 const MAX_BODY: usize = 1 << 20;
 
 /// Body of a response of the test authority.

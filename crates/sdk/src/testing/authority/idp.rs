@@ -14,7 +14,7 @@ pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
-/// Lifetime of its tokens in seconds.
+/// Lifetime of the tokens of the test identity provider, in seconds.
 const LIFETIME: u64 = 300;
 
 /// Exchanges an ID token for an assertion that another authority accepts.

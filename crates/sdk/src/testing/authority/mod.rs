@@ -55,7 +55,7 @@ use self::shared::{AuthorityShared, IDP_CLIENT, RegisteredClient, RequiredClient
 use crate::Result;
 use crate::server::random_id;
 
-/// Lifetime of signed statements in seconds.
+/// Lifetime of assertions that the test authority signs for tests, in seconds.
 const LIFETIME: u64 = 3_600;
 
 /// Running test authority: an authorization server and the endpoint that it protects. It stops when it is dropped.

@@ -103,7 +103,7 @@ pub(super) struct AuthorityShared {
     pub(super) mcp: HttpService,
     /// Signing key of the authority, the identity provider and the workload platform.
     pub(super) key: TestKey,
-    /// Key of the client that signs.
+    /// Key of the client that authenticates with signed assertions.
     pub(super) client_key: TestKey,
     state: Mutex<AuthorityState>,
 }
@@ -117,7 +117,7 @@ pub(super) struct AuthorityState {
     pub(super) refresh_tokens: HashMap<String, Refresh>,
     /// Whether each family is revoked.
     pub(super) families: Vec<bool>,
-    /// Ids of used assertions and proofs.
+    /// Ids of client assertions and `DPoP` proofs that were already used.
     pub(super) used_ids: HashSet<String>,
     pub(super) nonce: String,
     /// Whether a refresh was already rejected with 503.

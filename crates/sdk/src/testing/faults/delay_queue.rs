@@ -24,7 +24,7 @@ pub(super) struct DelayQueue {
 
 #[derive(Default)]
 struct DelayState {
-    /// Messages with the time at which each may be delivered.
+    /// Delayed messages with the time at which each may be delivered.
     queue: VecDeque<(Instant, Vec<u8>)>,
     /// Whether the queue is being drained.
     is_draining: bool,

@@ -8,7 +8,7 @@ use crate::testing::Random;
 /// Maximum delay in milliseconds: below the request timeout, so that many requests succeed.
 const MAX_DELAY_MS: usize = 10_000;
 
-/// Lines that are not messages, or responses without a matching request.
+/// Lines that a test injects: not messages, or responses without a matching request.
 const NOISE_LINES: [&str; 8] = [
     "",
     "npm warn deprecated something",

@@ -8,7 +8,7 @@ pub(super) struct Process {
     pub(super) id: i32,
     pub(super) parent: i32,
     pub(super) group: i32,
-    /// In clock ticks since boot.
+    /// Start time of the process in clock ticks since boot.
     pub(super) start: u64,
     /// Not a zombie, which only waits to be reaped.
     pub(super) is_alive: bool,

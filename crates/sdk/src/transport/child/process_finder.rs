@@ -20,14 +20,15 @@ pub(super) struct ProcessFinder {
     root_pid: Option<i32>,
     /// Start time of the child: older processes are not its descendants. 0 if unknown.
     root_start: u64,
-    /// Includes all descendants of this process.
+    /// Whether the finder includes all descendants of this process.
     includes_descendants: bool,
     /// Marker in the environment of the processes. Empty: no process carries it.
     marker: String,
-    /// Members found before. Their descendants are members too, even after they have lost their parents.
+    /// Processes that earlier scans have found. Their descendants are members too, even after they have lost their
+    /// parents.
     known_members: HashSet<(i32, u64)>,
     killed: HashSet<(i32, u64)>,
-    /// Members that may not be killed, such as a program that runs as another user.
+    /// Found processes that may not be killed, such as a program that runs as another user.
     not_permitted: HashSet<(i32, u64)>,
 }
 
@@ -130,7 +131,7 @@ impl ProcessFinder {
         }
     }
 
-    /// Kills a member. The returned descriptor becomes readable when the process has exited.
+    /// Kills a process that the finder has found. The returned descriptor becomes readable when the process has exited.
     pub(super) fn kill(&mut self, member: &Process) -> Option<OwnedFd> {
         let id = Pid::from_raw(member.id)?;
         let descriptor = pidfd_open(id, PidfdFlags::empty());

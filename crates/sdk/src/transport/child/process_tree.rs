@@ -17,7 +17,7 @@ use crate::lock::lock;
 
 /// How long to wait for killed processes. Only a process that hangs in the kernel takes longer.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of scans. After each scan all found processes are killed.
+/// Maximum number of scans for remaining processes of a server. After each scan all found processes are killed.
 const MAX_SCANS: usize = 50;
 /// Maximum number of repeated scans because of a process in the middle of `exec`.
 const MAX_RESCANS: usize = 2;

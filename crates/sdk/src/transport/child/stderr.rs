@@ -5,7 +5,7 @@ use super::Hook;
 
 /// Size of the stored end of the child's standard error, in bytes.
 const TAIL_BYTES: usize = 4 * 1024;
-/// Maximum length of a line; the rest is not shown.
+/// Maximum length of a line of a server's standard error; the rest is not shown.
 const MAX_LINE_LEN: usize = 64 * 1024;
 
 pub(super) struct StderrTail {

@@ -54,8 +54,8 @@ impl Control {
         let _ = (&self.0).write(&[1]); // a supervisor that has ended has no process left to signal
     }
 
-    /// Kills all processes, and returns the exit status of the server; `None` if the supervisor was killed or does
-    /// not respond in time.
+    /// Makes the supervisor kill all processes, and returns the exit status of the server; `None` if the supervisor was
+    /// killed or does not respond in time.
     pub(super) fn kill_all(&self, timeout: Duration) -> Option<ExitStatus> {
         let _ = self.0.shutdown(Shutdown::Write); // it may have ended
         self.0.set_read_timeout(Some(timeout)).ok()?;

@@ -34,7 +34,7 @@ const SIGN_IN: &str = "HTTP_SIGN_IN";
 /// Error code: the callback that provides headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";
 
-/// Maximum number of quoted characters of a body.
+/// Maximum number of characters of a response body that an error quotes.
 const MAX_QUOTED_CHARS: usize = 200;
 
 fn transport_error(code: &'static str, status: Option<StatusCode>, message: impl AsRef<str>) -> CallError {

@@ -29,7 +29,7 @@ const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duratio
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Upper bound of the delay that a server may request.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
-/// Maximum number of remembered events of earlier connections.
+/// Maximum number of event ids of earlier connections that are remembered.
 const MAX_REMEMBERED_EVENTS: usize = 10_000;
 
 /// State of an SSE stream that outlives its HTTP connections: the last event id, and what was already received.

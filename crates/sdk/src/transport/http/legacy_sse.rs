@@ -21,7 +21,7 @@ use crate::http::sse::SseEvent;
 use crate::lock::lock;
 use crate::server::spawn_abortable;
 
-/// Idle timeout of the stream: effectively none, since it may be idle for any time.
+/// Idle timeout of the HTTP+SSE stream: effectively none, since it may be idle for any time.
 const IDLE_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
 impl HttpConnection {

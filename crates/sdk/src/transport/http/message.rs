@@ -13,7 +13,7 @@ use super::state::HttpState;
 use super::tool_headers::ToolHeaderMap;
 use crate::http::{decode_string, header_names, header_value};
 
-/// Limits of outgoing messages. They are high, since the client wrote them itself.
+/// Limits of the JSON in outgoing messages. They are high, since the client wrote them itself.
 const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_000_000 };
 /// Maximum size of the mirrored headers of one request in bytes.
 const MAX_MIRRORED_HEADER_BYTES: usize = 16 << 10;

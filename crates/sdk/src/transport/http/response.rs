@@ -17,7 +17,7 @@ use crate::http::header_names;
 use crate::lock::lock;
 use crate::transport::Direction;
 
-/// Maximum length of a session id.
+/// Maximum length of the MCP session id that a server may choose.
 const MAX_SESSION_ID_LEN: usize = 4 << 10;
 
 impl HttpConnection {

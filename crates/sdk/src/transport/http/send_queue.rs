@@ -24,7 +24,7 @@ use crate::server::spawn;
 const HIGH_WATER: usize = 1 << 20;
 /// Timeout of sending one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of bytes read from a response body.
+/// Maximum number of bytes read from the response to a message that expects none.
 const MAX_RESPONSE_BYTES: usize = 4 << 10;
 
 #[derive(Default)]

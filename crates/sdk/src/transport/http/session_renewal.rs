@@ -15,7 +15,7 @@ use super::event_stream::{ResumeState, StreamControl, StreamEnd};
 use crate::lock::lock;
 use crate::server::{spawn, spawn_abortable};
 
-/// Limits of the response to `initialize`.
+/// Limits of the JSON in the response to `initialize`.
 const INITIALIZE_LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 2_000_000 };
 
 impl HttpConnection {

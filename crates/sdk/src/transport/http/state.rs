@@ -14,7 +14,7 @@ use crate::http::header_names;
 
 /// Minimum length of a session id that is redacted: shorter ones can be guessed and occur in ordinary text.
 const MIN_SECRET_LEN: usize = 8;
-/// Maximum number of remembered secrets; older sessions are forgotten.
+/// Maximum number of remembered session ids to redact; older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
 /// Text that replaces a session id in logs and errors.
 const REDACTED_SESSION: &str = "[session]";
@@ -116,7 +116,7 @@ impl HttpState {
         self.session_headers.clone().unwrap_or_default()
     }
 
-    /// Like [`Self::headers`], for a given session.
+    /// Returns the headers of a request in a given session, like [`Self::headers`].
     pub(super) fn headers_in(&self, session: Option<&HeaderValue>, revision: Revision) -> HeaderMap {
         let mut headers = self.initial_headers(Some(revision));
         if let Some(session) = session.filter(|_| revision.era() == Era::Session) {

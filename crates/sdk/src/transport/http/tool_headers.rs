@@ -10,7 +10,7 @@ use crate::http::param_headers::ParamHeaders;
 use crate::lock::lock;
 use crate::transport::PerRequestTransport;
 
-/// Maximum number of stored tools.
+/// Maximum number of tools whose parameter headers are stored.
 const MAX_TOOLS: usize = 10_000;
 
 /// Parameter headers by tool name. Most tools have none and are not stored.

@@ -40,7 +40,8 @@ use crate::{Error, Result};
 
 /// Maximum size of a request head, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Length of the accept queue. With a short one, a burst of connections delays others for seconds.
+/// Length of the accept queue of the listening socket. With a short one, a burst of connections delays others for
+/// seconds.
 #[cfg(unix)]
 const BACKLOG: i32 = 4_096;
 /// Delay after an accept error, such as a lack of file descriptors.

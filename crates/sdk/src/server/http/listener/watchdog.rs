@@ -18,7 +18,7 @@ use super::client_network;
 use crate::lock::lock;
 use crate::server::http::options::ConnectionLimits;
 
-/// Interval of checking the connections.
+/// Interval at which the watchdog checks the client connections for timeouts.
 pub(in crate::server::http) const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Nothing of the first request has arrived.
@@ -59,12 +59,12 @@ impl ConnectionActivity {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Marks the start of a request.
+    /// Records that the connection has started a request.
     pub(in crate::server::http) fn start_request(&self) {
         self.set_phase(PHASE_BUSY);
     }
 
-    /// Marks the end of a request.
+    /// Records that the connection has finished a request.
     pub(in crate::server::http) fn finish_request(&self) {
         self.set_phase(PHASE_IDLE);
     }

@@ -31,7 +31,7 @@ use crate::server::{Connection, ReplyChannel, spawn};
 pub(in crate::server::http) const STANDALONE_MAX_QUEUED_BYTES: usize = 64 << 10;
 /// Maximum number of bytes that may wait for a client that reads the response to its request.
 const REQUEST_MAX_QUEUED_BYTES: usize = 1 << 20;
-/// Initial capacity for a response; enough for most.
+/// Initial capacity of the buffer for an HTTP response; enough for most.
 const RESPONSE_CAPACITY: usize = 512;
 
 pub(in crate::server::http) async fn post<B>(
@@ -199,7 +199,8 @@ impl Post<'_> {
         responses::json(StatusCode::BAD_REQUEST, out)
     }
 
-    /// Lists only the stateless revisions if the request is stateless, as in the result of `server/discover`.
+    /// Creates the response for an unsupported revision, which names only stateless revisions if the request is
+    /// stateless.
     fn unsupported_version(&self, mut error: ProtocolError) -> HttpResponse {
         let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
         let without_session = |revision: &Revision| revision.era() == Era::Stateless;

@@ -192,8 +192,8 @@ pub(super) struct SessionRegistry {
 #[derive(Default)]
 struct SessionTable {
     by_id: HashMap<SessionId, Arc<HttpSession>>,
-    /// Idle times, as last observed: never later than the real ones. Sessions found in use are removed until they are
-    /// idle, so that they are not checked again.
+    /// Sessions by the time since which they are idle, as last observed: never later than the real one. Sessions found
+    /// in use are removed until they are idle, so that they are not checked again.
     idle_order: BinaryHeap<Reverse<(u64, SessionId)>>,
     /// Ids of the sessions of each principal.
     by_principal: HashMap<Arc<str>, Vec<SessionId>>,

@@ -56,7 +56,7 @@ impl StreamBody {
         Self::with_stream(stream, response_number, quiet)
     }
 
-    /// Like [`Self::resumable`]; `None` if another response already carries the stream.
+    /// Creates the body of a response that carries a resumable stream; `None` if another response already carries it.
     pub(in crate::server::http) fn resumable_if_detached(
         stream: Arc<SessionStream>,
         quiet: Duration,
@@ -118,7 +118,7 @@ impl StreamBody {
         Some(self)
     }
 
-    /// Makes the stream start with this text.
+    /// Makes the body start with this text, before the messages.
     pub(in crate::server::http) fn with_text(mut self, text: &str) -> Self {
         self.pending.extend_from_slice(text.as_bytes());
         self

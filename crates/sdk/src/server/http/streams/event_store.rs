@@ -33,7 +33,7 @@ pub trait EventStore: Send + Sync + 'static {
 
 /// Maximum number of stored events of one session.
 const MAX_SESSION_EVENTS: usize = 16_384;
-/// Maximum size of the stored events of all sessions together, in bytes.
+/// Maximum size of the stored stream events of all sessions together, in bytes.
 const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Bytes accounted for each event in addition to its message.
 const EVENT_OVERHEAD_BYTES: usize = 64;

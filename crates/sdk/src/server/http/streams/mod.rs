@@ -135,7 +135,7 @@ impl SessionStream {
         Some(found)
     }
 
-    /// Marks the last message as taken.
+    /// Records that the last message of the stream was taken.
     pub(super) fn finish(&self) {
         lock(&self.state).done = true;
     }
@@ -145,7 +145,7 @@ impl SessionStream {
         self.attach_if(|_| true).unwrap_or_default()
     }
 
-    /// Like [`Self::attach`]; `None` if a response already carries the stream.
+    /// Takes over the stream if no response carries it, and returns the number of the new response.
     pub(super) fn attach_if_detached(&self) -> Option<u64> {
         self.attach_if(|state| !state.attached)
     }

@@ -24,7 +24,7 @@ pub(crate) struct ParkedCalls(Mutex<ParkedTable>);
 #[derive(Default)]
 struct ParkedTable {
     slots: HashMap<u128, Slot>,
-    /// Ids of the parked calls with their times, oldest first.
+    /// Ids of the parked calls with the time at which they were parked, oldest first.
     order: VecDeque<(u128, Instant)>,
     /// Whether a task evicts expired calls.
     has_sweeper: bool,

@@ -25,7 +25,7 @@ pub(crate) struct RequestState {
     pub(crate) binding: StateBinding,
     /// Expiry in seconds since the Unix epoch.
     pub(crate) expires: u64,
-    /// Id of the call, which this instance may still hold.
+    /// Id of the call, which this server process may still hold.
     pub(crate) call: u128,
     /// Number of the round trip.
     pub(crate) round: u32,

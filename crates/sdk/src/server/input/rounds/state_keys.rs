@@ -15,7 +15,7 @@ const NONCE_LEN: usize = 24;
 #[derive(Clone)]
 pub struct StateKey {
     cipher: XChaCha20Poly1305,
-    /// Identifies the key without revealing it.
+    /// Id of the key, which does not reveal it.
     id: [u8; KEY_ID_LEN],
 }
 
